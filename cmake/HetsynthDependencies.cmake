@@ -1,0 +1,24 @@
+# Every library the project uses, found once, each as one target. CUDA is never linked: its libraries are opened at run time.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(dnnl REQUIRED)
+
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(CLP REQUIRED IMPORTED_TARGET clp)
+pkg_check_modules(Z3 REQUIRED IMPORTED_TARGET z3)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+
+find_package(LLVM 19.1 REQUIRED CONFIG PATHS /usr/lib/llvm-19 NO_DEFAULT_PATH)
+find_library(CLANG_CPP_LIBRARY clang-cpp PATHS ${LLVM_LIBRARY_DIRS} NO_DEFAULT_PATH REQUIRED)
+# LLVM and Clang behind one target: shared libraries, the C++ interface compiled with our own flags.
+add_library(hetsynth_llvm INTERFACE)
+target_include_directories(hetsynth_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND ${LLVM_DEFINITIONS})
+target_compile_definitions(hetsynth_llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
+target_link_libraries(hetsynth_llvm INTERFACE ${CLANG_CPP_LIBRARY} LLVM)

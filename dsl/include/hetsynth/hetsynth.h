@@ -1,0 +1,8 @@
+// The one header of a model file. Everything a model needs: tensors, inputs, parameters, operators, options, minimize.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "hetsynth/operators.h"  // generated: every operator of the list
+#include "hetsynth/model.h"
+#include "hetsynth/tensor.h"

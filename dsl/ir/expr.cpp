@@ -1,0 +1,158 @@
+#include "dsl/ir/expr.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hetsynth {
+
+Expr::Expr(ExprNode node) : node_(std::make_shared<const ExprNode>(std::move(node))) {}
+Expr::Expr(double value) : Expr(ExprNode{ExprKind::constant, 0, value, {}}) {}
+Expr::Expr(ExprKind kind, std::vector<Expr> args) : Expr(ExprNode{kind, 0, 0, std::move(args)}) {}
+Expr Expr::input(int operand) { return Expr(ExprNode{ExprKind::input, operand, 0, {}}); }
+Expr Expr::factor(int factor) { return Expr(ExprNode{ExprKind::factor, factor, 0, {}}); }
+Expr Expr::step() { return Expr(ExprNode{ExprKind::step, 0, 0, {}}); }
+Expr Expr::random(int stream) { return Expr(ExprNode{ExprKind::random, stream, 0, {}}); }
+
+bool Expr::operator==(const Expr& other) const {
+  if (node_ == other.node_) return true;
+  return kind() == other.kind() && index() == other.index() && value() == other.value() && args() == other.args();
+}
+
+Expr operator+(const Expr& a, const Expr& b) { return Expr(ExprKind::add, {a, b}); }
+Expr operator-(const Expr& a, const Expr& b) { return Expr(ExprKind::sub, {a, b}); }
+Expr operator*(const Expr& a, const Expr& b) { return Expr(ExprKind::mul, {a, b}); }
+Expr operator/(const Expr& a, const Expr& b) { return Expr(ExprKind::div, {a, b}); }
+Expr operator-(const Expr& a) { return Expr(ExprKind::neg, {a}); }
+Expr exp(const Expr& a) { return Expr(ExprKind::exp, {a}); }
+Expr log(const Expr& a) { return Expr(ExprKind::log, {a}); }
+Expr sqrt(const Expr& a) { return Expr(ExprKind::sqrt, {a}); }
+Expr tanh(const Expr& a) { return Expr(ExprKind::tanh, {a}); }
+Expr erf(const Expr& a) { return Expr(ExprKind::erf, {a}); }
+Expr maximum(const Expr& a, const Expr& b) { return Expr(ExprKind::maximum, {a, b}); }
+Expr minimum(const Expr& a, const Expr& b) { return Expr(ExprKind::minimum, {a, b}); }
+Expr power(const Expr& base, const Expr& exponent) { return Expr(ExprKind::power, {base, exponent}); }
+Expr less(const Expr& a, const Expr& b) { return Expr(ExprKind::less, {a, b}); }
+Expr less_equal(const Expr& a, const Expr& b) { return Expr(ExprKind::less_equal, {a, b}); }
+Expr equal(const Expr& a, const Expr& b) { return Expr(ExprKind::equal, {a, b}); }
+Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false) {
+  return Expr(ExprKind::select, {condition, if_true, if_false});
+}
+
+std::string text(const Expr& e) {
+  auto call = [&](const char* function) {
+    std::string out = std::string(function) + "(";
+    for (size_t i = 0; i < e.args().size(); ++i) out += (i ? ", " : "") + text(e.arg(int(i)));
+    return out + ")";
+  };
+  auto infix = [&](const char* op) { return "(" + text(e.arg(0)) + " " + op + " " + text(e.arg(1)) + ")"; };
+  switch (e.kind()) {
+    case ExprKind::input: return fmt::format("in{}", e.index());
+    case ExprKind::factor: return fmt::format("f{}", e.index());
+    case ExprKind::constant: return fmt::format("{}", e.value());
+    case ExprKind::step: return "step";
+    case ExprKind::random: return fmt::format("random({})", e.index());
+    case ExprKind::neg: return "(-" + text(e.arg(0)) + ")";
+    case ExprKind::exp: return call("exp");
+    case ExprKind::log: return call("log");
+    case ExprKind::sqrt: return call("sqrt");
+    case ExprKind::tanh: return call("tanh");
+    case ExprKind::erf: return call("erf");
+    case ExprKind::add: return infix("+");
+    case ExprKind::sub: return infix("-");
+    case ExprKind::mul: return infix("*");
+    case ExprKind::div: return infix("/");
+    case ExprKind::maximum: return call("maximum");
+    case ExprKind::minimum: return call("minimum");
+    case ExprKind::power: return call("power");
+    case ExprKind::less: return infix("<");
+    case ExprKind::less_equal: return infix("<=");
+    case ExprKind::equal: return infix("==");
+    case ExprKind::select: return call("select");
+  }
+  return "?";
+}
+
+namespace {
+
+Linearity both(Linearity a, Linearity b) { return std::max(a, b); }
+
+/// Linear only if every branch is linear or identically zero: a constant other than zero added to a linear part is affine, not additive.
+Linearity additive(const Expr& a, Linearity la, const Expr& b, Linearity lb) {
+  if (la == Linearity::independent && lb == Linearity::independent) return Linearity::independent;
+  bool fits_a = la == Linearity::linear || a.is_constant(0);
+  bool fits_b = lb == Linearity::linear || b.is_constant(0);
+  return fits_a && fits_b ? Linearity::linear : Linearity::nonlinear;
+}
+
+bool any_arg(const Expr& e, auto&& predicate) {
+  return std::any_of(e.args().begin(), e.args().end(), predicate);
+}
+
+}  // namespace
+
+Linearity linearity(const Expr& e, const std::set<int>& operands) {
+  auto of = [&](int i) { return linearity(e.arg(i), operands); };
+  switch (e.kind()) {
+    case ExprKind::input: return operands.count(e.index()) ? Linearity::linear : Linearity::independent;
+    case ExprKind::factor:
+    case ExprKind::constant:
+    case ExprKind::step:
+    case ExprKind::random: return Linearity::independent;
+    case ExprKind::neg: return of(0);
+    case ExprKind::add:
+    case ExprKind::sub: return additive(e.arg(0), of(0), e.arg(1), of(1));
+    case ExprKind::mul: {
+      Linearity a = of(0), b = of(1);
+      return a == Linearity::linear && b == Linearity::linear ? Linearity::nonlinear : both(a, b);
+    }
+    case ExprKind::div: return of(1) == Linearity::independent ? of(0) : Linearity::nonlinear;
+    case ExprKind::select:
+      if (of(0) != Linearity::independent) return Linearity::nonlinear;
+      return additive(e.arg(1), of(1), e.arg(2), of(2));
+    default: {
+      bool touched = any_arg(e, [&](const Expr& arg) { return linearity(arg, operands) != Linearity::independent; });
+      return touched ? Linearity::nonlinear : Linearity::independent;
+    }
+  }
+}
+
+bool mentions_input(const Expr& e, int operand) {
+  if (e.kind() == ExprKind::input) return e.index() == operand;
+  return any_arg(e, [&](const Expr& arg) { return mentions_input(arg, operand); });
+}
+
+bool mentions_factor(const Expr& e, int factor) {
+  if (e.kind() == ExprKind::random) return true;
+  if (e.kind() == ExprKind::factor) return e.index() == factor;
+  return any_arg(e, [&](const Expr& arg) { return mentions_factor(arg, factor); });
+}
+
+double flops(const Expr& e, double transcendental_flops) {
+  double total = 0;
+  for (const Expr& arg : e.args()) total += flops(arg, transcendental_flops);
+  switch (e.kind()) {
+    case ExprKind::input:
+    case ExprKind::factor:
+    case ExprKind::constant:
+    case ExprKind::step: return total;
+    case ExprKind::exp:
+    case ExprKind::log:
+    case ExprKind::tanh:
+    case ExprKind::erf:
+    case ExprKind::power:
+    case ExprKind::random: return total + transcendental_flops;
+    default: return total + 1;
+  }
+}
+
+bool match_one_hot(const Expr& e, OneHot* found) {
+  if (e.kind() != ExprKind::select || !e.arg(2).is_constant(0) || e.arg(0).kind() != ExprKind::equal) return false;
+  const Expr& a = e.arg(0).arg(0);
+  const Expr& b = e.arg(0).arg(1);
+  if (a.kind() != ExprKind::input || b.kind() != ExprKind::factor) return false;
+  *found = OneHot{a.index(), b.index(), e.arg(1)};
+  return true;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,119 @@
+// The reference program: append-only SSA graph of the whole training step, for one device.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/base/error.h"
+#include "dsl/ir/operator.h"
+
+namespace hetsynth {
+
+using NodeId = int;
+
+enum class NodeKind : uint8_t {
+  input,      ///< data of the batch
+  parameter,  ///< trained, carried from step to step
+  state,      ///< optimizer state, carried from step to step
+  operation,
+};
+
+enum class Phase : uint8_t { forward, backward, update };
+
+std::string_view name(NodeKind kind);
+std::string_view name(Phase phase);
+
+/// Starting values of a parameter or state, drawn by Philox from (run seed, node name, global element index).
+struct Initializer {
+  enum class Kind : uint8_t { constant, normal, uniform };
+  Kind kind = Kind::constant;
+  double value = 0;  ///< the constant; standard deviation of normal; half-width of uniform around 0
+};
+
+/// Where an input's values come from. Samples are counted globally; dimension 0 of the input runs over the batch's samples.
+struct DataSource {
+  enum class Kind : uint8_t {
+    none,
+    text_tokens,      ///< bytes of a text, a window of `length` per sample
+    text_targets,     ///< the same window moved by one byte
+    text_next,        ///< the one byte after the window of `length`
+    synthetic_normal, ///< standard normal values
+    synthetic_label,  ///< class of a fixed random linear teacher of the inputs of kind synthetic_normal, in [0, classes)
+  };
+  Kind kind = Kind::none;
+  int64_t length = 0;   ///< window length in tokens
+  int64_t classes = 0;  ///< integer inputs take values in [0, classes); 0: not an index
+};
+
+struct Node {
+  NodeId id = -1;
+  NodeKind kind = NodeKind::operation;
+  TensorType type;
+  std::string name;  ///< the user's variable, or derived: "h1.matmul", "d_w1"; unique in the program
+  SourceLocation where;
+  Phase phase = Phase::forward;
+  // operation
+  std::shared_ptr<const Operator> op;
+  std::vector<NodeId> inputs;
+  Space space;
+  Expr body = 0.0;
+  // leaf
+  Initializer initializer;  ///< parameter, state
+  DataSource data;          ///< input
+
+  bool leaf() const { return kind != NodeKind::operation; }
+  /// "einsum", or the kind of leaf.
+  std::string_view tag() const { return leaf() ? name_of_kind() : op->tag(); }
+
+ private:
+  std::string_view name_of_kind() const;
+};
+
+/// At the end of the step `target` (parameter or state) takes the value of `value`.
+struct Update {
+  NodeId target;
+  NodeId value;
+};
+
+/// A value the user marked to look at after the forward pass (logits for sampling).
+struct NamedOutput {
+  std::string name;
+  NodeId node;
+};
+
+/// A hyper-parameter the model asked for, with the value it got.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  std::string help;
+};
+
+struct Program {
+  std::string model_file;
+  std::vector<Node> nodes;  ///< topological: inputs come before uses
+  NodeId loss = -1;         ///< scalar f32
+  std::vector<Update> updates;
+  std::vector<NamedOutput> outputs;
+  std::vector<OptionValue> options;
+
+  const Node& operator[](NodeId id) const { return nodes[id]; }
+  /// Consumers of every node, in order, each listed once per consuming node.
+  std::vector<std::vector<NodeId>> consumers() const;
+  /// Total elements of all parameters.
+  int64_t parameter_count() const;
+};
+
+/// One line per node: "%12 h1 = einsum(%3 x, %4 w1) \"bk,kn->bn\" : f32[32,128]  # model.cpp:7". Stable.
+std::string text(const Program& program);
+
+/// 64-bit content hash (hexadecimal) of everything that determines the computation; names of files and lines do not count.
+std::string hash_text(const Program& program);
+
+/// The program without what neither loss, updates nor outputs need, and with equal computations merged.
+Program simplify(const Program& program);
+
+/// The part of the program that computes one named output, without loss and updates.
+Program restrict_to_output(const Program& program, const std::string& output);
+
+}  // namespace hetsynth

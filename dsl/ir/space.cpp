@@ -1,0 +1,100 @@
+#include "dsl/ir/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hetsynth {
+
+int Space::add_factor(std::string name, int64_t size, FactorKind kind) {
+  factors.push_back({std::move(name), size, kind});
+  return int(factors.size()) - 1;
+}
+
+double Space::iterations() const {
+  double count = 1;
+  for (const Factor& factor : factors) count *= double(factor.size);
+  return count;
+}
+
+std::optional<FactorKind> Space::reduction() const {
+  for (const Factor& factor : factors)
+    if (factor.reduced()) return factor.kind;
+  return std::nullopt;
+}
+
+DimIndex index_by(int factor) { return DimIndex{{IndexTerm{factor}}, 0}; }
+
+namespace {
+
+bool mentions(const DimIndex& index, int factor) {
+  return std::any_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& t) { return t.factor == factor; });
+}
+
+/// The terms after the first stay below its stride, so that equal first terms are contiguous.
+bool inner_terms_fit(const Space& space, const DimIndex& index) {
+  int64_t inner = 0;
+  for (size_t i = 1; i < index.terms.size(); ++i) {
+    const IndexTerm& term = index.terms[i];
+    int64_t size = space.factors[term.factor].size;
+    if (!term.plain() || term.stride < 0) return false;
+    inner += (size - 1) * term.stride;
+  }
+  return inner < index.terms[0].stride;
+}
+
+}  // namespace
+
+bool mentions_factor(const Access& access, int factor) {
+  return std::any_of(access.dims.begin(), access.dims.end(), [&](const DimIndex& d) { return mentions(d, factor); });
+}
+
+std::optional<FactorCut> cut_of(const Space& space, const Access& access, const Shape& shape, int factor) {
+  std::optional<FactorCut> cut;
+  for (size_t dim = 0; dim < access.dims.size(); ++dim) {
+    const DimIndex& index = access.dims[dim];
+    if (!mentions(index, factor)) continue;
+    if (cut || access.zero_outside || index.offset != 0) return std::nullopt;
+    const IndexTerm& outer = index.terms[0];
+    bool outermost = outer.factor == factor && outer.plain() && outer.stride > 0 && inner_terms_fit(space, index);
+    bool once = std::count_if(index.terms.begin(), index.terms.end(), [&](const IndexTerm& t) { return t.factor == factor; }) == 1;
+    if (!outermost || !once || outer.stride * space.factors[factor].size != shape[dim]) return std::nullopt;
+    cut = FactorCut{int(dim), outer.stride};
+  }
+  return cut;
+}
+
+std::string text(const Space& space) {
+  std::string parallel, reduced;
+  for (const Factor& f : space.factors) {
+    std::string& side = f.reduced() ? reduced : parallel;
+    if (!side.empty()) side += " ";
+    side += fmt::format("{}:{}", f.name, f.size);
+    if (f.kind == FactorKind::sum) side += " sum";
+    if (f.kind == FactorKind::max) side += " max";
+    if (f.kind == FactorKind::whole) side += " whole";
+  }
+  auto term_text = [&](const IndexTerm& t) {
+    std::string name = space.factors[t.factor].name;
+    if (t.divide != 1) name = fmt::format("{}/{}", name, t.divide);
+    if (t.modulo != 0) name = fmt::format("({})%{}", name, t.modulo);
+    return t.stride == 1 ? name : fmt::format("{}*{}", name, t.stride);
+  };
+  auto access_text = [&](const Access& access) {
+    std::string out = "[";
+    for (size_t d = 0; d < access.dims.size(); ++d) {
+      const DimIndex& index = access.dims[d];
+      if (d) out += ",";
+      std::string sum;
+      for (const IndexTerm& t : index.terms) sum += (sum.empty() ? "" : "+") + term_text(t);
+      if (index.offset != 0 || sum.empty()) sum += fmt::format(sum.empty() ? "{}" : "{:+}", index.offset);
+      out += sum;
+    }
+    return out + (access.zero_outside ? "]?0" : "]");
+  };
+  std::string out = "{" + parallel + (reduced.empty() ? "" : " | " + reduced) + "}";
+  for (size_t j = 0; j < space.inputs.size(); ++j) out += fmt::format(" in{}{}", j, access_text(space.inputs[j]));
+  return out + " -> " + access_text(space.output);
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,65 @@
+// Tracing: DSL functions called by the user's builder append nodes to the program being built.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "dsl/ir/program.h"
+
+namespace hetsynth {
+
+/// Gradient of a composite function, given instead of differentiating the primitives it is made of.
+using CustomVjp = std::function<std::vector<Tensor>(const VjpArguments&)>;
+
+/// What `minimize` asked for; carried out by the stage `differentiate`.
+using OptimizerStep = std::function<void(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients)>;
+
+/// Collects a program while alive; one per thread at a time. DSL functions find it through `current()`.
+class Trace {
+ public:
+  /// `settings`: values for `option(...)`, as the command line gave them.
+  explicit Trace(std::string model_file, std::map<std::string, std::string> settings = {});
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  /// The live trace. Throws UserError if a DSL function is called outside of one.
+  static Trace& current();
+
+  Tensor add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where);
+  /// Infers, builds space and body, appends. A UserError from `infer` gains the place of the call and notes where the arguments were made.
+  Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where);
+  void set_name(Tensor tensor, const std::string& name, SourceLocation where);
+  void set_custom_vjp(Tensor output, std::vector<Tensor> inputs, CustomVjp vjp);
+  void stop_gradient(Tensor tensor);
+
+  Program program;
+  std::map<std::string, std::string> settings;
+  std::set<std::string> settings_used;
+  struct CustomGradient {
+    std::vector<Tensor> inputs;
+    CustomVjp vjp;
+  };
+  std::map<NodeId, CustomGradient> custom_gradients;
+  std::set<NodeId> stopped;
+  OptimizerStep optimizer;      ///< empty: no `minimize` was called
+  double clip_norm = 0;         ///< 0: no clipping
+  Phase phase = Phase::forward;
+  NodeId backward_of = -1;      ///< node whose gradient is being emitted: names and lines derive from it
+};
+
+/// Appends an operator to the current trace.
+Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs,
+            const std::source_location& where = std::source_location::current());
+
+/// The operand as a tensor; a number becomes a scalar constant.
+Tensor as_tensor(const Operand& operand);
+
+/// Runs the builder under a trace and gives the forward program with its request to minimise.
+/// Throws UserError for a setting no `option` asked for.
+void run_builder(Trace& trace, const std::function<void()>& builder);
+
+}  // namespace hetsynth

@@ -1,0 +1,37 @@
+// Shapes and element types of tensors.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hetsynth {
+
+/// Element type. Every type is real arithmetic to the verifier and double to the reference interpreter.
+enum class DType : uint8_t { f32, i32 };
+
+std::string_view name(DType dtype);
+int64_t size_bytes(DType dtype);
+
+/// Extents, outermost first; empty for a scalar.
+using Shape = std::vector<int64_t>;
+
+/// "[32,256]"; "[]" for a scalar.
+std::string text(const Shape& shape);
+
+/// Number of elements; 1 for a scalar.
+int64_t element_count(const Shape& shape);
+
+/// Row-major strides in elements.
+std::vector<int64_t> row_major_strides(const Shape& shape);
+
+struct TensorType {
+  Shape shape;
+  DType dtype = DType::f32;
+  bool operator==(const TensorType&) const = default;
+};
+
+/// "f32[32,256]".
+std::string text(const TensorType& type);
+
+}  // namespace hetsynth

@@ -1,0 +1,69 @@
+// The cluster description: hosts, devices, links. Declared values (data sheets, a user's word) and measured ones stand apart; measured win.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hetsynth {
+
+enum class DeviceKind : uint8_t { cpu, cuda };
+
+/// Speeds of a device; a missing one falls back from measured to declared.
+struct DeviceSpeed {
+  std::optional<double> matmul_flops_per_second;
+  std::optional<double> memory_bytes_per_second;
+};
+
+struct Device {
+  std::string name;   ///< unique in the cluster: "fast0", "v100-hosts[1].gpu[3]"
+  DeviceKind kind = DeviceKind::cpu;
+  std::string model;  ///< "V100", free text
+  int host = 0;
+  int index = 0;      ///< number of the device on its host
+  std::string architecture;  ///< cuda: "sm_70"; empty: by model
+  int64_t memory_bytes = 0;
+  DeviceSpeed declared;
+  DeviceSpeed measured;
+  /// cpu: share of a core's time the device takes, in (0, 1]; below 1 the runtime idles for the rest, so that equal cores act as unequal devices.
+  double duty = 1;
+
+  double matmul_flops_per_second() const;
+  double memory_bytes_per_second() const;
+};
+
+/// One level of the network. bandwidth is per device and direction.
+struct Link {
+  double bandwidth_bytes_per_second = 0;
+  double latency_seconds = 0;
+};
+
+struct Host {
+  std::string name;
+  Link inside;  ///< between devices of the host
+};
+
+struct Cluster {
+  std::string file;
+  std::string name;
+  std::vector<Host> hosts;
+  std::vector<Device> devices;  ///< rank order
+  Link between;                 ///< between hosts; bandwidth per host
+
+  /// The link that limits a collective over all devices.
+  Link slowest_link() const;
+  bool same_type(int a, int b) const;  ///< equal kind, model, speeds, memory and duty
+};
+
+/// Reads a TOML file (docs/cluster.md). Throws UserError naming file and line.
+Cluster load_cluster(const std::string& path);
+Cluster parse_cluster(std::string_view toml, const std::string& file);
+/// `count` equal cpu devices on this host; the default when no cluster is given.
+Cluster local_cluster(int count);
+
+/// Content hash (hexadecimal) of all that planning reads.
+std::string hash_text(const Cluster& cluster);
+
+}  // namespace hetsynth

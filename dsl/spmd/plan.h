@@ -1,0 +1,63 @@
+// The plan file: one JSON document with decisions (the SPMD program) apart from predictions.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/spmd/cluster.h"
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth {
+
+constexpr int plan_schema_version = 1;
+
+struct DevicePrediction {
+  std::string device;
+  double share = 0;            ///< of the whole step's floating-point work
+  double compute_seconds = 0;
+  double communication_seconds = 0;
+  double idle_seconds = 0;
+  int64_t memory_bytes = 0;
+  int64_t memory_limit_bytes = 0;
+};
+
+struct BaselinePrediction {
+  std::string name;  ///< "even data parallel"
+  double step_seconds = 0;
+  bool feasible = true;
+  std::string note;
+};
+
+struct Prediction {
+  double step_seconds = 0;
+  double lower_bound_seconds = 0;  ///< proven: no plan of the searched space is faster under the cost model at the plan's ratios
+  bool optimal = false;            ///< the search ended with step cost equal to the bound
+  std::vector<DevicePrediction> devices;
+  std::vector<BaselinePrediction> baselines;
+};
+
+struct Plan {
+  std::string tool_version;
+  std::string model_file, model_hash;
+  std::string cluster_name, cluster_hash;
+  std::vector<std::string> devices;               ///< names in rank order
+  std::vector<std::vector<double>> ratios;        ///< per mesh axis: share per coordinate the tables were rounded from
+  SpmdProgram program;
+  Prediction prediction;
+};
+
+/// Pretty JSON with stable key order. Values are referred to by name, nodes by name and number.
+std::string plan_to_json(const Plan& plan, const Program& reference);
+
+/// Parses and checks everything that can be checked without proof: schema, types, names, hashes against `reference`, references in range, tables monotone
+/// and covering, sizes bounded. Throws UserError with file, line (of the JSON syntax error) or JSON path. Never trusts counts.
+Plan plan_from_json(std::string_view json, const std::string& file, const Program& reference);
+
+Plan load_plan(const std::string& path, const Program& reference);
+/// Writes atomically (temporary file, then rename).
+void save_plan(const std::string& path, const Plan& plan, const Program& reference);
+
+/// Throws UserError if the plan was made for another cluster.
+void check_plan_cluster(const Plan& plan, const Cluster& cluster);
+
+}  // namespace hetsynth

@@ -1,0 +1,142 @@
+// The SPMD program: what every device runs, as data. Everything a rank does follows from (reference program, SPMD program, rank).
+// Synthesis writes it, people edit it, the verifier checks it, the generator turns it into source.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/ir/program.h"
+
+namespace hetsynth {
+
+/// Named axes over the devices; rank = row-major index over the axes, the last axis varying fastest.
+struct Mesh {
+  struct Axis {
+    std::string name;
+    int size;
+    bool operator==(const Axis&) const = default;
+  };
+  std::vector<Axis> axes;
+  int device_count() const;
+  /// Coordinate of a rank along an axis.
+  int coordinate(int rank, int axis) const;
+  /// Ranks that differ from `rank` only along `axis`, in coordinate order, `rank` included.
+  std::vector<int> group(int rank, int axis) const;
+  bool operator==(const Mesh&) const = default;
+};
+
+/// Boundary table: how `extent` units are cut over the devices of one mesh axis; device i of the axis holds units [bounds[i], bounds[i+1]).
+/// bounds[0] = 0, bounds[n] = extent, non-decreasing; empty shares are legal. A dimension of D elements cut by the table has D / extent elements per unit.
+struct BoundaryTable {
+  std::string name;
+  int axis = 0;
+  int64_t extent = 0;
+  std::vector<int64_t> bounds;
+  bool operator==(const BoundaryTable&) const = default;
+};
+
+enum class ReduceOp : uint8_t { sum, max, average, min, product };
+
+/// How one mesh axis holds a tensor.
+struct Placement {
+  enum class Kind : uint8_t { replicated, sharded, partial };
+  Kind kind = Kind::replicated;
+  int dim = -1;    ///< sharded: dimension of the tensor
+  int table = -1;  ///< sharded: index of the boundary table
+  ReduceOp reduce = ReduceOp::sum;  ///< partial: sum or max
+  bool operator==(const Placement&) const = default;
+
+  static Placement replicated() { return {}; }
+  static Placement sharded(int dim, int table) { return {Kind::sharded, dim, table, ReduceOp::sum}; }
+  static Placement partial(ReduceOp reduce) { return {Kind::partial, -1, -1, reduce}; }
+};
+using Placements = std::vector<Placement>;  ///< one per mesh axis; a dimension is cut by at most one axis
+
+/// A distributed value: one placement of one logical tensor. Defined once: by a binding of a leaf or by one instruction.
+/// One tensor may exist as several values at once. The claim (node, placements) is checked, never trusted, by the verifier.
+using ValueId = int;
+struct Value {
+  std::string name;  ///< unique: the node's name, then "@" and the placement: "h1@dp:S0"
+  NodeId node = -1;
+  Placements placements;
+  bool operator==(const Value&) const = default;
+};
+
+enum class Opcode : uint8_t {
+  compute,         ///< local part of node `node`; operands in the order of its inputs
+  slice,           ///< replicated -> sharded(dim, table) along `axis`; no communication
+  to_partial,      ///< replicated -> partial(sum): coordinate `root` keeps the value, the others hold zeros
+  all_gather,      ///< sharded(dim, table) -> replicated
+  all_reduce,      ///< partial(reduce) -> replicated
+  reduce_scatter,  ///< partial(reduce) -> sharded(dim, table)
+  all_to_all,      ///< sharded(dim, table) -> sharded(to_dim, to_table)
+  broadcast,       ///< replicated -> replicated: everyone takes coordinate `root`'s copy
+};
+
+/// How a collective with uneven shares is carried out.
+enum class Realisation : uint8_t { native, padded, grouped };
+
+std::string_view name(Opcode opcode);
+std::string_view name(ReduceOp reduce);
+std::string_view name(Realisation realisation);
+
+/// How one mesh axis divides the iteration space of a compute instruction: not at all, or one factor by a table. An operand mentioned by the factor may
+/// come cut accordingly (cut_of) or replicated; partial operands pass through where the body is additive in them.
+struct Split {
+  int factor = -1;  ///< -1: every device of the axis computes the whole
+  int table = -1;
+  bool operator==(const Split&) const = default;
+};
+
+struct Instruction {
+  Opcode opcode = Opcode::compute;
+  ValueId result = -1;
+  std::vector<ValueId> operands;
+  NodeId node = -1;           ///< compute: the logical node it claims to implement
+  std::vector<Split> splits;  ///< compute: one per mesh axis
+  int axis = -1;              ///< all but compute
+  int dim = -1, table = -1;       ///< slice, all_gather, reduce_scatter, source of all_to_all
+  int to_dim = -1, to_table = -1; ///< target of all_to_all
+  ReduceOp reduce = ReduceOp::sum;
+  Realisation realisation = Realisation::native;
+  int root = 0;
+  std::string cause;          ///< why a collective is there, for people; not part of the meaning
+  bool operator==(const Instruction&) const = default;
+};
+
+struct SpmdProgram {
+  Mesh mesh;
+  std::vector<BoundaryTable> tables;
+  std::vector<Value> values;
+  std::vector<ValueId> leaves;             ///< values of inputs, parameters and states as they are at the start of the step
+  std::vector<Instruction> instructions;   ///< in order of execution, the same for all ranks
+  std::vector<std::pair<NodeId, ValueId>> finals;  ///< per update target: the value holding its new contents, placed as its (single) leaf value
+  ValueId loss = -1;                       ///< replicated
+  bool operator==(const SpmdProgram&) const = default;
+};
+
+/// Elements per table unit of a dimension of `extent` elements. Throws UserError if the table does not divide it.
+int64_t unit_of(const BoundaryTable& table, int64_t extent);
+
+/// Half-open range per dimension that `rank` holds of a tensor of this shape with these placements.
+std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);
+Shape local_shape(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);
+
+/// Half-open range per factor that `rank` executes of a compute instruction.
+std::vector<Range> factor_ranges(const SpmdProgram& program, const Space& space, const std::vector<Split>& splits, int rank);
+
+/// "R", "S0", "P+", "Pmax" per axis, as "dp:S0,tp:R".
+std::string text(const Mesh& mesh, const Placements& placements);
+
+/// The placements a compute instruction's result has, given its operands'; nullopt with a reason if the rules do not allow it.
+/// Rules (per axis): a split parallel factor cuts the output; a split sum/max factor leaves it partial; without a split the output is replicated, or
+/// partial(sum) if the set of partial operands enters the body additively. Split and partial operands together on one axis are refused, except that
+/// a split parallel factor or no split may combine with partial operands on OTHER axes.
+std::optional<Placements> infer_placements(const SpmdProgram& program, const Program& reference, const Instruction& instruction, std::string* reason);
+
+/// One line per instruction. Stable.
+std::string text(const SpmdProgram& program, const Program& reference);
+
+}  // namespace hetsynth

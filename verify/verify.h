@@ -1,0 +1,38 @@
+// The stage `verify`: does the SPMD program compute what the reference program says, for all sizes, boundaries and device counts?
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth {
+
+enum class Verdict { proved, refuted, unknown };
+std::string_view name(Verdict verdict);
+
+/// A concrete instance on which the two programs differ.
+struct Counterexample {
+  std::string text;      ///< sizes, tables, the first diverging tensor with numbers of both programs
+  SourceLocation where;  ///< the user's line of that tensor
+};
+
+struct Verification {
+  Verdict verdict = Verdict::unknown;
+  int instruction = -1;     ///< the first instruction without proof, -1 if none
+  std::string summary;      ///< one sentence: "gradient of w1 is partial over axis dp and never reduced"
+  Counterexample counterexample;  ///< if refuted
+  int obligations = 0;      ///< proof obligations met
+  int distinct_obligations = 0;   ///< of them, sent to the solver (the rest are equal up to names)
+  int lemmas = 0;
+  double seconds = 0;
+  std::string solver;       ///< "Z3 4.8.12"
+  std::vector<std::string> assumptions;  ///< the scope, in plain words
+};
+
+struct VerifyOptions {
+  double time_limit_seconds = 60;
+};
+
+Verification verify(const Program& reference, const SpmdProgram& program, const VerifyOptions& options = {});
+
+}  // namespace hetsynth
