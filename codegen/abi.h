@@ -1,5 +1,6 @@
-// The border between generated programs and the runtime: plain C, so that generated source includes nothing and builds anywhere.
-// Generated source declares these functions itself; the runtime defines them (runtime/abi_*.cpp, and the stand-alone project's support file).
+// The border between generated programs and the runtime: plain C, so that generated source includes nothing and builds
+// anywhere. Generated source declares these functions itself; the runtime defines them (runtime/abi_*.cpp, and the
+// stand-alone project's support file).
 #pragma once
 #include <cstdint>
 
@@ -7,35 +8,40 @@ extern "C" {
 
 /// What a step needs from its caller. The layout is part of the generated text: append only.
 struct HetsynthContext {
-  char* arena;            ///< this rank's memory, 64-byte aligned, `DeviceProgram::arena_bytes` long
-  int64_t step;           ///< 0 for the first
+  char* arena;   ///< this rank's memory, 64-byte aligned, `DeviceProgram::arena_bytes` long
+  int64_t step;  ///< 0 for the first
   uint64_t seed;
-  void* communicator;     ///< opaque to generated code
-  void* stream;           ///< cuda: compute stream
+  void* communicator;          ///< opaque to generated code
+  void* stream;                ///< cuda: compute stream
   void* communication_stream;  ///< cuda
 };
 
 /// Entry point of a generated program: one training step. 0: done; anything else: a collective was aborted.
 typedef int (*HetsynthStep)(HetsynthContext* context);
 
-/// c[b,m,n] = sum_k a[b,m,k] * w[b,k,n] (+ previous c if accumulate), float32; strides in elements per (batch, row, column) of each operand.
-/// A batch stride of 0 repeats the operand.
-void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_batch, int64_t a_row, int64_t a_column,
-                     const float* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
-                     int64_t c_column, int accumulate);
+/// c[b,m,n] = sum_k a[b,m,k] * w[b,k,n] (+ previous c if accumulate), float32; strides in elements per (batch, row,
+/// column) of each operand. A batch stride of 0 repeats the operand.
+void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_batch, int64_t a_row,
+                     int64_t a_column, const float* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
+                     int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
 
-/// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the same one. Element type 0 = f32,
-/// 1 = i32; `reduce`: 0 sum, 1 max, 2 average, 3 min, 4 product. `bounds` has group size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in the
-/// dimension is [outer, extent, inner] row-major. All return 0, or non-zero if the run is being aborted. Source and destination do not overlap.
-int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer, int64_t inner,
-                        const int64_t* bounds, int type);
-int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count, int reduce, int type);
-int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer, int64_t inner,
-                            const int64_t* bounds, int reduce, int type);
-/// The whole tensor is [outer, first, middle, second, inner]. from_first: the source is cut in `first` by bounds_from and the destination in `second`
-/// by bounds_to; otherwise the source is cut in `second` and the destination in `first`. extents = {outer, first, middle, second, inner}.
-int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination, const int64_t* extents, int from_first,
-                        const int64_t* bounds_from, const int64_t* bounds_to, int type);
-int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count, int root, int type);
+/// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the
+/// same one. Element type 0 = f32, 1 = i32; `reduce`: 0 sum, 1 max, 2 average, 3 min, 4 product. `bounds` has group
+/// size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in the dimension is [outer, extent, inner]
+/// row-major. All return 0, or non-zero if the run is being aborted. Source and destination do not overlap.
+int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
+                        int64_t inner, const int64_t* bounds, int type);
+int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
+                        int reduce, int type);
+int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
+                            int64_t inner, const int64_t* bounds, int reduce, int type);
+/// The whole tensor is [outer, first, middle, second, inner]. from_first: the source is cut in `first` by bounds_from
+/// and the destination in `second` by bounds_to; otherwise the source is cut in `second` and the destination in
+/// `first`. extents = {outer, first, middle, second, inner}.
+int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                        const int64_t* extents, int from_first, const int64_t* bounds_from, const int64_t* bounds_to,
+                        int type);
+int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
+                       int root, int type);
 
 }  // extern "C"

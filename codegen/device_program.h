@@ -17,8 +17,8 @@ struct SourceFile {
 struct Slot {
   NodeId node = -1;
   ValueId value = -1;
-  int64_t offset_bytes = 0;    ///< in the arena
-  std::vector<Range> ranges;   ///< part of the logical tensor, per dimension
+  int64_t offset_bytes = 0;   ///< in the arena
+  std::vector<Range> ranges;  ///< part of the logical tensor, per dimension
   DType dtype = DType::f32;
 };
 
@@ -28,7 +28,8 @@ struct DeviceProgram {
   std::string architecture;       ///< cuda: "sm_80"
   std::vector<SourceFile> files;  ///< host source first; cuda: then the kernels
   int64_t arena_bytes = 0;
-  std::vector<Slot> leaves;   ///< inputs are written before each step; parameters and states hold the new contents after it
+  std::vector<Slot>
+      leaves;  ///< inputs are written before each step; parameters and states hold the new contents after it
   std::vector<Slot> outputs;  ///< named outputs, readable after a step
   Slot loss;                  ///< scalar f32, readable after a step; node -1 if the program has none
 };

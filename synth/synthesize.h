@@ -1,4 +1,5 @@
-// The stage `synthesize`: reference program x cluster -> the best SPMD program under the cost model, with its prediction.
+// The stage `synthesize`: reference program x cluster -> the best SPMD program under the cost model, with its
+// prediction.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,7 +14,8 @@ struct SynthesisOptions {
   std::function<bool(const std::string& progress)> progress;
 };
 
-/// Searches over one mesh axis of all devices. Throws UserError with ExitCode::infeasible, naming what does not fit, if no plan exists.
+/// Searches over one mesh axis of all devices. Throws UserError with ExitCode::infeasible, naming what does not fit, if
+/// no plan exists.
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options = {});
 
 /// The plan of one device: every tensor whole.

@@ -1,4 +1,5 @@
-// The stage `verify`: does the SPMD program compute what the reference program says, for all sizes, boundaries and device counts?
+// The stage `verify`: does the SPMD program compute what the reference program says, for all sizes, boundaries and
+// device counts?
 #pragma once
 #include <string>
 #include <vector>
@@ -18,14 +19,14 @@ struct Counterexample {
 
 struct Verification {
   Verdict verdict = Verdict::unknown;
-  int instruction = -1;     ///< the first instruction without proof, -1 if none
-  std::string summary;      ///< one sentence: "gradient of w1 is partial over axis dp and never reduced"
+  int instruction = -1;           ///< the first instruction without proof, -1 if none
+  std::string summary;            ///< one sentence: "gradient of w1 is partial over axis dp and never reduced"
   Counterexample counterexample;  ///< if refuted
-  int obligations = 0;      ///< proof obligations met
+  int obligations = 0;            ///< proof obligations met
   int distinct_obligations = 0;   ///< of them, sent to the solver (the rest are equal up to names)
   int lemmas = 0;
   double seconds = 0;
-  std::string solver;       ///< "Z3 4.8.12"
+  std::string solver;                    ///< "Z3 4.8.12"
   std::vector<std::string> assumptions;  ///< the scope, in plain words
 };
 

@@ -22,19 +22,20 @@ struct SourceLocation {
   bool operator==(const SourceLocation&) const = default;
 };
 
-/// What a user is told: place, tag, what is wrong, what was expected, what was found, how to mend it. Empty parts are left out.
+/// What a user is told: place, tag, what is wrong, what was expected, what was found, how to mend it. Empty parts are
+/// left out.
 struct Diagnostic {
-  SourceLocation where;
-  std::string tag;      ///< operator or section, without brackets: "matmul"
-  std::string message;  ///< one sentence without a full stop
-  std::string expected;
-  std::string found;
-  std::string mend;
+  SourceLocation where = {};
+  std::string tag = {};      ///< operator or section, without brackets: "matmul"
+  std::string message = {};  ///< one sentence without a full stop
+  std::string expected = {};
+  std::string found = {};
+  std::string mend = {};
   struct Note {
     SourceLocation where;
     std::string text;
   };
-  std::vector<Note> notes;
+  std::vector<Note> notes = {};
 
   /// "file:3:7: error: [tag] message", then one indented line each for expected, found, mend, and the notes.
   std::string render() const;

@@ -47,28 +47,50 @@ std::string text(const Expr& e) {
   };
   auto infix = [&](const char* op) { return "(" + text(e.arg(0)) + " " + op + " " + text(e.arg(1)) + ")"; };
   switch (e.kind()) {
-    case ExprKind::input: return fmt::format("in{}", e.index());
-    case ExprKind::factor: return fmt::format("f{}", e.index());
-    case ExprKind::constant: return fmt::format("{}", e.value());
-    case ExprKind::step: return "step";
-    case ExprKind::random: return fmt::format("random({})", e.index());
-    case ExprKind::neg: return "(-" + text(e.arg(0)) + ")";
-    case ExprKind::exp: return call("exp");
-    case ExprKind::log: return call("log");
-    case ExprKind::sqrt: return call("sqrt");
-    case ExprKind::tanh: return call("tanh");
-    case ExprKind::erf: return call("erf");
-    case ExprKind::add: return infix("+");
-    case ExprKind::sub: return infix("-");
-    case ExprKind::mul: return infix("*");
-    case ExprKind::div: return infix("/");
-    case ExprKind::maximum: return call("maximum");
-    case ExprKind::minimum: return call("minimum");
-    case ExprKind::power: return call("power");
-    case ExprKind::less: return infix("<");
-    case ExprKind::less_equal: return infix("<=");
-    case ExprKind::equal: return infix("==");
-    case ExprKind::select: return call("select");
+    case ExprKind::input:
+      return fmt::format("in{}", e.index());
+    case ExprKind::factor:
+      return fmt::format("f{}", e.index());
+    case ExprKind::constant:
+      return fmt::format("{}", e.value());
+    case ExprKind::step:
+      return "step";
+    case ExprKind::random:
+      return fmt::format("random({})", e.index());
+    case ExprKind::neg:
+      return "(-" + text(e.arg(0)) + ")";
+    case ExprKind::exp:
+      return call("exp");
+    case ExprKind::log:
+      return call("log");
+    case ExprKind::sqrt:
+      return call("sqrt");
+    case ExprKind::tanh:
+      return call("tanh");
+    case ExprKind::erf:
+      return call("erf");
+    case ExprKind::add:
+      return infix("+");
+    case ExprKind::sub:
+      return infix("-");
+    case ExprKind::mul:
+      return infix("*");
+    case ExprKind::div:
+      return infix("/");
+    case ExprKind::maximum:
+      return call("maximum");
+    case ExprKind::minimum:
+      return call("minimum");
+    case ExprKind::power:
+      return call("power");
+    case ExprKind::less:
+      return infix("<");
+    case ExprKind::less_equal:
+      return infix("<=");
+    case ExprKind::equal:
+      return infix("==");
+    case ExprKind::select:
+      return call("select");
   }
   return "?";
 }
@@ -77,7 +99,8 @@ namespace {
 
 Linearity both(Linearity a, Linearity b) { return std::max(a, b); }
 
-/// Linear only if every branch is linear or identically zero: a constant other than zero added to a linear part is affine, not additive.
+/// Linear only if every branch is linear or identically zero: a constant other than zero added to a linear part is
+/// affine, not additive.
 Linearity additive(const Expr& a, Linearity la, const Expr& b, Linearity lb) {
   if (la == Linearity::independent && lb == Linearity::independent) return Linearity::independent;
   bool fits_a = la == Linearity::linear || a.is_constant(0);
@@ -85,28 +108,31 @@ Linearity additive(const Expr& a, Linearity la, const Expr& b, Linearity lb) {
   return fits_a && fits_b ? Linearity::linear : Linearity::nonlinear;
 }
 
-bool any_arg(const Expr& e, auto&& predicate) {
-  return std::any_of(e.args().begin(), e.args().end(), predicate);
-}
+bool any_arg(const Expr& e, auto&& predicate) { return std::any_of(e.args().begin(), e.args().end(), predicate); }
 
 }  // namespace
 
 Linearity linearity(const Expr& e, const std::set<int>& operands) {
   auto of = [&](int i) { return linearity(e.arg(i), operands); };
   switch (e.kind()) {
-    case ExprKind::input: return operands.count(e.index()) ? Linearity::linear : Linearity::independent;
+    case ExprKind::input:
+      return operands.count(e.index()) ? Linearity::linear : Linearity::independent;
     case ExprKind::factor:
     case ExprKind::constant:
     case ExprKind::step:
-    case ExprKind::random: return Linearity::independent;
-    case ExprKind::neg: return of(0);
+    case ExprKind::random:
+      return Linearity::independent;
+    case ExprKind::neg:
+      return of(0);
     case ExprKind::add:
-    case ExprKind::sub: return additive(e.arg(0), of(0), e.arg(1), of(1));
+    case ExprKind::sub:
+      return additive(e.arg(0), of(0), e.arg(1), of(1));
     case ExprKind::mul: {
       Linearity a = of(0), b = of(1);
       return a == Linearity::linear && b == Linearity::linear ? Linearity::nonlinear : both(a, b);
     }
-    case ExprKind::div: return of(1) == Linearity::independent ? of(0) : Linearity::nonlinear;
+    case ExprKind::div:
+      return of(1) == Linearity::independent ? of(0) : Linearity::nonlinear;
     case ExprKind::select:
       if (of(0) != Linearity::independent) return Linearity::nonlinear;
       return additive(e.arg(1), of(1), e.arg(2), of(2));
@@ -135,14 +161,17 @@ double flops(const Expr& e, double transcendental_flops) {
     case ExprKind::input:
     case ExprKind::factor:
     case ExprKind::constant:
-    case ExprKind::step: return total;
+    case ExprKind::step:
+      return total;
     case ExprKind::exp:
     case ExprKind::log:
     case ExprKind::tanh:
     case ExprKind::erf:
     case ExprKind::power:
-    case ExprKind::random: return total + transcendental_flops;
-    default: return total + 1;
+    case ExprKind::random:
+      return total + transcendental_flops;
+    default:
+      return total + 1;
   }
 }
 

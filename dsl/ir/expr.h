@@ -14,11 +14,25 @@ enum class ExprKind : uint8_t {
   factor,    ///< GLOBAL index of factor `index` (an integer)
   constant,  ///< `value`
   step,      ///< number of the training step, 0 for the first
-  random,    ///< uniform in [0,1): Philox of (run seed, stream `index`, GLOBAL row-major index of the output element, step)
-  neg, exp, log, sqrt, tanh, erf,
-  add, sub, mul, div, maximum, minimum, power,
-  less, less_equal, equal,  ///< 1 or 0
-  select,                   ///< args[0] != 0 ? args[1] : args[2]
+  random,    ///< uniform in [0,1): Philox of (run seed, stream `index`, GLOBAL row-major index of the output element,
+             ///< step)
+  neg,
+  exp,
+  log,
+  sqrt,
+  tanh,
+  erf,
+  add,
+  sub,
+  mul,
+  div,
+  maximum,
+  minimum,
+  power,
+  less,
+  less_equal,
+  equal,   ///< 1 or 0
+  select,  ///< args[0] != 0 ? args[1] : args[2]
 };
 
 class Expr;
@@ -89,8 +103,9 @@ bool mentions_factor(const Expr& expr, int factor);
 /// Number of arithmetic operations of one evaluation, transcendental functions counted as `transcendental_flops`.
 double flops(const Expr& expr, double transcendental_flops = 10);
 
-/// "One-hot" structure: select(equal(in_j, f_k), rest, 0) with j and k as given back. Such a body is non-zero at exactly one
-/// value of factor k, so loops over k collapse to one lookup (embedding, label pick) or a scatter (their gradients).
+/// "One-hot" structure: select(equal(in_j, f_k), rest, 0) with j and k as given back. Such a body is non-zero at
+/// exactly one value of factor k, so loops over k collapse to one lookup (embedding, label pick) or a scatter (their
+/// gradients).
 struct OneHot {
   int operand;  ///< the integer input that names the position
   int factor;   ///< the factor it is compared with

@@ -1,4 +1,5 @@
-// The reference interpreter: executes a program, or one operator on a part of its space, in float64, from space and body alone.
+// The reference interpreter: executes a program, or one operator on a part of its space, in float64, from space and
+// body alone.
 #pragma once
 #include <map>
 #include <vector>
@@ -27,10 +28,11 @@ struct EvaluationContext {
   int64_t step = 0;
 };
 
-/// The part of `out` that the given ranges of the factors compute. Ranges of reduced factors may be partial: the result is then a partial sum or
-/// maximum. `output_shape` is the logical shape (for random draws). Reading an element that an operand does not hold throws InternalError.
-LocalArray evaluate(const Space& space, const Expr& body, const std::vector<LocalArray>& inputs, const std::vector<Range>& ranges,
-                    const Shape& output_shape, const EvaluationContext& context);
+/// The part of `out` that the given ranges of the factors compute. Ranges of reduced factors may be partial: the result
+/// is then a partial sum or maximum. `output_shape` is the logical shape (for random draws). Reading an element that an
+/// operand does not hold throws InternalError.
+LocalArray evaluate(const Space& space, const Expr& body, const std::vector<LocalArray>& inputs,
+                    const std::vector<Range>& ranges, const Shape& output_shape, const EvaluationContext& context);
 
 /// The full ranges of a space.
 std::vector<Range> full_ranges(const Space& space);
@@ -41,10 +43,15 @@ using Bindings = std::map<NodeId, Array>;
 /// Every node's value given all leaves.
 std::vector<Array> interpret(const Program& program, const Bindings& leaves, const EvaluationContext& context);
 
+/// Starting value of one element of a parameter or state, by its GLOBAL row-major index; exactly a float32. The same on
+/// every plan and backend.
+double initial_value(const Node& leaf, uint64_t seed, int64_t index);
+
 /// Starting values of parameters and states.
 Bindings initial_values(const Program& program, uint64_t seed);
 
-/// Uniform in [0,1) with 24 bits: Philox 4x32-10, key from (seed, stream), counter from (index, step). The same bits on every backend.
+/// Uniform in [0,1) with 24 bits: Philox 4x32-10, key from (seed, stream), counter from (index, step). The same bits on
+/// every backend.
 double philox_uniform(uint64_t seed, int stream, uint64_t index, uint64_t step);
 
 }  // namespace hetsynth

@@ -35,7 +35,8 @@ class Operator {
   virtual Space space(std::span<const TensorType> inputs, const TensorType& output) const = 0;
   /// Meaning of one element, over the space's factors and inputs.
   virtual Expr body(std::span<const TensorType> inputs, const TensorType& output) const = 0;
-  /// Gradients by each input, emitted as other operators; an empty Tensor where the input gets none (integers, conditions).
+  /// Gradients by each input, emitted as other operators; an empty Tensor where the input gets none (integers,
+  /// conditions).
   virtual std::vector<Tensor> vjp(const VjpArguments& arguments) const = 0;
 };
 
@@ -55,7 +56,8 @@ struct OperatorSample {
 struct OperatorInfo {
   std::string name;
   std::string summary;
-  /// Small samples, sizes pairwise different where the operator allows; empty for composite functions built from others.
+  /// Small samples, sizes pairwise different where the operator allows; empty for composite functions built from
+  /// others.
   std::vector<OperatorSample> samples;
 };
 

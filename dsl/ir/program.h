@@ -31,15 +31,17 @@ struct Initializer {
   double value = 0;  ///< the constant; standard deviation of normal; half-width of uniform around 0
 };
 
-/// Where an input's values come from. Samples are counted globally; dimension 0 of the input runs over the batch's samples.
+/// Where an input's values come from. Samples are counted globally; dimension 0 of the input runs over the batch's
+/// samples.
 struct DataSource {
   enum class Kind : uint8_t {
     none,
-    text_tokens,      ///< bytes of a text, a window of `length` per sample
-    text_targets,     ///< the same window moved by one byte
-    text_next,        ///< the one byte after the window of `length`
-    synthetic_normal, ///< standard normal values
-    synthetic_label,  ///< class of a fixed random linear teacher of the inputs of kind synthetic_normal, in [0, classes)
+    text_tokens,       ///< bytes of a text, a window of `length` per sample
+    text_targets,      ///< the same window moved by one byte
+    text_next,         ///< the one byte after the window of `length`
+    synthetic_normal,  ///< standard normal values
+    synthetic_label,   ///< class of a fixed random linear teacher of the inputs of kind synthetic_normal, in [0,
+                       ///< classes)
   };
   Kind kind = Kind::none;
   int64_t length = 0;   ///< window length in tokens
@@ -107,7 +109,8 @@ struct Program {
 /// One line per node: "%12 h1 = einsum(%3 x, %4 w1) \"bk,kn->bn\" : f32[32,128]  # model.cpp:7". Stable.
 std::string text(const Program& program);
 
-/// 64-bit content hash (hexadecimal) of everything that determines the computation; names of files and lines do not count.
+/// 64-bit content hash (hexadecimal) of everything that determines the computation; names of files and lines do not
+/// count.
 std::string hash_text(const Program& program);
 
 /// The program without what neither loss, updates nor outputs need, and with equal computations merged.

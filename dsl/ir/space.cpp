@@ -57,7 +57,8 @@ std::optional<FactorCut> cut_of(const Space& space, const Access& access, const 
     if (cut || access.zero_outside || index.offset != 0) return std::nullopt;
     const IndexTerm& outer = index.terms[0];
     bool outermost = outer.factor == factor && outer.plain() && outer.stride > 0 && inner_terms_fit(space, index);
-    bool once = std::count_if(index.terms.begin(), index.terms.end(), [&](const IndexTerm& t) { return t.factor == factor; }) == 1;
+    bool once = std::count_if(index.terms.begin(), index.terms.end(),
+                              [&](const IndexTerm& t) { return t.factor == factor; }) == 1;
     if (!outermost || !once || outer.stride * space.factors[factor].size != shape[dim]) return std::nullopt;
     cut = FactorCut{int(dim), outer.stride};
   }
@@ -87,7 +88,10 @@ std::string text(const Space& space) {
       if (d) out += ",";
       std::string sum;
       for (const IndexTerm& t : index.terms) sum += (sum.empty() ? "" : "+") + term_text(t);
-      if (index.offset != 0 || sum.empty()) sum += fmt::format(sum.empty() ? "{}" : "{:+}", index.offset);
+      if (sum.empty())
+        sum = fmt::format("{}", index.offset);
+      else if (index.offset != 0)
+        sum += fmt::format("{:+}", index.offset);
       out += sum;
     }
     return out + (access.zero_outside ? "]?0" : "]");

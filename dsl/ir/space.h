@@ -72,9 +72,10 @@ struct FactorCut {
   int dim;       ///< dimension of the operand that is cut
   int64_t unit;  ///< elements of that dimension per step of the factor
 };
-/// The dimension of the operand (with this access and shape) that a contiguous split of `factor` cuts into contiguous shards:
-/// the factor is the outermost, plain, unshifted term of exactly one dimension and covers it. nullopt if it does not appear at all or cannot
-/// be cut there (then the operand must be whole on every device; see mentions_factor(access, f) to tell the two apart).
+/// The dimension of the operand (with this access and shape) that a contiguous split of `factor` cuts into contiguous
+/// shards: the factor is the outermost, plain, unshifted term of exactly one dimension and covers it. nullopt if it
+/// does not appear at all or cannot be cut there (then the operand must be whole on every device; see
+/// mentions_factor(access, f) to tell the two apart).
 std::optional<FactorCut> cut_of(const Space& space, const Access& access, const Shape& shape, int factor);
 bool mentions_factor(const Access& access, int factor);
 

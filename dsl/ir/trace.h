@@ -30,7 +30,8 @@ class Trace {
   static Trace& current();
 
   Tensor add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where);
-  /// Infers, builds space and body, appends. A UserError from `infer` gains the place of the call and notes where the arguments were made.
+  /// Infers, builds space and body, appends. A UserError from `infer` gains the place of the call and notes where the
+  /// arguments were made.
   Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where);
   void set_name(Tensor tensor, const std::string& name, SourceLocation where);
   void set_custom_vjp(Tensor output, std::vector<Tensor> inputs, CustomVjp vjp);
@@ -45,11 +46,27 @@ class Trace {
   };
   std::map<NodeId, CustomGradient> custom_gradients;
   std::set<NodeId> stopped;
-  OptimizerStep optimizer;      ///< empty: no `minimize` was called
-  double clip_norm = 0;         ///< 0: no clipping
+  OptimizerStep optimizer;  ///< empty: no `minimize` was called
+  double clip_norm = 0;     ///< 0: no clipping
   Phase phase = Phase::forward;
-  NodeId backward_of = -1;      ///< node whose gradient is being emitted: names and lines derive from it
+  NodeId backward_of = -1;  ///< node whose gradient is being emitted: names and lines derive from it
+  SourceLocation scope;     ///< set by CallScope: where nodes made inside a composite function are said to come from
 };
+
+/// Placed at the top of a composite function: everything it emits is attributed to the user's call. The outermost scope
+/// wins.
+class CallScope {
+ public:
+  explicit CallScope(const std::source_location& where);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+SourceLocation location(const std::source_location& where);
 
 /// Appends an operator to the current trace.
 Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs,

@@ -1,4 +1,5 @@
-// The cluster description: hosts, devices, links. Declared values (data sheets, a user's word) and measured ones stand apart; measured win.
+// The cluster description: hosts, devices, links. Declared values (data sheets, a user's word) and measured ones stand
+// apart; measured win.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,16 +19,17 @@ struct DeviceSpeed {
 };
 
 struct Device {
-  std::string name;   ///< unique in the cluster: "fast0", "v100-hosts[1].gpu[3]"
+  std::string name;  ///< unique in the cluster: "fast0", "v100-hosts[1].gpu[3]"
   DeviceKind kind = DeviceKind::cpu;
   std::string model;  ///< "V100", free text
   int host = 0;
-  int index = 0;      ///< number of the device on its host
+  int index = 0;             ///< number of the device on its host
   std::string architecture;  ///< cuda: "sm_70"; empty: by model
   int64_t memory_bytes = 0;
   DeviceSpeed declared;
   DeviceSpeed measured;
-  /// cpu: share of a core's time the device takes, in (0, 1]; below 1 the runtime idles for the rest, so that equal cores act as unequal devices.
+  /// cpu: share of a core's time the device takes, in (0, 1]; below 1 the runtime idles for the rest, so that equal
+  /// cores act as unequal devices.
   double duty = 1;
 
   double matmul_flops_per_second() const;

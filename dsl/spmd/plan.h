@@ -13,7 +13,7 @@ constexpr int plan_schema_version = 1;
 
 struct DevicePrediction {
   std::string device;
-  double share = 0;            ///< of the whole step's floating-point work
+  double share = 0;  ///< of the whole step's floating-point work
   double compute_seconds = 0;
   double communication_seconds = 0;
   double idle_seconds = 0;
@@ -30,8 +30,9 @@ struct BaselinePrediction {
 
 struct Prediction {
   double step_seconds = 0;
-  double lower_bound_seconds = 0;  ///< proven: no plan of the searched space is faster under the cost model at the plan's ratios
-  bool optimal = false;            ///< the search ended with step cost equal to the bound
+  double lower_bound_seconds =
+      0;                 ///< proven: no plan of the searched space is faster under the cost model at the plan's ratios
+  bool optimal = false;  ///< the search ended with step cost equal to the bound
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
 };
@@ -40,8 +41,8 @@ struct Plan {
   std::string tool_version;
   std::string model_file, model_hash;
   std::string cluster_name, cluster_hash;
-  std::vector<std::string> devices;               ///< names in rank order
-  std::vector<std::vector<double>> ratios;        ///< per mesh axis: share per coordinate the tables were rounded from
+  std::vector<std::string> devices;         ///< names in rank order
+  std::vector<std::vector<double>> ratios;  ///< per mesh axis: share per coordinate the tables were rounded from
   SpmdProgram program;
   Prediction prediction;
 };
@@ -49,8 +50,9 @@ struct Plan {
 /// Pretty JSON with stable key order. Values are referred to by name, nodes by name and number.
 std::string plan_to_json(const Plan& plan, const Program& reference);
 
-/// Parses and checks everything that can be checked without proof: schema, types, names, hashes against `reference`, references in range, tables monotone
-/// and covering, sizes bounded. Throws UserError with file, line (of the JSON syntax error) or JSON path. Never trusts counts.
+/// Parses and checks everything that can be checked without proof: schema, types, names, hashes against `reference`,
+/// references in range, tables monotone and covering, sizes bounded. Throws UserError with file, line (of the JSON
+/// syntax error) or JSON path. Never trusts counts.
 Plan plan_from_json(std::string_view json, const std::string& file, const Program& reference);
 
 Plan load_plan(const std::string& path, const Program& reference);

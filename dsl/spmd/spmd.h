@@ -1,5 +1,5 @@
-// The SPMD program: what every device runs, as data. Everything a rank does follows from (reference program, SPMD program, rank).
-// Synthesis writes it, people edit it, the verifier checks it, the generator turns it into source.
+// The SPMD program: what every device runs, as data. Everything a rank does follows from (reference program, SPMD
+// program, rank). Synthesis writes it, people edit it, the verifier checks it, the generator turns it into source.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -27,8 +27,9 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-/// Boundary table: how `extent` units are cut over the devices of one mesh axis; device i of the axis holds units [bounds[i], bounds[i+1]).
-/// bounds[0] = 0, bounds[n] = extent, non-decreasing; empty shares are legal. A dimension of D elements cut by the table has D / extent elements per unit.
+/// Boundary table: how `extent` units are cut over the devices of one mesh axis; device i of the axis holds units
+/// [bounds[i], bounds[i+1]). bounds[0] = 0, bounds[n] = extent, non-decreasing; empty shares are legal. A dimension of
+/// D elements cut by the table has D / extent elements per unit.
 struct BoundaryTable {
   std::string name;
   int axis = 0;
@@ -43,8 +44,8 @@ enum class ReduceOp : uint8_t { sum, max, average, min, product };
 struct Placement {
   enum class Kind : uint8_t { replicated, sharded, partial };
   Kind kind = Kind::replicated;
-  int dim = -1;    ///< sharded: dimension of the tensor
-  int table = -1;  ///< sharded: index of the boundary table
+  int dim = -1;                     ///< sharded: dimension of the tensor
+  int table = -1;                   ///< sharded: index of the boundary table
   ReduceOp reduce = ReduceOp::sum;  ///< partial: sum or max
   bool operator==(const Placement&) const = default;
 
@@ -54,8 +55,9 @@ struct Placement {
 };
 using Placements = std::vector<Placement>;  ///< one per mesh axis; a dimension is cut by at most one axis
 
-/// A distributed value: one placement of one logical tensor. Defined once: by a binding of a leaf or by one instruction.
-/// One tensor may exist as several values at once. The claim (node, placements) is checked, never trusted, by the verifier.
+/// A distributed value: one placement of one logical tensor. Defined once: by a binding of a leaf or by one
+/// instruction. One tensor may exist as several values at once. The claim (node, placements) is checked, never trusted,
+/// by the verifier.
 using ValueId = int;
 struct Value {
   std::string name;  ///< unique: the node's name, then "@" and the placement: "h1@dp:S0"
@@ -82,8 +84,9 @@ std::string_view name(Opcode opcode);
 std::string_view name(ReduceOp reduce);
 std::string_view name(Realisation realisation);
 
-/// How one mesh axis divides the iteration space of a compute instruction: not at all, or one factor by a table. An operand mentioned by the factor may
-/// come cut accordingly (cut_of) or replicated; partial operands pass through where the body is additive in them.
+/// How one mesh axis divides the iteration space of a compute instruction: not at all, or one factor by a table. An
+/// operand mentioned by the factor may come cut accordingly (cut_of) or replicated; partial operands pass through where
+/// the body is additive in them.
 struct Split {
   int factor = -1;  ///< -1: every device of the axis computes the whole
   int table = -1;
@@ -94,15 +97,15 @@ struct Instruction {
   Opcode opcode = Opcode::compute;
   ValueId result = -1;
   std::vector<ValueId> operands;
-  NodeId node = -1;           ///< compute: the logical node it claims to implement
-  std::vector<Split> splits;  ///< compute: one per mesh axis
-  int axis = -1;              ///< all but compute
-  int dim = -1, table = -1;       ///< slice, all_gather, reduce_scatter, source of all_to_all
-  int to_dim = -1, to_table = -1; ///< target of all_to_all
+  NodeId node = -1;                ///< compute: the logical node it claims to implement
+  std::vector<Split> splits;       ///< compute: one per mesh axis
+  int axis = -1;                   ///< all but compute
+  int dim = -1, table = -1;        ///< slice, all_gather, reduce_scatter, source of all_to_all
+  int to_dim = -1, to_table = -1;  ///< target of all_to_all
   ReduceOp reduce = ReduceOp::sum;
   Realisation realisation = Realisation::native;
   int root = 0;
-  std::string cause;          ///< why a collective is there, for people; not part of the meaning
+  std::string cause;  ///< why a collective is there, for people; not part of the meaning
   bool operator==(const Instruction&) const = default;
 };
 
@@ -110,10 +113,11 @@ struct SpmdProgram {
   Mesh mesh;
   std::vector<BoundaryTable> tables;
   std::vector<Value> values;
-  std::vector<ValueId> leaves;             ///< values of inputs, parameters and states as they are at the start of the step
-  std::vector<Instruction> instructions;   ///< in order of execution, the same for all ranks
-  std::vector<std::pair<NodeId, ValueId>> finals;  ///< per update target: the value holding its new contents, placed as its (single) leaf value
-  ValueId loss = -1;                       ///< replicated
+  std::vector<ValueId> leaves;  ///< values of inputs, parameters and states as they are at the start of the step
+  std::vector<Instruction> instructions;  ///< in order of execution, the same for all ranks
+  std::vector<std::pair<NodeId, ValueId>>
+      finals;         ///< per update target: the value holding its new contents, placed as its (single) leaf value
+  ValueId loss = -1;  ///< replicated
   bool operator==(const SpmdProgram&) const = default;
 };
 
@@ -125,16 +129,19 @@ std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& pl
 Shape local_shape(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);
 
 /// Half-open range per factor that `rank` executes of a compute instruction.
-std::vector<Range> factor_ranges(const SpmdProgram& program, const Space& space, const std::vector<Split>& splits, int rank);
+std::vector<Range> factor_ranges(const SpmdProgram& program, const Space& space, const std::vector<Split>& splits,
+                                 int rank);
 
 /// "R", "S0", "P+", "Pmax" per axis, as "dp:S0,tp:R".
 std::string text(const Mesh& mesh, const Placements& placements);
 
-/// The placements a compute instruction's result has, given its operands'; nullopt with a reason if the rules do not allow it.
-/// Rules (per axis): a split parallel factor cuts the output; a split sum/max factor leaves it partial; without a split the output is replicated, or
-/// partial(sum) if the set of partial operands enters the body additively. Split and partial operands together on one axis are refused, except that
-/// a split parallel factor or no split may combine with partial operands on OTHER axes.
-std::optional<Placements> infer_placements(const SpmdProgram& program, const Program& reference, const Instruction& instruction, std::string* reason);
+/// The placements a compute instruction's result has, given its operands'; nullopt with a reason if the rules do not
+/// allow it. Rules (per axis): a split parallel factor cuts the output; a split sum/max factor leaves it partial;
+/// without a split the output is replicated, or partial(sum) if the set of partial operands enters the body additively.
+/// Split and partial operands together on one axis are refused, except that a split parallel factor or no split may
+/// combine with partial operands on OTHER axes.
+std::optional<Placements> infer_placements(const SpmdProgram& program, const Program& reference,
+                                           const Instruction& instruction, std::string* reason);
 
 /// One line per instruction. Stable.
 std::string text(const SpmdProgram& program, const Program& reference);

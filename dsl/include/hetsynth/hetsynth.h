@@ -3,6 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "hetsynth/operators.h"  // generated: every operator of the list
 #include "hetsynth/model.h"
+#include "hetsynth/operators.h"  // generated: every operator of the list
 #include "hetsynth/tensor.h"

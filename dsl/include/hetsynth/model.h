@@ -24,7 +24,8 @@ Init normal(double standard_deviation);
 Init uniform(double half_width);
 
 /// A trained tensor of float32. The name is used in plans and checkpoints; a repeated name gains a number.
-Tensor parameter(const std::string& name, const Dims& shape, Init init, std::source_location where = std::source_location::current());
+Tensor parameter(const std::string& name, const Dims& shape, Init init,
+                 std::source_location where = std::source_location::current());
 
 /// Windows of bytes of the text given by --data, int32 [batch, length], and the same windows moved one byte on.
 struct TextBatch {
@@ -34,19 +35,22 @@ struct TextBatch {
 TextBatch text_batch(int64_t batch, int64_t length, std::source_location where = std::source_location::current());
 /// Windows of `length` bytes, int32 [batch, length], and the one byte that follows each, int32 [batch].
 TextBatch text_next_byte(int64_t batch, int64_t length, std::source_location where = std::source_location::current());
-/// Standard normal samples, float32 [batch, features], and the class a fixed random linear teacher gives them, int32 [batch].
+/// Standard normal samples, float32 [batch, features], and the class a fixed random linear teacher gives them, int32
+/// [batch].
 struct LabelledBatch {
   Tensor samples;
   Tensor labels;
 };
-LabelledBatch synthetic_batch(int64_t batch, int64_t features, int64_t classes, std::source_location where = std::source_location::current());
+LabelledBatch synthetic_batch(int64_t batch, int64_t features, int64_t classes,
+                              std::source_location where = std::source_location::current());
 
 /// A hyper-parameter: the default, unless the command line set it (--set name=value).
 int64_t option(const char* name, int default_value, const char* help = "");
 double option(const char* name, double default_value, const char* help = "");
 std::string option(const char* name, const char* default_value, const char* help = "");
 
-/// AdamW (Loshchilov and Hutter 2019) with bias correction and a linear warm-up of the learning rate over the first steps.
+/// AdamW (Loshchilov and Hutter 2019) with bias correction and a linear warm-up of the learning rate over the first
+/// steps.
 struct AdamW {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
@@ -54,7 +58,7 @@ struct AdamW {
   double epsilon = 1e-8;
   double weight_decay = 0.01;  ///< applied to parameters of rank 2 and more
   int warmup_steps = 0;
-  double clip_norm = 0;        ///< scale gradients so that their global norm is at most this; 0: no clipping
+  double clip_norm = 0;  ///< scale gradients so that their global norm is at most this; 0: no clipping
 };
 /// Stochastic gradient descent with momentum: v = momentum * v + g; p = p - learning_rate * v.
 struct SGD {

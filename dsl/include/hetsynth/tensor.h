@@ -26,8 +26,8 @@ class Tensor {
   int node_ = -1;
 };
 
-/// An argument of a DSL function: a tensor or a number, with the place of the call, caught by the implicit conversion. This is how
-/// operators such as `a + b`, which cannot take a default argument, know their line.
+/// An argument of a DSL function: a tensor or a number, with the place of the call, caught by the implicit conversion.
+/// This is how operators such as `a + b`, which cannot take a default argument, know their line.
 struct Operand {
   Operand(Tensor tensor, std::source_location where = std::source_location::current()) : tensor(tensor), where(where) {}
   Operand(double number, std::source_location where = std::source_location::current())

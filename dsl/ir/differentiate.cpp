@@ -1,0 +1,158 @@
+#include "dsl/ir/differentiate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/ops/add.h"
+
+namespace hetsynth {
+namespace {
+
+/// Which nodes a gradient must pass: those that depend on one of `by` and on the way to the loss.
+std::vector<bool> depends_on(const Trace& trace, const std::vector<Tensor>& by, NodeId last) {
+  std::vector<bool> depends(last + 1, false);
+  for (Tensor t : by)
+    if (t.node() <= last) depends[t.node()] = true;
+  for (NodeId id = 0; id <= last; ++id) {
+    const Node& node = trace.program[id];
+    if (trace.stopped.count(id)) {
+      depends[id] = false;
+      continue;
+    }
+    for (NodeId input : node.inputs) depends[id] = depends[id] || depends[input];
+  }
+  return depends;
+}
+
+/// While alive, nodes are named and placed after the forward node whose gradient they belong to.
+class BackwardOf {
+ public:
+  BackwardOf(Trace& trace, NodeId node) : trace_(trace), saved_node_(trace.backward_of), saved_scope_(trace.scope) {
+    trace.backward_of = node;
+    trace.scope = trace.program[node].where;
+  }
+  ~BackwardOf() {
+    trace_.backward_of = saved_node_;
+    trace_.scope = saved_scope_;
+  }
+
+ private:
+  Trace& trace_;
+  NodeId saved_node_;
+  SourceLocation saved_scope_;
+};
+
+struct VjpResult {
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> gradients;
+};
+
+VjpResult run_vjp(Trace& trace, NodeId id, Tensor gradient) {
+  VjpArguments arguments{{}, Tensor(id), gradient};
+  if (auto custom = trace.custom_gradients.find(id); custom != trace.custom_gradients.end()) {
+    arguments.inputs = custom->second.inputs;
+    return {arguments.inputs, custom->second.vjp(arguments)};
+  }
+  for (NodeId input : trace.program[id].inputs) arguments.inputs.push_back(Tensor(input));
+  std::shared_ptr<const Operator> op = trace.program[id].op;  // the node may move while gradients are appended
+  return {arguments.inputs, op->vjp(arguments)};
+}
+
+/// Unnamed nodes are called after the variable they flow into: "h.einsum"; repeated names gain a number.
+void complete_names(Program& program) {
+  std::vector<std::string> base(program.nodes.size());
+  for (size_t i = program.nodes.size(); i-- > 0;) {
+    Node& node = program.nodes[i];
+    if (!node.name.empty()) base[i] = node.name;
+    if (base[i].empty()) base[i] = "t";
+    for (NodeId input : node.inputs)
+      if (program[input].name.empty() && base[input].empty()) base[input] = base[i];
+  }
+  std::map<std::string, int> used;
+  std::set<std::string> taken;
+  for (Node& node : program.nodes) {
+    std::string wish = node.name.empty() ? base[node.id] + "." + std::string(node.tag()) : node.name;
+    int& count = used[wish];
+    std::string unique = wish;
+    while (!taken.insert(unique).second) unique = fmt::format("{}_{}", wish, ++count + 1);
+    node.name = unique;
+  }
+}
+
+void check_gradient_type(const Program& program, NodeId of, Tensor gradient) {
+  HETSYNTH_CHECK(program[gradient.node()].type.shape == program[of].type.shape,
+                 fmt::format("gradient of {} ({}) has shape {}, not {}", program[of].name, program[of].tag(),
+                             text(program[gradient.node()].type.shape), text(program[of].type.shape)));
+}
+
+}  // namespace
+
+std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
+  Trace& trace = Trace::current();
+  std::vector<bool> depends = depends_on(trace, by, loss.node());
+  std::vector<Tensor> adjoint(loss.node() + 1);
+  {
+    BackwardOf scope(trace, loss.node());
+    adjoint[loss.node()] = as_tensor(Operand(1.0));
+  }
+  for (NodeId id = loss.node(); id >= 0; --id) {
+    if (!adjoint[id].defined() || !depends[id] || trace.program[id].leaf()) continue;
+    BackwardOf scope(trace, id);
+    VjpResult result = run_vjp(trace, id, adjoint[id]);
+    HETSYNTH_CHECK(result.gradients.size() == result.inputs.size(), "a vjp answers for every input");
+    for (size_t j = 0; j < result.inputs.size(); ++j) {
+      NodeId input = result.inputs[j].node();
+      if (!result.gradients[j].defined() || !depends[input]) continue;
+      check_gradient_type(trace.program, input, result.gradients[j]);
+      BackwardOf sum_scope(trace, input);
+      adjoint[input] = adjoint[input].defined() ? adjoint[input] + result.gradients[j] : result.gradients[j];
+    }
+  }
+  std::vector<Tensor> out;
+  for (Tensor t : by) out.push_back(t.node() <= loss.node() ? adjoint[t.node()] : Tensor());
+  return out;
+}
+
+Program differentiate(Trace& trace) {
+  Program& program = trace.program;
+  if (!trace.optimizer || program.loss < 0)
+    throw UserError({.where = {program.model_file},
+                     .message = "the model has no loss to minimise",
+                     .expected = "one call of minimize(loss, AdamW{...}) or minimize(loss, SGD{...})",
+                     .found = fmt::format("{} tensors and no such call", program.nodes.size()),
+                     .mend = "end model() with minimize(loss, AdamW{})"});
+  const Node& loss = program[program.loss];
+  if (!loss.type.shape.empty() || loss.type.dtype != DType::f32)
+    throw UserError({.where = loss.where,
+                     .tag = "minimize",
+                     .message = "the loss is no scalar",
+                     .expected = "f32[]",
+                     .found = text(loss.type),
+                     .mend = "take the mean or the sum of it"});
+  complete_names(program);
+  std::vector<Tensor> parameters;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
+
+  trace.phase = Phase::backward;
+  std::vector<Tensor> all = gradients(Tensor(program.loss), parameters);
+  std::vector<Tensor> trained, their_gradients;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!all[i].defined()) continue;
+    trained.push_back(parameters[i]);
+    their_gradients.push_back(all[i]);
+  }
+  if (trained.empty())
+    throw UserError({.where = program[program.loss].where,
+                     .tag = "minimize",
+                     .message = "no parameter influences the loss",
+                     .found = fmt::format("{} parameters", parameters.size()),
+                     .mend = "check that the loss is computed from the parameters and not through stop_gradient"});
+  trace.phase = Phase::update;
+  trace.optimizer(trained, their_gradients);
+  complete_names(program);
+  return simplify(program);
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,283 @@
+#include "dsl/ir/interpreter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+
+Array::Array(Shape shape, double fill) : shape(std::move(shape)), values(size_t(element_count(this->shape)), fill) {}
+
+std::vector<Range> full_ranges(const Space& space) {
+  std::vector<Range> ranges;
+  for (const Factor& factor : space.factors) ranges.push_back({0, factor.size});
+  return ranges;
+}
+
+namespace {
+
+/// One evaluation of an operator: nested loops over the factors, output factors outside, reduced ones inside.
+class Evaluator {
+ public:
+  Evaluator(const Space& space, const Expr& body, const std::vector<LocalArray>& inputs,
+            const std::vector<Range>& ranges, const Shape& output_shape, const EvaluationContext& context)
+      : space_(space),
+        body_(body),
+        inputs_(inputs),
+        ranges_(ranges),
+        context_(context),
+        output_strides_(row_major_strides(output_shape)),
+        index_(space.factors.size(), 0) {
+    is_max_ = space.reduction() == FactorKind::max;
+    // A one-hot body is non-zero at one value of its factor: look there instead of looping (embedding tables).
+    lookup_ = match_one_hot(body, &one_hot_) && space.factors[one_hot_.factor].kind == FactorKind::sum &&
+              !mentions_factor(space.inputs[one_hot_.operand], one_hot_.factor);
+    for (int f = 0; f < int(space.factors.size()); ++f) {
+      if (!space.factors[f].reduced()) outer_.push_back(f);
+      if (space.factors[f].reduced() && !(lookup_ && f == one_hot_.factor)) inner_.push_back(f);
+    }
+  }
+
+  LocalArray run() {
+    LocalArray out;
+    for (const DimIndex& dim : space_.output.dims) {
+      Range range = output_range(dim);
+      out.offset.push_back(range.lo);
+      out.array.shape.push_back(range.hi - range.lo);
+    }
+    out.array.values.assign(size_t(element_count(out.array.shape)),
+                            is_max_ ? -std::numeric_limits<double>::infinity() : 0.0);
+    local_strides_ = row_major_strides(out.array.shape);
+    loop(outer_, 0, [&] { out.array.values[local_position(out)] = reduce(); });
+    return out;
+  }
+
+ private:
+  Range output_range(const DimIndex& dim) const {
+    int64_t lo = dim.offset, hi = dim.offset;
+    for (const IndexTerm& t : dim.terms) {
+      if (ranges_[t.factor].lo >= ranges_[t.factor].hi) return {0, 0};
+      lo += ranges_[t.factor].lo * t.stride;
+      hi += (ranges_[t.factor].hi - 1) * t.stride;
+    }
+    return {lo, hi + 1};
+  }
+
+  template <class Visit>
+  void loop(const std::vector<int>& factors, size_t depth, const Visit& visit) {
+    if (depth == factors.size()) return visit();
+    int f = factors[depth];
+    for (index_[f] = ranges_[f].lo; index_[f] < ranges_[f].hi; ++index_[f]) loop(factors, depth + 1, visit);
+  }
+
+  int64_t value(const DimIndex& dim) const {
+    int64_t at = dim.offset;
+    for (const IndexTerm& t : dim.terms) {
+      int64_t i = index_[t.factor] / t.divide;
+      at += (t.modulo ? i % t.modulo : i) * t.stride;
+    }
+    return at;
+  }
+
+  size_t local_position(const LocalArray& out) const {
+    int64_t position = 0;
+    for (size_t d = 0; d < space_.output.dims.size(); ++d)
+      position += (value(space_.output.dims[d]) - out.offset[d]) * local_strides_[d];
+    return size_t(position);
+  }
+
+  double element(int operand) const {
+    const LocalArray& in = inputs_[operand];
+    const Access& access = space_.inputs[operand];
+    int64_t position = 0;
+    for (size_t d = 0; d < access.dims.size(); ++d) {
+      int64_t at = value(access.dims[d]) - in.offset[d];
+      if (at < 0 || at >= in.array.shape[d]) {
+        if (access.zero_outside) return 0;
+        throw InternalError(fmt::format("operand {} is read at {} of dimension {}, but holds [{}, {})", operand,
+                                        at + in.offset[d], d, in.offset[d], in.offset[d] + in.array.shape[d]));
+      }
+      position = position * in.array.shape[d] + at;
+    }
+    return in.array.values[size_t(position)];
+  }
+
+  double reduce() {
+    double total = is_max_ ? -std::numeric_limits<double>::infinity() : 0.0;
+    loop(inner_, 0, [&] {
+      if (lookup_) {
+        double at = element(one_hot_.operand);
+        index_[one_hot_.factor] = int64_t(at);
+        const Range& range = ranges_[one_hot_.factor];
+        if (at >= double(range.lo) && at < double(range.hi)) total += evaluate_expr(one_hot_.rest);
+      } else {
+        double v = evaluate_expr(body_);
+        total = is_max_ ? std::max(total, v) : total + v;
+      }
+    });
+    return total;
+  }
+
+  double random(int stream) const {
+    int64_t position = 0;
+    for (size_t d = 0; d < space_.output.dims.size(); ++d)
+      position += value(space_.output.dims[d]) * output_strides_[d];
+    return philox_uniform(context_.seed, stream, uint64_t(position), uint64_t(context_.step));
+  }
+
+  double evaluate_expr(const Expr& e) const {
+    auto arg = [&](int i) { return evaluate_expr(e.arg(i)); };
+    switch (e.kind()) {
+      case ExprKind::input:
+        return element(e.index());
+      case ExprKind::factor:
+        return double(index_[e.index()]);
+      case ExprKind::constant:
+        return e.value();
+      case ExprKind::step:
+        return double(context_.step);
+      case ExprKind::random:
+        return random(e.index());
+      case ExprKind::neg:
+        return -arg(0);
+      case ExprKind::exp:
+        return std::exp(arg(0));
+      case ExprKind::log:
+        return std::log(arg(0));
+      case ExprKind::sqrt:
+        return std::sqrt(arg(0));
+      case ExprKind::tanh:
+        return std::tanh(arg(0));
+      case ExprKind::erf:
+        return std::erf(arg(0));
+      case ExprKind::add:
+        return arg(0) + arg(1);
+      case ExprKind::sub:
+        return arg(0) - arg(1);
+      case ExprKind::mul:
+        return arg(0) * arg(1);
+      case ExprKind::div:
+        return arg(0) / arg(1);
+      case ExprKind::maximum:
+        return std::max(arg(0), arg(1));
+      case ExprKind::minimum:
+        return std::min(arg(0), arg(1));
+      case ExprKind::power:
+        return std::pow(arg(0), arg(1));
+      case ExprKind::less:
+        return arg(0) < arg(1) ? 1 : 0;
+      case ExprKind::less_equal:
+        return arg(0) <= arg(1) ? 1 : 0;
+      case ExprKind::equal:
+        return arg(0) == arg(1) ? 1 : 0;
+      case ExprKind::select:
+        return arg(0) != 0 ? arg(1) : arg(2);
+    }
+    return 0;
+  }
+
+  const Space& space_;
+  const Expr& body_;
+  const std::vector<LocalArray>& inputs_;
+  const std::vector<Range>& ranges_;
+  const EvaluationContext& context_;
+  std::vector<int64_t> output_strides_, local_strides_;
+  std::vector<int64_t> index_;
+  std::vector<int> outer_, inner_;
+  bool is_max_ = false, lookup_ = false;
+  OneHot one_hot_{0, 0, 0.0};
+};
+
+struct PhiloxWords {
+  uint32_t word[4];
+};
+
+PhiloxWords philox(PhiloxWords counter, uint32_t key0, uint32_t key1) {
+  // Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox 4x32 with 10 rounds.
+  for (int round = 0; round < 10; ++round) {
+    uint64_t p0 = uint64_t(0xD2511F53u) * counter.word[0];
+    uint64_t p1 = uint64_t(0xCD9E8D57u) * counter.word[2];
+    counter = {{uint32_t(p1 >> 32) ^ counter.word[1] ^ key0, uint32_t(p1), uint32_t(p0 >> 32) ^ counter.word[3] ^ key1,
+                uint32_t(p0)}};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+/// Streams of initial values: a 31-bit FNV-1a hash of the leaf's name, at a step no training reaches.
+constexpr uint64_t initial_step = ~uint64_t(0);
+
+int stream_of(const std::string& name) {
+  uint32_t hash = 2166136261u;
+  for (unsigned char c : name) hash = (hash ^ c) * 16777619u;
+  return int(hash >> 1);
+}
+
+}  // namespace
+
+double philox_uniform(uint64_t seed, int stream, uint64_t index, uint64_t step) {
+  // Counter: 64 bits of index, 32 bits of step and the stream; key: the seed. Steps wrap at 2^32.
+  PhiloxWords words = philox({{uint32_t(index), uint32_t(index >> 32), uint32_t(step), uint32_t(stream)}},
+                             uint32_t(seed), uint32_t(seed >> 32));
+  return double(words.word[0] >> 8) * (1.0 / 16777216.0);
+}
+
+double initial_value(const Node& leaf, uint64_t seed, int64_t index) {
+  const Initializer& init = leaf.initializer;
+  int stream = stream_of(leaf.name);
+  switch (init.kind) {
+    case Initializer::Kind::constant:
+      return float(init.value);
+    case Initializer::Kind::uniform:
+      return float((2 * philox_uniform(seed, stream, uint64_t(index), initial_step) - 1) * init.value);
+    case Initializer::Kind::normal: {  // Box and Muller 1958; 1 - u keeps the logarithm finite
+      double u = 1 - philox_uniform(seed, stream, uint64_t(2 * index), initial_step);
+      double v = philox_uniform(seed, stream, uint64_t(2 * index + 1), initial_step);
+      return float(init.value * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
+    }
+  }
+  return 0;
+}
+
+Bindings initial_values(const Program& program, uint64_t seed) {
+  Bindings out;
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::parameter && node.kind != NodeKind::state) continue;
+    Array array(node.type.shape);
+    for (size_t i = 0; i < array.values.size(); ++i) array.values[i] = initial_value(node, seed, int64_t(i));
+    out[node.id] = std::move(array);
+  }
+  return out;
+}
+
+LocalArray evaluate(const Space& space, const Expr& body, const std::vector<LocalArray>& inputs,
+                    const std::vector<Range>& ranges, const Shape& output_shape, const EvaluationContext& context) {
+  HETSYNTH_CHECK(inputs.size() == space.inputs.size() && ranges.size() == space.factors.size(),
+                 "operands and ranges fit the space");
+  return Evaluator(space, body, inputs, ranges, output_shape, context).run();
+}
+
+std::vector<Array> interpret(const Program& program, const Bindings& leaves, const EvaluationContext& context) {
+  std::vector<Array> values(program.nodes.size());
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) {
+      auto found = leaves.find(node.id);
+      HETSYNTH_CHECK(found != leaves.end(), "no value given for leaf " + node.name);
+      HETSYNTH_CHECK(found->second.shape == node.type.shape, "value of leaf " + node.name + " has another shape");
+      values[node.id] = found->second;
+      continue;
+    }
+    std::vector<LocalArray> inputs;
+    for (NodeId input : node.inputs)
+      inputs.push_back({values[input], std::vector<int64_t>(values[input].shape.size(), 0)});
+    values[node.id] = evaluate(node.space, node.body, inputs, full_ranges(node.space), node.type.shape, context).array;
+  }
+  return values;
+}
+
+}  // namespace hetsynth

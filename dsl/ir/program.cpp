@@ -1,0 +1,181 @@
+#include "dsl/ir/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/base/hash.h"
+
+namespace hetsynth {
+
+std::string_view name(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::input:
+      return "input";
+    case NodeKind::parameter:
+      return "parameter";
+    case NodeKind::state:
+      return "state";
+    case NodeKind::operation:
+      return "operation";
+  }
+  return "?";
+}
+
+std::string_view name(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+  }
+  return "?";
+}
+
+std::string_view Node::name_of_kind() const { return hetsynth::name(kind); }
+
+std::vector<std::vector<NodeId>> Program::consumers() const {
+  std::vector<std::vector<NodeId>> out(nodes.size());
+  for (const Node& node : nodes)
+    for (NodeId input : node.inputs)
+      if (out[input].empty() || out[input].back() != node.id) out[input].push_back(node.id);
+  return out;
+}
+
+int64_t Program::parameter_count() const {
+  int64_t count = 0;
+  for (const Node& node : nodes)
+    if (node.kind == NodeKind::parameter) count += element_count(node.type.shape);
+  return count;
+}
+
+namespace {
+
+std::string leaf_text(const Node& node) {
+  if (node.kind == NodeKind::input)
+    return fmt::format(" source={} length={} classes={}", int(node.data.kind), node.data.length, node.data.classes);
+  static constexpr const char* kinds[] = {"constant", "normal", "uniform"};
+  return fmt::format(" init={}({})", kinds[int(node.initializer.kind)], node.initializer.value);
+}
+
+std::string node_text(const Program& program, const Node& node, bool with_place) {
+  std::string out = fmt::format("%{} {} = {}", node.id, node.name, node.tag());
+  if (node.leaf()) {
+    out += leaf_text(node);
+  } else {
+    out += "(";
+    for (size_t j = 0; j < node.inputs.size(); ++j)
+      out += fmt::format("{}%{} {}", j ? ", " : "", node.inputs[j], program[node.inputs[j]].name);
+    out += ")";
+    if (std::string attributes = node.op->attributes(); !attributes.empty()) out += " \"" + attributes + "\"";
+  }
+  out += " : " + text(node.type);
+  if (with_place && node.where.known()) out += fmt::format("  # {}:{}", node.where.file, node.where.line);
+  return out + "\n";
+}
+
+std::string program_text(const Program& program, bool with_place) {
+  std::string out;
+  Phase phase = Phase::forward;
+  for (const Node& node : program.nodes) {
+    if (node.phase != phase && !node.leaf()) out += fmt::format("// {}\n", name(phase = node.phase));
+    out += node_text(program, node, with_place);
+  }
+  if (program.loss >= 0) out += fmt::format("loss %{}\n", program.loss);
+  for (const Update& u : program.updates) out += fmt::format("update %{} <- %{}\n", u.target, u.value);
+  for (const NamedOutput& o : program.outputs) out += fmt::format("output {} %{}\n", o.name, o.node);
+  return out;
+}
+
+/// Rebuilds a program from the marked nodes, giving `replacement` for merged ones.
+Program rebuild(const Program& program, const std::vector<bool>& keep, const std::vector<NodeId>& replacement) {
+  Program out;
+  out.model_file = program.model_file;
+  out.options = program.options;
+  std::vector<NodeId> moved(program.nodes.size(), -1);
+  for (const Node& node : program.nodes) {
+    if (!keep[node.id] || replacement[node.id] != node.id) continue;
+    Node copy = node;
+    copy.id = moved[node.id] = int(out.nodes.size());
+    for (NodeId& input : copy.inputs) input = moved[replacement[input]];
+    out.nodes.push_back(std::move(copy));
+  }
+  auto now = [&](NodeId id) { return moved[replacement[id]]; };
+  if (program.loss >= 0 && keep[replacement[program.loss]]) out.loss = now(program.loss);
+  for (const Update& u : program.updates)
+    if (keep[u.target] && keep[replacement[u.value]]) out.updates.push_back({now(u.target), now(u.value)});
+  for (const NamedOutput& o : program.outputs)
+    if (keep[replacement[o.node]]) out.outputs.push_back({o.name, now(o.node)});
+  return out;
+}
+
+/// Marks everything the roots need. Inputs precede uses, so one backward sweep is enough.
+std::vector<bool> needed_by(const Program& program, const std::vector<NodeId>& roots,
+                            const std::vector<NodeId>& replacement) {
+  std::vector<bool> keep(program.nodes.size(), false);
+  for (NodeId root : roots) keep[replacement[root]] = true;
+  for (size_t i = program.nodes.size(); i-- > 0;)
+    if (keep[i])
+      for (NodeId input : program.nodes[i].inputs) keep[replacement[input]] = true;
+  return keep;
+}
+
+std::vector<NodeId> identity(const Program& program) {
+  std::vector<NodeId> same(program.nodes.size());
+  for (size_t i = 0; i < same.size(); ++i) same[i] = int(i);
+  return same;
+}
+
+/// For every node the first one that computes the same.
+std::vector<NodeId> merge_equal(const Program& program) {
+  std::vector<NodeId> first = identity(program);
+  std::map<std::string, NodeId> seen;
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) continue;
+    std::string key = fmt::format("{}\"{}\"{}", node.tag(), node.op->attributes(), text(node.type));
+    for (NodeId input : node.inputs) key += fmt::format(",{}", first[input]);
+    first[node.id] = seen.emplace(std::move(key), node.id).first->second;
+  }
+  return first;
+}
+
+}  // namespace
+
+std::string text(const Program& program) { return program_text(program, true); }
+
+std::string hash_text(const Program& program) {
+  std::string content = program_text(program, false);
+  // Attributes name an operator's constants; the space and body it stands for are hashed too, so that a changed
+  // operator is a changed model.
+  for (const Node& node : program.nodes)
+    if (!node.leaf()) content += text(node.space) + text(node.body) + "\n";
+  return content_hash(content);
+}
+
+Program simplify(const Program& program) {
+  std::vector<NodeId> first = merge_equal(program);
+  std::vector<NodeId> roots;
+  if (program.loss >= 0) roots.push_back(program.loss);
+  for (const Update& u : program.updates) roots.insert(roots.end(), {u.target, u.value});
+  for (const NamedOutput& o : program.outputs) roots.push_back(o.node);
+  return rebuild(program, needed_by(program, roots, first), first);
+}
+
+Program restrict_to_output(const Program& program, const std::string& output) {
+  auto found = std::find_if(program.outputs.begin(), program.outputs.end(),
+                            [&](const NamedOutput& o) { return o.name == output; });
+  if (found == program.outputs.end())
+    throw UserError({.where = {program.model_file},
+                     .message = fmt::format("the model has no output named {}", output),
+                     .mend = fmt::format("mark the tensor in the model: output(\"{}\", tensor)", output)});
+  Program cut = program;
+  cut.updates.clear();
+  cut.loss = -1;
+  cut.outputs = {*found};
+  std::vector<NodeId> same = identity(cut);
+  return rebuild(cut, needed_by(cut, {found->node}, same), same);
+}
+
+}  // namespace hetsynth

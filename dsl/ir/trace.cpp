@@ -1,0 +1,156 @@
+#include "dsl/ir/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hetsynth {
+namespace {
+
+thread_local Trace* live_trace = nullptr;
+
+/// "[matmul] ... argument 1 is h, made here" for every argument that came from the user's file.
+void add_argument_notes(Diagnostic& diagnostic, const Program& program, const std::vector<Tensor>& inputs) {
+  for (size_t j = 0; j < inputs.size(); ++j) {
+    const Node& node = program[inputs[j].node()];
+    if (!node.where.known()) continue;
+    std::string what = node.name.empty() ? std::string(node.tag()) : node.name;
+    diagnostic.notes.push_back({node.where, fmt::format("argument {} is {}, {}", j + 1, what, text(node.type))});
+  }
+}
+
+}  // namespace
+
+SourceLocation location(const std::source_location& where) {
+  return {where.file_name(), int(where.line()), int(where.column())};
+}
+
+Trace::Trace(std::string model_file, std::map<std::string, std::string> settings) : settings(std::move(settings)) {
+  HETSYNTH_CHECK(live_trace == nullptr, "one trace at a time per thread");
+  program.model_file = std::move(model_file);
+  live_trace = this;
+}
+
+Trace::~Trace() { live_trace = nullptr; }
+
+Trace& Trace::current() {
+  if (!live_trace)
+    throw UserError({.message = "a DSL function was called outside of a model",
+                     .mend = "call it from `void model()`, which hetsynth runs when it loads the file"});
+  return *live_trace;
+}
+
+Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where) {
+  for (size_t d = 0; d < type.shape.size(); ++d)
+    if (type.shape[d] < 1)
+      throw UserError({.where = scope.known() ? scope : location(where),
+                       .tag = std::string(hetsynth::name(kind)),
+                       .message = fmt::format("dimension {} of {} has no elements", d, name),
+                       .expected = "extents of at least 1",
+                       .found = text(type.shape)});
+  Node node;
+  node.id = int(program.nodes.size());
+  node.kind = kind;
+  node.type = std::move(type);
+  node.name = std::move(name);
+  node.where = scope.known() ? scope : location(where);
+  node.phase = phase;
+  program.nodes.push_back(std::move(node));
+  return Tensor(program.nodes.back().id);
+}
+
+Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where) {
+  Node node;
+  node.where = scope.known() ? scope : location(where);
+  std::vector<TensorType> types;
+  for (size_t j = 0; j < inputs.size(); ++j) {
+    if (!inputs[j].defined() || inputs[j].node() >= int(program.nodes.size()))
+      throw UserError({.where = node.where,
+                       .tag = std::string(op->tag()),
+                       .message = fmt::format("argument {} is no tensor of this model", j + 1),
+                       .expected = "a tensor made by an input, a parameter or an operator",
+                       .found = "a default-constructed Tensor",
+                       .mend = "give the variable a value before it is used"});
+    types.push_back(program[inputs[j].node()].type);
+    node.inputs.push_back(inputs[j].node());
+  }
+  try {
+    node.type = op->infer(types);
+  } catch (const UserError& error) {
+    Diagnostic diagnostic = error.diagnostic();
+    if (!diagnostic.where.known()) diagnostic.where = node.where;
+    add_argument_notes(diagnostic, program, inputs);
+    throw UserError(std::move(diagnostic), error.code());
+  }
+  node.space = op->space(types, node.type);
+  node.body = op->body(types, node.type);
+  node.op = std::move(op);
+  node.id = int(program.nodes.size());
+  node.phase = phase;
+  if (backward_of >= 0) node.name = "d_" + program[backward_of].name;
+  program.nodes.push_back(std::move(node));
+  return Tensor(program.nodes.back().id);
+}
+
+void Trace::set_name(Tensor tensor, const std::string& name, SourceLocation where) {
+  Node& node = program.nodes.at(tensor.node());
+  if (!node.name.empty()) return;  // the innermost variable names the tensor; passing it on does not rename it
+  node.name = name;
+  if (where.known()) node.where = std::move(where);
+}
+
+void Trace::set_custom_vjp(Tensor output, std::vector<Tensor> inputs, CustomVjp vjp) {
+  custom_gradients[output.node()] = {std::move(inputs), std::move(vjp)};
+}
+
+void Trace::stop_gradient(Tensor tensor) { stopped.insert(tensor.node()); }
+
+CallScope::CallScope(const std::source_location& where) {
+  Trace& trace = Trace::current();
+  outermost_ = !trace.scope.known();
+  if (outermost_) trace.scope = location(where);
+}
+
+CallScope::~CallScope() {
+  if (outermost_ && live_trace) live_trace->scope = {};
+}
+
+Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where) {
+  return Trace::current().emit(std::move(op), std::move(inputs), where);
+}
+
+Tensor named(Tensor tensor, const char* name, const char* file, int line, int column) {
+  if (tensor.defined()) Trace::current().set_name(tensor, name, {file, line, column});
+  return tensor;
+}
+
+const std::vector<int64_t>& Tensor::shape() const { return Trace::current().program.nodes.at(node_).type.shape; }
+int Tensor::rank() const { return int(shape().size()); }
+DType Tensor::dtype() const { return Trace::current().program.nodes.at(node_).type.dtype; }
+
+int64_t Tensor::size(int dim) const {
+  int at = dim < 0 ? dim + rank() : dim;
+  if (at < 0 || at >= rank())
+    throw UserError({.tag = "size",
+                     .message = fmt::format("there is no dimension {}", dim),
+                     .expected = fmt::format("a dimension from {} to {}", -rank(), rank() - 1),
+                     .found = text(shape())});
+  return shape()[at];
+}
+
+void run_builder(Trace& trace, const std::function<void()>& builder) {
+  builder();
+  for (const auto& [name, value] : trace.settings) {
+    if (trace.settings_used.count(name)) continue;
+    std::string known;
+    for (const OptionValue& option : trace.program.options) known += (known.empty() ? "" : ", ") + option.name;
+    throw UserError({.where = {trace.program.model_file},
+                     .message = fmt::format("the model has no option named {}", name),
+                     .expected = known.empty() ? "no options: the model asks for none" : "one of: " + known,
+                     .found = fmt::format("{}={}", name, value),
+                     .mend = fmt::format("leave it out, or read it in the model with option(\"{}\", ...)", name)},
+                    ExitCode::usage);
+  }
+}
+
+}  // namespace hetsynth
