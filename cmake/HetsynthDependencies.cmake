@@ -7,12 +7,18 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
-find_package(dnnl REQUIRED)
 
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(CLP REQUIRED IMPORTED_TARGET clp)
 pkg_check_modules(Z3 REQUIRED IMPORTED_TARGET z3)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+
+# Debian's dnnl-config.cmake insists on OpenCL, which the CPU engine does not need: the library is found without it.
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+add_library(hetsynth_dnnl INTERFACE)
+target_include_directories(hetsynth_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(hetsynth_dnnl INTERFACE ${DNNL_LIBRARY})
 
 find_package(LLVM 19.1 REQUIRED CONFIG PATHS /usr/lib/llvm-19 NO_DEFAULT_PATH)
 find_library(CLANG_CPP_LIBRARY clang-cpp PATHS ${LLVM_LIBRARY_DIRS} NO_DEFAULT_PATH REQUIRED)

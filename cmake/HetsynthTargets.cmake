@@ -33,3 +33,9 @@ function(hetsynth_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE hetsynth_options ${ARG_PRIVATE_LINK})
 endfunction()
+
+# hetsynth_hosts_models(TARGET): the executable holds the whole DSL and exports its symbols, because model files and generated programs
+# link against the running process.
+function(hetsynth_hosts_models target)
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON LINK_LIBRARY_OVERRIDE_hetsynth_dsl WHOLE_ARCHIVE)
+endfunction()
