@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "dsl/ops/add.h"
 
 namespace hetsynth {
 namespace {
@@ -106,7 +105,7 @@ std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
       if (!result.gradients[j].defined() || !depends[input]) continue;
       check_gradient_type(trace.program, input, result.gradients[j]);
       BackwardOf sum_scope(trace, input);
-      adjoint[input] = adjoint[input].defined() ? adjoint[input] + result.gradients[j] : result.gradients[j];
+      adjoint[input] = adjoint[input].defined() ? accumulate(adjoint[input], result.gradients[j]) : result.gradients[j];
     }
   }
   std::vector<Tensor> out;

@@ -75,6 +75,9 @@ Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs,
 /// The operand as a tensor; a number becomes a scalar constant.
 Tensor as_tensor(const Operand& operand);
 
+/// Elementwise sum of two tensors of one shape, as differentiation adds up gradients (dsl/ops/add.cpp).
+Tensor accumulate(Tensor a, Tensor b);
+
 /// Runs the builder under a trace and gives the forward program with its request to minimise.
 /// Throws UserError for a setting no `option` asked for.
 void run_builder(Trace& trace, const std::function<void()>& builder);
