@@ -1,0 +1,5 @@
+#include "dsl/base/version.h"
+
+namespace hetsynth {
+std::string tool_version() { return HETSYNTH_VERSION; }
+}  // namespace hetsynth
