@@ -12,7 +12,7 @@ namespace hetsynth {
 
 enum class DeviceKind : uint8_t { cpu, cuda };
 
-/// Speeds of a device; a missing one falls back from measured to declared.
+/// Speeds of a device that runs all the time (duty 1).
 struct DeviceSpeed {
   std::optional<double> matmul_flops_per_second;
   std::optional<double> memory_bytes_per_second;
@@ -32,6 +32,7 @@ struct Device {
   /// cores act as unequal devices.
   double duty = 1;
 
+  /// What the device delivers: the measured speed, or else the declared one, times duty.
   double matmul_flops_per_second() const;
   double memory_bytes_per_second() const;
 };
@@ -54,18 +55,22 @@ struct Cluster {
   std::vector<Device> devices;  ///< rank order
   Link between;                 ///< between hosts; bandwidth per host
 
-  /// The link that limits a collective over all devices.
+  /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs over.
+  /// A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a host.
   Link slowest_link() const;
-  bool same_type(int a, int b) const;  ///< equal kind, model, speeds, memory and duty
+  bool same_type(int a, int b) const;  ///< equal kind, model, architecture, speeds, memory and duty
 };
+
+/// Most devices a description may have.
+constexpr int max_cluster_devices = 65536;
 
 /// Reads a TOML file (docs/cluster.md). Throws UserError naming file and line.
 Cluster load_cluster(const std::string& path);
 Cluster parse_cluster(std::string_view toml, const std::string& file);
-/// `count` equal cpu devices on this host; the default when no cluster is given.
+/// `count` equal cpu devices on this host, which share its cores and memory; the default when no cluster is given.
 Cluster local_cluster(int count);
 
-/// Content hash (hexadecimal) of all that planning reads.
+/// Content hash (hexadecimal) of all that planning reads: devices in order with names and effective speeds, links. Names of file and cluster do not count.
 std::string hash_text(const Cluster& cluster);
 
 }  // namespace hetsynth

@@ -1,0 +1,85 @@
+#include "dsl/base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+namespace {
+
+/// A file descriptor that closes itself.
+struct Descriptor {
+  int fd = -1;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void fail(const std::string& path, std::string message, std::string mend, ExitCode code) {
+  Diagnostic diagnostic;
+  diagnostic.where.file = path;
+  diagnostic.message = std::move(message);
+  diagnostic.mend = std::move(mend);
+  throw UserError(std::move(diagnostic), code);
+}
+
+[[noreturn]] void fail_with_errno(const std::string& path, const std::string& message, ExitCode code) {
+  fail(path, fmt::format("{}: {}", message, std::strerror(errno)), errno == ENOENT ? "check the path" : "", code);
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, const std::string& what, int64_t limit_bytes) {
+  const std::string message = fmt::format("cannot read the {}", what);
+  // Opening a pipe or a terminal would wait for a writer: O_NONBLOCK, and only regular files are read.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) fail_with_errno(path, message, ExitCode::invalid_input);
+  struct stat status{};
+  if (::fstat(file.fd, &status) != 0) fail_with_errno(path, message, ExitCode::invalid_input);
+  if (!S_ISREG(status.st_mode)) fail(path, message + ": it is not a regular file", "", ExitCode::invalid_input);
+  std::string bytes;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t got = ::read(file.fd, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_with_errno(path, message, ExitCode::invalid_input);
+    if (got == 0) return bytes;
+    bytes.append(buffer, size_t(got));
+    if (int64_t(bytes.size()) > limit_bytes)
+      fail(path, fmt::format("the {} is longer than {} bytes", what, limit_bytes), "", ExitCode::invalid_input);
+  }
+}
+
+void write_file_atomically(const std::string& path, const std::string& what, std::string_view bytes) {
+  const std::string message = fmt::format("cannot write the {}", what);
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  bool written = false;
+  {
+    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (file.fd < 0) fail_with_errno(path, message, ExitCode::failure);
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t put = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) break;
+      done += size_t(put);
+    }
+    written = done == bytes.size() && ::fsync(file.fd) == 0;
+  }
+  if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  ::unlink(temporary.c_str());
+  errno = reason;
+  fail_with_errno(path, message, ExitCode::failure);
+}
+
+}  // namespace hetsynth
