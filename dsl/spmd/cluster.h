@@ -55,8 +55,9 @@ struct Cluster {
   std::vector<Device> devices;  ///< rank order
   Link between;                 ///< between hosts; bandwidth per host
 
-  /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs over.
-  /// A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a host.
+  /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs
+  /// over. A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a
+  /// host.
   Link slowest_link() const;
   bool same_type(int a, int b) const;  ///< equal kind, model, architecture, speeds, memory and duty
 };
@@ -70,7 +71,8 @@ Cluster parse_cluster(std::string_view toml, const std::string& file);
 /// `count` equal cpu devices on this host, which share its cores and memory; the default when no cluster is given.
 Cluster local_cluster(int count);
 
-/// Content hash (hexadecimal) of all that planning reads: devices in order with names and effective speeds, links. Names of file and cluster do not count.
+/// Content hash (hexadecimal) of all that planning reads: devices in order with names and effective speeds, links.
+/// Names of file and cluster do not count.
 std::string hash_text(const Cluster& cluster);
 
 }  // namespace hetsynth

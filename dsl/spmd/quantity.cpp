@@ -12,9 +12,12 @@
 namespace hetsynth {
 namespace {
 
+/// A division by a power of ten rounds once, where a product with 1e-6 would round twice: "20 us" is exactly the number
+/// 20e-6.
 struct Unit {
   std::string_view name;
   double factor;
+  double divisor = 1;
 };
 
 constexpr double kibi = 1024.0;
@@ -51,8 +54,8 @@ constexpr size_t bandwidth_shown = 5;
 constexpr Unit compute_units[] = {{"FLOP/s", 1},     {"kFLOP/s", 1e3},  {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9},
                                   {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}, {"EFLOP/s", 1e18}};
 constexpr size_t compute_shown = 7;
-constexpr Unit time_units[] = {{"ns", 1e-9}, {"us", 1e-6},      {"ms", 1e-3},
-                               {"s", 1},     {"\u00b5s", 1e-6}, {"\u03bcs", 1e-6}};
+constexpr Unit time_units[] = {{"ns", 1, 1e9}, {"us", 1, 1e6},      {"ms", 1, 1e3},
+                               {"s", 1},       {"\u00b5s", 1, 1e6}, {"\u03bcs", 1, 1e6}};
 constexpr size_t time_shown = 4;
 
 std::span<const Unit> units(Dimension dimension) {
@@ -136,7 +139,7 @@ ParsedQuantity parse_quantity(std::string_view text, Dimension dimension) {
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const Unit& candidate : units(dimension)) {
     if (candidate.name != unit) continue;
-    const double value = number * candidate.factor;
+    const double value = number * candidate.factor / candidate.divisor;
     if (!std::isfinite(value)) return problem("the number is out of range", usage);
     return {true, value, "", ""};
   }
@@ -147,8 +150,8 @@ std::string quantity_text(double value, Dimension dimension) {
   const auto shown = shown_units(dimension);
   const Unit* best = &shown.front();
   for (const Unit& unit : shown)
-    if (std::abs(value) >= unit.factor * 0.99995) best = &unit;
-  return fmt::format("{:.4g} {}", value / best->factor, best->name);
+    if (std::abs(value) >= unit.factor / unit.divisor * 0.99995) best = &unit;
+  return fmt::format("{:.4g} {}", value / best->factor * best->divisor, best->name);
 }
 
 }  // namespace hetsynth

@@ -13,13 +13,20 @@ namespace {
 
 std::string_view type_name(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::table: return "a table";
-    case toml::node_type::array: return node.is_array_of_tables() ? "an array of tables" : "an array";
-    case toml::node_type::string: return "a string";
-    case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "true or false";
-    default: return "a date or time";
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return node.is_array_of_tables() ? "an array of tables" : "an array";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    default:
+      return "a date or time";
   }
 }
 
@@ -46,15 +53,20 @@ TableReader::TableReader(const toml::table& table, const std::string& file, std:
     : table_(table), file_(file), tag_(std::move(tag)) {
   for (const auto& [key, node] : table_) {
     if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
-    fail({file_, int(key.source().begin.line), int(key.source().begin.column)}, fmt::format("unknown key {}", quoted(key.str())),
-         quoted_list(keys), "", did_you_mean(key.str(), keys));
+    fail({file_, int(key.source().begin.line), int(key.source().begin.column)},
+         fmt::format("unknown key {}", quoted(key.str())), quoted_list(keys), "", did_you_mean(key.str(), keys));
   }
 }
 
 void TableReader::fail(const SourceLocation& where, std::string message, std::string expected, std::string found,
                        std::string mend) const {
-  throw UserError(Diagnostic{where, tag_.empty() ? "cluster" : tag_, std::move(message), std::move(expected), std::move(found),
-                             std::move(mend), {}});
+  throw UserError(Diagnostic{where,
+                             tag_.empty() ? "cluster" : tag_,
+                             std::move(message),
+                             std::move(expected),
+                             std::move(found),
+                             std::move(mend),
+                             {}});
 }
 
 SourceLocation TableReader::where(const toml::node& node) const {
@@ -88,7 +100,8 @@ std::string TableReader::text(std::string_view key, const std::string& otherwise
   if (!node) return otherwise;
   if (!node->is_string()) wrong_type(key, *node, "a string");
   const std::string& value = **node->as_string();
-  const bool printable = std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  const bool printable =
+      std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   if (value.empty() || value.size() > 200 || !printable)
     fail(where(*node), fmt::format("{} is not a usable text", key), "1 to 200 printable characters", quoted(value), "");
   return value;
@@ -133,8 +146,12 @@ std::optional<double> TableReader::quantity(std::string_view key, Dimension dime
   const std::string range =
       fmt::format("{} to {}", quantity_text(limits.low, dimension), quantity_text(limits.high, dimension));
   const std::string mend = node->is_string() ? "" : fmt::format("write the unit: \"{}\"", example(dimension));
-  fail(where(*node), fmt::format("{} is {}", key, value < 0 ? "negative" : value == 0 ? "zero" : "out of range"), range,
-       quantity_text(value, dimension), mend);
+  fail(where(*node),
+       fmt::format("{} is {}", key,
+                   value < 0    ? "negative"
+                   : value == 0 ? "zero"
+                                : "out of range"),
+       range, quantity_text(value, dimension), mend);
 }
 
 std::optional<TableReader> TableReader::table(std::string_view key, const std::vector<std::string>& keys) const {

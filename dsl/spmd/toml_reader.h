@@ -1,9 +1,11 @@
-// Checked reading of TOML tables: every message names file, line and table. Internal to the cluster file's reader: toml++ types stand here.
+// Checked reading of TOML tables: every message names file, line and table. Internal to the cluster file's reader:
+// toml++ types stand here.
 #pragma once
+#include <toml++/toml.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
-#include <toml++/toml.h>
 #include <vector>
 
 #include "dsl/base/error.h"
@@ -16,7 +18,8 @@ struct ValueLimits {
   double low, high;
 };
 
-/// One table of the file. Getters throw UserError for a wrong type or a value out of range; what a key's absence means is the caller's.
+/// One table of the file. Getters throw UserError for a wrong type or a value out of range; what a key's absence means
+/// is the caller's.
 class TableReader {
  public:
   /// Throws UserError for a key that is not in `keys`. `tag` is the table's path: "host[1].device[0]".
