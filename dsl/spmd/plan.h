@@ -30,22 +30,41 @@ struct BaselinePrediction {
 
 struct Prediction {
   double step_seconds = 0;
-  double lower_bound_seconds =
-      0;                 ///< proven: no plan of the searched space is faster under the cost model at the plan's ratios
+  /// Proven: no plan of the searched space is faster under the cost model at the plan's shares.
+  double lower_bound_seconds = 0;
   bool optimal = false;  ///< the search ended with step cost equal to the bound
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
 };
 
+/// What generation needs to know of a device, kept in the plan so that a plan can be inspected without its cluster
+/// file.
+struct PlanDevice {
+  std::string name;
+  DeviceKind kind = DeviceKind::cpu;
+  std::string model;
+  std::string architecture;  ///< cuda: "sm_70"
+  bool operator==(const PlanDevice&) const = default;
+};
+
 struct Plan {
   std::string tool_version;
   std::string model_file, model_hash;
+  std::vector<OptionValue>
+      model_options;  ///< the options the model was traced with: the same ones are needed to trace it again
   std::string cluster_name, cluster_hash;
-  std::vector<std::string> devices;         ///< names in rank order
+  std::vector<PlanDevice> devices;          ///< in rank order
   std::vector<std::vector<double>> ratios;  ///< per mesh axis: share per coordinate the tables were rounded from
   SpmdProgram program;
   Prediction prediction;
 };
+
+/// A plan with everything filled in that says what it is for: tool, model, options, cluster, devices. Decisions and
+/// predictions are still empty.
+Plan identify_plan(const Program& reference, const Cluster& cluster);
+
+/// The devices of a plan as a cluster without speeds and links: enough to generate source.
+Cluster cluster_of(const Plan& plan);
 
 /// Pretty JSON with stable key order. Values are referred to by name, nodes by name and number.
 std::string plan_to_json(const Plan& plan, const Program& reference);
@@ -54,6 +73,10 @@ std::string plan_to_json(const Plan& plan, const Program& reference);
 /// references in range, tables monotone and covering, sizes bounded. Throws UserError with file, line (of the JSON
 /// syntax error) or JSON path. Never trusts counts.
 Plan plan_from_json(std::string_view json, const std::string& file, const Program& reference);
+
+/// The options the plan's model was traced with, read without the model. Throws UserError as plan_from_json for what is
+/// no plan.
+std::vector<OptionValue> read_plan_options(const std::string& path);
 
 Plan load_plan(const std::string& path, const Program& reference);
 /// Writes atomically (temporary file, then rename).

@@ -1,0 +1,35 @@
+// What the commands of the command line share: options, the model's settings, exit codes.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::cli {
+
+/// Options that decide which program a model file stands for.
+struct ModelOptions {
+  std::string file;
+  std::vector<std::string> set;  ///< "name=value"
+  std::optional<int64_t> batch;  ///< --batch N is --set batch=N
+
+  /// The settings as a map. Throws UserError (usage) for an entry without "=".
+  std::map<std::string, std::string> settings() const;
+};
+
+void add_model_options(CLI::App& command, ModelOptions& options);
+
+/// A command registers itself with its options; the function it returns runs it and gives the exit code.
+using Command = std::function<ExitCode()>;
+Command add_run(CLI::App& app);
+Command add_plan(CLI::App& app);
+Command add_verify(CLI::App& app);
+Command add_inspect(CLI::App& app);
+Command add_doctor(CLI::App& app);
+
+}  // namespace hetsynth::cli

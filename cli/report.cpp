@@ -1,0 +1,187 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace hetsynth::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string seconds_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string bytes_text(double bytes) {
+  static constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < units.size()) bytes /= 1024, ++unit;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+namespace {
+
+/// Number of collectives and bytes of the tensors they carry, by kind.
+struct CollectiveCount {
+  int count = 0;
+  double bytes = 0;
+};
+
+std::map<std::string, CollectiveCount> collectives(const SpmdProgram& program, const Program& reference) {
+  std::map<std::string, CollectiveCount> out;
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode == Opcode::compute || i.opcode == Opcode::slice || i.opcode == Opcode::to_partial) continue;
+    const TensorType& type = reference[program.values[i.result].node].type;
+    CollectiveCount& entry = out[std::string(name(i.opcode))];
+    ++entry.count;
+    entry.bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
+  }
+  return out;
+}
+
+/// How many parameters are kept whole on every device and how many are cut.
+std::pair<int, int> parameters_whole_and_cut(const SpmdProgram& program, const Program& reference) {
+  std::pair<int, int> out{0, 0};
+  for (ValueId leaf : program.leaves) {
+    const Value& value = program.values[leaf];
+    if (reference[value.node].kind != NodeKind::parameter) continue;
+    bool cut = false;
+    for (const Placement& p : value.placements) cut = cut || p.kind == Placement::Kind::sharded;
+    ++(cut ? out.second : out.first);
+  }
+  return out;
+}
+
+/// Devices that are alike in every printed figure share a line: "gpu0 .. gpu15".
+struct DeviceRow {
+  size_t first, last;
+};
+
+std::vector<DeviceRow> device_rows(const std::vector<DevicePrediction>& devices) {
+  auto line = [](const DevicePrediction& d) {
+    return fmt::format("{:.3f} {} {} {} {}", d.share, seconds_text(d.compute_seconds), seconds_text(d.communication_seconds),
+                       seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)));
+  };
+  std::vector<DeviceRow> rows;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices.size() > 8 && !rows.empty() && line(devices[rows.back().last]) == line(devices[i]))
+      rows.back().last = i;
+    else
+      rows.push_back({i, i});
+  }
+  return rows;
+}
+
+std::string devices_text(const std::vector<DevicePrediction>& devices) {
+  std::string out = fmt::format("  {:<28} {:>7} {:>10} {:>13} {:>10} {:>11} {:>11}\n", "device", "share", "compute", "communication", "idle",
+                                "memory", "limit");
+  for (const DeviceRow& row : device_rows(devices)) {
+    const DevicePrediction& d = devices[row.first];
+    std::string name = row.first == row.last ? d.device : fmt::format("{} .. {}", d.device, devices[row.last].device);
+    out += fmt::format("  {:<28} {:>6.1f}% {:>10} {:>13} {:>10} {:>11} {:>11}{}\n", name, 100 * d.share, seconds_text(d.compute_seconds),
+                       seconds_text(d.communication_seconds), seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)),
+                       d.memory_limit_bytes > 0 ? bytes_text(double(d.memory_limit_bytes)) : "-", d.share == 0 ? "  (left out: does not pay)" : "");
+  }
+  return out;
+}
+
+std::string baselines_text(const Prediction& prediction) {
+  std::string out;
+  for (const BaselinePrediction& b : prediction.baselines) {
+    std::string time = b.feasible ? seconds_text(b.step_seconds) : "does not fit";
+    std::string ratio = b.feasible && prediction.step_seconds > 0 ? fmt::format("  {:.2f}x the plan's", b.step_seconds / prediction.step_seconds) : "";
+    out += fmt::format("  {:<34} {:>12}{}{}\n", b.name, time, ratio, b.note.empty() ? "" : "  (" + b.note + ")");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan, const Program& reference) {
+  const Prediction& p = plan.prediction;
+  auto [whole, cut] = parameters_whole_and_cut(plan.program, reference);
+  std::string out = fmt::format("plan for {} on {} ({} device{})\n", plan.model_file, plan.cluster_name, plan.devices.size(),
+                                plan.devices.size() == 1 ? "" : "s");
+  out += fmt::format("  {} parameters in {} tensors: {} whole on every device, {} cut\n", reference.parameter_count(), whole + cut, whole, cut);
+  for (const auto& [kind, entry] : collectives(plan.program, reference))
+    out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
+  out += devices_text(p.devices);
+  out += fmt::format("  {:<34} {:>12}  {}\n", "predicted step", seconds_text(p.step_seconds),
+                     p.optimal ? "(optimal under the cost model at these shares)"
+                               : fmt::format("(lower bound {})", seconds_text(p.lower_bound_seconds)));
+  return out + baselines_text(p);
+}
+
+std::string plan_json(const Plan& plan, const Program& reference) {
+  const Prediction& p = plan.prediction;
+  Json out;
+  out["model"] = plan.model_file;
+  out["cluster"] = plan.cluster_name;
+  out["parameters"] = reference.parameter_count();
+  out["step_seconds"] = p.step_seconds;
+  out["lower_bound_seconds"] = p.lower_bound_seconds;
+  out["optimal"] = p.optimal;
+  out["devices"] = Json::array();
+  for (const DevicePrediction& d : p.devices)
+    out["devices"].push_back({{"device", d.device},
+                              {"share", d.share},
+                              {"compute_seconds", d.compute_seconds},
+                              {"communication_seconds", d.communication_seconds},
+                              {"idle_seconds", d.idle_seconds},
+                              {"memory_bytes", d.memory_bytes},
+                              {"memory_limit_bytes", d.memory_limit_bytes}});
+  out["collectives"] = Json::object();
+  for (const auto& [kind, entry] : collectives(plan.program, reference)) out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};
+  out["baselines"] = Json::array();
+  for (const BaselinePrediction& b : p.baselines)
+    out["baselines"].push_back({{"name", b.name}, {"feasible", b.feasible}, {"step_seconds", b.step_seconds}, {"note", b.note}});
+  return out.dump(2) + "\n";
+}
+
+std::string verification_text(const Verification& v, const Program& reference, const SpmdProgram& program) {
+  std::string out;
+  switch (v.verdict) {
+    case Verdict::proved:
+      out = fmt::format("proved: every device's program together computes what {} says, for all sizes, boundaries and device counts\n",
+                        reference.model_file);
+      out += fmt::format("  {} obligations ({} distinct) and {} lemmas by {} in {}\n", v.obligations, v.distinct_obligations, v.lemmas, v.solver,
+                         seconds_text(v.seconds));
+      break;
+    case Verdict::refuted: out = fmt::format("refuted: {}\n", v.summary); break;
+    case Verdict::unknown: out = fmt::format("not proved: {}\n", v.summary); break;
+  }
+  if (v.verdict != Verdict::proved && v.instruction >= 0 && v.instruction < int(program.instructions.size())) {
+    const Instruction& i = program.instructions[v.instruction];
+    if (i.result >= 0 && i.result < int(program.values.size()))
+      out += fmt::format("  at instruction {}: {} = {}\n", v.instruction, program.values[i.result].name, name(i.opcode));
+  }
+  if (v.verdict == Verdict::refuted) {
+    if (v.counterexample.where.known()) out += fmt::format("  {}: the tensor whose value differs first\n", v.counterexample.where.text());
+    out += v.counterexample.text;
+    if (!out.empty() && out.back() != '\n') out += "\n";
+  }
+  for (const std::string& assumption : v.assumptions) out += "  scope: " + assumption + "\n";
+  return out;
+}
+
+std::string verification_json(const Verification& v) {
+  Json out;
+  out["verdict"] = name(v.verdict);
+  out["summary"] = v.summary;
+  out["instruction"] = v.instruction;
+  out["counterexample"] = v.counterexample.text;
+  out["where"] = v.counterexample.where.text();
+  out["obligations"] = v.obligations;
+  out["distinct_obligations"] = v.distinct_obligations;
+  out["lemmas"] = v.lemmas;
+  out["seconds"] = v.seconds;
+  out["solver"] = v.solver;
+  out["assumptions"] = v.assumptions;
+  return out.dump(2) + "\n";
+}
+
+}  // namespace hetsynth::cli

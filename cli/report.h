@@ -1,0 +1,23 @@
+// What people and scripts are shown of a plan and of a proof.
+#pragma once
+#include <string>
+
+#include "dsl/spmd/plan.h"
+#include "verify/verify.h"
+
+namespace hetsynth::cli {
+
+/// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
+std::string plan_text(const Plan& plan, const Program& reference);
+std::string plan_json(const Plan& plan, const Program& reference);
+
+/// Verdict, scope and, if refuted, the counterexample.
+std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);
+std::string verification_json(const Verification& verification);
+
+/// "412 us", "1.30 ms", "2.4 s".
+std::string seconds_text(double seconds);
+/// "812 B", "4.1 MiB".
+std::string bytes_text(double bytes);
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,34 @@
+#include "dsl/base/version.h"
+#include "dsl/spmd/plan.h"
+
+namespace hetsynth {
+
+Plan identify_plan(const Program& reference, const Cluster& cluster) {
+  Plan plan;
+  plan.tool_version = tool_version();
+  plan.model_file = reference.model_file;
+  plan.model_hash = hash_text(reference);
+  plan.model_options = reference.options;
+  plan.cluster_name = cluster.name;
+  plan.cluster_hash = hash_text(cluster);
+  for (const Device& d : cluster.devices) plan.devices.push_back({d.name, d.kind, d.model, d.architecture});
+  return plan;
+}
+
+Cluster cluster_of(const Plan& plan) {
+  Cluster cluster;
+  cluster.name = plan.cluster_name;
+  cluster.hosts.resize(1);
+  for (const PlanDevice& d : plan.devices) {
+    Device device;
+    device.name = d.name;
+    device.kind = d.kind;
+    device.model = d.model;
+    device.architecture = d.architecture;
+    device.index = int(cluster.devices.size());
+    cluster.devices.push_back(std::move(device));
+  }
+  return cluster;
+}
+
+}  // namespace hetsynth
