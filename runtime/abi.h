@@ -1,0 +1,12 @@
+// The functions generated programs call, by name, for the compiler that links generated source in memory.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hetsynth {
+
+/// Name and address of every collective of codegen/abi.h. Naming them here also keeps the linker from dropping them.
+std::vector<std::pair<std::string, void*>> collective_symbols();
+
+}  // namespace hetsynth

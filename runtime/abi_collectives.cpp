@@ -1,0 +1,98 @@
+// Collectives of codegen/abi.h, handed to the rank's communicator.
+#include "codegen/abi.h"
+#include "runtime/abi.h"
+#include "runtime/communicator.h"
+
+using hetsynth::CollectiveCall;
+using hetsynth::CollectiveKind;
+using hetsynth::Communicator;
+
+namespace {
+
+Communicator& communicator_of(HetsynthContext* context) { return *static_cast<Communicator*>(context->communicator); }
+
+std::span<const int64_t> table(const Communicator& communicator, int axis, const int64_t* bounds) {
+  return {bounds, static_cast<size_t>(communicator.group_size(axis)) + 1};
+}
+
+CollectiveCall start_call(CollectiveKind kind, int id, int axis, const void* source, void* destination, int type) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.id = id;
+  call.axis = axis;
+  call.type = static_cast<hetsynth::ElementType>(type);
+  call.source = source;
+  call.destination = destination;
+  return call;
+}
+
+}  // namespace
+
+extern "C" {
+
+int hetsynth_all_gather(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                        int64_t outer, int64_t inner, const int64_t* bounds, int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::all_gather, id, axis, source, destination, type);
+  call.outer = outer;
+  call.inner = inner;
+  call.bounds = table(communicator, axis, bounds);
+  return communicator.run(call) ? 0 : 1;
+}
+
+int hetsynth_all_reduce(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                        int64_t count, int reduce, int type) {
+  CollectiveCall call = start_call(CollectiveKind::all_reduce, id, axis, source, destination, type);
+  call.count = count;
+  call.reduce = static_cast<hetsynth::Reduction>(reduce);
+  return communicator_of(context).run(call) ? 0 : 1;
+}
+
+int hetsynth_reduce_scatter(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                            int64_t outer, int64_t inner, const int64_t* bounds, int reduce, int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::reduce_scatter, id, axis, source, destination, type);
+  call.outer = outer;
+  call.inner = inner;
+  call.bounds = table(communicator, axis, bounds);
+  call.reduce = static_cast<hetsynth::Reduction>(reduce);
+  return communicator.run(call) ? 0 : 1;
+}
+
+int hetsynth_all_to_all(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                        const int64_t* extents, int from_first, const int64_t* bounds_from, const int64_t* bounds_to,
+                        int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::all_to_all, id, axis, source, destination, type);
+  call.outer = extents[0];
+  call.first = extents[1];
+  call.middle = extents[2];
+  call.second = extents[3];
+  call.inner = extents[4];
+  call.from_first = from_first != 0;
+  call.bounds = table(communicator, axis, bounds_from);
+  call.bounds_to = table(communicator, axis, bounds_to);
+  return communicator.run(call) ? 0 : 1;
+}
+
+int hetsynth_broadcast(HetsynthContext* context, int id, int axis, const void* source, void* destination, int64_t count,
+                       int root, int type) {
+  CollectiveCall call = start_call(CollectiveKind::broadcast, id, axis, source, destination, type);
+  call.count = count;
+  call.root = root;
+  return communicator_of(context).run(call) ? 0 : 1;
+}
+
+}  // extern "C"
+
+namespace hetsynth {
+
+std::vector<std::pair<std::string, void*>> collective_symbols() {
+  return {{"hetsynth_all_gather", reinterpret_cast<void*>(&hetsynth_all_gather)},
+          {"hetsynth_all_reduce", reinterpret_cast<void*>(&hetsynth_all_reduce)},
+          {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
+          {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
+          {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)}};
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,212 @@
+#include "runtime/collectives_transfer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr int64_t element_bytes = 4;  // f32 and i32 alike
+// Reductions run over blocks that stay in the first-level cache while every source is added to them.
+constexpr int64_t block_elements = 2048;
+// Below this size every member reduces all elements for itself; above, each reduces its share and hands it to all.
+constexpr int64_t shared_reduction_elements = 4096;
+
+const char* source_of(const CollectiveCall& call) { return static_cast<const char*>(call.source); }
+char* destination_of(const CollectiveCall& call) { return static_cast<char*>(call.destination); }
+
+int64_t copy_elements(char* to, int64_t to_offset, const char* from, int64_t from_offset, int64_t elements) {
+  if (elements > 0) {
+    std::memcpy(to + to_offset * element_bytes, from + from_offset * element_bytes,
+                static_cast<size_t>(elements * element_bytes));
+  }
+  return elements * element_bytes;
+}
+
+template <typename T>
+void accumulate(T* into, const T* from, int64_t elements, Reduction reduce) {
+  switch (reduce) {
+    case Reduction::sum:
+    case Reduction::average:
+      for (int64_t i = 0; i < elements; ++i) into[i] += from[i];
+      return;
+    case Reduction::product:
+      for (int64_t i = 0; i < elements; ++i) into[i] *= from[i];
+      return;
+    // A NaN in either operand stays, so that it is seen where it can be reported.
+    case Reduction::max:
+      for (int64_t i = 0; i < elements; ++i) into[i] = (into[i] > from[i] || into[i] != into[i]) ? into[i] : from[i];
+      return;
+    case Reduction::min:
+      for (int64_t i = 0; i < elements; ++i) into[i] = (into[i] < from[i] || into[i] != into[i]) ? into[i] : from[i];
+      return;
+  }
+}
+
+/// Reduces elements [from, to) of all members' sources, in coordinate order, block by block into `write(block, at,
+/// elements)`.
+template <typename T, typename Write>
+void reduce_range(std::span<const CollectiveCall* const> calls, int64_t from, int64_t to, const Write& write) {
+  const Reduction reduce = calls[0]->reduce;
+  std::array<T, block_elements> block;
+  for (int64_t at = from; at < to; at += block_elements) {
+    const int64_t elements = std::min(block_elements, to - at);
+    std::memcpy(block.data(), static_cast<const T*>(calls[0]->source) + at, static_cast<size_t>(elements) * sizeof(T));
+    for (size_t j = 1; j < calls.size(); ++j) {
+      accumulate(block.data(), static_cast<const T*>(calls[j]->source) + at, elements, reduce);
+    }
+    if (reduce == Reduction::average) {
+      const T members = static_cast<T>(calls.size());
+      for (int64_t i = 0; i < elements; ++i) block[static_cast<size_t>(i)] /= members;
+    }
+    write(block.data(), at, elements);
+  }
+}
+
+template <typename T>
+int64_t all_reduce(std::span<const CollectiveCall* const> calls, int member) {
+  const int64_t count = calls[0]->count, members = static_cast<int64_t>(calls.size());
+  if (count < shared_reduction_elements) {
+    T* const own = static_cast<T*>(calls[static_cast<size_t>(member)]->destination);
+    reduce_range<T>(calls, 0, count, [&](const T* block, int64_t at, int64_t n) { std::copy_n(block, n, own + at); });
+    return count * element_bytes;
+  }
+  // Shares end on cache lines, so that no two members write the same one.
+  constexpr int64_t line = 64 / element_bytes;
+  const auto edge = [&](int64_t i) { return i == members ? count : (count / line * i / members) * line; };
+  const int64_t from = edge(member), to = edge(member + 1);
+  reduce_range<T>(calls, from, to, [&](const T* block, int64_t at, int64_t n) {
+    for (const CollectiveCall* call : calls) std::copy_n(block, n, static_cast<T*>(call->destination) + at);
+  });
+  return (to - from) * members * element_bytes;
+}
+
+template <typename T>
+int64_t reduce_scatter(std::span<const CollectiveCall* const> calls, int member) {
+  const CollectiveCall& own = *calls[static_cast<size_t>(member)];
+  const auto m = static_cast<size_t>(member);
+  const int64_t row = own.bounds.back() * own.inner;
+  const int64_t from = own.bounds[m] * own.inner, to = own.bounds[m + 1] * own.inner;
+  T* destination = static_cast<T*>(own.destination);
+  for (int64_t o = 0; o < own.outer; ++o) {
+    reduce_range<T>(calls, o * row + from, o * row + to,
+                    [&](const T* block, int64_t, int64_t n) { destination = std::copy_n(block, n, destination); });
+  }
+  return own.outer * (to - from) * element_bytes;
+}
+
+int64_t all_gather(std::span<const CollectiveCall* const> calls, int member) {
+  const CollectiveCall& own = *calls[static_cast<size_t>(member)];
+  const int64_t row = own.bounds.back() * own.inner;
+  int64_t bytes = 0;
+  for (size_t j = 0; j < calls.size(); ++j) {
+    const int64_t from = own.bounds[j] * own.inner, part = own.bounds[j + 1] * own.inner - from;
+    for (int64_t o = 0; o < own.outer; ++o) {
+      bytes += copy_elements(destination_of(own), o * row + from, source_of(*calls[j]), o * part, part);
+    }
+  }
+  return bytes;
+}
+
+// From `first` to `second`: member j holds rows [f0, f1) of `first` and all of `second`; the receiver takes its columns
+// of every row.
+int64_t all_to_all_from_first(std::span<const CollectiveCall* const> calls, size_t member) {
+  const CollectiveCall& own = *calls[member];
+  const int64_t s0 = own.bounds_to[member], kept = own.bounds_to[member + 1] - s0;
+  int64_t bytes = 0;
+  for (size_t j = 0; j < calls.size(); ++j) {
+    const int64_t f0 = own.bounds[j], rows = own.bounds[j + 1] - f0;
+    for (int64_t o = 0; o < own.outer; ++o) {
+      for (int64_t r = 0; r < rows * own.middle; ++r) {
+        const int64_t to = ((o * own.first + f0) * own.middle + r) * kept;
+        const int64_t from = (o * rows * own.middle + r) * own.second + s0;
+        bytes += copy_elements(destination_of(own), to * own.inner, source_of(*calls[j]), from * own.inner,
+                               kept * own.inner);
+      }
+    }
+  }
+  return bytes;
+}
+
+// From `second` to `first`: member j holds all of `first` and columns [s0, s1) of `second`; the receiver takes its rows
+// and joins the columns.
+int64_t all_to_all_from_second(std::span<const CollectiveCall* const> calls, size_t member) {
+  const CollectiveCall& own = *calls[member];
+  const int64_t f0 = own.bounds_to[member], rows = own.bounds_to[member + 1] - f0;
+  int64_t bytes = 0;
+  for (size_t j = 0; j < calls.size(); ++j) {
+    const int64_t s0 = own.bounds[j], columns = own.bounds[j + 1] - s0;
+    for (int64_t o = 0; o < own.outer; ++o) {
+      for (int64_t r = 0; r < rows * own.middle; ++r) {
+        const int64_t to = (o * rows * own.middle + r) * own.second + s0;
+        const int64_t from = ((o * own.first + f0) * own.middle + r) * columns;
+        bytes += copy_elements(destination_of(own), to * own.inner, source_of(*calls[j]), from * own.inner,
+                               columns * own.inner);
+      }
+    }
+  }
+  return bytes;
+}
+
+template <typename T>
+int64_t transfer_as(std::span<const CollectiveCall* const> calls, int member) {
+  const CollectiveCall& own = *calls[static_cast<size_t>(member)];
+  switch (own.kind) {
+    case CollectiveKind::all_reduce:
+      return all_reduce<T>(calls, member);
+    case CollectiveKind::reduce_scatter:
+      return reduce_scatter<T>(calls, member);
+    case CollectiveKind::all_gather:
+      return all_gather(calls, member);
+    case CollectiveKind::all_to_all:
+      return own.from_first ? all_to_all_from_first(calls, static_cast<size_t>(member))
+                            : all_to_all_from_second(calls, static_cast<size_t>(member));
+    case CollectiveKind::broadcast:
+      return copy_elements(destination_of(own), 0, source_of(*calls[static_cast<size_t>(own.root)]), 0, own.count);
+  }
+  return 0;
+}
+
+[[noreturn]] void reject(const CollectiveCall& call, const std::string& message) {
+  throw UserError({{}, std::string(name(call.kind)), message, "", text(call), ""}, ExitCode::failure);
+}
+
+void check_table(const CollectiveCall& call, std::span<const int64_t> bounds, int members, int64_t extent) {
+  if (bounds.size() != static_cast<size_t>(members) + 1) reject(call, "the boundary table does not fit the group");
+  if (bounds.front() != 0 || (extent >= 0 && bounds.back() != extent) || !std::ranges::is_sorted(bounds)) {
+    reject(call, "the boundary table does not cut the dimension");
+  }
+}
+
+}  // namespace
+
+int64_t transfer(std::span<const CollectiveCall* const> calls, int member) {
+  return calls[0]->type == ElementType::f32 ? transfer_as<float>(calls, member) : transfer_as<int32_t>(calls, member);
+}
+
+void check_call(const CollectiveCall& call, int members) {
+  if (call.type != ElementType::f32 && call.type != ElementType::i32) reject(call, "unknown element type");
+  if (call.reduce > Reduction::product) reject(call, "unknown reduction");
+  if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner}) < 0)
+    reject(call, "negative size");
+  switch (call.kind) {
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      check_table(call, call.bounds, members, -1);
+      return;
+    case CollectiveKind::all_to_all:
+      check_table(call, call.bounds, members, call.from_first ? call.first : call.second);
+      check_table(call, call.bounds_to, members, call.from_first ? call.second : call.first);
+      return;
+    case CollectiveKind::broadcast:
+      if (call.root < 0 || call.root >= members) reject(call, "the root is not in the group");
+      return;
+    case CollectiveKind::all_reduce:
+      return;
+  }
+}
+
+}  // namespace hetsynth

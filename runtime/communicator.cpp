@@ -1,0 +1,80 @@
+#include "runtime/communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace hetsynth {
+
+std::string_view name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_to_all:
+      return "all_to_all";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+  }
+  return "unknown collective";
+}
+
+namespace {
+
+std::string_view name(Reduction reduce) {
+  switch (reduce) {
+    case Reduction::sum:
+      return "sum";
+    case Reduction::max:
+      return "max";
+    case Reduction::average:
+      return "average";
+    case Reduction::min:
+      return "min";
+    case Reduction::product:
+      return "product";
+  }
+  return "unknown reduction";
+}
+
+bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
+}
+
+}  // namespace
+
+std::string text(const CollectiveCall& call) {
+  std::string out = fmt::format("{} of instruction {}, axis {}, ", name(call.kind), call.id, call.axis);
+  const char* type = call.type == ElementType::f32 ? "f32" : "i32";
+  switch (call.kind) {
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      out += fmt::format("{}[{},{{{}}},{}]", type, call.outer, fmt::join(call.bounds, ","), call.inner);
+      break;
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::broadcast:
+      out += fmt::format("{} {}", call.count, type);
+      break;
+    case CollectiveKind::all_to_all:
+      out += fmt::format("{}[{},{},{},{},{}] from {} {{{}}} to {{{}}}", type, call.outer, call.first, call.middle,
+                         call.second, call.inner, call.from_first ? "first" : "second", fmt::join(call.bounds, ","),
+                         fmt::join(call.bounds_to, ","));
+      break;
+  }
+  if (reduces(call.kind)) out += fmt::format(", {}", name(call.reduce));
+  if (call.kind == CollectiveKind::broadcast) out += fmt::format(", from {}", call.root);
+  return out;
+}
+
+bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
+  return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
+         a.root == b.root && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&
+         a.first == b.first && a.middle == b.middle && a.second == b.second && a.inner == b.inner &&
+         std::ranges::equal(a.bounds, b.bounds) && std::ranges::equal(a.bounds_to, b.bounds_to);
+}
+
+}  // namespace hetsynth

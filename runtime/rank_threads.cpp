@@ -1,0 +1,138 @@
+#include "runtime/rank_threads.h"
+
+#include <dlfcn.h>
+#include <hwloc.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hetsynth {
+namespace {
+
+/// Cores this process may use.
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0)
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, CPU_COUNT(&set));
+}
+
+// oneDNN brings the OpenMP library; asking for it by name keeps the runtime free of a second one. The setting is per
+// thread.
+void set_openmp_threads(int threads) {
+  using SetThreads = void (*)(int);
+  if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(threads);
+}
+
+/// Binds the calling thread to the NUMA node of its rank: memory it touches first then lies there.
+class NumaBinding {
+ public:
+  explicit NumaBinding(bool wanted) {
+    if (!wanted || hwloc_topology_init(&topology_) != 0) return;
+    if (hwloc_topology_load(topology_) == 0)
+      nodes_ = std::max(0, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_NUMANODE));
+  }
+  ~NumaBinding() {
+    if (topology_) hwloc_topology_destroy(topology_);
+  }
+  NumaBinding(const NumaBinding&) = delete;
+  NumaBinding& operator=(const NumaBinding&) = delete;
+
+  void bind_this_thread(int rank, int ranks) const {
+    if (nodes_ < 2) return;
+    const int node = static_cast<int>(static_cast<int64_t>(rank) * nodes_ / ranks) % nodes_;
+    if (hwloc_obj_t object = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(node))) {
+      // Refusal (a container's limits) costs speed, not correctness.
+      (void)hwloc_set_cpubind(topology_, object->cpuset, HWLOC_CPUBIND_THREAD);
+    }
+  }
+
+ private:
+  hwloc_topology_t topology_ = nullptr;
+  int nodes_ = 0;
+};
+
+}  // namespace
+
+struct RankThreads::Impl {
+  Impl(RunState& run_state, const ThreadOptions& options)
+      : state(run_state),
+        threads_per_rank(options.threads_per_rank > 0 ? options.threads_per_rank
+                                                      : std::max(1, usable_cores() / run_state.ranks())),
+        binding(options.bind_to_numa_nodes && run_state.ranks() > 1) {
+    for (int rank = 0; rank < state.ranks(); ++rank) threads.emplace_back([this, rank] { serve(rank); });
+  }
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      closing = true;
+    }
+    changed.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void serve(int rank) {
+    binding.bind_this_thread(rank, state.ranks());
+    set_openmp_threads(threads_per_rank);
+    for (uint64_t seen = 0;;) {
+      const std::function<void(int)>* current = nullptr;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return closing || round != seen; });
+        if (closing) return;
+        seen = round;
+        current = work;
+      }
+      call(*current, rank);
+      state.set_finished(rank);
+      std::lock_guard lock(mutex);
+      if (--working == 0) finished.notify_all();
+    }
+  }
+
+  void call(const std::function<void(int)>& current, int rank) {
+    try {
+      current(rank);
+    } catch (const std::exception& error) {
+      state.fail(rank, error.what(), std::current_exception());
+    } catch (...) {
+      state.fail(rank, "unknown exception", std::current_exception());
+    }
+  }
+
+  RunState& state;
+  const int threads_per_rank;
+  NumaBinding binding;
+  std::mutex mutex;
+  std::condition_variable changed, finished;
+  const std::function<void(int)>* work = nullptr;
+  uint64_t round = 0;
+  int working = 0;
+  bool closing = false;
+  std::vector<std::thread> threads;
+};
+
+RankThreads::RankThreads(RunState& state, const ThreadOptions& options)
+    : impl_(std::make_unique<Impl>(state, options)) {}
+RankThreads::~RankThreads() = default;
+int RankThreads::threads_per_rank() const { return impl_->threads_per_rank; }
+
+void RankThreads::run(const std::function<void(int)>& work) {
+  impl_->state.rethrow_failure();
+  impl_->state.begin();
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->work = &work;
+    impl_->working = impl_->state.ranks();
+    ++impl_->round;
+    impl_->changed.notify_all();
+    impl_->finished.wait(lock, [&] { return impl_->working == 0; });
+  }
+  impl_->state.rethrow_failure();
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,153 @@
+#include "runtime/shared_memory_communicator.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "runtime/collectives_transfer.h"
+#include "runtime/throttle.h"
+
+namespace hetsynth {
+namespace {
+
+/// A member's latest call, copied: a rank that leaves because the run is being aborted must not take it away from peers
+/// still looking at it.
+struct alignas(64) Post {
+  CollectiveCall call;
+  std::vector<int64_t> bounds, bounds_to;
+
+  void set(const CollectiveCall& given) {
+    bounds.assign(given.bounds.begin(), given.bounds.end());
+    bounds_to.assign(given.bounds_to.begin(), given.bounds_to.end());
+    call = given;
+    call.bounds = bounds;
+    call.bounds_to = bounds_to;
+  }
+};
+
+/// The ranks that differ only along one axis, and what each of them has just called.
+struct Group {
+  Group(RunState& state, std::vector<int> members)
+      : ranks(std::move(members)), posts(ranks.size()), barrier(state, static_cast<int>(ranks.size())) {
+    for (const Post& post : posts) calls.push_back(&post.call);
+  }
+  std::vector<int> ranks;
+  std::vector<Post> posts;
+  std::vector<const CollectiveCall*> calls;
+  Barrier barrier;
+};
+
+class SharedMemoryCommunicator : public Communicator {
+ public:
+  SharedMemoryCommunicator(int rank, double duty, RunState& state) : rank_(rank), state_(state), throttle_(duty) {}
+
+  void join(std::shared_ptr<Group> group, int member) { memberships_.push_back({std::move(group), member}); }
+
+  bool run(const CollectiveCall& call) override {
+    stop_compute();
+    const bool done = meet(call);
+    start_compute();
+    return done;
+  }
+
+  int rank() const override { return rank_; }
+  int group_size(int axis) const override {
+    return static_cast<int>(memberships_.at(static_cast<size_t>(axis)).group->ranks.size());
+  }
+  const RankTimes& times() const override { return times_; }
+  void begin_step() override { start_compute(); }
+  void end_step() override { stop_compute(); }
+
+ private:
+  struct Membership {
+    std::shared_ptr<Group> group;
+    int member;
+  };
+
+  void start_compute() {
+    cpu_start_ = thread_cpu_seconds();
+    wall_start_ = wall_seconds();
+  }
+
+  void stop_compute() {
+    const double elapsed = wall_seconds() - wall_start_;
+    times_.compute_seconds += elapsed;
+    times_.throttle_seconds += throttle_.pay(thread_cpu_seconds() - cpu_start_, elapsed);
+  }
+
+  bool wait(Group& group, const CollectiveCall& call) {
+    const double start = wall_seconds();
+    const bool complete = group.barrier.arrive_and_wait(rank_, [&] { return text(call); });
+    times_.idle_seconds += wall_seconds() - start;
+    return complete;
+  }
+
+  // Two meetings: nobody reads before all have arrived, nobody leaves (and reuses its buffers) before all have read.
+  bool meet(const CollectiveCall& call) {
+    if (call.axis < 0 || static_cast<size_t>(call.axis) >= memberships_.size()) {
+      state_.fail(rank_, "called " + text(call) + ", but the mesh has no such axis");
+      return false;
+    }
+    const Membership& membership = memberships_[static_cast<size_t>(call.axis)];
+    Group& group = *membership.group;
+    try {
+      check_call(call, static_cast<int>(group.ranks.size()));
+    } catch (const UserError& error) {
+      state_.fail(rank_, error.what());
+      return false;
+    }
+    if (state_.aborted()) return false;
+    group.posts[static_cast<size_t>(membership.member)].set(call);
+    if (!wait(group, call) || !peers_agree(group, call)) return false;
+    const double start = wall_seconds();
+    times_.moved_bytes += transfer(group.calls, membership.member);
+    times_.transfer_seconds += wall_seconds() - start;
+    return wait(group, call);
+  }
+
+  bool peers_agree(const Group& group, const CollectiveCall& call) {
+    for (size_t j = 0; j < group.calls.size(); ++j) {
+      if (same_call(*group.calls[j], call)) continue;
+      const int lower = std::min(rank_, group.ranks[j]), upper = std::max(rank_, group.ranks[j]);
+      const bool own_first = lower == rank_;
+      state_.fail(lower, "ranks met in different collectives:\n  " + state_.describe(lower) + ": " +
+                             text(own_first ? call : *group.calls[j]) + "\n  " + state_.describe(upper) + ": " +
+                             text(own_first ? *group.calls[j] : call));
+      return false;
+    }
+    return true;
+  }
+
+  const int rank_;
+  RunState& state_;
+  Throttle throttle_;
+  std::vector<Membership> memberships_;  ///< per mesh axis
+  RankTimes times_;
+  double cpu_start_ = 0, wall_start_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mesh& mesh,
+                                                                       const std::vector<double>& duties,
+                                                                       RunState& state) {
+  const int ranks = mesh.device_count();
+  HETSYNTH_CHECK(static_cast<size_t>(ranks) == duties.size() && ranks == state.ranks(),
+                 "one duty and one name per rank");
+  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<Group>> groups;
+  std::vector<std::unique_ptr<Communicator>> out;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto communicator = std::make_unique<SharedMemoryCommunicator>(rank, duties[static_cast<size_t>(rank)], state);
+    for (int axis = 0; axis < static_cast<int>(mesh.axes.size()); ++axis) {
+      std::vector<int> members = mesh.group(rank, axis);
+      auto& group = groups[{axis, members}];
+      if (!group) group = std::make_shared<Group>(state, members);
+      communicator->join(group, mesh.coordinate(rank, axis));
+    }
+    out.push_back(std::move(communicator));
+  }
+  return out;
+}
+
+}  // namespace hetsynth

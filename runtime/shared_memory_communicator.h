@@ -1,0 +1,19 @@
+// Collectives among rank threads of one process: every rank reads the others' buffers directly.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+#include "runtime/communicator.h"
+#include "runtime/run_state.h"
+
+namespace hetsynth {
+
+/// One communicator per rank of the mesh, in rank order, sharing the groups of every mesh axis. `duties` holds each
+/// rank's share of a core (1: all of it). They must not outlive `state`. A rank that calls something else than its
+/// peers makes the run fail with a message naming both.
+std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mesh& mesh,
+                                                                       const std::vector<double>& duties,
+                                                                       RunState& state);
+
+}  // namespace hetsynth

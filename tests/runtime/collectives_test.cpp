@@ -1,0 +1,254 @@
+// Shared-memory collectives against straightforward references on whole tensors.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "tests/runtime/rank_harness.h"
+
+namespace hetsynth {
+namespace {
+
+using testing::mesh_of;
+using testing::RankHarness;
+
+std::vector<int64_t> random_bounds(std::mt19937_64& random, int members, int64_t extent) {
+  std::vector<int64_t> bounds{0, extent};
+  for (int i = 1; i < members; ++i)
+    bounds.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(extent + 1)));
+  std::ranges::sort(bounds);
+  return bounds;
+}
+
+std::vector<float> random_values(std::mt19937_64& random, int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count));
+  std::uniform_real_distribution<float> draw(-1, 1);
+  for (float& value : out) value = draw(random);
+  return out;
+}
+
+/// Part [bounds[j], bounds[j+1]) of the middle dimension of a whole [outer, extent, inner].
+std::vector<float> cut(const std::vector<float>& whole, int64_t outer, int64_t extent, int64_t inner, int64_t lo,
+                       int64_t hi) {
+  std::vector<float> out;
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t e = lo; e < hi; ++e)
+      for (int64_t i = 0; i < inner; ++i) out.push_back(whole[static_cast<size_t>((o * extent + e) * inner + i)]);
+  return out;
+}
+
+float reduce_in_order(const std::vector<std::vector<float>>& sources, size_t at, int reduce) {
+  float value = sources[0][at];
+  for (size_t j = 1; j < sources.size(); ++j) {
+    const float next = sources[j][at];
+    switch (reduce) {
+      case 0:
+      case 2:
+        value += next;
+        break;
+      case 1:
+        value = std::max(value, next);
+        break;
+      case 3:
+        value = std::min(value, next);
+        break;
+      case 4:
+        value *= next;
+        break;
+    }
+  }
+  return reduce == 2 ? value / static_cast<float>(sources.size()) : value;
+}
+
+struct Case {
+  int members = *rc::gen::inRange(1, 6);
+  uint64_t seed = *rc::gen::arbitrary<uint64_t>();
+  // Half of the cases are large enough to be reduced in shares.
+  int64_t scale = *rc::gen::element<int64_t>(1, 1, 40);
+  int64_t outer = *rc::gen::inRange<int64_t>(0, 4);
+  int64_t extent = *rc::gen::inRange<int64_t>(0, 12) * scale;
+  int64_t inner = *rc::gen::inRange<int64_t>(1, 5) * scale;
+  std::mt19937_64 random{seed};
+};
+
+TEST(Collectives, AllGatherJoinsUnevenAndEmptyShares) {
+  EXPECT_TRUE(rc::check([] {
+    Case c;
+    const auto bounds = random_bounds(c.random, c.members, c.extent);
+    const auto whole = random_values(c.random, c.outer * c.extent * c.inner);
+    std::vector<std::vector<float>> results(static_cast<size_t>(c.members), std::vector<float>(whole.size(), -7));
+    RankHarness ranks(mesh_of({c.members}));
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const auto r = static_cast<size_t>(rank);
+      const auto part = cut(whole, c.outer, c.extent, c.inner, bounds[r], bounds[r + 1]);
+      ASSERT_EQ(hetsynth_all_gather(context, 3, 0, part.data(), results[r].data(), c.outer, c.inner, bounds.data(), 0),
+                0);
+    });
+    for (const auto& result : results) RC_ASSERT(result == whole);
+  }));
+}
+
+TEST(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
+  EXPECT_TRUE(rc::check([] {
+    Case c;
+    const int reduce = *rc::gen::inRange(0, 5);
+    const int64_t count = c.outer * c.extent * c.inner;
+    std::vector<std::vector<float>> sources;
+    for (int j = 0; j < c.members; ++j) sources.push_back(random_values(c.random, count));
+    std::vector<std::vector<float>> results(sources.size(), std::vector<float>(static_cast<size_t>(count), -7));
+    RankHarness ranks(mesh_of({c.members}));
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const auto r = static_cast<size_t>(rank);
+      ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, sources[r].data(), results[r].data(), count, reduce, 0), 0);
+    });
+    std::vector<float> expected;
+    for (size_t at = 0; at < static_cast<size_t>(count); ++at) expected.push_back(reduce_in_order(sources, at, reduce));
+    for (const auto& result : results) RC_ASSERT(result == expected);  // the same bits on every rank
+  }));
+}
+
+TEST(Collectives, ReduceScatterGivesEveryRankItsPart) {
+  EXPECT_TRUE(rc::check([] {
+    Case c;
+    const int reduce = *rc::gen::inRange(0, 5);
+    const auto bounds = random_bounds(c.random, c.members, c.extent);
+    std::vector<std::vector<float>> sources, results;
+    for (int j = 0; j < c.members; ++j) sources.push_back(random_values(c.random, c.outer * c.extent * c.inner));
+    for (size_t j = 0; j < sources.size(); ++j) {
+      results.emplace_back(static_cast<size_t>(c.outer * (bounds[j + 1] - bounds[j]) * c.inner), -7.0f);
+    }
+    RankHarness ranks(mesh_of({c.members}));
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const auto r = static_cast<size_t>(rank);
+      ASSERT_EQ(hetsynth_reduce_scatter(context, 1, 0, sources[r].data(), results[r].data(), c.outer, c.inner,
+                                        bounds.data(), reduce, 0),
+                0);
+    });
+    std::vector<float> whole;
+    for (size_t at = 0; at < sources[0].size(); ++at) whole.push_back(reduce_in_order(sources, at, reduce));
+    for (size_t j = 0; j < results.size(); ++j) {
+      RC_ASSERT(results[j] == cut(whole, c.outer, c.extent, c.inner, bounds[j], bounds[j + 1]));
+    }
+  }));
+}
+
+TEST(Collectives, AllToAllMovesTheCutBetweenDimensions) {
+  EXPECT_TRUE(rc::check([] {
+    Case c;
+    const int64_t outer = *rc::gen::inRange<int64_t>(0, 3), first = *rc::gen::inRange<int64_t>(0, 9);
+    const int64_t middle = *rc::gen::inRange<int64_t>(1, 4), second = *rc::gen::inRange<int64_t>(0, 9);
+    const int64_t inner = *rc::gen::inRange<int64_t>(1, 4);
+    const bool from_first = *rc::gen::arbitrary<bool>();
+    const auto first_bounds = random_bounds(c.random, c.members, first),
+               second_bounds = random_bounds(c.random, c.members, second);
+    const auto whole = random_values(c.random, outer * first * middle * second * inner);
+    const auto by_first = [&](size_t j) {
+      return cut(whole, outer, first, middle * second * inner, first_bounds[j], first_bounds[j + 1]);
+    };
+    const auto by_second = [&](size_t j) {
+      return cut(whole, outer * first * middle, second, inner, second_bounds[j], second_bounds[j + 1]);
+    };
+    std::vector<std::vector<float>> sources, expected, results;
+    for (size_t j = 0; j < static_cast<size_t>(c.members); ++j) {
+      sources.push_back(from_first ? by_first(j) : by_second(j));
+      expected.push_back(from_first ? by_second(j) : by_first(j));
+      results.emplace_back(expected.back().size(), -7.0f);
+    }
+    const int64_t extents[5] = {outer, first, middle, second, inner};
+    RankHarness ranks(mesh_of({c.members}));
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const auto r = static_cast<size_t>(rank);
+      ASSERT_EQ(hetsynth_all_to_all(context, 1, 0, sources[r].data(), results[r].data(), extents, from_first,
+                                    from_first ? first_bounds.data() : second_bounds.data(),
+                                    from_first ? second_bounds.data() : first_bounds.data(), 0),
+                0);
+    });
+    RC_ASSERT(results == expected);
+  }));
+}
+
+TEST(Collectives, BroadcastTakesTheRootsCopy) {
+  for (int members = 1; members <= 5; ++members) {
+    for (int root = 0; root < members; ++root) {
+      RankHarness ranks(mesh_of({members}));
+      std::vector<std::vector<int32_t>> results(static_cast<size_t>(members), std::vector<int32_t>(3));
+      ranks.run([&](int rank, HetsynthContext* context) {
+        const std::vector<int32_t> own{rank, 10 + rank, -rank};
+        ASSERT_EQ(hetsynth_broadcast(context, 1, 0, own.data(), results[static_cast<size_t>(rank)].data(), 3, root, 1),
+                  0);
+      });
+      for (const auto& result : results) EXPECT_EQ(result, (std::vector<int32_t>{root, 10 + root, -root}));
+    }
+  }
+}
+
+TEST(Collectives, IntegersReduceAsIntegers) {
+  RankHarness ranks(mesh_of({3}));
+  // Not representable in float32: an integer that passed through floating point would change.
+  std::vector<int32_t> results(3);
+  ranks.run([&](int rank, HetsynthContext* context) {
+    const int32_t own = 16777217 + rank;
+    ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, &own, &results[static_cast<size_t>(rank)], 1, 0, 1), 0);
+  });
+  EXPECT_EQ(results, (std::vector<int32_t>(3, 3 * 16777217 + 3)));
+}
+
+TEST(Collectives, NotANumberSurvivesMaximum) {
+  for (int bad = 0; bad < 2; ++bad) {
+    RankHarness ranks(mesh_of({2}));
+    std::vector<float> results(2);
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const float own = rank == bad ? NAN : 1.0f;
+      ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, &own, &results[static_cast<size_t>(rank)], 1, 1, 0), 0);
+    });
+    EXPECT_TRUE(std::isnan(results[0]) && std::isnan(results[1]));
+  }
+}
+
+TEST(Collectives, TwoAxesReduceWithinTheirGroupsOnly) {
+  RankHarness ranks(mesh_of({2, 3}));
+  std::vector<float> along_rows(6), along_columns(6);
+  ranks.run([&](int rank, HetsynthContext* context) {
+    const float own = std::exp2(static_cast<float>(rank));
+    ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, &own, &along_rows[static_cast<size_t>(rank)], 1, 0, 0), 0);
+    ASSERT_EQ(hetsynth_all_reduce(context, 2, 1, &own, &along_columns[static_cast<size_t>(rank)], 1, 0, 0), 0);
+  });
+  // Rank = 3 * row + column; axis 0 joins ranks of one column, axis 1 ranks of one row.
+  EXPECT_EQ(along_rows, (std::vector<float>{1 + 8, 2 + 16, 4 + 32, 1 + 8, 2 + 16, 4 + 32}));
+  EXPECT_EQ(along_columns, (std::vector<float>{7, 7, 7, 56, 56, 56}));
+}
+
+TEST(Collectives, ManyInARowKeepTheirOrderWithMoreRanksThanCores) {
+  RankHarness ranks(mesh_of({5}));
+  std::vector<float> results(5);
+  ranks.run([&](int rank, HetsynthContext* context) {
+    float value = static_cast<float>(rank), sum = 0;
+    for (int id = 0; id < 500; ++id) {
+      ASSERT_EQ(hetsynth_all_reduce(context, id, 0, &value, &sum, 1, 2, 0), 0);
+      value = sum + static_cast<float>(rank);
+    }
+    results[static_cast<size_t>(rank)] = sum;
+  });
+  EXPECT_EQ(results, std::vector<float>(5, 2.0f * 500));
+}
+
+TEST(Collectives, TimesCountWaitingAndBytes) {
+  RankHarness ranks(mesh_of({2}));
+  std::vector<float> source(10000, 1), results[2] = {std::vector<float>(10000), std::vector<float>(10000)};
+  ranks.run([&](int rank, HetsynthContext* context) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ASSERT_EQ(hetsynth_all_reduce(context, 0, 0, source.data(), results[rank].data(), 10000, 0, 0), 0);
+  });
+  // Rank 0 waits for rank 1's sleep; sleeping counts as rank 1's own time. 40 ms leaves room for a late start of rank
+  // 0.
+  EXPECT_GT(ranks.communicator(0).times().idle_seconds, ranks.communicator(1).times().idle_seconds);
+  EXPECT_GT(ranks.communicator(1).times().compute_seconds, 0.04);
+  EXPECT_EQ(ranks.communicator(0).times().moved_bytes + ranks.communicator(1).times().moved_bytes, 2 * 10000 * 4);
+}
+
+}  // namespace
+}  // namespace hetsynth
