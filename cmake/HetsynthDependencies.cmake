@@ -28,3 +28,10 @@ target_include_directories(hetsynth_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND ${LLVM_DEFINITIONS})
 target_compile_definitions(hetsynth_llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
 target_link_libraries(hetsynth_llvm INTERFACE ${CLANG_CPP_LIBRARY} LLVM)
+
+# Clang's own headers, which model files need when they are compiled.
+find_path(CLANG_RESOURCE_DIR include/stddef.h PATHS ${LLVM_LIBRARY_DIRS}/clang/${LLVM_VERSION_MAJOR} ${LLVM_LIBRARY_DIRS}/clang/${LLVM_PACKAGE_VERSION}
+  NO_DEFAULT_PATH)
+if(NOT CLANG_RESOURCE_DIR)
+  message(FATAL_ERROR "Clang's own headers (include/stddef.h) are not under ${LLVM_LIBRARY_DIRS}/clang: install libclang-common-${LLVM_VERSION_MAJOR}-dev")
+endif()

@@ -37,5 +37,6 @@ endfunction()
 # hetsynth_hosts_models(TARGET): the executable holds the whole DSL and exports its symbols, because model files and generated programs
 # link against the running process.
 function(hetsynth_hosts_models target)
-  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON LINK_LIBRARY_OVERRIDE_hetsynth_dsl WHOLE_ARCHIVE)
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON
+    LINK_LIBRARY_OVERRIDE_hetsynth_dsl WHOLE_ARCHIVE LINK_LIBRARY_OVERRIDE_hetsynth_base WHOLE_ARCHIVE)
 endfunction()

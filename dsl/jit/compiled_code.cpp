@@ -1,0 +1,61 @@
+#include "dsl/jit/compiled_code.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "dsl/base/version.h"
+#include "dsl/jit/disk_cache.h"
+
+namespace hetsynth {
+namespace {
+
+std::string key_of(std::string_view source, const CompileOptions& options) {
+  std::string settings =
+      fmt::format("{} {} {} {}", options.optimization, options.native, options.debug_info, tool_version());
+  std::vector<std::string_view> parts = {
+      "object", source, options.file_name, settings, compiler_identity(), options.precompiled_header};
+  for (const std::string& flag : options.flags) parts.push_back(flag);
+  parts.push_back("includes");
+  for (const std::string& directory : options.include_directories) parts.push_back(directory);
+  for (const MemoryFile& file : options.files) {
+    parts.push_back(file.path);
+    parts.push_back(file.text);
+  }
+  return cache_key(parts);
+}
+
+/// Keeps what did not compile, so that the fault can be reproduced. Gives the path, or "" if nothing could be written.
+std::string keep_failed(std::string_view source, const std::string& key) {
+  std::error_code error;
+  auto folder = cache_directory() / "failed";
+  std::filesystem::create_directories(folder, error);
+  auto path = folder / (key + ".cpp");
+  std::ofstream out(path);
+  out << source;
+  out.close();
+  return out ? path.string() : "";
+}
+
+}  // namespace
+
+CompiledCode compile_cached(std::string_view source, const CompileOptions& options) {
+  DiskCache cache("objects");
+  std::string key = key_of(source, options);
+  if (auto object = cache.load(key)) return {std::move(*object), true};
+  CompileResult result = compile_object(source, options);
+  if (!result.ok) {
+    std::string kept = keep_failed(source, key);
+    throw InternalError(
+        fmt::format("generated source does not compile{}\n{}", kept.empty() ? "" : ", kept as " + kept, result.text));
+  }
+  cache.store(key, result.output);
+  return {std::move(result.output), false};
+}
+
+NativeModule load_native(std::string_view source, const CompileOptions& options,
+                         const std::map<std::string, void*>& symbols) {
+  return NativeModule::load(compile_cached(source, options).object, options.file_name, symbols);
+}
+
+}  // namespace hetsynth
