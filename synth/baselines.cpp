@@ -1,0 +1,142 @@
+#include "synth/baselines.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Seconds of the whole step on each device, nothing cut.
+std::vector<double> whole_step_seconds(const Problem& problem) {
+  std::vector<double> seconds(problem.cost.device_count(), 0);
+  for (const Node& node : problem.program.nodes) {
+    if (node.leaf()) continue;
+    Work work = problem.cost.work(node.id, Option{});
+    for (size_t d = 0; d < seconds.size(); ++d) seconds[d] += problem.cost.device_seconds(work, {}, int(d));
+  }
+  return seconds;
+}
+
+/// Greedy choice for one operator given the forms its operands exist in: a split of the batch where the batch reaches
+/// it, as few conversions as possible.
+int greedy_option(const Problem& problem, const Node& node, int batch, const std::vector<FormMask>& available) {
+  const auto& options = problem.rules.options[node.id];
+  bool only_whole = !node.inputs.empty();
+  for (NodeId input : node.inputs) only_whole = only_whole && available[input] == 1;
+  auto rank = [&](int index) {
+    const Option& option = options[index];
+    bool splits_batch = option.factor >= 0 && problem.classes.factors[node.id][option.factor] == batch;
+    int conversions = 0;
+    for (size_t j = 0; j < node.inputs.size(); ++j) conversions += (available[node.inputs[j]] & option.needs[j]) == 0;
+    bool unwanted = option.factor >= 0 && (!splits_batch || only_whole);
+    return std::tuple(unwanted, conversions, splits_batch ? 0 : 1, index);
+  };
+  int best = 0;
+  for (int i = 1; i < int(options.size()); ++i)
+    if (rank(i) < rank(best)) best = i;
+  return best;
+}
+
+}  // namespace
+
+std::vector<double> fractions_of(const Problem& problem, RatioRule rule) {
+  std::vector<double> fractions(problem.cost.device_count(), 1.0);
+  if (rule == RatioRule::proportional) {
+    std::vector<double> seconds = whole_step_seconds(problem);
+    for (size_t d = 0; d < fractions.size(); ++d) fractions[d] = seconds[d] > 0 ? 1 / seconds[d] : 1.0;
+  }
+  double sum = 0;
+  for (double f : fractions) sum += f;
+  for (double& f : fractions) f /= sum;
+  return fractions;
+}
+
+int batch_class(const Problem& problem) {
+  for (const Node& node : problem.program.nodes)
+    if (node.kind == NodeKind::input && !node.type.shape.empty() && problem.classes.dims[node.id][0] >= 0)
+      return problem.classes.dims[node.id][0];
+  return -1;
+}
+
+Choices data_parallel_choices(const Problem& problem) {
+  int batch = batch_class(problem);
+  const auto& nodes = problem.program.nodes;
+  Choices choices(nodes.size(), 0);
+  std::vector<FormMask> available(nodes.size(), 1);
+  for (const Node& node : nodes) {
+    if (node.kind == NodeKind::input) {
+      // Read from its source in any cut; the batch is the only one of interest.
+      for (size_t d = 0; d < node.type.shape.size(); ++d)
+        if (batch >= 0 && problem.classes.dims[node.id][d] == batch)
+          available[node.id] |= FormMask(1) << problem.rules.form_index(node.id, {Form::Kind::sharded, int(d)});
+    }
+    if (node.leaf()) continue;
+    int choice = greedy_option(problem, node, batch, available);
+    const Option& option = problem.rules.options[node.id][choice];
+    choices[node.id] = choice;
+    available[node.id] = FormMask(1) << option.form;
+    for (size_t j = 0; j < node.inputs.size(); ++j)
+      if ((available[node.inputs[j]] & option.needs[j]) == 0)
+        available[node.inputs[j]] |= option.needs[j] & -option.needs[j];
+  }
+  return choices;
+}
+
+Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+              const std::vector<double>& fractions, const std::string& axis_name) {
+  Plan plan = identify_plan(problem.program, problem.cluster);
+  plan.ratios = {fractions};
+  plan.program = lower(problem, conversions, shares, choices, axis_name);
+  plan.prediction = predict(problem, shares, plan.program);
+  plan.prediction.lower_bound_seconds = 0;
+  return plan;
+}
+
+int fastest_device(const Program& program, const Cluster& cluster) {
+  int best = 0;
+  double best_seconds = 0;
+  for (int d = 0; d < int(cluster.devices.size()); ++d) {
+    Cluster one = only_device(cluster, d);
+    double seconds = whole_step_seconds(Problem(program, one))[0];
+    if (d == 0 || seconds < best_seconds) best = d, best_seconds = seconds;
+  }
+  return best;
+}
+
+Cluster only_device(const Cluster& cluster, int device) {
+  Cluster one = cluster;
+  one.devices = {cluster.devices.at(device)};
+  return one;
+}
+
+}  // namespace hetsynth::synth
+
+namespace hetsynth {
+
+Plan single_device_plan(const Program& reference, const Cluster& cluster) {
+  using namespace synth;
+  HETSYNTH_CHECK(!cluster.devices.empty(), "a cluster has a device");
+  Cluster one = only_device(cluster, fastest_device(reference, cluster));
+  Problem problem(reference, one);
+  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, {});
+  Plan plan = assemble(problem, conversions, {}, Choices(reference.nodes.size(), 0), {1.0}, "dev");
+  plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
+  plan.prediction.optimal = true;
+  check_memory(problem, plan.prediction, "the plan of one device");
+  return plan;
+}
+
+Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
+  using namespace synth;
+  Problem problem(reference, cluster);
+  std::vector<double> fractions = fractions_of(problem, rule);
+  Shares shares = common_shares(problem.classes, fractions);
+  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
+  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions, "dp");
+  check_memory(problem, plan.prediction, "data parallelism");
+  return plan;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,28 @@
+// Plans that people would write by hand: one device, and data parallelism. Real plans, priced by the same cost model.
+#pragma once
+#include "synth/lower.h"
+#include "synth/schedule.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::synth {
+
+/// Fraction of the work per device under a rule: even, or inverse to the time each would need for the whole step.
+std::vector<double> fractions_of(const Problem& problem, RatioRule rule);
+
+/// The class of dimension 0 of the first input that can be cut there; -1 if there is none.
+int batch_class(const Problem& problem);
+
+/// Parameters and states replicated, everything computed by its share of the batch as far as the operators allow,
+/// partial results reduced where an operator needs them.
+Choices data_parallel_choices(const Problem& problem);
+
+/// The finished plan: program, prediction (without bound and baselines). Memory is not checked.
+Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+              const std::vector<double>& fractions, const std::string& axis_name);
+
+/// Index of the device that runs the whole step fastest.
+int fastest_device(const Program& program, const Cluster& cluster);
+/// The cluster reduced to one device.
+Cluster only_device(const Cluster& cluster, int device);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,29 @@
+// Dimension classes: which tensor dimensions and loop factors must be cut by one common boundary table so that shards
+// always fit.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dsl/ir/program.h"
+
+namespace hetsynth::synth {
+
+/// Dimensions and factors tied to each other by the iteration spaces they meet in.
+struct DimensionClass {
+  std::string name;      ///< unique: "x.0", after the first leaf dimension or factor it holds
+  int64_t granules = 1;  ///< indivisible parts: the greatest common divisor of its sizes (12 heads of 64: 12)
+};
+
+/// Classes by (node, dimension) and (node, factor); -1 where nothing may be cut: sizes of 1, `whole` factors, factors
+/// that cut no operand contiguously.
+struct DimensionClasses {
+  std::vector<DimensionClass> classes;
+  std::vector<std::vector<int>> dims;
+  std::vector<std::vector<int>> factors;
+};
+
+/// Union-find over all dimensions and splittable factors. A tie that would leave a class with a single granule is not
+/// made; that factor is then never split.
+DimensionClasses dimension_classes(const Program& program);
+
+}  // namespace hetsynth::synth

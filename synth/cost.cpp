@@ -1,0 +1,197 @@
+#include "synth/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+bool one_hot_factor(const Node& node, int* factor) {
+  OneHot found{0, 0, 0.0};
+  if (!match_one_hot(node.body, &found)) return false;
+  *factor = found.factor;
+  return true;
+}
+
+/// Body evaluations, a one-hot loop counting as a single one.
+double effective_iterations(const Node& node) {
+  double count = node.space.iterations();
+  int factor = -1;
+  if (one_hot_factor(node, &factor)) count /= double(std::max<int64_t>(1, node.space.factors[factor].size));
+  return count;
+}
+
+/// Whether the access walks over all elements of an operand exactly once while the operator runs.
+bool reads_once(const Node& node, size_t operand, int64_t elements) {
+  for (const DimIndex& index : node.space.inputs[operand].dims)
+    if (index.offset != 0 || index.terms.size() > 1 || (index.terms.size() == 1 && !index.terms[0].plain()))
+      return false;
+  return node.space.iterations() == double(elements) && !node.space.inputs[operand].zero_outside;
+}
+
+}  // namespace
+
+Picoseconds to_picoseconds(double seconds) {
+  double ps = seconds * 1e12;
+  return ps >= double(forbidden) ? forbidden : Picoseconds(std::llround(ps));
+}
+double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
+
+CostModel::CostModel(const Program& program, const DimensionClasses& classes, const Rules& rules,
+                     const Cluster& cluster)
+    : program_(program), classes_(classes), rules_(rules), cluster_(cluster) {
+  if (cluster.devices.size() > 1) link_ = cluster.slowest_link();
+  for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
+  find_fused();
+}
+
+void CostModel::find_fused() {
+  fused_.assign(program_.nodes.size(), 0);
+  auto consumers = program_.consumers();
+  std::vector<char> kept(program_.nodes.size(), 0);
+  for (const Update& update : program_.updates) kept[update.value] = 1;
+  for (const NamedOutput& output : program_.outputs) kept[output.node] = 1;
+  for (const Node& node : program_.nodes) {
+    if (node.leaf() || node.space.reduction() || kept[node.id] || consumers[node.id].size() != 1) continue;
+    const Node& consumer = program_[consumers[node.id][0]];
+    bool once = consumer.phase == node.phase;
+    for (size_t j = 0; j < consumer.inputs.size(); ++j)
+      if (consumer.inputs[j] == node.id) once = once && reads_once(consumer, j, element_count(node.type.shape));
+    fused_[node.id] = once;
+  }
+}
+
+Work CostModel::work(NodeId id, const Option& option) const {
+  const Node& node = program_[id];
+  Work work;
+  double iterations = effective_iterations(node);
+  double flop_count = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
+  int f = option.factor;
+  if (f >= 0) work.class_id = classes_.factors[id][f];
+  (f >= 0 ? work.flops_cut : work.flops_fixed) += flop_count;
+  auto add = [&](const Access& access, const TensorType& type, double elements) {
+    bool cut = f >= 0 && mentions_factor(access, f);
+    (cut ? work.bytes_cut : work.bytes_fixed) += elements * double(size_bytes(type.dtype));
+  };
+  for (size_t j = 0; j < node.inputs.size(); ++j) {
+    const Node& input = program_[node.inputs[j]];
+    if (!fused_[input.id])
+      add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))));
+  }
+  if (!fused_[id]) add(node.space.output, node.type, double(element_count(node.type.shape)));
+  return work;
+}
+
+double CostModel::part_of(const Work& work, const Shares& shares, int d) const {
+  if (work.class_id < 0) return 0;
+  return double(shares[work.class_id][d]) / double(classes_.classes[work.class_id].granules);
+}
+
+double CostModel::device_flops(const Work& work, const Shares& shares, int d) const {
+  return work.flops_fixed + work.flops_cut * part_of(work, shares, d);
+}
+
+double CostModel::device_seconds(const Work& work, const Shares& shares, int d) const {
+  double part = part_of(work, shares, d);
+  if (work.class_id >= 0 && part == 0) return 0;
+  const Device& device = cluster_.devices[d];
+  double compute = (work.flops_fixed + work.flops_cut * part) / device.matmul_flops_per_second();
+  double memory = (work.bytes_fixed + work.bytes_cut * part) / device.memory_bytes_per_second();
+  return std::max(compute, memory);
+}
+
+Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
+  Work w = work(node, option);
+  double slowest = 0;
+  for (int d = 0; d < device_count(); ++d) slowest = std::max(slowest, device_seconds(w, shares, d));
+  return to_picoseconds(slowest);
+}
+
+int64_t CostModel::bytes(NodeId node) const {
+  return element_count(program_[node].type.shape) * size_bytes(program_[node].type.dtype);
+}
+
+int64_t CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
+  if (form.kind != Form::Kind::sharded) return bytes(node);
+  int c = classes_.dims[node][form.dim];
+  return bytes(node) / classes_.classes[c].granules * shares[c][device];
+}
+
+std::vector<double> CostModel::shard_bytes(NodeId node, int dim, const Shares& shares) const {
+  std::vector<double> out;
+  for (int d = 0; d < device_count(); ++d)
+    out.push_back(double(local_bytes(node, {Form::Kind::sharded, dim}, shares, d)));
+  return out;
+}
+
+double CostModel::gather_seconds(double total, const std::vector<double>& shards, Realisation* realisation) const {
+  double hops = double(shards.size()) - 1, latency = link_.latency_seconds,
+         bandwidth = link_.bandwidth_bytes_per_second;
+  double exact = (total - *std::min_element(shards.begin(), shards.end())) / bandwidth;
+  *realisation = Realisation::native;
+  if (native_) return hops * latency + exact;
+  double padded = hops * (latency + *std::max_element(shards.begin(), shards.end()) / bandwidth);
+  double grouped = 2 * hops * latency + exact;
+  *realisation = padded <= grouped ? Realisation::padded : Realisation::grouped;
+  return std::min(padded, grouped);
+}
+
+double CostModel::all_to_all_seconds(const std::vector<double>& before, const std::vector<double>& after) const {
+  double n = double(before.size());
+  std::vector<double> per_host(cluster_.hosts.size(), 0);
+  std::set<int> hosts;
+  double device_seconds = 0, host_seconds = 0;
+  for (int d = 0; d < device_count(); ++d) {
+    double moved = std::max(before[d], after[d]) * (n - 1) / n;
+    int host = cluster_.devices[d].host;
+    per_host[host] += moved;
+    hosts.insert(host);
+    device_seconds = std::max(device_seconds, moved / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
+  }
+  if (hosts.size() > 1)
+    for (double moved : per_host)
+      host_seconds = std::max(host_seconds, moved / cluster_.between.bandwidth_bytes_per_second);
+  return (n - 1) * link_.latency_seconds + std::max(device_seconds, host_seconds);
+}
+
+Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const {
+  using Kind = Form::Kind;
+  double total = double(bytes(node)), n = device_count();
+  Conversion out;
+  auto found = [&](Opcode opcode, double seconds) {
+    out.possible = true;
+    out.opcode = opcode;
+    out.cost = to_picoseconds(seconds);
+  };
+  auto memory_seconds = [&](auto bytes_of) {
+    double slowest = 0;
+    for (int d = 0; d < device_count(); ++d)
+      slowest = std::max(slowest, bytes_of(d) / cluster_.devices[d].memory_bytes_per_second());
+    return slowest;
+  };
+  if (from == to || to.kind == Kind::partial_max) return out;
+  if (from.kind == Kind::replicated && to.kind == Kind::sharded) {
+    auto shards = shard_bytes(node, to.dim, shares);
+    found(Opcode::slice, memory_seconds([&](int d) { return 2 * shards[d]; }));
+  } else if (from.kind == Kind::replicated && to.kind == Kind::partial_sum) {
+    found(Opcode::to_partial, memory_seconds([&](int) { return total; }));
+  } else if (from.kind == Kind::sharded && to.kind == Kind::replicated) {
+    double seconds = gather_seconds(total, shard_bytes(node, from.dim, shares), &out.realisation);
+    found(Opcode::all_gather, seconds);
+  } else if (from.kind == Kind::sharded && to.kind == Kind::sharded) {
+    found(Opcode::all_to_all,
+          all_to_all_seconds(shard_bytes(node, from.dim, shares), shard_bytes(node, to.dim, shares)));
+  } else if (from.partial() && to.kind == Kind::replicated) {
+    found(Opcode::all_reduce,
+          2 * (n - 1) * link_.latency_seconds + 2 * (n - 1) / n * total / link_.bandwidth_bytes_per_second);
+  } else if (from.partial() && to.kind == Kind::sharded) {
+    double seconds = gather_seconds(total, shard_bytes(node, to.dim, shares), &out.realisation);
+    found(Opcode::reduce_scatter, seconds);
+  }
+  return out;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,93 @@
+// The cost model: seconds of every operator and every conversion, with real whole-granule shares. All planning, scoring
+// and baselines use this one.
+//
+// Operator, on device d:     max(flops_d / matmul_flops_per_second, bytes_d / memory_bytes_per_second); the step waits
+// for the slowest device.
+//   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
+//   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
+//   One-hot loops count the rows moved.
+// Collectives on a ring of n devices; S: bytes of the whole tensor, c_d: of device d's shard, a: latency, B: bandwidth
+// of the slowest link.
+//   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
+//                                padded:  (n-1) (a + max c / B)          (NCCL)
+//                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
+//   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B
+//   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
+//   the larger of the shard before and after slice                        2 max c / memory bandwidth;  to_partial: S /
+//   memory bandwidth
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "dsl/spmd/cluster.h"
+#include "dsl/spmd/spmd.h"
+#include "synth/rules.h"
+#include "synth/shares.h"
+
+namespace hetsynth::synth {
+
+/// Costs are whole picoseconds: sums are exact, and ties are ties.
+using Picoseconds = int64_t;
+/// Forbidden. Far above any step, far enough below the type's limit to be added a few dozen times.
+constexpr Picoseconds forbidden = 100'000'000'000'000'000;
+Picoseconds to_picoseconds(double seconds);
+double to_seconds(Picoseconds cost);
+
+/// What a device does for one operator: a fixed part, and a part proportional to its share of `class_id` (-1: all is
+/// fixed).
+struct Work {
+  double flops_fixed = 0, flops_cut = 0;
+  double bytes_fixed = 0, bytes_cut = 0;
+  int class_id = -1;
+};
+
+/// Conversion between forms of a tensor by one instruction.
+struct Conversion {
+  bool possible = false;
+  Opcode opcode = Opcode::slice;
+  Realisation realisation = Realisation::native;
+  Picoseconds cost = forbidden;
+};
+
+class CostModel {
+ public:
+  CostModel(const Program& program, const DimensionClasses& classes, const Rules& rules, const Cluster& cluster);
+
+  int device_count() const { return int(cluster_.devices.size()); }
+  const Cluster& cluster() const { return cluster_; }
+
+  Work work(NodeId node, const Option& option) const;
+  /// Seconds device d needs; 0 for a device without a share of cut work.
+  double device_seconds(const Work& work, const Shares& shares, int device) const;
+  /// Floating-point operations of device d.
+  double device_flops(const Work& work, const Shares& shares, int device) const;
+  Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
+
+  /// The instruction that takes a tensor from one form to another, with its cheapest realisation.
+  Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
+
+  /// Whether a tensor lives only inside its consumer's loop.
+  bool fused(NodeId node) const { return fused_[node] != 0; }
+
+  /// Bytes of a whole tensor, and of the part in this form on a device.
+  int64_t bytes(NodeId node) const;
+  int64_t local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const;
+
+ private:
+  double part_of(const Work& work, const Shares& shares, int device) const;
+  double gather_seconds(double total, const std::vector<double>& shards, Realisation* realisation) const;
+  double all_to_all_seconds(const std::vector<double>& before, const std::vector<double>& after) const;
+  std::vector<double> shard_bytes(NodeId node, int dim, const Shares& shares) const;
+  void find_fused();
+
+  const Program& program_;
+  const DimensionClasses& classes_;
+  const Rules& rules_;
+  const Cluster& cluster_;
+  Link link_;
+  bool native_ = true;
+  std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
+};
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,205 @@
+#include "synth/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+           const std::string& axis)
+      : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), choices_(choices) {
+    out_.mesh.axes = {{axis, problem.cost.device_count()}};
+    table_of_class_.assign(problem.classes.classes.size(), -1);
+    value_of_.resize(program_.nodes.size());
+    for (const Node& node : program_.nodes) {
+      value_of_[node.id].assign(problem.rules.forms[node.id].size(), -1);
+      plans_.push_back(materialise(problem, conversions, choices, node.id));
+      HETSYNTH_CHECK(plans_.back().cost < forbidden, "choices ask for a form that no conversion makes: " + node.name);
+    }
+  }
+
+  SpmdProgram run() {
+    for (const Node& node : program_.nodes)
+      if (node.leaf()) out_.leaves.push_back(define(node.id, plans_[node.id].source));
+    for (const Node& node : program_.nodes)
+      if (!node.leaf()) compute(node);
+    for (const Update& update : program_.updates) {
+      Form kept = problem_.rules.forms[update.target][choices_[update.target]];
+      out_.finals.push_back(
+          {update.target, obtain(update.value, problem_.rules.form_index(update.value, kept), update.target)});
+    }
+    if (program_.loss >= 0) out_.loss = obtain(program_.loss, 0, -1);
+    return std::move(out_);
+  }
+
+ private:
+  void compute(const Node& node) {
+    const Option& option = problem_.rules.options[node.id][choices_[node.id]];
+    Instruction instruction;
+    instruction.node = node.id;
+    for (size_t j = 0; j < node.inputs.size(); ++j)
+      instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j]), node.id));
+    Split split;
+    if (option.factor >= 0) split = {option.factor, table(problem_.classes.factors[node.id][option.factor])};
+    instruction.splits = {split};
+    instruction.result = define(node.id, option.form);
+    check(instruction);
+    out_.instructions.push_back(instruction);
+    convert_early(node);
+  }
+
+  void check(const Instruction& instruction) {
+    std::string reason;
+    auto placements = infer_placements(out_, program_, instruction, &reason);
+    HETSYNTH_CHECK(placements && *placements == out_.values[instruction.result].placements,
+                   fmt::format("a derived rule is not legal at {}: {}", program_[instruction.node].name, reason));
+  }
+
+  /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
+  /// can be freed.
+  void convert_early(const Node& node) {
+    if (problem_.rules.forms[node.id][plans_[node.id].source].partial()) {
+      for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
+        obtain(node.id, pick(node.id, need.forms), need.consumer);
+      return;
+    }
+    for (NodeId leaf : problem_.update_targets[node.id]) obtain(node.id, pick(node.id, only_form(node.id, leaf)), leaf);
+  }
+
+  FormMask only_form(NodeId node, NodeId leaf) const {
+    return FormMask(1) << problem_.rules.form_index(node, problem_.rules.forms[leaf][choices_[leaf]]);
+  }
+
+  /// The form a consumer is given: a shard rather than the whole where both exist.
+  int pick(NodeId node, FormMask acceptable) const {
+    FormMask both = plans_[node].forms & acceptable;
+    HETSYNTH_CHECK(both != 0, "no form for a consumer of " + program_[node].name);
+    for (int form = 31; form > 0; --form)
+      if (both >> form & 1) return form;
+    return 0;
+  }
+
+  /// The value of a node in a form, converting as the plan says.
+  ValueId obtain(NodeId node, int form, NodeId consumer) {
+    if (value_of_[node][form] >= 0) return value_of_[node][form];
+    auto step =
+        std::find_if(plans_[node].steps.begin(), plans_[node].steps.end(), [&](auto& s) { return s.second == form; });
+    HETSYNTH_CHECK(step != plans_[node].steps.end(), "no conversion to a planned form of " + program_[node].name);
+    ValueId source = obtain(node, step->first, consumer);
+    emit(node, step->first, form, source, consumer);
+    return value_of_[node][form];
+  }
+
+  void emit(NodeId node, int from, int to, ValueId source, NodeId consumer) {
+    const Conversion& conversion = conversions_.of(node).edge(from, to);
+    const Form &before = problem_.rules.forms[node][from], &after = problem_.rules.forms[node][to];
+    Instruction instruction;
+    instruction.opcode = conversion.opcode;
+    instruction.realisation = conversion.realisation;
+    instruction.axis = 0;
+    instruction.operands = {source};
+    if (before.partial()) instruction.reduce = out_.values[source].placements[0].reduce;
+    const Form& cut = before.kind == Form::Kind::sharded ? before : after;
+    if (cut.kind == Form::Kind::sharded) {
+      instruction.dim = cut.dim;
+      instruction.table = table(problem_.classes.dims[node][cut.dim]);
+    }
+    if (instruction.opcode == Opcode::all_to_all) {
+      instruction.to_dim = after.dim;
+      instruction.to_table = table(problem_.classes.dims[node][after.dim]);
+    }
+    instruction.cause = cause(node, before, after, consumer);
+    instruction.result = define(node, to);
+    out_.instructions.push_back(instruction);
+  }
+
+  std::string cause(NodeId node, const Form& before, const Form& after, NodeId consumer) const {
+    const std::string& axis = out_.mesh.axes[0].name;
+    auto described = [&](const Form& form) {
+      switch (form.kind) {
+        case Form::Kind::replicated:
+          return std::string("whole");
+        case Form::Kind::sharded:
+          return fmt::format("cut in dimension {}", form.dim);
+        case Form::Kind::partial_sum:
+          return std::string("as partial sums");
+        case Form::Kind::partial_max:
+          return std::string("as partial maxima");
+      }
+      return std::string();
+    };
+    std::string needed = consumer < 0                ? "the result of the step is needed"
+                         : program_[consumer].leaf() ? program_[consumer].name + " is kept"
+                                                     : program_[consumer].name + " needs it";
+    std::string state = before.partial() ? fmt::format("partial over {}{}", axis, origin(node))
+                                         : fmt::format("{} over {}", described(before), axis);
+    return fmt::format("{} is {}; {} {}", program_[node].name, state, needed, described(after));
+  }
+
+  /// Why a node's value is partial.
+  std::string origin(NodeId node) const {
+    if (program_[node].leaf()) return "";
+    const Option& option = problem_.rules.options[node][choices_[node]];
+    if (option.factor < 0) return "";
+    return fmt::format(" (each device has its share of {})", program_[node].space.factors[option.factor].name);
+  }
+
+  ValueId define(NodeId node, int form) {
+    Value value;
+    value.node = node;
+    value.placements = {placement(node, problem_.rules.forms[node][form])};
+    value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
+    out_.values.push_back(value);
+    return value_of_[node][form] = ValueId(out_.values.size()) - 1;
+  }
+
+  Placement placement(NodeId node, const Form& form) {
+    switch (form.kind) {
+      case Form::Kind::sharded:
+        return Placement::sharded(form.dim, table(problem_.classes.dims[node][form.dim]));
+      case Form::Kind::partial_sum:
+        return Placement::partial(ReduceOp::sum);
+      case Form::Kind::partial_max:
+        return Placement::partial(ReduceOp::max);
+      default:
+        return Placement::replicated();
+    }
+  }
+
+  int table(int class_id) {
+    int& number = table_of_class_[class_id];
+    if (number < 0) {
+      number = int(out_.tables.size());
+      const DimensionClass& c = problem_.classes.classes[class_id];
+      BoundaryTable table{c.name, 0, c.granules, {0}};
+      for (int64_t count : shares_[class_id]) table.bounds.push_back(table.bounds.back() + count);
+      out_.tables.push_back(std::move(table));
+    }
+    return number;
+  }
+
+  const Problem& problem_;
+  const Program& program_;
+  const Conversions& conversions_;
+  const Shares& shares_;
+  const Choices& choices_;
+  SpmdProgram out_;
+  std::vector<Materialisation> plans_;
+  std::vector<std::vector<ValueId>> value_of_;
+  std::vector<int> table_of_class_;
+};
+
+}  // namespace
+
+SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+                  const std::string& axis_name) {
+  return Lowering(problem, conversions, shares, choices, axis_name).run();
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,55 @@
+// The planning problem of one reference program on one cluster, and what a solution of it is.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "synth/conversion.h"
+
+namespace hetsynth::synth {
+
+/// Everything derived once from program and cluster. Not copyable: the parts refer to each other.
+struct Problem {
+  Problem(const Program& program, const Cluster& cluster);
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
+  const Program& program;
+  const Cluster& cluster;
+  DimensionClasses classes;  ///< none on a single device
+  Rules rules;
+  CostModel cost;
+  std::vector<std::vector<NodeId>> consumers;
+  std::vector<std::vector<NodeId>>
+      update_targets;           ///< by value node: leaves that take its value at the end of the step
+  std::vector<char> is_output;  ///< by node: a named output
+};
+
+/// A point of the search space: for an operation its option, for a leaf the form it is kept in.
+using Choices = std::vector<int>;
+
+/// What one consumer needs of a tensor.
+struct TensorNeed {
+  NodeId consumer;  ///< an operation, the leaf that is updated, or -1 for the loss and named outputs
+  int position;     ///< operand position of an operation
+  FormMask forms;
+};
+/// All needs of a tensor's consumers under the choices, in program order.
+std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node);
+
+/// How one tensor is materialised under the choices: its first form, all forms, and the cheapest conversions between
+/// them.
+struct Materialisation {
+  int source = 0;
+  FormMask forms = 0;
+  std::vector<std::pair<int, int>> steps;
+  Picoseconds cost = 0;
+};
+Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,
+                            NodeId node);
+
+/// Seconds of the step under the choices, in picoseconds: operators and conversions; `forbidden` if some need cannot be
+/// met.
+Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                       const Choices& choices);
+
+}  // namespace hetsynth::synth

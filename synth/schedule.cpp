@@ -1,0 +1,140 @@
+#include "synth/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+Form form_of(const Placement& placement) {
+  switch (placement.kind) {
+    case Placement::Kind::sharded:
+      return {Form::Kind::sharded, placement.dim};
+    case Placement::Kind::partial:
+      return {placement.reduce == ReduceOp::sum ? Form::Kind::partial_sum : Form::Kind::partial_max};
+    default:
+      return {};
+  }
+}
+
+int64_t stored_bytes(const Problem& problem, const SpmdProgram& spmd, ValueId id, int device) {
+  const Value& value = spmd.values[id];
+  if (problem.cost.fused(value.node)) return 0;
+  const TensorType& type = problem.program[value.node].type;
+  return element_count(local_shape(spmd, value.placements, type.shape, device)) * size_bytes(type.dtype);
+}
+
+/// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
+  int end = int(spmd.instructions.size());
+  std::vector<int> last(spmd.values.size(), -1);
+  for (int i = 0; i < end; ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    last[instruction.result] = std::max(last[instruction.result], i);
+    for (ValueId operand : instruction.operands) last[operand] = i;
+  }
+  for (ValueId leaf : spmd.leaves) last[leaf] = end;
+  for (const auto& [target, value] : spmd.finals) last[value] = end;
+  if (spmd.loss >= 0) last[spmd.loss] = end;
+  for (size_t v = 0; v < spmd.values.size(); ++v)
+    if (problem.is_output[spmd.values[v].node]) last[v] = end;
+  return last;
+}
+
+std::string bytes_text(double bytes) {
+  for (const char* unit : {"B", "KiB", "MiB", "GiB"}) {
+    if (bytes < 1024 || std::string(unit) == "GiB") return fmt::format("{:.4g} {}", bytes, unit);
+    bytes /= 1024;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> last = last_uses(problem, spmd);
+  int end = int(spmd.instructions.size());
+  std::vector<std::vector<ValueId>> freed(end + 1);
+  for (size_t v = 0; v < last.size(); ++v)
+    if (last[v] >= 0) freed[last[v]].push_back(ValueId(v));
+  std::vector<int64_t> peaks;
+  for (int d = 0; d < spmd.mesh.device_count(); ++d) {
+    int64_t live = 0;
+    for (ValueId leaf : spmd.leaves) live += stored_bytes(problem, spmd, leaf, d);
+    int64_t peak = live;
+    for (int i = 0; i < end; ++i) {
+      live += stored_bytes(problem, spmd, spmd.instructions[i].result, d);
+      peak = std::max(peak, live);
+      for (ValueId v : freed[i]) live -= stored_bytes(problem, spmd, v, d);
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  int devices = spmd.mesh.device_count();
+  Prediction out;
+  std::vector<double> flops(devices, 0);
+  out.devices.resize(devices);
+  for (const Instruction& instruction : spmd.instructions) {
+    const Value& result = spmd.values[instruction.result];
+    if (instruction.opcode != Opcode::compute) {
+      Form from = form_of(spmd.values[instruction.operands[0]].placements[0]), to = form_of(result.placements[0]);
+      double seconds = to_seconds(problem.cost.conversion(result.node, from, to, shares).cost);
+      bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
+      out.step_seconds += seconds;
+      for (auto& device : out.devices) (local ? device.compute_seconds : device.communication_seconds) += seconds;
+      continue;
+    }
+    Option option;
+    option.factor = instruction.splits[0].factor;
+    Work work = problem.cost.work(instruction.node, option);
+    double slowest = 0;
+    for (int d = 0; d < devices; ++d) {
+      double seconds = problem.cost.device_seconds(work, shares, d);
+      out.devices[d].compute_seconds += seconds;
+      flops[d] += problem.cost.device_flops(work, shares, d);
+      slowest = std::max(slowest, seconds);
+    }
+    out.step_seconds += slowest;
+  }
+  double total = 0;
+  for (double f : flops) total += f;
+  std::vector<int64_t> memory = peak_memory(problem, spmd);
+  for (int d = 0; d < devices; ++d) {
+    DevicePrediction& device = out.devices[d];
+    device.device = problem.cluster.devices[d].name;
+    device.share = total > 0 ? flops[d] / total : 1.0 / devices;
+    device.idle_seconds = std::max(0.0, out.step_seconds - device.compute_seconds - device.communication_seconds);
+    device.memory_bytes = memory[d];
+    device.memory_limit_bytes = problem.cluster.devices[d].memory_bytes;
+  }
+  return out;
+}
+
+void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
+  const DevicePrediction* worst = nullptr;
+  double excess = 1;
+  for (const DevicePrediction& device : prediction.devices) {
+    if (device.memory_limit_bytes <= 0) continue;
+    double ratio = double(device.memory_bytes) / double(device.memory_limit_bytes);
+    if (ratio > excess) excess = ratio, worst = &device;
+  }
+  if (!worst) return;
+  SourceLocation where;
+  where.file = problem.cluster.file;
+  throw UserError({.where = where,
+                   .tag = "memory",
+                   .message = fmt::format("{} does not fit into the memory of device {}", plan_name, worst->device),
+                   .expected = fmt::format("at most {}", bytes_text(double(worst->memory_limit_bytes))),
+                   .found = fmt::format("{} needed", bytes_text(double(worst->memory_bytes))),
+                   .mend = "use a smaller batch or model, or devices with more memory"},
+                  ExitCode::infeasible);
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,19 @@
+// What an SPMD program costs: time per device and memory per device, read off the program itself.
+#pragma once
+#include "dsl/spmd/plan.h"
+#include "synth/problem.h"
+
+namespace hetsynth::synth {
+
+/// Peak bytes by device: leaves are resident, every other value from its instruction to its last use; new contents of
+/// leaves until the end. Tensors that live only inside a fused loop (see CostModel) take none.
+std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd);
+
+/// Time, share of the work and memory of every device. Sets neither bound nor baselines.
+Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
+
+/// Throws UserError with ExitCode::infeasible naming the device that would need the largest multiple of its memory, if
+/// any is over its limit.
+void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
+
+}  // namespace hetsynth::synth

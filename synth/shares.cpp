@@ -1,0 +1,37 @@
+#include "synth/shares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+
+std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& fractions) {
+  double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
+  HETSYNTH_CHECK(sum > 0, "fractions must have a positive sum");
+  std::vector<int64_t> counts;
+  std::vector<double> remainders;
+  int64_t left = granules;
+  for (double fraction : fractions) {
+    // A small tolerance, so that 2.9999999 granules of an exact third count as 3.
+    double exact = double(granules) * std::max(0.0, fraction) / sum;
+    counts.push_back(std::min<int64_t>(left, int64_t(std::floor(exact + 1e-9))));
+    remainders.push_back(exact - double(counts.back()));
+    left -= counts.back();
+  }
+  std::vector<int> order(fractions.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return remainders[a] > remainders[b] + 1e-9; });
+  for (size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++counts[order[i]];
+  return counts;
+}
+
+Shares common_shares(const DimensionClasses& classes, const std::vector<double>& fractions) {
+  Shares shares;
+  for (const DimensionClass& c : classes.classes) shares.push_back(round_shares(c.granules, fractions));
+  return shares;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,20 @@
+// Shares: how the granules of every dimension class are dealt out to the devices.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "synth/classes.h"
+
+namespace hetsynth::synth {
+
+/// Granules by [class][device]. Every class sums to its granule count.
+using Shares = std::vector<std::vector<int64_t>>;
+
+/// Whole granules nearest to the wanted fractions, by largest remainder; ties go to the device that comes first.
+/// `fractions` need not be normalised.
+std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& fractions);
+
+/// One fraction per device for all classes.
+Shares common_shares(const DimensionClasses& classes, const std::vector<double>& fractions);
+
+}  // namespace hetsynth::synth
