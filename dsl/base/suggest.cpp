@@ -50,12 +50,12 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 
 std::string quoted_list(std::span<const std::string> words, size_t limit) {
   std::string text;
-  for (size_t i = 0; i < std::min(words.size(), limit); ++i) text += (i ? ", " : "") + quoted(words[i]);
+  for (size_t i = 0; i < std::min(words.size(), limit); ++i) text += (i ? ", " : "") + quote(words[i]);
   if (words.size() > limit) text += ", ...";
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr size_t longest = 60;
   std::string result = "\"";
   for (const char c : text.substr(0, longest)) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;

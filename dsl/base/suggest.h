@@ -19,6 +19,6 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 std::string quoted_list(std::span<const std::string> words, size_t limit = 12);
 
 /// A user's text for a message: quoted, cut to 60 bytes, control characters shown as '?'.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 }  // namespace hetsynth

@@ -87,11 +87,11 @@ DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {
   }
   const std::string kind = reader.text("kind", "");
   if (kind != "cpu" && kind != "cuda")
-    reader.fail(reader.where("kind"), fmt::format("unknown kind of device {}", quoted(kind)), "\"cpu\" or \"cuda\"", "",
+    reader.fail(reader.where("kind"), fmt::format("unknown kind of device {}", quote(kind)), "\"cpu\" or \"cuda\"", "",
                 did_you_mean(kind, kinds));
   const DeviceKind result = kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
   if (model && model->kind != result)
-    reader.fail(reader.where("kind"), fmt::format("a {} is not of kind {}", model->name, quoted(kind)), "", "", "");
+    reader.fail(reader.where("kind"), fmt::format("a {} is not of kind {}", model->name, quote(kind)), "", "", "");
   return result;
 }
 
@@ -109,7 +109,7 @@ void check_architecture(const TableReader& reader, const Device& device) {
     reader.fail(reader.where(), "the architecture of the cuda device is not known",
                 "architecture = \"sm_80\", or a model from docs/cluster.md", "", "");
   if (!well_formed)
-    reader.fail(reader.where("architecture"), "not an architecture", "\"sm_\" and two or three digits", quoted(text),
+    reader.fail(reader.where("architecture"), "not an architecture", "\"sm_\" and two or three digits", quote(text),
                 "");
 }
 
@@ -161,21 +161,21 @@ struct Builder {
     const int count = reader.count("count");
     const auto devices = reader.tables("device", device_keys);
     if (devices.empty())
-      reader.fail(reader.where(), fmt::format("host {} has no device", quoted(base)), "at least one [[host.device]]",
-                  "", "");
+      reader.fail(reader.where(), fmt::format("host {} has no device", quote(base)), "at least one [[host.device]]", "",
+                  "");
     const auto link = reader.table("inside", link_keys);
     const Link inside = link ? read_link(*link) : Link{};
     for (int i = 0; i < count; ++i) {
       const std::string name = count > 1 ? fmt::format("{}[{}]", base, i) : base;
       if (!host_names.insert(name).second)
-        reader.fail(reader.where("name"), fmt::format("there are two hosts with the name {}", quoted(name)),
+        reader.fail(reader.where("name"), fmt::format("there are two hosts with the name {}", quote(name)),
                     "unique names", "", "");
       const int host = int(cluster.hosts.size());
       cluster.hosts.push_back({name, inside});
       int index = 0;
       for (const TableReader& device : devices) index = add_devices(device, host, index, qualify ? name + "." : "");
       if (index > 1 && !link)
-        reader.fail(reader.where(), fmt::format("host {} has {} devices but no link inside", quoted(name), index),
+        reader.fail(reader.where(), fmt::format("host {} has {} devices but no link inside", quote(name), index),
                     "inside = { bandwidth = \"12 GB/s\", latency = \"10 us\" }", "", "");
     }
   }
@@ -194,7 +194,7 @@ struct Builder {
       device.index = index;
       if (!device_names.insert(device.name).second)
         reader.fail(reader.has("name") ? reader.where("name") : reader.where(),
-                    fmt::format("there are two devices with the name {}", quoted(device.name)), "unique names", "",
+                    fmt::format("there are two devices with the name {}", quote(device.name)), "unique names", "",
                     "give each a name of its own");
       cluster.devices.push_back(device);
     }
@@ -224,15 +224,14 @@ Cluster parse_cluster(std::string_view toml, const std::string& file) {
   if (const auto link = root.table("between", link_keys)) {
     builder.cluster.between = read_link(*link);
   } else if (builder.cluster.hosts.size() > 1) {
-    throw UserError(
-        Diagnostic{{file},
-                   "cluster",
-                   fmt::format("there is no link between hosts {} and {}", quoted(builder.cluster.hosts[0].name),
-                               quoted(builder.cluster.hosts[1].name)),
-                   "[between] with bandwidth = \"10 Gb/s\" and latency = \"50 us\"",
-                   "",
-                   "",
-                   {}});
+    throw UserError(Diagnostic{{file},
+                               "cluster",
+                               fmt::format("there is no link between hosts {} and {}",
+                                           quote(builder.cluster.hosts[0].name), quote(builder.cluster.hosts[1].name)),
+                               "[between] with bandwidth = \"10 Gb/s\" and latency = \"50 us\"",
+                               "",
+                               "",
+                               {}});
   }
   return std::move(builder.cluster);
 }

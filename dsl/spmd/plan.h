@@ -66,12 +66,18 @@ Plan identify_plan(const Program& reference, const Cluster& cluster);
 /// The devices of a plan as a cluster without speeds and links: enough to generate source.
 Cluster cluster_of(const Plan& plan);
 
-/// Pretty JSON with stable key order. Values are referred to by name, nodes by name and number.
+/// The program as a plan file stores it: values numbered in the order of their definition (leaves, then results),
+/// fields that an opcode does not use at their defaults. Means the same.
+SpmdProgram canonical(const SpmdProgram& program);
+
+/// Pretty JSON with stable key order, one instruction per line (docs/plan.md). Values, nodes, tables and axes are
+/// referred to by name. plan_from_json gives the same plan back, its program canonical.
 std::string plan_to_json(const Plan& plan, const Program& reference);
 
 /// Parses and checks everything that can be checked without proof: schema, types, names, hashes against `reference`,
-/// references in range, tables monotone and covering, sizes bounded. Throws UserError with file, line (of the JSON
-/// syntax error) or JSON path. Never trusts counts.
+/// references in range, tables monotone and covering, sizes bounded. Throws UserError with file, line and JSON path.
+/// Never trusts counts. What the program computes is not checked here: that is the verifier's work, and a well-formed
+/// wrong plan loads.
 Plan plan_from_json(std::string_view json, const std::string& file, const Program& reference);
 
 /// The options the plan's model was traced with, read without the model. Throws UserError as plan_from_json for what is

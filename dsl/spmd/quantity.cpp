@@ -93,7 +93,7 @@ ParsedQuantity unknown_unit(std::string_view unit, Dimension dimension) {
   for (const Unit& candidate : units(dimension)) names.emplace_back(candidate.name);
   const std::string usage = fmt::format("write it like \"{}\"", example(dimension));
   if (unit.empty()) return problem("the unit is missing", usage);
-  return problem(fmt::format("unknown unit {}", quoted(unit)), did_you_mean(unit, names, usage));
+  return problem(fmt::format("unknown unit {}", quote(unit)), did_you_mean(unit, names, usage));
 }
 
 }  // namespace

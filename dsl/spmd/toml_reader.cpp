@@ -54,7 +54,7 @@ TableReader::TableReader(const toml::table& table, const std::string& file, std:
   for (const auto& [key, node] : table_) {
     if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
     fail({file_, int(key.source().begin.line), int(key.source().begin.column)},
-         fmt::format("unknown key {}", quoted(key.str())), quoted_list(keys), "", did_you_mean(key.str(), keys));
+         fmt::format("unknown key {}", quote(key.str())), quoted_list(keys), "", did_you_mean(key.str(), keys));
   }
 }
 
@@ -103,7 +103,7 @@ std::string TableReader::text(std::string_view key, const std::string& otherwise
   const bool printable =
       std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   if (value.empty() || value.size() > 200 || !printable)
-    fail(where(*node), fmt::format("{} is not a usable text", key), "1 to 200 printable characters", quoted(value), "");
+    fail(where(*node), fmt::format("{} is not a usable text", key), "1 to 200 printable characters", quote(value), "");
   return value;
 }
 
@@ -137,7 +137,7 @@ std::optional<double> TableReader::quantity(std::string_view key, Dimension dime
   if (const auto* text = node->as_string()) {
     ParsedQuantity parsed = parse_quantity(**text, dimension);
     if (!parsed.ok)
-      fail(where(*node), fmt::format("{}: {}", key, parsed.problem), expected, quoted(**text), std::move(parsed.mend));
+      fail(where(*node), fmt::format("{}: {}", key, parsed.problem), expected, quote(**text), std::move(parsed.mend));
     value = parsed.value;
   } else {
     value = plain_number(key, *node, expected);

@@ -1,0 +1,71 @@
+#include "dsl/spmd/plan.h"
+
+#include <fmt/format.h>
+
+#include "dsl/base/file.h"
+#include "dsl/base/json_tree.h"
+#include "dsl/base/suggest.h"
+#include "dsl/spmd/plan_text.h"
+
+namespace hetsynth {
+
+SpmdProgram canonical(const SpmdProgram& program) {
+  SpmdProgram result;
+  result.mesh = program.mesh;
+  result.tables = program.tables;
+  std::vector<ValueId> renamed(program.values.size(), -1);
+  const auto define = [&](ValueId id) {
+    HETSYNTH_CHECK(renamed.at(id) < 0, "value " + program.values[id].name + " is defined once");
+    renamed[id] = ValueId(result.values.size());
+    result.values.push_back(program.values[id]);
+    return renamed[id];
+  };
+  const auto use = [&](ValueId id) {
+    HETSYNTH_CHECK(renamed.at(id) >= 0, "value " + program.values[id].name + " is defined before its use");
+    return renamed[id];
+  };
+  for (ValueId leaf : program.leaves) result.leaves.push_back(define(leaf));
+  for (const Instruction& from : program.instructions) {
+    const OpcodeFields fields = fields_of(from.opcode);
+    Instruction to;
+    to.opcode = from.opcode;
+    for (ValueId operand : from.operands) to.operands.push_back(use(operand));
+    to.result = define(from.result);
+    if (from.opcode == Opcode::compute) to.node = from.node, to.splits = from.splits;
+    if (fields.axis) to.axis = from.axis;
+    if (fields.cut) to.dim = from.dim, to.table = from.table;
+    if (fields.to_cut) to.to_dim = from.to_dim, to.to_table = from.to_table;
+    if (fields.reduce) to.reduce = from.reduce;
+    if (fields.realisation) to.realisation = from.realisation;
+    if (fields.root) to.root = from.root;
+    to.cause = from.cause;
+    result.instructions.push_back(std::move(to));
+  }
+  for (const auto& [target, value] : program.finals) result.finals.emplace_back(target, use(value));
+  if (program.loss >= 0) result.loss = use(program.loss);
+  return result;
+}
+
+Plan load_plan(const std::string& path, const Program& reference) {
+  return plan_from_json(read_file(path, "plan file", JsonLimits{}.bytes), path, reference);
+}
+
+void save_plan(const std::string& path, const Plan& plan, const Program& reference) {
+  write_file_atomically(path, "plan file", plan_to_json(plan, reference));
+}
+
+void check_plan_cluster(const Plan& plan, const Cluster& cluster) {
+  const std::string hash = hash_text(cluster);
+  if (plan.cluster_hash == hash && plan.devices.size() == cluster.devices.size()) return;
+  Diagnostic diagnostic;
+  diagnostic.where.file = cluster.file;
+  diagnostic.tag = "plan";
+  diagnostic.message = "the plan was made for another cluster";
+  diagnostic.expected =
+      fmt::format("{}, {} devices, hash {}", quote(plan.cluster_name), plan.devices.size(), plan.cluster_hash);
+  diagnostic.found = fmt::format("{}, {} devices, hash {}", quote(cluster.name), cluster.devices.size(), hash);
+  diagnostic.mend = "plan again with `hetsynth plan`, or name the cluster file that the plan was made for";
+  throw UserError(std::move(diagnostic));
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,145 @@
+// A plan from JSON. The file may be hand-made, broken or hostile: every reference is resolved and every number bounded
+// before it is used.
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "dsl/base/file.h"
+#include "dsl/base/json_tree.h"
+#include "dsl/base/suggest.h"
+#include "dsl/spmd/plan.h"
+#include "dsl/spmd/plan_decisions.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double seconds(const JsonReader& reader) { return reader.is_null() ? infinity : reader.number(0, 1e18); }
+
+std::vector<std::vector<double>> read_ratios(const JsonReader& reader, const Mesh& mesh) {
+  std::vector<std::vector<double>> ratios;
+  const auto axes = reader.elements();
+  if (!axes.empty() && axes.size() != mesh.axes.size())
+    reader.fail("wrong number of ratio lists", fmt::format("{}, one per mesh axis, or none", mesh.axes.size()),
+                fmt::format("{}", axes.size()));
+  for (const JsonReader& axis : axes) {
+    const auto shares = axis.elements();
+    const int size = mesh.axes[ratios.size()].size;
+    if (shares.size() != size_t(size))
+      axis.fail("wrong number of shares", fmt::format("{}, the size of the axis", size),
+                fmt::format("{}", shares.size()));
+    ratios.emplace_back();
+    for (const JsonReader& share : shares) ratios.back().push_back(share.number(0, 1));
+  }
+  return ratios;
+}
+
+Prediction read_prediction(const JsonReader& reader, size_t devices) {
+  reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"});
+  Prediction prediction;
+  prediction.step_seconds = seconds(reader.member("step_seconds"));
+  prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
+  prediction.optimal = reader.member("optimal").boolean();
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (const JsonReader& entry : reader.member("devices").elements()) {
+    entry.check_members({"device", "share", "compute_seconds", "communication_seconds", "idle_seconds", "memory_bytes",
+                         "memory_limit_bytes"});
+    prediction.devices.push_back(
+        {entry.member("device").string(), entry.member("share").number(0, 1), seconds(entry.member("compute_seconds")),
+         seconds(entry.member("communication_seconds")), seconds(entry.member("idle_seconds")),
+         entry.member("memory_bytes").integer(0, most), entry.member("memory_limit_bytes").integer(0, most)});
+  }
+  if (!prediction.devices.empty() && prediction.devices.size() != devices)
+    reader.member("devices").fail("wrong number of devices", fmt::format("{}", devices),
+                                  fmt::format("{}", prediction.devices.size()));
+  for (const JsonReader& entry : reader.member("baselines").elements()) {
+    entry.check_members({"name", "step_seconds", "feasible", "note"});
+    prediction.baselines.push_back({entry.member("name").string(), seconds(entry.member("step_seconds")),
+                                    entry.member("feasible").boolean(), entry.member("note").string()});
+  }
+  return prediction;
+}
+
+/// Before anything else is read: another schema would only cause messages that mislead.
+void check_schema(const JsonReader& root) {
+  const JsonReader schema = root.member("schema");
+  const int64_t version = schema.integer(1, std::numeric_limits<int64_t>::max());
+  if (version > plan_schema_version)
+    schema.fail("the plan was written by a newer hetsynth", fmt::format("schema {} or older", plan_schema_version),
+                fmt::format("schema {}", version), "use that version, or plan again with this one");
+  root.check_members({"schema", "tool", "model", "cluster", "devices", "decisions"}, {"prediction"});
+  root.member("model").check_members({"file", "hash", "options"});
+}
+
+void check_model(const JsonReader& model, const Program& reference) {
+  const std::string hash = hash_text(reference);
+  if (model.member("hash").string() == hash) return;
+  model.fail("the plan was made for another model, or for other options of this one",
+             fmt::format("{}, hash {}", quote(model.member("file").string()), quote(model.member("hash").string())),
+             fmt::format("{}, hash {}", quote(reference.model_file), quote(hash)),
+             "plan again with `hetsynth plan`, or give the model and options that the plan was made with");
+}
+
+std::vector<OptionValue> read_options(const JsonReader& model) {
+  std::vector<OptionValue> options;
+  for (const JsonReader& option : model.member("options").members())
+    options.push_back({option.key(), option.string(), ""});
+  return options;
+}
+
+PlanDevice read_device(const JsonReader& reader) {
+  reader.check_members({"name", "kind", "model", "architecture"});
+  PlanDevice device;
+  device.name = label(reader.member("name"));
+  const std::vector<std::string> kinds{"cpu", "cuda"};
+  device.kind = DeviceKind(choice(reader.member("kind"), "kind of device", kinds, reader.member("kind").string()));
+  device.model = label(reader.member("model"));
+  device.architecture = label(reader.member("architecture"));
+  return device;
+}
+
+void read_devices(const JsonReader& reader, Plan& plan) {
+  std::set<std::string> names;
+  for (const JsonReader& entry : reader.elements()) {
+    plan.devices.push_back(read_device(entry));
+    if (!names.insert(plan.devices.back().name).second)
+      entry.fail(fmt::format("the device {} stands twice", quote(plan.devices.back().name)));
+  }
+}
+
+}  // namespace
+
+Plan plan_from_json(std::string_view json, const std::string& file, const Program& reference) {
+  const JsonNode document = parse_json(json, file, "plan");
+  const JsonReader root(document, file, "plan");
+  check_schema(root);
+  const JsonReader model = root.member("model");
+  check_model(model, reference);
+  Plan plan;
+  plan.tool_version = root.member("tool").string();
+  plan.model_file = model.member("file").string();
+  plan.model_hash = model.member("hash").string();
+  plan.model_options = read_options(model);
+  const JsonReader cluster = root.member("cluster");
+  cluster.check_members({"name", "hash"});
+  plan.cluster_name = cluster.member("name").string();
+  plan.cluster_hash = cluster.member("hash").string();
+  read_devices(root.member("devices"), plan);
+  const JsonReader decisions = root.member("decisions");
+  decisions.check_members({"mesh", "ratios", "tables", "leaves", "instructions", "finals", "loss"});
+  plan.program = read_decisions(decisions, reference, plan.devices.size());
+  plan.ratios = read_ratios(decisions.member("ratios"), plan.program.mesh);
+  if (root.has("prediction")) plan.prediction = read_prediction(root.member("prediction"), plan.devices.size());
+  return plan;
+}
+
+std::vector<OptionValue> read_plan_options(const std::string& path) {
+  const JsonNode document = parse_json(read_file(path, "plan file", JsonLimits{}.bytes), path, "plan");
+  const JsonReader root(document, path, "plan");
+  check_schema(root);
+  return read_options(root.member("model"));
+}
+
+}  // namespace hetsynth

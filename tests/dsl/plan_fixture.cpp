@@ -1,0 +1,123 @@
+#include "tests/dsl/plan_fixture.h"
+
+#include <utility>
+
+namespace hetsynth::testing {
+namespace {
+
+class NamedOperator : public Operator {
+ public:
+  explicit NamedOperator(std::string tag) : tag_(std::move(tag)) {}
+  std::string_view tag() const override { return tag_; }
+  TensorType infer(std::span<const TensorType>) const override { return {}; }
+  Space space(std::span<const TensorType>, const TensorType&) const override { return {}; }
+  Expr body(std::span<const TensorType>, const TensorType&) const override { return 0.0; }
+  std::vector<Tensor> vjp(const VjpArguments&) const override { return {}; }
+
+ private:
+  std::string tag_;
+};
+
+Node& add(Program& program, NodeKind kind, std::string name, Shape shape) {
+  Node& node = program.nodes.emplace_back();
+  node.id = NodeId(program.nodes.size()) - 1;
+  node.kind = kind;
+  node.name = std::move(name);
+  node.type = {std::move(shape), DType::f32};
+  if (kind == NodeKind::operation) node.op = std::make_shared<NamedOperator>(node.name);
+  return node;
+}
+
+Instruction compute(NodeId node, std::vector<ValueId> operands, ValueId result, Split split) {
+  Instruction instruction;
+  instruction.node = node;
+  instruction.operands = std::move(operands);
+  instruction.result = result;
+  instruction.splits = {split};
+  return instruction;
+}
+
+}  // namespace
+
+Program plan_test_program() {
+  Program program;
+  program.model_file = "model.cpp";
+  program.options = {{"width", "8", "columns of w"}};
+  add(program, NodeKind::input, "x", {6, 4});
+  add(program, NodeKind::parameter, "w", {4, 8});
+  Node& y = add(program, NodeKind::operation, "y", {6, 8});
+  y.inputs = {0, 1};
+  const int i = y.space.add_factor("i", 6, FactorKind::parallel);
+  const int j = y.space.add_factor("j", 8, FactorKind::parallel);
+  const int k = y.space.add_factor("k", 4, FactorKind::sum);
+  y.space.inputs = {{{index_by(i), index_by(k)}}, {{index_by(k), index_by(j)}}};
+  y.space.output = {{index_by(i), index_by(j)}};
+  y.body = Expr::input(0) * Expr::input(1);
+  Node& loss = add(program, NodeKind::operation, "loss", {});
+  loss.inputs = {2};
+  const int a = loss.space.add_factor("a", 6, FactorKind::sum);
+  const int b = loss.space.add_factor("b", 8, FactorKind::sum);
+  loss.space.inputs = {{{index_by(a), index_by(b)}}};
+  loss.body = Expr::input(0);
+  Node& update = add(program, NodeKind::operation, "w2", {4, 8});
+  update.inputs = {1, 1};
+  const int r = update.space.add_factor("r", 4, FactorKind::parallel);
+  const int c = update.space.add_factor("r", 8, FactorKind::parallel);  // the same name: plans say #0 and #1
+  update.space.inputs = {{{index_by(r), index_by(c)}}, {{index_by(r), index_by(c)}}};
+  update.space.output = {{index_by(r), index_by(c)}};
+  update.body = Expr::input(0) + Expr::input(1);
+  program.loss = 3;
+  program.updates = {{1, 4}};
+  return program;
+}
+
+Cluster plan_test_cluster() {
+  return parse_cluster(R"(name = "pair"
+[[host]]
+inside = { bandwidth = "1 GB/s", latency = "10 us" }
+[[host.device]]
+name = "fast"
+kind = "cpu"
+memory = "1 GiB"
+declared = { matmul = "20 GFLOP/s", memory_bandwidth = "5 GB/s" }
+[[host.device]]
+name = "slow"
+kind = "cpu"
+memory = "1 GiB"
+declared = { matmul = "10 GFLOP/s", memory_bandwidth = "5 GB/s" }
+)",
+                       "pair.toml");
+}
+
+Plan plan_test_plan(const Program& reference) {
+  Plan plan = identify_plan(reference, plan_test_cluster());
+  plan.ratios = {{2.0 / 3, 1.0 / 3}};
+  SpmdProgram& program = plan.program;
+  program.mesh.axes = {{"dp", 2}};
+  program.tables = {{"rows", 0, 6, {0, 4, 6}}, {"inner", 0, 4, {0, 0, 4}}};
+  const Placement whole = Placement::replicated(), partial = Placement::partial(ReduceOp::sum);
+  program.values = {{"x@S0", 0, {Placement::sharded(0, 0)}},
+                    {"w@R", 1, {whole}},
+                    {"y@S0", 2, {Placement::sharded(0, 0)}},
+                    {"loss@P+", 3, {partial}},
+                    {"loss@R", 3, {whole}},
+                    {"w2@R", 4, {whole}}};
+  program.leaves = {0, 1};
+  Instruction reduce;
+  reduce.opcode = Opcode::all_reduce;
+  reduce.axis = 0;
+  reduce.operands = {3};
+  reduce.result = 4;
+  reduce.cause = "the loss is a sum over the rows";
+  program.instructions = {compute(2, {0, 1}, 2, {0, 0}), compute(3, {2}, 3, {0, 0}), reduce, compute(4, {1, 1}, 5, {})};
+  program.finals = {{1, 5}};
+  program.loss = 4;
+  plan.prediction.step_seconds = 1.5e-3;
+  plan.prediction.lower_bound_seconds = 1.4e-3;
+  plan.prediction.devices = {{"fast", 0.625, 1e-3, 2e-4, 0, 1 << 20, 1 << 30},
+                             {"slow", 0.375, 9e-4, 2e-4, 1e-4, 1 << 20, 1 << 30}};
+  plan.prediction.baselines = {{"even data parallel", 2e-3, true, ""}};
+  return plan;
+}
+
+}  // namespace hetsynth::testing
