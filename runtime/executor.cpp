@@ -1,0 +1,225 @@
+#include "runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "runtime/arena.h"
+#include "runtime/shared_memory_communicator.h"
+#include "runtime/throttle.h"
+
+namespace hetsynth {
+namespace {
+
+int64_t bytes_of(const Slot& slot) { return part_elements(slot.ranges) * size_bytes(slot.dtype); }
+
+// The layout comes from the generator; a slot outside of the arena would be memory corruption.
+void check_layout(const Program& reference, const DeviceProgram& layout) {
+  const auto check = [&](const Slot& slot) {
+    HETSYNTH_CHECK(slot.node >= 0 && static_cast<size_t>(slot.node) < reference.nodes.size(),
+                   "slot of an existing node");
+    HETSYNTH_CHECK(slot.ranges.size() == reference[slot.node].type.shape.size(), "slot with one range per dimension");
+    HETSYNTH_CHECK(slot.offset_bytes >= 0 && slot.offset_bytes + bytes_of(slot) <= layout.arena_bytes,
+                   "slot inside of the arena");
+  };
+  for (const Slot& slot : layout.leaves) check(slot);
+  for (const Slot& slot : layout.outputs) check(slot);
+  if (layout.loss.node >= 0) check(layout.loss);
+}
+
+RankTimes difference(const RankTimes& now, const RankTimes& before) {
+  return {now.compute_seconds - before.compute_seconds, now.throttle_seconds - before.throttle_seconds,
+          now.idle_seconds - before.idle_seconds, now.transfer_seconds - before.transfer_seconds,
+          now.moved_bytes - before.moved_bytes};
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  struct Rank {
+    RankProgram program;
+    std::unique_ptr<RankDevice> device;
+    std::vector<std::byte> staging;  ///< this rank's part of one leaf on its way in
+  };
+
+  Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
+       const ExecutorOptions& options)
+      : reference(reference_program), seed(options.seed), names(names_of(programs)), state(names) {
+    HETSYNTH_CHECK(static_cast<int>(programs.size()) == mesh.device_count() && !programs.empty(),
+                   "one program per rank");
+    std::vector<double> duties;
+    for (RankProgram& program : programs) {
+      check_layout(reference, program.layout);
+      require_runnable(program.device);
+      duties.push_back(program.device.duty);
+      auto device = cpu_device(program.step);
+      ranks.push_back({std::move(program), std::move(device), {}});
+    }
+    check_memory(names, arena_bytes(), usable_memory_bytes());
+    communicators = shared_memory_communicators(mesh, duties, state);
+    threads = std::make_unique<RankThreads>(state, options.threads);
+    threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });
+  }
+
+  static std::vector<std::string> names_of(const std::vector<RankProgram>& programs) {
+    std::vector<std::string> out;
+    for (const RankProgram& program : programs) out.push_back(program.device.name);
+    return out;
+  }
+
+  Rank& at(int rank) { return ranks[static_cast<size_t>(rank)]; }
+
+  std::vector<int64_t> arena_bytes() const {
+    std::vector<int64_t> out;
+    for (const Rank& rank : ranks) out.push_back(rank.program.layout.arena_bytes);
+    return out;
+  }
+
+  /// Writes a leaf's part from what `fill` puts into the staging buffer.
+  template <typename Fill>
+  void stage(Rank& rank, const Slot& slot, const Fill& fill) {
+    rank.staging.resize(static_cast<size_t>(bytes_of(slot)));
+    fill(std::span<std::byte>(rank.staging));
+    rank.device->write(slot.offset_bytes, rank.staging);
+  }
+
+  void initialise(Rank& rank) {
+    for (const Slot& slot : rank.program.layout.leaves) {
+      const Node& node = reference[slot.node];
+      if (node.kind == NodeKind::input) continue;
+      HETSYNTH_CHECK(slot.dtype == DType::f32, "parameters and states are f32");
+      stage(rank, slot, [&](std::span<std::byte> bytes) {
+        float* values = reinterpret_cast<float*>(bytes.data());
+        for_each_run(node.type.shape, slot.ranges, [&](int64_t global, int64_t local, int64_t count) {
+          for (int64_t i = 0; i < count; ++i)
+            values[local + i] = static_cast<float>(initial_value(node, seed, global + i));
+        });
+      });
+    }
+  }
+
+  void step(int rank_number, int64_t step, const BatchSource& data) {
+    Rank& rank = at(rank_number);
+    for (const Slot& slot : rank.program.layout.leaves) {
+      const Node& node = reference[slot.node];
+      if (node.kind != NodeKind::input) continue;
+      stage(rank, slot, [&](std::span<std::byte> bytes) { data.fill(node, slot.ranges, step, bytes); });
+    }
+    Communicator& communicator = *communicators[static_cast<size_t>(rank_number)];
+    HetsynthContext context{};
+    context.step = step;
+    context.seed = seed;
+    context.communicator = &communicator;
+    communicator.begin_step();
+    const int result = rank.device->step(context);
+    communicator.end_step();
+    if (result != 0) state.fail(rank_number, fmt::format("the generated step returned {}", result));
+  }
+
+  double loss() const {
+    const Rank& rank = ranks.front();
+    if (rank.program.layout.loss.node < 0) return std::numeric_limits<double>::quiet_NaN();
+    float value = 0;
+    rank.device->read(rank.program.layout.loss.offset_bytes, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+
+  /// The slot of a node in a rank's program, nullptr if it has none.
+  static const Slot* find(const Rank& rank, NodeId node) {
+    for (const auto* slots : {&rank.program.layout.leaves, &rank.program.layout.outputs}) {
+      for (const Slot& slot : *slots) {
+        if (slot.node == node) return &slot;
+      }
+    }
+    return nullptr;
+  }
+
+  const Program reference;
+  const uint64_t seed;
+  const std::vector<std::string> names;
+  RunState state;
+  std::vector<Rank> ranks;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::unique_ptr<RankThreads> threads;  ///< last, so that it ends before what the threads use
+};
+
+Executor::Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
+                   const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(reference, mesh, std::move(programs), options)) {}
+Executor::~Executor() = default;
+
+const Program& Executor::reference() const { return impl_->reference; }
+int Executor::ranks() const { return static_cast<int>(impl_->ranks.size()); }
+const std::vector<std::string>& Executor::device_names() const { return impl_->names; }
+std::vector<int64_t> Executor::arena_bytes() const { return impl_->arena_bytes(); }
+uint64_t Executor::seed() const { return impl_->seed; }
+
+void Executor::initialise() {
+  impl_->threads->run([&](int rank) { impl_->initialise(impl_->at(rank)); });
+}
+
+StepReport Executor::step(int64_t step, const BatchSource& data) {
+  std::vector<RankTimes> before;
+  for (const auto& communicator : impl_->communicators) before.push_back(communicator->times());
+  const double start = wall_seconds();
+  impl_->threads->run([&](int rank) { impl_->step(rank, step, data); });
+  StepReport report;
+  report.step = step;
+  report.seconds = wall_seconds() - start;
+  report.loss = impl_->loss();
+  for (size_t i = 0; i < before.size(); ++i) {
+    RankTimes times = difference(impl_->communicators[i]->times(), before[i]);
+    times.idle_seconds =
+        std::max(0.0, report.seconds - times.compute_seconds - times.throttle_seconds - times.transfer_seconds);
+    report.ranks.push_back(times);
+  }
+  return report;
+}
+
+HostTensor Executor::read(NodeId node) const {
+  HostTensor out(impl_->reference[node].type);
+  std::vector<std::vector<Range>> seen;
+  for (const Impl::Rank& rank : impl_->ranks) {
+    const Slot* slot = Impl::find(rank, node);
+    HETSYNTH_CHECK(slot, "every rank holds " + impl_->reference[node].name);
+    if (std::ranges::find(seen, slot->ranges) != seen.end()) continue;  // a further copy of the same part
+    seen.push_back(slot->ranges);
+    std::vector<std::byte> part(static_cast<size_t>(bytes_of(*slot)));
+    rank.device->read(slot->offset_bytes, part);
+    copy_part_in(part, slot->ranges, out);
+  }
+  return out;
+}
+
+void Executor::write(NodeId node, const HostTensor& value) {
+  const Node& target = impl_->reference[node];
+  if (!(value.type == target.type)) {
+    throw UserError(
+        {target.where, target.name, "a value of another type cannot be set", text(target.type), text(value.type), ""});
+  }
+  for (Impl::Rank& rank : impl_->ranks) {
+    const Slot* slot = Impl::find(rank, node);
+    HETSYNTH_CHECK(slot, "every rank holds " + target.name);
+    impl_->stage(rank, *slot, [&](std::span<std::byte> part) { copy_part_out(value, slot->ranges, part); });
+  }
+}
+
+void copy_parameters(const Executor& from, Executor& to) {
+  std::map<std::string, NodeId> sources;
+  for (const Node& node : from.reference().nodes) {
+    if (node.kind == NodeKind::parameter) sources[node.name] = node.id;
+  }
+  for (const Node& node : to.reference().nodes) {
+    if (node.kind != NodeKind::parameter) continue;
+    const auto found = sources.find(node.name);
+    HETSYNTH_CHECK(found != sources.end(), "both programs have parameter " + node.name);
+    to.write(node.id, from.read(found->second));
+  }
+}
+
+}  // namespace hetsynth

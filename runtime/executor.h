@@ -1,0 +1,73 @@
+// The stage `execute`: ranks with their memory and code, driven step by step.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/device_program.h"
+#include "runtime/batch_source.h"
+#include "runtime/communicator.h"
+#include "runtime/host_tensor.h"
+#include "runtime/rank_device.h"
+#include "runtime/rank_threads.h"
+
+namespace hetsynth {
+
+/// One rank, ready to run: where its tensors lie, and its compiled step.
+struct RankProgram {
+  Device device;
+  DeviceProgram layout;
+  StepFunction step;
+};
+
+struct StepReport {
+  int64_t step = 0;
+  double loss = 0;  ///< NaN if the program has none
+  double seconds = 0;
+  std::vector<RankTimes> ranks;  ///< of this step; idle_seconds includes waiting for the slowest rank at the end
+};
+
+struct ExecutorOptions {
+  uint64_t seed = 0;
+  ThreadOptions threads;
+};
+
+/// All ranks of a program in this process. Not thread-safe: one caller drives it.
+class Executor {
+ public:
+  /// Allocates every rank's arena. Throws UserError (exit code 1) if the machine has not enough memory.
+  Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
+           const ExecutorOptions& options);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Parameters and states take their starting values: each rank draws its own part by global element index, so they
+  /// are the same under any plan.
+  void initialise();
+  /// Runs one step on all ranks. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
+  /// failure the executor is only good for reading tensors.
+  StepReport step(int64_t step, const BatchSource& data);
+
+  /// The whole of a parameter, state, input or named output, put together from the ranks.
+  HostTensor read(NodeId node) const;
+  /// Hands every rank its part. Throws UserError if shape or element type differ.
+  void write(NodeId node, const HostTensor& value);
+
+  const Program& reference() const;
+  int ranks() const;
+  const std::vector<std::string>& device_names() const;
+  /// Per rank.
+  std::vector<int64_t> arena_bytes() const;
+  uint64_t seed() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Copies parameters by name into an executor of another program over the same model.
+void copy_parameters(const Executor& from, Executor& to);
+
+}  // namespace hetsynth

@@ -1,0 +1,68 @@
+#include "runtime/host_tensor.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+
+Array to_array(const HostTensor& tensor) {
+  Array out(tensor.type.shape);
+  if (tensor.type.dtype == DType::f32) {
+    const auto values = tensor.as<float>();
+    out.values.assign(values.begin(), values.end());
+  } else {
+    const auto values = tensor.as<int32_t>();
+    out.values.assign(values.begin(), values.end());
+  }
+  return out;
+}
+
+HostTensor to_host_tensor(const Array& array, DType dtype) {
+  HostTensor out(TensorType{array.shape, dtype});
+  for (size_t i = 0; i < array.values.size(); ++i) {
+    if (dtype == DType::f32) {
+      out.as<float>()[i] = static_cast<float>(array.values[i]);
+    } else {
+      out.as<int32_t>()[i] = static_cast<int32_t>(std::lround(array.values[i]));
+    }
+  }
+  return out;
+}
+
+int64_t part_elements(std::span<const Range> ranges) {
+  int64_t count = 1;
+  for (const Range& range : ranges) count *= range.hi - range.lo;
+  return count;
+}
+
+bool next_run(std::span<const Range> ranges, std::vector<int64_t>& index) {
+  for (size_t d = index.size() - 1; d-- > 0;) {
+    if (++index[d] < ranges[d].hi) return true;
+    index[d] = ranges[d].lo;
+  }
+  return false;
+}
+
+void copy_part_out(const HostTensor& whole, std::span<const Range> ranges, std::span<std::byte> part) {
+  const auto size = static_cast<size_t>(size_bytes(whole.type.dtype));
+  HETSYNTH_CHECK(part.size() == static_cast<size_t>(part_elements(ranges)) * size,
+                 "the part has the size of its ranges");
+  for_each_run(whole.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
+    std::memcpy(part.data() + static_cast<size_t>(local) * size,
+                whole.bytes.data() + static_cast<size_t>(global) * size, static_cast<size_t>(count) * size);
+  });
+}
+
+void copy_part_in(std::span<const std::byte> part, std::span<const Range> ranges, HostTensor& whole) {
+  const auto size = static_cast<size_t>(size_bytes(whole.type.dtype));
+  HETSYNTH_CHECK(part.size() == static_cast<size_t>(part_elements(ranges)) * size,
+                 "the part has the size of its ranges");
+  for_each_run(whole.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
+    std::memcpy(whole.bytes.data() + static_cast<size_t>(global) * size,
+                part.data() + static_cast<size_t>(local) * size, static_cast<size_t>(count) * size);
+  });
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,60 @@
+#include "runtime/rank_device.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "runtime/arena.h"
+
+namespace hetsynth {
+namespace {
+
+class CpuDevice : public RankDevice {
+ public:
+  explicit CpuDevice(StepFunction step) : step_(std::move(step)) {}
+
+  void allocate(int64_t bytes) override {
+    arena_ = Arena(bytes);
+    // First touch by this thread places the pages near its core.
+    std::memset(arena_.data(), 0, static_cast<size_t>(arena_.bytes()));
+  }
+  void write(int64_t offset_bytes, std::span<const std::byte> data) override {
+    if (!data.empty()) std::memcpy(arena_.data() + offset_bytes, data.data(), data.size());
+  }
+  void read(int64_t offset_bytes, std::span<std::byte> data) const override {
+    if (!data.empty()) std::memcpy(data.data(), arena_.data() + offset_bytes, data.size());
+  }
+  int step(HetsynthContext context) override {
+    context.arena = arena_.data();
+    return step_(&context);
+  }
+
+ private:
+  StepFunction step_;
+  Arena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankDevice> cpu_device(StepFunction step) { return std::make_unique<CpuDevice>(std::move(step)); }
+
+void require_runnable(const Device& device) {
+  if (device.kind == DeviceKind::cpu) return;
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  Diagnostic diagnostic;
+  diagnostic.tag = "device";
+  if (!driver) {
+    diagnostic.message = "device " + device.name +
+                         " is a cuda device, and this machine has no NVIDIA driver (libcuda.so.1 cannot be loaded)";
+  } else {
+    dlclose(driver);
+    diagnostic.message =
+        "device " + device.name + " is a cuda device, and this version of hetsynth runs cpu devices only";
+  }
+  diagnostic.mend = "run on a cluster of cpu devices; plan, verify and inspect work for this cluster on any machine";
+  throw UserError(diagnostic, ExitCode::failure);
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,36 @@
+// The seam between the executor and what a rank runs on. The cpu is one implementation; a GPU copies where the cpu
+// points.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "codegen/abi.h"
+#include "codegen/device_program.h"
+
+namespace hetsynth {
+
+/// The compiled step of a rank; the closure keeps the code alive.
+using StepFunction = std::function<int(HetsynthContext*)>;
+
+/// Memory and code of one rank. All functions are called from the rank's thread, or while that thread rests.
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+  /// Makes the rank's arena, zeroed. Once, before anything else.
+  virtual void allocate(int64_t bytes) = 0;
+  virtual void write(int64_t offset_bytes, std::span<const std::byte> data) = 0;
+  virtual void read(int64_t offset_bytes, std::span<std::byte> data) const = 0;
+  /// Runs one step; the arena and streams of the context are filled in here. Returns what the generated step returns,
+  /// after all of its work is done.
+  virtual int step(HetsynthContext context) = 0;
+};
+
+/// A cpu device with a compiled step.
+std::unique_ptr<RankDevice> cpu_device(StepFunction step);
+
+/// Throws UserError (exit code 1) saying what is missing if devices of this kind cannot run in this process.
+void require_runnable(const Device& device);
+
+}  // namespace hetsynth

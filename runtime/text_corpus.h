@@ -1,0 +1,38 @@
+// The bytes of a text file, or of all files of a folder, as one sequence.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hetsynth {
+
+class TextCorpus {
+ public:
+  /// A file, or a folder: all regular files below it (symbolic links are not followed), ordered by path. Texts up to
+  /// `resident_bytes` in total are read into memory; larger ones are read from disk as needed. Throws UserError naming
+  /// the path if it does not exist, cannot be read, or holds no bytes.
+  static TextCorpus open(const std::string& path, int64_t resident_bytes = int64_t{256} << 20);
+
+  int64_t bytes() const { return total_bytes_; }
+  int files() const { return static_cast<int>(files_.size()); }
+  const std::string& path() const { return path_; }
+  /// Bytes [offset, offset + out.size()). Throws UserError if a file has become shorter or unreadable since.
+  void read(int64_t offset, std::span<unsigned char> out) const;
+  /// "licence.txt, byte 17": where a byte of the sequence lies.
+  std::string place_of(int64_t offset) const;
+
+ private:
+  struct File {
+    std::string path;
+    int64_t start = 0;  ///< of its first byte in the sequence
+    int64_t bytes = 0;
+  };
+  const File& file_at(int64_t offset) const;
+  std::string path_;
+  std::vector<File> files_;
+  int64_t total_bytes_ = 0;
+  std::vector<unsigned char> resident_;
+};
+
+}  // namespace hetsynth
