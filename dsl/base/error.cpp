@@ -14,10 +14,14 @@ std::string Diagnostic::render() const {
   std::string text = where.known() ? where.text() + ": error: " : "error: ";
   if (!tag.empty()) text += "[" + tag + "] ";
   text += message;
+  if (!detail.empty()) text += "\n" + detail;
   if (!expected.empty()) text += "\n  expected: " + expected;
   if (!found.empty()) text += "\n  found:    " + found;
   if (!mend.empty()) text += "\n  to mend:  " + mend;
-  for (const Note& note : notes) text += fmt::format("\n{}: note: {}", note.where.text(), note.text);
+  for (const Note& note : notes) {
+    text += fmt::format("\n{}: note: {}", note.where.text(), note.text);
+    if (!note.detail.empty()) text += "\n" + note.detail;
+  }
   return text;
 }
 

@@ -31,13 +31,15 @@ struct Diagnostic {
   std::string expected = {};
   std::string found = {};
   std::string mend = {};
+  std::string detail = {};  ///< whole lines shown under the message: source with a caret, a compiler's own words
   struct Note {
     SourceLocation where;
     std::string text;
+    std::string detail = {};
   };
   std::vector<Note> notes = {};
 
-  /// "file:3:7: error: [tag] message", then one indented line each for expected, found, mend, and the notes.
+  /// "file:3:7: error: [tag] message", the detail, one indented line each for expected, found, mend, and the notes.
   std::string render() const;
 };
 

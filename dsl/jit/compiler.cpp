@@ -23,11 +23,11 @@ CompileResult compile_object(std::string_view source, const CompileOptions& opti
 
 CompileResult compile_header(std::string_view source, const CompileOptions& options, const std::string& path) {
   clang::GeneratePCHAction action;
-  return run_clang(source, options, action, [&](clang::CompilerInstance& instance) {
-    instance.getFrontendOpts().OutputFile = path;
-    instance.getFrontendOpts().ProgramAction = clang::frontend::GeneratePCH;
-    instance.getLangOpts().PCHInstantiateTemplates = true;
-  });
+  CompileOptions header = options;
+  // Without this, every model instantiates the templates of the standard library anew.
+  header.flags.insert(header.flags.end(), {"-xc++-header", "-fpch-instantiate-templates"});
+  return run_clang(source, header, action,
+                   [&](clang::CompilerInstance& instance) { instance.getFrontendOpts().OutputFile = path; });
 }
 
 const std::string& compiler_identity() {

@@ -1,6 +1,7 @@
 #include "dsl/jit/native_module.h"
 
 #include <fmt/format.h>
+#include <llvm/Demangle/Demangle.h>
 #include <llvm/ExecutionEngine/JITLink/EHFrameSupport.h>
 #include <llvm/ExecutionEngine/Orc/Debugging/DebuggerSupport.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -14,8 +15,6 @@
 #include <cstring>
 #include <mutex>
 #include <vector>
-
-#include "dsl/base/error.h"
 
 namespace hetsynth {
 namespace orc = llvm::orc;
@@ -115,7 +114,23 @@ class StaticInitializers : public orc::ObjectLinkingLayer::Plugin {
 };
 
 // ORC reports the cause of a failed lookup apart from the lookup itself, on the thread that looks up.
-thread_local std::string session_errors;
+struct LookupFailure {
+  std::string text;
+  std::vector<std::string> missing;
+
+  void add(llvm::Error error) {
+    auto note = [&](const llvm::ErrorInfoBase& info) { text += (text.empty() ? "" : "; ") + info.message(); };
+    llvm::handleAllErrors(
+        std::move(error),
+        [&](const orc::SymbolsNotFound& absent) {
+          for (const orc::SymbolStringPtr& symbol : absent.getSymbols()) missing.push_back(llvm::demangle(*symbol));
+          note(absent);
+        },
+        note);
+    std::sort(missing.begin(), missing.end());
+  }
+};
+thread_local LookupFailure lookup_failure;
 
 template <class T>
 T checked(llvm::Expected<T> value, const std::string& what) {
@@ -139,9 +154,7 @@ struct Engine {
     // No IR platform: it would compile its own support module at start-up, and only serves modules added as IR.
     builder.setPlatformSetUp(orc::setUpInactivePlatform);
     jit = checked(builder.create(), "LLVM ORC cannot start");
-    jit->getExecutionSession().setErrorReporter([](llvm::Error error) {
-      session_errors += (session_errors.empty() ? "" : "; ") + llvm::toString(std::move(error));
-    });
+    jit->getExecutionSession().setErrorReporter([](llvm::Error error) { lookup_failure.add(std::move(error)); });
     auto plugin = std::make_unique<StaticInitializers>();
     initializers = plugin.get();
     auto* layer = llvm::dyn_cast<orc::ObjectLinkingLayer>(&jit->getObjLinkingLayer());
@@ -220,11 +233,13 @@ NativeModule NativeModule::load(std::string_view object, const std::string& name
   for (const auto& [symbol, flags] : interface.SymbolFlags)
     wanted.add(symbol, flags.hasMaterializationSideEffectsOnly() ? orc::SymbolLookupFlags::WeaklyReferencedSymbol
                                                                  : orc::SymbolLookupFlags::RequiredSymbol);
-  session_errors.clear();
+  lookup_failure = {};
   auto found = session.lookup({{state.library, orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
   if (!found) {
-    std::string what = llvm::toString(found.takeError());
-    throw InternalError(fmt::format("{} cannot be linked: {}", name, session_errors.empty() ? what : session_errors));
+    lookup_failure.add(found.takeError());
+    std::string what = fmt::format("{} cannot be linked: {}", name, lookup_failure.text);
+    if (!lookup_failure.missing.empty()) throw LinkError(what, std::move(lookup_failure.missing));
+    throw InternalError(what);
   }
   for (InitFunction function : state.engine->initializers->take(*state.library)) function();
   return module;

@@ -4,8 +4,19 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "dsl/base/error.h"
 
 namespace hetsynth {
+
+/// An object file needs symbols that neither it nor this process defines.
+class LinkError : public InternalError {
+ public:
+  LinkError(const std::string& what, std::vector<std::string> symbols)
+      : InternalError(what), symbols(std::move(symbols)) {}
+  std::vector<std::string> symbols;  ///< as C++ shows them, sorted
+};
 
 /// A linked object file: its code lives as long as the last copy of this handle. Symbols resolve against `symbols`,
 /// then against this process (executables are linked with their symbols exported). Static initialisers run when it is
@@ -14,7 +25,7 @@ namespace hetsynth {
 class NativeModule {
  public:
   NativeModule() = default;
-  /// Throws InternalError, naming them, if symbols stay unresolved or the bytes are no object file of this machine;
+  /// Throws LinkError if symbols stay unresolved, InternalError if the bytes are no object file of this machine;
   /// exceptions of static initialisers pass through.
   static NativeModule load(std::string_view object, const std::string& name,
                            const std::map<std::string, void*>& symbols = {});

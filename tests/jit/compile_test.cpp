@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "dsl/jit/compiled_code.h"
-#include "temporary_cache.h"
+#include "tests/support/temporary_cache.h"
 
 extern "C" int hetsynth_test_host_function(int x) { return x + 100; }
 extern "C" void hetsynth_test_host_throws() { throw std::runtime_error("thrown by the host"); }

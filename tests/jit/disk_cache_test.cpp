@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "dsl/jit/compiled_code.h"
-#include "temporary_cache.h"
+#include "tests/support/temporary_cache.h"
 
 namespace hetsynth {
 namespace {

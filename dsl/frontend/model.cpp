@@ -1,0 +1,96 @@
+#include "dsl/frontend/model.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+
+#include "dsl/base/excerpt.h"
+#include "dsl/base/file.h"
+#include "dsl/frontend/model_object.h"
+#include "dsl/jit/native_module.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr const char* builder_symbol = "_Z5modelv";  // void model()
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+NativeModule link(const std::string& path, const ModelObject& object) {
+  try {
+    return NativeModule::load(object.code, path);
+  } catch (const LinkError& error) {
+    std::string names;
+    for (const std::string& symbol : error.symbols) names += (names.empty() ? "" : ", ") + symbol;
+    throw UserError({.where = {path},
+                     .message = "the model uses what nobody defines: " + names,
+                     .mend = "define it in the model file, or include a header that does"});
+  }
+}
+
+std::string type_name(const std::type_info& type) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : type.name();
+}
+
+/// Runs code of the model; what it throws becomes a message about the model. Our own faults stay ours.
+template <class F>
+void run_user_code(const std::string& path, const F& function) {
+  try {
+    function();
+  } catch (const UserError& error) {
+    throw UserError(with_excerpts(error.diagnostic()), error.code());
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw UserError(
+        {.where = {path}, .message = fmt::format("the model threw {}: {}", type_name(typeid(error)), error.what())});
+  } catch (...) {
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    throw UserError(
+        {.where = {path}, .message = "the model threw " + (type ? type_name(*type) : std::string("something"))});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Trace> LoadedModel::trace(const std::map<std::string, std::string>& settings) const {
+  auto trace = std::make_unique<Trace>(file_, settings);
+  run_user_code(file_, [&] { run_builder(*trace, builder_); });
+  return trace;
+}
+
+std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptions& options) {
+  auto model = std::make_shared<LoadedModel>();
+  model->file_ = path;
+  ModelObject object = compile_model(path, options, model->times_);
+  model->warnings_ = object.warnings;
+  auto start = std::chrono::steady_clock::now();
+  NativeModule module;
+  run_user_code(path, [&] { module = link(path, object); });  // runs static initialisers
+  model->times_.link_seconds = seconds_since(start);
+  model->builder_ = reinterpret_cast<void (*)()>(module.find(builder_symbol));
+  if (!model->builder_)
+    throw UserError({.where = {path},
+                     .message = "the model file defines no function `void model()`",
+                     .mend = "put what builds the network into `void model() { ... }`, outside of any namespace"});
+  model->code_ = module.owner();
+  return model;
+}
+
+std::vector<std::string> dsl_include_directories() {
+  const char* given = std::getenv("HETSYNTH_INCLUDE_DIRS");
+  std::istringstream list(given && *given ? given : HETSYNTH_DSL_INCLUDE_DIRS);
+  std::vector<std::string> directories;
+  for (std::string directory; std::getline(list, directory, ':');)
+    if (!directory.empty()) directories.push_back(directory);
+  return directories;
+}
+
+}  // namespace hetsynth
