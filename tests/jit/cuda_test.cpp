@@ -1,0 +1,151 @@
+// NVRTC and the CUDA libraries, where the toolkit is installed; nothing here needs a GPU.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/jit/cuda_libraries.h"
+#include "runtime/jit/nvrtc.h"
+#include "runtime/jit/shared_library.h"
+#include "tests/support/temporary_cache.h"
+
+namespace hetsynth {
+namespace {
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Cuda : public TemporaryCache {
+ protected:
+  void SetUp() override {
+    if (!cuda_toolkit().available)
+      GTEST_SKIP() << "SKIPPED: no CUDA toolkit on this machine: " << cuda_toolkit().problem;
+    TemporaryCache::SetUp();
+  }
+};
+
+const char* const kernel =
+    "extern \"C\" __global__ void scale(float* x, float factor, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "  if (i < n) x[i] = tanhf(x[i]) * factor + __shfl_xor_sync(0xffffffffu, x[i], 1);\n"
+    "}\n";
+
+TEST_F(Cuda, CompilesAKernelForEachArchitecture) {
+  std::vector<std::string> cubins;
+  for (const char* architecture : {"sm_75", "sm_80", "sm_90"}) {
+    CudaCode code = compile_cuda(kernel, "scale.cu", architecture);
+    ASSERT_TRUE(code.ok()) << architecture << ": " << code.log;
+    EXPECT_THAT(code.cubin, StartsWith("\x7f"
+                                       "ELF"));
+    EXPECT_THAT(code.cubin, HasSubstr("scale"));
+    cubins.push_back(code.cubin);
+  }
+  EXPECT_NE(cubins[0], cubins[1]);
+  EXPECT_NE(cubins[1], cubins[2]);
+}
+
+TEST_F(Cuda, FindsTheToolkitsHeaders) {
+  if (cuda_toolkit().include_directory.empty()) GTEST_SKIP() << "SKIPPED: the toolkit's headers are not installed";
+  CudaCode code = compile_cuda(
+      "#include <cuda_bf16.h>\nextern \"C\" __global__ void f(__nv_bfloat16* x) { x[0] = __float2bfloat16(1.0f); }",
+      "bf16.cu", "sm_80");
+  EXPECT_TRUE(code.ok()) << code.log;
+}
+
+TEST_F(Cuda, SecondCompilationComesFromDisk) {
+  CudaCode first = compile_cuda(kernel, "scale.cu", "sm_80");
+  CudaCode second = compile_cuda(kernel, "scale.cu", "sm_80");
+  EXPECT_FALSE(first.from_cache);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_FALSE(compile_cuda(kernel, "scale.cu", "sm_90").from_cache);
+  EXPECT_FALSE(compile_cuda(kernel, "scale.cu", "sm_80", {"--use_fast_math"}).from_cache);
+}
+
+TEST_F(Cuda, DamagedEntriesAreMadeAnew) {
+  CudaCode good = compile_cuda(kernel, "scale.cu", "sm_80");
+  ASSERT_EQ(entries("cubins").size(), 1u);
+  auto file = entries("cubins")[0];
+  write(file, read(file).substr(0, 500));
+  CudaCode again = compile_cuda(kernel, "scale.cu", "sm_80");
+  EXPECT_FALSE(again.from_cache);
+  EXPECT_EQ(again.cubin, good.cubin);
+}
+
+TEST_F(Cuda, MistakesComeBackWithLineAndName) {
+  CudaCode code = compile_cuda("__global__ void f() {\n  undeclared = 1;\n}\n", "rank1.cu", "sm_80");
+  EXPECT_EQ(code.status, CudaCompileStatus::rejected);
+  EXPECT_TRUE(code.cubin.empty());
+  EXPECT_THAT(code.log, HasSubstr("rank1.cu(2): error: identifier \"undeclared\" is undefined"));
+}
+
+TEST_F(Cuda, WarningsComeWithTheCodeAlsoFromTheCache) {
+  const char* source = "extern \"C\" __global__ void f(int* x) { int unused; x[0] = 1; }";
+  for (bool cached : {false, true}) {
+    CudaCode code = compile_cuda(source, "w.cu", "sm_80");
+    ASSERT_TRUE(code.ok()) << code.log;
+    EXPECT_EQ(code.from_cache, cached);
+    EXPECT_THAT(code.log, HasSubstr("\"unused\" was declared but never referenced"));
+  }
+}
+
+TEST_F(Cuda, UnknownArchitecturesAreToldWithThoseThatExist) {
+  for (const char* architecture : {"sm_1", "ptx", ""}) {
+    CudaCode code = compile_cuda(kernel, "scale.cu", architecture);
+    EXPECT_EQ(code.status, CudaCompileStatus::unavailable);
+    EXPECT_THAT(code.log, HasSubstr("does not compile for " + std::string(architecture) + "; it knows sm_"));
+  }
+}
+
+TEST_F(Cuda, ThreadsCompileAtTheSameTime) {
+  std::vector<std::thread> threads;
+  std::atomic<int> compiled{0};
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      std::string source = "extern \"C\" __global__ void f" + std::to_string(t) + "(int* x) { x[0] = 1; }";
+      CudaCode code = compile_cuda(source, "f.cu", "sm_80");
+      if (code.ok() && code.cubin.find("f" + std::to_string(t)) != std::string::npos) ++compiled;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiled, 3);
+}
+
+TEST(CudaLibraries, EachIsEitherFoundWithAVersionOrExplained) {
+  CudaSupport support = cuda_libraries();
+  std::vector<std::string> names;
+  for (const LibraryStatus& library : support.libraries) {
+    names.push_back(library.name);
+    EXPECT_EQ(library.found, library.problem.empty()) << library.name;
+    EXPECT_EQ(library.found, !library.version.empty()) << library.name;
+    EXPECT_EQ(library.path.find("/stubs/"), std::string::npos) << library.path;
+    RecordProperty(library.name, library.found ? library.version : library.problem);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("driver", "NVRTC", "NCCL", "cublasLt", "cuDNN"));
+  EXPECT_EQ(support.libraries[1].found, cuda_toolkit().available);
+  EXPECT_TRUE(support.libraries[0].found || support.devices.empty());
+  EXPECT_EQ(cuda_devices().size(), support.devices.size());
+}
+
+TEST(SharedLibraries, WhatIsAbsentIsExplained) {
+  SharedLibrary library = SharedLibrary::open({"libhetsynth-absent.so.1"}, {"/no/such/folder"});
+  EXPECT_FALSE(library.is_open());
+  EXPECT_THAT(library.problem(), HasSubstr("libhetsynth-absent.so.1"));
+  EXPECT_EQ(library.symbol("anything"), nullptr);
+}
+
+TEST(SharedLibraries, TheToolkitsStubsAreNotOpened) {
+  namespace fs = std::filesystem;
+  SharedLibrary real = SharedLibrary::open({"libm.so.6"});
+  ASSERT_TRUE(real.is_open()) << real.problem();
+  fs::path stubs = fs::temp_directory_path() / ("hetsynth-stub-test-" + std::to_string(::getpid())) / "stubs";
+  fs::create_directories(stubs);
+  fs::copy_file(real.path(), stubs / "libhetsynth-stub.so.1", fs::copy_options::overwrite_existing);
+  SharedLibrary library = SharedLibrary::open({"libhetsynth-stub.so.1"}, {stubs.string()});
+  EXPECT_FALSE(library.is_open());
+  fs::copy_file(real.path(), stubs.parent_path() / "libhetsynth-stub.so.1", fs::copy_options::overwrite_existing);
+  SharedLibrary beside = SharedLibrary::open({"libhetsynth-stub.so.1"}, {stubs.string(), stubs.parent_path().string()});
+  EXPECT_TRUE(beside.is_open()) << beside.problem();
+  fs::remove_all(stubs.parent_path());
+}
+
+}  // namespace
+}  // namespace hetsynth
