@@ -1,0 +1,324 @@
+#include "verify/concrete.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+
+namespace {
+
+/// Calls visit(position in the whole, position in the part) for every element of a box of a row-major tensor.
+template <typename Visit>
+void each_element(const Shape& whole, const std::vector<Range>& box, Visit&& visit) {
+  std::vector<int64_t> strides = row_major_strides(whole), at;
+  for (const Range& range : box) {
+    if (range.lo >= range.hi) return;
+    at.push_back(range.lo);
+  }
+  for (size_t part = 0;; ++part) {
+    int64_t position = 0;
+    for (size_t d = 0; d < at.size(); ++d) position += at[d] * strides[d];
+    visit(size_t(position), part);
+    size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == box[d - 1].hi) --d, at[d] = box[d].lo;
+    if (d == 0) return;
+  }
+}
+
+std::vector<Range> box_of(const Shape& shape) {
+  std::vector<Range> box;
+  for (int64_t extent : shape) box.push_back({0, extent});
+  return box;
+}
+
+Shape shape_of(const std::vector<Range>& box) {
+  Shape shape;
+  for (const Range& range : box) shape.push_back(range.hi - range.lo);
+  return shape;
+}
+
+Array cut_out(const Array& from, const std::vector<Range>& box) {
+  Array part(shape_of(box));
+  each_element(from.shape, box, [&](size_t whole, size_t at) { part.values[at] = from.values[whole]; });
+  return part;
+}
+
+double identity(ReduceOp reduce) {
+  switch (reduce) {
+    case ReduceOp::max:
+      return -std::numeric_limits<double>::infinity();
+    case ReduceOp::min:
+      return std::numeric_limits<double>::infinity();
+    case ReduceOp::product:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+double combine(ReduceOp reduce, double a, double b) {
+  switch (reduce) {
+    case ReduceOp::max:
+      return std::max(a, b);
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::product:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+class Execution {
+ public:
+  Execution(const Program& reference, const SpmdProgram& program, const Bindings& leaves,
+            const EvaluationContext& context)
+      : reference_(reference),
+        p_(program),
+        leaves_(leaves),
+        context_(context),
+        devices_(program.mesh.device_count()),
+        logical_(program.values.size()) {
+    out_.values.resize(program.values.size());
+  }
+
+  SpmdExecution run() {
+    for (ValueId leaf : p_.leaves) guarded(p_.values[leaf].node, [&] { place_leaf(leaf); });
+    for (size_t i = 0; i < p_.instructions.size(); ++i) {
+      number_ = int(i);
+      const Instruction& instruction = p_.instructions[i];
+      guarded(p_.values[instruction.result].node,
+              [&] { instruction.opcode == Opcode::compute ? compute(instruction) : move(instruction); });
+    }
+    return std::move(out_);
+  }
+
+ private:
+  /// Turns the errors of reading what is not there, or of a table that does not fit, into faults of this instruction.
+  template <typename Action>
+  void guarded(NodeId node, Action&& action) {
+    node_ = node;
+    try {
+      action();
+    } catch (const UserError& error) {
+      fault(error.diagnostic().message);
+    } catch (const InternalError& error) {
+      fault(error.what());
+    }
+  }
+
+  [[noreturn]] void fault(const std::string& text) const {
+    throw ExecutionFault(fmt::format("{}: {}", reference_[node_].name, text), number_, node_);
+  }
+  void expect(bool holds, const std::string& text) const {
+    if (!holds) fault(text);
+  }
+
+  void place_leaf(ValueId leaf) {
+    const Value& value = p_.values[leaf];
+    const Array& whole = leaves_.at(value.node);
+    logical_[leaf] = whole.shape;
+    for (const Placement& p : value.placements)
+      expect(p.kind != Placement::Kind::sharded || (p.dim >= 0 && p.dim < int(whole.shape.size())),
+             "there is no such dimension to cut");
+    for (int rank = 0; rank < devices_; ++rank) {
+      std::vector<Range> box = local_ranges(p_, value.placements, whole.shape, rank);
+      LocalArray local{cut_out(whole, box), {}};
+      for (const Range& range : box) local.offset.push_back(range.lo);
+      out_.values[leaf].push_back(std::move(local));
+    }
+  }
+
+  void compute(const Instruction& i) {
+    const Node& node = reference_[i.node];
+    for (size_t j = 0; j < i.operands.size(); ++j)
+      expect(logical_[i.operands[j]].size() == node.space.inputs[j].dims.size(),
+             fmt::format("operand {} has {} dimensions", j, logical_[i.operands[j]].size()));
+    logical_[i.result] = node.type.shape;
+    for (int rank = 0; rank < devices_; ++rank) {
+      std::vector<LocalArray> operands;
+      for (ValueId v : i.operands) operands.push_back(out_.values[v][rank]);
+      try {
+        out_.values[i.result].push_back(evaluate(
+            node.space, node.body, operands, factor_ranges(p_, node.space, i.splits, rank), node.type.shape, context_));
+      } catch (const InternalError& error) {
+        fault(fmt::format("on device {}, {}", rank, error.what()));
+      }
+    }
+  }
+
+  void move(const Instruction& i) {
+    ValueId from = i.operands[0];
+    logical_[i.result] = logical_[from];
+    for (int rank = 0; rank < devices_; ++rank) out_.values[i.result].push_back(moved(i, from, rank));
+  }
+
+  const LocalArray& local(ValueId v, int rank) const { return out_.values[v][rank]; }
+
+  LocalArray moved(const Instruction& i, ValueId from, int rank) const {
+    switch (i.opcode) {
+      case Opcode::slice:
+        return part(i, local(from, rank), i.dim, i.table, from, rank);
+      case Opcode::to_partial: {
+        LocalArray out = local(from, rank);
+        if (p_.mesh.coordinate(rank, i.axis) != i.root)
+          std::fill(out.array.values.begin(), out.array.values.end(), 0.0);
+        return out;
+      }
+      case Opcode::all_gather:
+        return gathered(i, from, rank);
+      case Opcode::all_reduce:
+        return reduced(i, from, rank);
+      case Opcode::reduce_scatter:
+        return part(i, reduced(i, from, rank), i.dim, i.table, from, rank);
+      case Opcode::all_to_all:
+        return part(i, gathered(i, from, rank), i.to_dim, i.to_table, from, rank);
+      default: {
+        const LocalArray& root = local(from, p_.mesh.group(rank, i.axis)[i.root]);
+        expect(root.array.shape == local(from, rank).array.shape, "the root's tensor has another size");
+        return root;
+      }
+    }
+  }
+
+  Range share(int table, int dim, ValueId of, int rank) const {
+    expect(dim >= 0 && dim < int(logical_[of].size()), fmt::format("there is no dimension {} to cut", dim));
+    const BoundaryTable& t = p_.tables[table];
+    int64_t unit = unit_of(t, logical_[of][dim]);
+    int at = p_.mesh.coordinate(rank, t.axis);
+    return {t.bounds[at] * unit, t.bounds[at + 1] * unit};
+  }
+
+  LocalArray part(const Instruction& i, const LocalArray& whole, int dim, int table, ValueId of, int rank) const {
+    Range range = share(table, dim, of, rank);
+    expect(whole.array.shape[dim] == logical_[of][dim],
+           fmt::format("{} needs dimension {} whole, but device {} holds {} of {} elements", name(i.opcode), dim, rank,
+                       whole.array.shape[dim], logical_[of][dim]));
+    std::vector<Range> box = box_of(whole.array.shape);
+    box[dim] = range;
+    LocalArray out{cut_out(whole.array, box), whole.offset};
+    out.offset[dim] = range.lo;
+    return out;
+  }
+
+  LocalArray gathered(const Instruction& i, ValueId from, int rank) const {
+    LocalArray out = local(from, rank);
+    expect(i.dim >= 0 && i.dim < int(out.offset.size()), fmt::format("there is no dimension {} to gather", i.dim));
+    out.array.shape[i.dim] = logical_[from][i.dim];
+    out.offset[i.dim] = 0;
+    out.array = Array(out.array.shape);
+    for (int peer : p_.mesh.group(rank, i.axis)) {
+      Range range = share(i.table, i.dim, from, peer);
+      std::vector<Range> box = box_of(out.array.shape);
+      box[i.dim] = range;
+      const Array& block = local(from, peer).array;
+      expect(block.shape == shape_of(box), fmt::format("device {} contributes {} where {} is expected", peer,
+                                                       text(block.shape), text(shape_of(box))));
+      each_element(out.array.shape, box, [&](size_t whole, size_t at) { out.array.values[whole] = block.values[at]; });
+    }
+    return out;
+  }
+
+  LocalArray reduced(const Instruction& i, ValueId from, int rank) const {
+    LocalArray out = local(from, rank);
+    std::vector<int> group = p_.mesh.group(rank, i.axis);
+    std::fill(out.array.values.begin(), out.array.values.end(), identity(i.reduce));
+    for (int peer : group) {
+      const Array& theirs = local(from, peer).array;
+      expect(theirs.shape == out.array.shape,
+             fmt::format("devices {} and {} reduce tensors of different sizes, {} and {}", rank, peer,
+                         text(out.array.shape), text(theirs.shape)));
+      for (size_t e = 0; e < theirs.values.size(); ++e)
+        out.array.values[e] = combine(i.reduce, out.array.values[e], theirs.values[e]);
+    }
+    if (i.reduce == ReduceOp::average)
+      for (double& v : out.array.values) v /= double(group.size());
+    return out;
+  }
+
+  const Program& reference_;
+  const SpmdProgram& p_;
+  const Bindings& leaves_;
+  const EvaluationContext& context_;
+  int devices_;
+  std::vector<Shape> logical_;  ///< by value: shape of the whole tensor that was in fact computed
+  SpmdExecution out_;
+  int number_ = -1;
+  NodeId node_ = -1;
+};
+
+/// Whether the rank is the first of those that hold the same part.
+bool first_replica(const SpmdProgram& program, const Placements& placements, int rank) {
+  for (size_t a = 0; a < placements.size(); ++a)
+    if (placements[a].kind == Placement::Kind::replicated && program.mesh.coordinate(rank, int(a)) != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+SpmdExecution execute(const Program& reference, const SpmdProgram& program, const Bindings& leaves,
+                      const EvaluationContext& context) {
+  return Execution(reference, program, leaves, context).run();
+}
+
+Array assemble(const Program& reference, const SpmdProgram& program, const SpmdExecution& execution, ValueId value) {
+  const Value& claim = program.values.at(value);
+  const Shape& shape = reference[claim.node].type.shape;
+  std::optional<ReduceOp> reduce;
+  for (const Placement& p : claim.placements)
+    if (p.kind == Placement::Kind::partial) reduce = p.reduce;
+  Array whole(shape, reduce ? identity(*reduce) : 0.0);
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
+    if (!first_replica(program, claim.placements, rank)) continue;
+    std::vector<Range> box = local_ranges(program, claim.placements, shape, rank);
+    const Array& part = execution.values.at(value).at(rank).array;
+    if (part.shape != shape_of(box))
+      throw ExecutionFault(fmt::format("{}: device {} holds {} where the plan says {}", reference[claim.node].name,
+                                       rank, text(part.shape), text(shape_of(box))),
+                           -1, claim.node);
+    each_element(shape, box, [&](size_t at, size_t local) {
+      whole.values[at] = reduce ? combine(*reduce, whole.values[at], part.values[local]) : part.values[local];
+    });
+  }
+  return whole;
+}
+
+double replica_disagreement(const SpmdProgram& program, const SpmdExecution& execution, ValueId value) {
+  double worst = 0;
+  const Placements& placements = program.values.at(value).placements;
+  const std::vector<LocalArray>& parts = execution.values.at(value);
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
+    int first = rank;
+    for (size_t a = 0; a < placements.size(); ++a)
+      if (placements[a].kind == Placement::Kind::replicated) first = program.mesh.group(first, int(a))[0];
+    const std::vector<double>&mine = parts[rank].array.values, &theirs = parts[first].array.values;
+    if (mine.size() != theirs.size()) return std::numeric_limits<double>::infinity();
+    for (size_t e = 0; e < mine.size(); ++e)
+      worst = std::max(worst, std::abs(mine[e] - theirs[e]) / (1 + std::abs(theirs[e])));
+  }
+  return worst;
+}
+
+StepResult run_spmd_step(const Program& reference, const SpmdProgram& program, const Bindings& leaves,
+                         const EvaluationContext& context) {
+  SpmdExecution execution = execute(reference, program, leaves, context);
+  StepResult result{0, leaves};
+  for (auto [target, value] : program.finals) result.leaves[target] = assemble(reference, program, execution, value);
+  if (program.loss >= 0) result.loss = assemble(reference, program, execution, program.loss).values.at(0);
+  return result;
+}
+
+StepResult run_reference_step(const Program& reference, const Bindings& leaves, const EvaluationContext& context) {
+  std::vector<Array> values = interpret(reference, leaves, context);
+  StepResult result{0, leaves};
+  for (const Update& update : reference.updates) result.leaves[update.target] = values[update.value];
+  if (reference.loss >= 0) result.loss = values[reference.loss].values.at(0);
+  return result;
+}
+
+}  // namespace hetsynth

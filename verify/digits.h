@@ -1,0 +1,16 @@
+// Mixed-radix indices: dimensions indexed by several factors as by the digits of a number.
+#pragma once
+#include <cstdint>
+
+#include "dsl/ir/space.h"
+
+namespace hetsynth {
+
+/// Whether the terms are the digits of a mixed radix (outermost first) that covers the dimension exactly. A digit of
+/// one value may have any stride.
+bool are_digits(const Space& space, const DimIndex& index, int64_t extent);
+
+/// Elements of the dimension per step of its outermost digit.
+int64_t outer_stride(const Space& space, const DimIndex& index);
+
+}  // namespace hetsynth

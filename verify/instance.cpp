@@ -1,0 +1,312 @@
+#include "verify/instance.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "verify/digits.h"
+#include "verify/subject.h"
+
+namespace hetsynth {
+
+namespace {
+
+/// Extents that must change together, as classes of dimensions and factors, and what ties classes to each other.
+class Extents {
+ public:
+  explicit Extents(const Program& program) : p_(program) {
+    for (const Node& node : p_.nodes) {
+      dim_.push_back(add_all(node.type.shape));
+      Shape sizes;
+      for (const Factor& f : node.space.factors) sizes.push_back(f.size);
+      factor_.push_back(add_all(sizes));
+    }
+    for (const Node& node : p_.nodes) {
+      if (node.leaf()) continue;
+      relate(node, node.space.output, node.id);
+      for (size_t j = 0; j < node.inputs.size() && j < node.space.inputs.size(); ++j)
+        relate(node, node.space.inputs[j], node.inputs[j]);
+    }
+  }
+
+  int dim(NodeId node, int d) { return root(dim_[node][d]); }
+  int factor(NodeId node, int f) { return root(factor_[node][f]); }
+  int64_t original(int c) const { return size_[c]; }
+
+  /// The class whose size decides where this one may be cut: its outermost factor, if it is a product.
+  int leading(int c) {
+    for (const Product& p : products_)
+      if (root(p.whole) == root(c) && !p.parts.empty()) return leading(p.parts[0]);
+    return root(c);
+  }
+
+  /// Classes free to take any size.
+  std::vector<int> free_classes() {
+    std::set<int> out;
+    for (size_t c = 0; c < size_.size(); ++c)
+      if (root(int(c)) == int(c) && !fixed_.count(int(c))) out.insert(int(c));
+    for (const Product& p : products_) out.erase(root(p.whole));
+    return {out.begin(), out.end()};
+  }
+
+  /// Sizes of all classes given those of the free ones. Classes whose ties cannot be met keep their size.
+  std::vector<int64_t> solve(const std::map<int, int64_t>& chosen) {
+    for (;;) {
+      std::vector<int64_t> sizes(size_.size(), 0);
+      for (size_t c = 0; c < size_.size(); ++c) sizes[c] = solved(int(c), chosen);
+      bool consistent = true;
+      for (const Product& p : products_) {
+        int64_t product = p.constant;
+        for (int part : p.parts) product *= sizes[part];
+        if (product == sizes[p.whole]) continue;
+        consistent = false;
+        fixed_.insert(root(p.whole));
+        for (int part : p.parts) fixed_.insert(root(part));
+      }
+      if (consistent) return sizes;
+    }
+  }
+
+ private:
+  struct Product {
+    int whole;
+    int64_t constant;
+    std::vector<int> parts;
+  };
+
+  std::vector<int> add_all(const Shape& sizes) {
+    std::vector<int> classes;
+    for (int64_t size : sizes) classes.push_back(add(size));
+    return classes;
+  }
+
+  int add(int64_t size) {
+    parent_.push_back(int(parent_.size()));
+    size_.push_back(size);
+    if (size <= 1) fixed_.insert(parent_.back());
+    return parent_.back();
+  }
+
+  int root(int c) {
+    while (parent_[c] != c) c = parent_[c] = parent_[parent_[c]];
+    return c;
+  }
+
+  void unite(int a, int b) {
+    a = root(a), b = root(b);
+    if (a == b) return;
+    if (b < a) std::swap(a, b);
+    parent_[b] = a;
+    if (fixed_.erase(b)) fixed_.insert(a);
+  }
+
+  void relate(const Node& node, const Access& access, NodeId tensor) {
+    const Shape& shape = p_[tensor].type.shape;
+    for (size_t d = 0; d < access.dims.size() && d < shape.size(); ++d)
+      relate_dim(node, access.dims[d], dim_[tensor][d], shape[d]);
+  }
+
+  void relate_dim(const Node& node, const DimIndex& index, int dim, int64_t extent) {
+    const std::vector<int>& factor = factor_[node.id];
+    if (are_digits(node.space, index, extent)) {
+      std::vector<int> parts;
+      for (const IndexTerm& t : index.terms)
+        if (node.space.factors[t.factor].size > 1) parts.push_back(factor[t.factor]);
+      if (parts.size() == 1) unite(dim, parts[0]);
+      if (parts.size() > 1) products_.push_back({dim, 1, parts});
+      return;
+    }
+    if (index.terms.size() == 1 && index.terms[0].plain() && index.terms[0].stride == 1) {
+      // A slice, or a part of a concatenation: everything is a multiple of a common block.
+      int f = factor[index.terms[0].factor];
+      int64_t block = std::gcd(std::gcd(extent, size_[f]), index.offset);
+      if (block > 1) {
+        int common = size_[f] == block ? f : add(block);
+        if (common != f) products_.push_back({f, size_[f] / block, {common}});
+        if (extent == block) unite(dim, common);
+        if (extent != block) products_.push_back({dim, extent / block, {common}});
+        return;
+      }
+    }
+    fixed_.insert(root(dim));
+    for (const IndexTerm& t : index.terms) fixed_.insert(root(factor[t.factor]));
+  }
+
+  int64_t solved(int c, const std::map<int, int64_t>& chosen) {
+    c = root(c);
+    if (fixed_.count(c)) return size_[c];
+    for (const Product& p : products_) {
+      if (root(p.whole) != c) continue;
+      int64_t product = p.constant;
+      for (int part : p.parts) product *= solved(part, chosen);
+      return product;
+    }
+    auto found = chosen.find(c);
+    return found == chosen.end() ? size_[c] : found->second;
+  }
+
+  const Program& p_;
+  std::vector<int> parent_;
+  std::vector<int64_t> size_;  ///< original
+  std::set<int> fixed_;
+  std::vector<Product> products_;
+  std::vector<std::vector<int>> dim_, factor_;
+};
+
+class Shrink {
+ public:
+  Shrink(const Program& reference, const SpmdProgram& program, uint64_t seed)
+      : in_{reference, program},
+        subject_(make_subject(reference, program)),
+        extents_(reference),
+        seed_(seed),
+        random_(seed) {}
+
+  Instance run() {
+    collect_cuts();
+    sizes_ = extents_.solve(choose());
+    Instance out = in_;
+    for (Node& node : out.reference.nodes) resize(node);
+    for (Mesh::Axis& axis : out.program.mesh.axes)
+      if (axis.size > 1) axis.size = axis.size > 2 && below(3) == 0 ? 3 : 2;
+    for (Instruction& i : out.program.instructions)
+      if (i.axis >= 0) i.root %= out.program.mesh.axes[i.axis].size;
+    cut_tables(out.program);
+    return out;
+  }
+
+ private:
+  int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
+
+  void note_cut(int table, int extent_class) {
+    const BoundaryTable& t = in_.program.tables[table];
+    if (extents_.original(extent_class) % t.extent == 0) cuts_[subject_.table_of[table]].insert(extent_class);
+  }
+
+  void note_dim(NodeId node, int dim, int table) {
+    if (dim >= 0 && dim < int(in_.reference[node].type.shape.size())) note_cut(table, extents_.dim(node, dim));
+  }
+
+  /// Which classes each table cuts anywhere in the plan.
+  void collect_cuts() {
+    for (const Value& value : in_.program.values)
+      for (const Placement& p : value.placements)
+        if (p.kind == Placement::Kind::sharded) note_dim(value.node, p.dim, p.table);
+    for (const Instruction& i : in_.program.instructions) {
+      for (const Split& s : i.splits)
+        if (i.opcode == Opcode::compute && s.factor >= 0) note_cut(s.table, extents_.factor(i.node, s.factor));
+      if (i.opcode == Opcode::compute || i.operands.empty()) continue;
+      NodeId node = in_.program.values[i.operands[0]].node;
+      if (i.table >= 0 && i.table < int(in_.program.tables.size())) note_dim(node, i.dim, i.table);
+      if (i.to_table >= 0 && i.to_table < int(in_.program.tables.size())) note_dim(node, i.to_dim, i.to_table);
+    }
+  }
+
+  /// Classes that one table cuts, directly or through others, become multiples of one number of units; sizes differ
+  /// where they can.
+  std::map<int, int64_t> choose() {
+    std::map<int, int> group;  // leading class -> group
+    int groups = 0;
+    for (const auto& [table, classes] : cuts_) {
+      std::set<int> members;
+      for (int c : classes) members.insert(extents_.leading(c));
+      int mine = groups++;
+      for (int c : members)
+        if (group.count(c))
+          for (auto& [other, g] : group)
+            if (g == group[c] && other != c) g = mine;
+      for (int c : members) group[c] = mine;
+    }
+    std::vector<int64_t> units{3, 4, 5, 6, 7}, plain{2, 3, 5, 4, 7, 6};
+    std::shuffle(units.begin(), units.end(), random_);
+    std::shuffle(plain.begin(), plain.end(), random_);
+    std::map<int, int64_t> chosen, multiple;
+    std::map<int, size_t> number_of_group;
+    size_t next = 0;
+    for (int c : extents_.free_classes()) {
+      auto found = group.find(c);
+      if (found == group.end()) {
+        chosen[c] = plain[next++ % plain.size()];
+        continue;
+      }
+      size_t number = number_of_group.try_emplace(found->second, number_of_group.size()).first->second;
+      chosen[c] = units[number % units.size()] * (1 + multiple[found->second]++ % 2);
+    }
+    return chosen;
+  }
+
+  void resize(Node& node) {
+    const Node& old = in_.reference[node.id];
+    for (size_t d = 0; d < node.type.shape.size(); ++d) node.type.shape[d] = sizes_[extents_.dim(node.id, int(d))];
+    for (size_t f = 0; f < node.space.factors.size(); ++f)
+      node.space.factors[f].size = sizes_[extents_.factor(node.id, int(f))];
+    if (node.leaf()) return;
+    reindex(node.space, old.space, node.space.output, old.type.shape);
+    for (size_t j = 0; j < node.inputs.size() && j < node.space.inputs.size(); ++j)
+      reindex(node.space, old.space, node.space.inputs[j], in_.reference[node.inputs[j]].type.shape);
+  }
+
+  /// Strides and offsets for the new sizes.
+  static void reindex(const Space& space, const Space& old, Access& access, const Shape& old_shape) {
+    for (size_t d = 0; d < access.dims.size() && d < old_shape.size(); ++d) {
+      DimIndex& index = access.dims[d];
+      if (are_digits(old, index, old_shape[d])) {
+        int64_t stride = 1;
+        for (size_t t = index.terms.size(); t-- > 0;) {
+          index.terms[t].stride = stride;
+          stride *= space.factors[index.terms[t].factor].size;
+        }
+      } else if (index.terms.size() == 1 && index.offset != 0) {
+        int f = index.terms[0].factor;
+        index.offset = index.offset / old.factors[f].size * space.factors[f].size +
+                       index.offset % old.factors[f].size * space.factors[f].size / old.factors[f].size;
+      }
+    }
+  }
+
+  void cut_tables(SpmdProgram& program) {
+    std::map<int, BoundaryTable> made;
+    for (size_t t = 0; t < program.tables.size(); ++t) {
+      BoundaryTable& table = program.tables[t];
+      int same = subject_.table_of[t];
+      if (!made.count(same)) made[same] = cut(same, program.mesh.axes[table.axis].size);
+      table.extent = made[same].extent;
+      table.bounds = made[same].bounds;
+    }
+  }
+
+  BoundaryTable cut(int table, int devices) {
+    BoundaryTable out;
+    for (int c : cuts_[table]) out.extent = std::gcd(out.extent, sizes_[c]);
+    if (out.extent == 0) out.extent = devices;
+    out.bounds.assign(size_t(devices) + 1, 0);
+    out.bounds.back() = out.extent;
+    if (seed_ % 3 == 2) {  // an empty share, the others at random
+      for (int i = 1; i < devices; ++i) out.bounds[i] = below(2) ? out.extent : 0;
+    } else {
+      for (int i = 1; i < devices; ++i) out.bounds[i] = out.extent > 1 ? 1 + below(out.extent - 1) : below(2);
+      bool even = devices == 2 && 2 * out.bounds[1] == out.extent;
+      if (even && out.extent > 2) ++out.bounds[1];
+    }
+    std::sort(out.bounds.begin(), out.bounds.end());
+    return out;
+  }
+
+  Instance in_;
+  Subject subject_;
+  Extents extents_;
+  uint64_t seed_;
+  std::mt19937_64 random_;
+  std::map<int, std::set<int>> cuts_;  ///< by table: classes it cuts
+  std::vector<int64_t> sizes_;         ///< new, by class
+};
+
+}  // namespace
+
+Instance shrink(const Program& reference, const SpmdProgram& program, uint64_t seed) {
+  return Shrink(reference, program, seed).run();
+}
+
+}  // namespace hetsynth

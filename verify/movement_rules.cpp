@@ -1,0 +1,128 @@
+// Rules of collectives and local movements. Each says what the devices of one axis hold before and after, at an
+// arbitrary index.
+#include <fmt/format.h>
+
+#include "verify/rules.h"
+
+namespace hetsynth {
+
+namespace {
+
+using Kind = Placement::Kind;
+
+class Movement {
+ public:
+  Movement(const Subject& subject, const Instruction& instruction, const Held& operand)
+      : s_(subject), i_(instruction), operand_(operand), held_(operand.placements[instruction.axis]) {}
+
+  Inference run() {
+    switch (i_.opcode) {
+      case Opcode::slice:
+        return slice();
+      case Opcode::to_partial:
+        return to_partial();
+      case Opcode::all_gather:
+        return all_gather();
+      case Opcode::all_reduce:
+        return reduce(Placement::replicated());
+      case Opcode::reduce_scatter:
+        return reduce(target(i_.dim, i_.table));
+      case Opcode::all_to_all:
+        return all_to_all();
+      case Opcode::broadcast:
+        return broadcast();
+      case Opcode::compute:
+        break;
+    }
+    return refuse("is no movement");
+  }
+
+ private:
+  const std::string& tensor() const { return s_.node(operand_.node).name; }
+  const std::string& axis() const { return s_.axis(i_.axis).name; }
+
+  Inference refuse(std::string reason) const { return {std::nullopt, std::move(reason), {}}; }
+
+  /// The operand, held as `placement` over the instruction's axis.
+  Inference becomes(Placement placement, std::set<std::string> lemmas = {}) const {
+    Held result = operand_;
+    result.placements[i_.axis] = placement;
+    std::string misfit = unfit(s_, s_.node(result.node).type.shape, result.placements);
+    if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
+    result.placements = normalised(s_, result.placements);
+    return {result, "", std::move(lemmas)};
+  }
+
+  Placement target(int dim, int table) const { return Placement::sharded(dim, s_.table_of.at(table)); }
+
+  /// Over an axis of one device every collective gives back its operand.
+  bool alone() const { return s_.trivial(i_.axis); }
+
+  Inference slice() const {
+    if (!alone() && held_.kind != Kind::replicated)
+      return refuse(fmt::format("{} is {} where slice needs it replicated", tensor(), describe(s_, held_, i_.axis)));
+    return becomes(target(i_.dim, i_.table));
+  }
+
+  Inference to_partial() const {
+    if (!alone() && held_.kind != Kind::replicated)
+      return refuse(fmt::format("{} is {} where only a replicated value can be left to one device", tensor(),
+                                describe(s_, held_, i_.axis)));
+    return becomes(Placement::partial(ReduceOp::sum), {"one_holder"});
+  }
+
+  /// That the operand is cut as the instruction says; empty if so.
+  std::string differs_from_source() const {
+    Placement expected = target(i_.dim, i_.table);
+    if (alone() || held_ == expected) return "";
+    return fmt::format("{} is {} where {} expects it {}", tensor(), describe(s_, held_, i_.axis), name(i_.opcode),
+                       describe(s_, expected, i_.axis));
+  }
+
+  Inference all_gather() const {
+    if (std::string why = differs_from_source(); !why.empty()) return refuse(why);
+    return becomes(Placement::replicated(), {"owner_exists", "owner_unique", "displacement"});
+  }
+
+  Inference all_to_all() const {
+    if (std::string why = differs_from_source(); !why.empty()) return refuse(why);
+    return becomes(target(i_.to_dim, i_.to_table), {"owner_exists", "owner_unique", "displacement"});
+  }
+
+  /// all_reduce and reduce_scatter: every device, or the one that keeps the part, sees the reduction over the axis.
+  Inference reduce(Placement result) const {
+    if (alone()) return becomes(result);
+    if (held_.kind == Kind::sharded)
+      return refuse(fmt::format("{} is {}: {} would combine different parts of it", tensor(),
+                                describe(s_, held_, i_.axis), name(i_.opcode)));
+    if (held_.kind == Kind::partial) {
+      if (held_.reduce == i_.reduce) return becomes(result);
+      return refuse(fmt::format("{} is {}, but {} takes the {} over axis {}", tensor(), describe(s_, held_, i_.axis),
+                                name(i_.opcode), name(i_.reduce), axis()));
+    }
+    if (i_.reduce == ReduceOp::average) return becomes(result, {"copies_average"});
+    if (i_.reduce == ReduceOp::max || i_.reduce == ReduceOp::min) return becomes(result, {"copies_extremum"});
+    return refuse(fmt::format("{} is already whole on every device of axis {}: {} by {} counts it once per device",
+                              tensor(), axis(), name(i_.opcode), name(i_.reduce)));
+  }
+
+  Inference broadcast() const {
+    if (!alone() && held_.kind != Kind::replicated)
+      return refuse(fmt::format("{} is {}: a broadcast would put one device's part in place of the others'", tensor(),
+                                describe(s_, held_, i_.axis)));
+    return becomes(Placement::replicated());
+  }
+
+  const Subject& s_;
+  const Instruction& i_;
+  const Held& operand_;
+  const Placement held_;
+};
+
+}  // namespace
+
+Inference infer_movement(const Subject& subject, const Instruction& instruction, const Held& operand) {
+  return Movement(subject, instruction, operand).run();
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,250 @@
+#include "verify/refute.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "verify/concrete.h"
+#include "verify/instance.h"
+
+namespace hetsynth {
+
+namespace {
+
+/// Above rounding of float64 over a whole step, far below what a wrong plan shows.
+constexpr double tolerance = 1e-6;
+/// Body evaluations of one instance, all devices together: about a second.
+constexpr double max_evaluations = 4e6;
+constexpr int own_size_trials = 2;
+constexpr int shrunken_trials = 12;
+
+double evaluations(const Program& reference, const SpmdProgram& program) {
+  double total = 0;
+  for (const Node& node : reference.nodes)
+    total += node.leaf() ? double(element_count(node.type.shape)) : node.space.iterations();
+  for (const Instruction& i : program.instructions) {
+    NodeId node = program.values[i.result].node;
+    total += program.mesh.device_count() *
+             (1 + (i.opcode == Opcode::compute ? reference[i.node].space.iterations()
+                                               : double(element_count(reference[node].type.shape))));
+  }
+  return total;
+}
+
+/// Random leaves: states positive, as second moments are; integers below a few, so that they name positions even in
+/// small tables.
+Bindings random_leaves(const Program& reference, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto uniform = [&](double low, double high) { return low + (high - low) * double(random() >> 11) * 0x1p-53; };
+  Bindings leaves;
+  for (const Node& node : reference.nodes) {
+    if (!node.leaf()) continue;
+    Array array(node.type.shape);
+    for (double& v : array.values) {
+      if (node.type.dtype == DType::i32)
+        v = double(random() % 4);
+      else
+        v = node.kind == NodeKind::state ? uniform(0.1, 1.5) : uniform(-1.5, 1.5);
+    }
+    leaves[node.id] = std::move(array);
+  }
+  return leaves;
+}
+
+struct Difference {
+  size_t element = 0;
+  double expected = 0, found = 0;
+};
+
+/// The first element that differs. Where the reference itself is not finite nothing is compared.
+std::optional<Difference> first_difference(const Array& expected, const Array& found) {
+  for (size_t e = 0; e < expected.values.size(); ++e) {
+    double a = expected.values[e], b = found.values[e];
+    if (std::isfinite(a) && !(std::abs(a - b) <= tolerance * (1 + std::abs(a)))) return Difference{e, a, b};
+  }
+  return std::nullopt;
+}
+
+std::string index_text(const Shape& shape, size_t element) {
+  std::vector<size_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = element % size_t(shape[d]);
+    element /= size_t(shape[d]);
+  }
+  return fmt::format("[{}]", fmt::join(index, ","));
+}
+
+class Trial {
+ public:
+  Trial(const Program& reference, const SpmdProgram& program, uint64_t seed)
+      : r_(reference), p_(program), seed_(seed) {}
+
+  /// A counterexample if the plan's results differ from the reference's on this instance.
+  std::optional<Counterexample> run() {
+    Bindings leaves = random_leaves(r_, seed_);
+    EvaluationContext context{seed_, int64_t(seed_ % 5)};
+    expected_ = interpret(r_, leaves, context);
+    try {
+      execution_ = execute(r_, p_, leaves, context);
+    } catch (const ExecutionFault& fault) {
+      return report(fault.node, fmt::format("the plan cannot be carried out: {}", fault.what()));
+    }
+    if (!results_differ()) return std::nullopt;
+    return first_diverging();
+  }
+
+ private:
+  Counterexample report(NodeId node, const std::string& text) const {
+    Counterexample out;
+    out.where = r_[node].where;
+    out.text = text + "\n" + setting();
+    return out;
+  }
+
+  /// The part of the reference's tensor that a device should hold, and what it holds.
+  std::optional<Difference> part_differs(NodeId node, const Placements& placements, ValueId value, int rank) const {
+    const Array& whole = expected_[node];
+    std::vector<Range> box = local_ranges(p_, placements, whole.shape, rank);
+    const Array& found = execution_.values[value][rank].array;
+    Shape shape;
+    for (const Range& range : box) shape.push_back(range.hi - range.lo);
+    if (found.shape != shape) return Difference{0, double(element_count(shape)), double(element_count(found.shape))};
+    return first_difference(part_of(whole, box, shape), found);
+  }
+
+  static Array part_of(const Array& whole, const std::vector<Range>& box, const Shape& shape) {
+    Array part(shape);
+    std::vector<int64_t> inner = row_major_strides(shape), outer = row_major_strides(whole.shape);
+    for (size_t e = 0; e < part.values.size(); ++e) {
+      int64_t at = 0;
+      for (size_t d = 0; d < shape.size(); ++d) at += (int64_t(e) / inner[d] % shape[d] + box[d].lo) * outer[d];
+      part.values[e] = whole.values[size_t(at)];
+    }
+    return part;
+  }
+
+  bool differs_anywhere(NodeId node, const Placements& placements, ValueId value) const {
+    for (int rank = 0; rank < p_.mesh.device_count(); ++rank)
+      if (part_differs(node, placements, value, rank)) return true;
+    return false;
+  }
+
+  /// Only what outlives the step counts: loss and new contents.
+  bool results_differ() const {
+    if (p_.loss >= 0 && r_.loss >= 0 && differs_anywhere(r_.loss, Placements(p_.mesh.axes.size()), p_.loss))
+      return true;
+    for (const Update& update : r_.updates) {
+      auto held = std::find_if(p_.leaves.begin(), p_.leaves.end(),
+                               [&](ValueId v) { return p_.values[v].node == update.target; });
+      auto made = std::find_if(p_.finals.begin(), p_.finals.end(), [&](auto& f) { return f.first == update.target; });
+      if (held == p_.leaves.end()) continue;
+      ValueId value = made == p_.finals.end() ? *held : made->second;
+      if (differs_anywhere(update.value, p_.values[*held].placements, value)) return true;
+    }
+    return false;
+  }
+
+  /// The first value, in the plan's order and by the plan's claims, that is not what the reference computes.
+  Counterexample first_diverging() const {
+    for (const Instruction& i : p_.instructions)
+      if (std::optional<std::string> text = value_differs(i.result)) return report(p_.values[i.result].node, *text);
+    if (p_.loss >= 0)
+      if (auto text = tensor_differs(r_.loss, Placements(p_.mesh.axes.size()), p_.loss)) return report(r_.loss, *text);
+    for (const Update& update : r_.updates)
+      for (ValueId leaf : p_.leaves) {
+        if (p_.values[leaf].node != update.target) continue;
+        ValueId value = leaf;
+        for (auto [target, made] : p_.finals)
+          if (target == update.target) value = made;
+        if (auto text = tensor_differs(update.value, p_.values[leaf].placements, value))
+          return report(update.target, fmt::format("new contents of {}: {}", r_[update.target].name, *text));
+      }
+    return {};
+  }
+
+  std::optional<std::string> value_differs(ValueId v) const {
+    const Value& value = p_.values[v];
+    bool partial = false;
+    for (const Placement& p : value.placements) partial |= p.kind == Placement::Kind::partial;
+    if (!partial) return tensor_differs(value.node, value.placements, v);
+    try {
+      Array whole = assemble(r_, p_, execution_, v);
+      auto difference = first_difference(expected_[value.node], whole);
+      if (!difference) return std::nullopt;
+      return numbers(value.node, whole.shape, *difference, "all devices together");
+    } catch (const ExecutionFault& fault) {
+      return std::string(fault.what());
+    } catch (const UserError& error) {
+      return error.diagnostic().message;
+    }
+  }
+
+  std::optional<std::string> tensor_differs(NodeId node, const Placements& placements, ValueId value) const {
+    for (int rank = 0; rank < p_.mesh.device_count(); ++rank) {
+      const Array& found = execution_.values[value][rank].array;
+      std::optional<Difference> difference;
+      try {
+        difference = part_differs(node, placements, value, rank);
+      } catch (const UserError& error) {
+        return error.diagnostic().message;
+      }
+      if (!difference) continue;
+      Shape expected = local_shape(p_, placements, r_[node].type.shape, rank);
+      if (expected != found.shape)
+        return fmt::format("{} should be {} on device {}, but is {}", r_[node].name, text(expected), rank,
+                           text(found.shape));
+      return numbers(node, expected, *difference, fmt::format("device {}", rank));
+    }
+    return std::nullopt;
+  }
+
+  std::string numbers(NodeId node, const Shape& shape, const Difference& d, const std::string& who) const {
+    return fmt::format("{}{} on {} is {:.6g}, but the program says {:.6g}", r_[node].name, index_text(shape, d.element),
+                       who, d.found, d.expected);
+  }
+
+  std::string setting() const {
+    std::vector<std::string> mesh, tables, leaves;
+    for (const Mesh::Axis& axis : p_.mesh.axes) mesh.push_back(fmt::format("{} = {}", axis.name, axis.size));
+    for (const BoundaryTable& t : p_.tables)
+      tables.push_back(fmt::format("{} = [{}]", t.name, fmt::join(t.bounds, ",")));
+    for (const Node& node : r_.nodes)
+      if (node.leaf() && node.kind != NodeKind::state && leaves.size() < 12)
+        leaves.push_back(fmt::format("{} {}", node.name, text(node.type.shape)));
+    return fmt::format("devices {}; tables {}; sizes {}", fmt::join(mesh, ", "),
+                       tables.empty() ? "none" : fmt::format("{}", fmt::join(tables, ", ")), fmt::join(leaves, ", "));
+  }
+
+  const Program& r_;
+  const SpmdProgram& p_;
+  uint64_t seed_;
+  std::vector<Array> expected_;
+  SpmdExecution execution_;
+};
+
+bool affordable(const Program& reference, const SpmdProgram& program) {
+  return evaluations(reference, program) <= max_evaluations;
+}
+
+}  // namespace
+
+Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline) {
+  auto late = [&] { return smt::Clock::now() >= deadline; };
+  bool own_sizes = affordable(reference, program);
+  for (int trial = 0; own_sizes && trial < own_size_trials && !late(); ++trial)
+    if (auto found = Trial(reference, program, uint64_t(trial)).run()) return {std::move(found), true};
+  for (int trial = 0; trial < shrunken_trials && !late(); ++trial) {
+    Instance instance = shrink(reference, program, uint64_t(trial));
+    if (!affordable(instance.reference, instance.program)) continue;
+    auto found = Trial(instance.reference, instance.program, uint64_t(trial) + 100).run();
+    if (!found) continue;
+    found->text += "\n(the same instructions at other sizes and boundaries)";
+    return {std::move(found), !own_sizes};
+  }
+  return {};
+}
+
+}  // namespace hetsynth

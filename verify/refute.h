@@ -1,0 +1,21 @@
+// Counterexamples: small concrete instances on which the plan and the reference program differ.
+#pragma once
+#include <optional>
+
+#include "verify/solver.h"
+#include "verify/verify.h"
+
+namespace hetsynth {
+
+struct Refutation {
+  std::optional<Counterexample> counterexample;  ///< none: all instances agree, or none could be evaluated in time
+  /// Whether it counts against this very plan. A plan that is right at its own sizes and boundaries, but not at others,
+  /// is not refuted.
+  bool conclusive = false;
+};
+
+/// Tries the plan at its own sizes where that is cheap, then shrunken instances with uneven and empty shares.
+/// Deterministic but for the deadline. Expects a plan without flaws (subject.h).
+Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline);
+
+}  // namespace hetsynth

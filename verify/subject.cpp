@@ -1,0 +1,249 @@
+#include "verify/subject.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <numeric>
+
+namespace hetsynth {
+
+namespace {
+
+constexpr int max_devices = 1 << 20;
+constexpr int max_axes = 8;
+
+bool below(int64_t index, size_t count) { return index >= 0 && uint64_t(index) < count; }
+
+/// The checks of one plan, in an order in which each may rely on those before.
+class FormCheck {
+ public:
+  FormCheck(const Program& reference, const SpmdProgram& program) : reference_(reference), p_(program) {}
+
+  std::optional<Flaw> run() {
+    if (!mesh() || !tables() || !values() || !leaves()) return flaw_;
+    for (size_t i = 0; i < p_.instructions.size(); ++i)
+      if (!instruction(int(i))) return flaw_;
+    results();
+    return flaw_;
+  }
+
+ private:
+  bool fail(std::string text, int instruction = -1, NodeId node = -1) {
+    flaw_ = Flaw{std::move(text), instruction, node};
+    return false;
+  }
+
+  bool mesh() {
+    if (p_.mesh.axes.empty() || p_.mesh.axes.size() > size_t(max_axes))
+      return fail(fmt::format("the mesh has {} axes", p_.mesh.axes.size()));
+    int64_t devices = 1;
+    for (const Mesh::Axis& axis : p_.mesh.axes) {
+      if (axis.size < 1 || axis.size > max_devices || (devices *= axis.size) > max_devices)
+        return fail(fmt::format("mesh axis {} has {} devices", axis.name, axis.size));
+    }
+    return true;
+  }
+
+  bool tables() {
+    for (const BoundaryTable& t : p_.tables) {
+      if (!below(t.axis, p_.mesh.axes.size())) return fail(fmt::format("table {} belongs to no mesh axis", t.name));
+      size_t devices = size_t(p_.mesh.axes[t.axis].size);
+      if (t.bounds.size() != devices + 1)
+        return fail(fmt::format("table {} has {} boundaries for {} devices", t.name, t.bounds.size(), devices));
+      if (t.extent < 1 || t.bounds.front() != 0)
+        return fail(fmt::format("table {} begins at {} of {} units, which leaves units without a device", t.name,
+                                t.bounds.front(), t.extent));
+      for (size_t i = 0; i + 1 < t.bounds.size(); ++i)
+        if (t.bounds[i] > t.bounds[i + 1])
+          return fail(fmt::format("table {} falls from {} to {}, so that shares overlap", t.name, t.bounds[i],
+                                  t.bounds[i + 1]));
+      if (t.bounds.back() != t.extent)
+        return fail(fmt::format("table {} ends at {} of {} units, which leaves units without a device", t.name,
+                                t.bounds.back(), t.extent));
+    }
+    return true;
+  }
+
+  bool placements(const Placements& placements) const {
+    if (placements.size() != p_.mesh.axes.size()) return false;
+    for (const Placement& p : placements) {
+      if (p.kind > Placement::Kind::partial || p.reduce > ReduceOp::product) return false;
+      if (p.kind == Placement::Kind::sharded && !below(p.table, p_.tables.size())) return false;
+    }
+    return true;
+  }
+
+  bool values() {
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      const Value& value = p_.values[v];
+      if (!below(value.node, reference_.nodes.size()))
+        return fail(fmt::format("value {} stands for node {}, which the program does not have", v, value.node));
+      if (!placements(value.placements)) return fail(fmt::format("value {} has no sensible placement", v));
+    }
+    defined_.assign(p_.values.size(), false);
+    return true;
+  }
+
+  bool leaves() {
+    for (ValueId v : p_.leaves) {
+      if (!below(v, p_.values.size())) return fail(fmt::format("leaf value {} does not exist", v));
+      NodeId node = p_.values[v].node;
+      if (!reference_[node].leaf())
+        return fail(fmt::format("{} is computed, not given at the start of the step", reference_[node].name), -1, node);
+      if (!define(v, -1)) return false;
+    }
+    return true;
+  }
+
+  bool define(ValueId v, int instruction) {
+    if (!below(v, p_.values.size()))
+      return fail(fmt::format("instruction {} defines value {}, which does not exist", instruction, v), instruction);
+    if (defined_[v])
+      return fail(fmt::format("value {} is defined twice", p_.values[v].name), instruction, p_.values[v].node);
+    defined_[v] = true;
+    return true;
+  }
+
+  bool use(ValueId v, int instruction) {
+    if (!below(v, p_.values.size()))
+      return fail(fmt::format("instruction {} reads value {}, which does not exist", instruction, v), instruction);
+    if (!defined_[v])
+      return fail(fmt::format("value {} is read before it is defined", p_.values[v].name), instruction,
+                  p_.values[v].node);
+    return true;
+  }
+
+  bool instruction(int number) {
+    const Instruction& i = p_.instructions[number];
+    auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
+    if (i.opcode > Opcode::broadcast || i.reduce > ReduceOp::product || i.realisation > Realisation::grouped)
+      return bad("has an unknown operation");
+    for (ValueId v : i.operands)
+      if (!use(v, number)) return false;
+    if (i.opcode == Opcode::compute ? !compute(i, number) : !collective(i, number)) return false;
+    return define(i.result, number);
+  }
+
+  bool compute(const Instruction& i, int number) {
+    auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
+    if (!below(i.node, reference_.nodes.size())) return bad("computes a node that the program does not have");
+    const Node& node = reference_[i.node];
+    if (node.leaf()) return bad(fmt::format("computes {}, which is given", node.name));
+    if (i.operands.size() != node.inputs.size())
+      return bad(
+          fmt::format("gives {} operands to {}, which has {}", i.operands.size(), node.name, node.inputs.size()));
+    if (i.splits.size() != p_.mesh.axes.size()) return bad("does not say how each mesh axis divides it");
+    for (const Split& s : i.splits) {
+      if (s.factor == -1) continue;
+      if (!below(s.factor, node.space.factors.size())) return bad("divides a factor that its operator does not have");
+      if (!below(s.table, p_.tables.size())) return bad("divides by a table that does not exist");
+    }
+    return true;
+  }
+
+  bool collective(const Instruction& i, int number) {
+    auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
+    if (i.operands.size() != 1) return bad(fmt::format("has {} operands in place of one", i.operands.size()));
+    if (!below(i.axis, p_.mesh.axes.size())) return bad("runs over a mesh axis that does not exist");
+    bool reads_table = i.opcode == Opcode::slice || i.opcode == Opcode::all_gather ||
+                       i.opcode == Opcode::reduce_scatter || i.opcode == Opcode::all_to_all;
+    if (reads_table && !below(i.table, p_.tables.size())) return bad("cuts by a table that does not exist");
+    if (i.opcode == Opcode::all_to_all && !below(i.to_table, p_.tables.size()))
+      return bad("cuts by a table that does not exist");
+    bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast;
+    if (rooted && !below(i.root, size_t(p_.mesh.axes[i.axis].size))) return bad("has a root outside of its axis");
+    return true;
+  }
+
+  bool results() {
+    for (auto [target, value] : p_.finals) {
+      if (!below(target, reference_.nodes.size()))
+        return fail(fmt::format("node {}, which the program does not have, is said to be updated", target));
+      if (!below(value, p_.values.size()) || !defined_[value])
+        return fail(fmt::format("the new contents of {} are never computed", reference_[target].name), -1, target);
+    }
+    if (p_.loss != -1 && (!below(p_.loss, p_.values.size()) || !defined_[p_.loss]))
+      return fail("the value of the loss is never computed");
+    return true;
+  }
+
+  const Program& reference_;
+  const SpmdProgram& p_;
+  std::vector<bool> defined_;
+  std::optional<Flaw> flaw_;
+};
+
+}  // namespace
+
+std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program) {
+  return FormCheck(reference, program).run();
+}
+
+Subject make_subject(const Program& reference, const SpmdProgram& program) {
+  Subject subject{reference, program, {}, {}};
+  std::map<std::pair<int, std::vector<int64_t>>, int> seen;
+  for (size_t t = 0; t < program.tables.size(); ++t) {
+    const BoundaryTable& table = program.tables[t];
+    int64_t unit = 0;
+    for (int64_t bound : table.bounds) unit = std::gcd(unit, bound);
+    std::vector<int64_t> bounds = table.bounds;
+    for (int64_t& bound : bounds) bound /= unit;
+    subject.parts.push_back(table.extent / unit);
+    subject.table_of.push_back(seen.try_emplace({table.axis, std::move(bounds)}, int(t)).first->second);
+  }
+  return subject;
+}
+
+Placements normalised(const Subject& subject, Placements placements) {
+  for (int a = 0; a < int(placements.size()); ++a) {
+    Placement& p = placements[a];
+    if (subject.trivial(a) || p.kind == Placement::Kind::replicated)
+      p = Placement::replicated();
+    else if (p.kind == Placement::Kind::sharded)
+      p = Placement::sharded(p.dim, subject.table_of.at(p.table));
+    else
+      p = Placement::partial(p.reduce);
+  }
+  return placements;
+}
+
+std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements) {
+  std::vector<bool> cut(shape.size(), false);
+  std::optional<ReduceOp> reduce;
+  for (int a = 0; a < int(placements.size()); ++a) {
+    const Placement& p = placements[a];
+    if (p.kind == Placement::Kind::partial) {
+      if (p.reduce != ReduceOp::sum && p.reduce != ReduceOp::max) return "partial values are sums or maxima";
+      if (reduce && *reduce != p.reduce) return "sums and maxima are left open together";
+      reduce = p.reduce;
+    } else if (p.kind == Placement::Kind::sharded) {
+      const BoundaryTable& table = subject.program.tables.at(p.table);
+      if (!below(p.dim, shape.size())) return fmt::format("there is no dimension {} to cut", p.dim);
+      if (cut[p.dim]) return fmt::format("dimension {} is cut by two axes", p.dim);
+      if (table.axis != a)
+        return fmt::format("table {} belongs to axis {}, not {}", table.name, subject.axis(table.axis).name,
+                           subject.axis(a).name);
+      if (shape[p.dim] % table.extent != 0)
+        return fmt::format("table {} of {} units does not divide dimension {} of {} elements", table.name, table.extent,
+                           p.dim, shape[p.dim]);
+      cut[p.dim] = true;
+    }
+  }
+  return "";
+}
+
+std::string describe(const Subject& subject, const Placement& placement, int axis) {
+  const std::string& over = subject.axis(axis).name;
+  switch (placement.kind) {
+    case Placement::Kind::replicated:
+      return "replicated over axis " + over;
+    case Placement::Kind::sharded:
+      return fmt::format("cut in dimension {} by table {} over axis {}", placement.dim,
+                         subject.program.tables.at(placement.table).name, over);
+    case Placement::Kind::partial:
+      return fmt::format("partial({}) over axis {}", name(placement.reduce), over);
+  }
+  return "";
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,57 @@
+// What is being verified, with the plan's tables reduced to those that differ, and what a value is found to hold.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth {
+
+struct Subject {
+  const Program& reference;
+  const SpmdProgram& program;
+  /// By table: the first table that cuts alike, whatever its unit: [0,3,8] of 8 and [0,6,16] of 16.
+  std::vector<int> table_of;
+  std::vector<int64_t> parts;  ///< by table: its extent in the largest unit that its boundaries are multiples of
+
+  const Node& node(NodeId id) const { return reference[id]; }
+  const Mesh::Axis& axis(int a) const { return program.mesh.axes[a]; }
+  int axis_count() const { return int(program.mesh.axes.size()); }
+  /// An axis of one device holds everything: every placement on it is replicated.
+  bool trivial(int a) const { return axis(a).size == 1; }
+};
+
+/// Expects a plan without flaws (flaw_of).
+Subject make_subject(const Program& reference, const SpmdProgram& program);
+
+/// What a value is found to stand for: a logical tensor and, per mesh axis, how it is held. Tables are the subject's.
+struct Held {
+  NodeId node = -1;  ///< -1: not defined yet
+  Placements placements;
+  bool defined() const { return node >= 0; }
+  bool operator==(const Held&) const = default;
+};
+
+/// Placements with the subject's tables, and replicated on axes of one device.
+Placements normalised(const Subject& subject, Placements placements);
+
+/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables that fit, one kind of
+/// reduction.
+std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements);
+
+/// "replicated over dp", "cut in dimension 1 over dp", "partial over dp" for one axis.
+std::string describe(const Subject& subject, const Placement& placement, int axis);
+
+/// A flaw that takes the plan its meaning, whatever it should compute.
+struct Flaw {
+  std::string text;
+  int instruction = -1;
+  NodeId node = -1;  ///< the tensor concerned, if one is
+};
+
+/// Plain checks of form: the mesh, tables monotone and covering, every reference in range, every value defined once and
+/// before its use.
+std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program);
+
+}  // namespace hetsynth

@@ -1,0 +1,230 @@
+#include "verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+
+#include "dsl/base/error.h"
+#include "verify/lemmas.h"
+#include "verify/refute.h"
+#include "verify/rules.h"
+
+namespace hetsynth {
+
+std::string_view name(Verdict verdict) {
+  static constexpr std::string_view names[] = {"proved", "refuted", "unknown"};
+  return names[int(verdict)];
+}
+
+namespace {
+
+/// Proofs after which the solver's context is renewed: its tables only grow.
+constexpr int proofs_per_context = 400;
+
+class Verifier {
+ public:
+  Verifier(const Subject& subject, smt::Clock::time_point deadline, Verification& out)
+      : s_(subject), deadline_(deadline), out_(out), held_(subject.program.values.size()) {}
+
+  /// Proves the whole plan; false with `out.summary` (and the instruction) at the first thing without proof.
+  bool run() {
+    for (ValueId leaf : s_.program.leaves)
+      if (!take_leaf(leaf)) return false;
+    for (size_t i = 0; i < s_.program.instructions.size(); ++i) {
+      out_.instruction = int(i);
+      if (smt::Clock::now() >= deadline_) return fail("the time limit was reached before the proof was complete");
+      const Instruction& instruction = s_.program.instructions[i];
+      if (!(instruction.opcode == Opcode::compute ? compute(instruction) : movement(instruction))) return false;
+    }
+    out_.instruction = -1;
+    return loss() && finals() && lemmas();
+  }
+
+ private:
+  bool fail(std::string summary) {
+    out_.summary = std::move(summary);
+    return false;
+  }
+
+  smt::Solver& solver() {
+    if (!solver_ || proofs_ >= proofs_per_context) {
+      solver_.reset();
+      solver_ = std::make_unique<smt::Solver>(deadline_);
+      proofs_ = 0;
+    }
+    return *solver_;
+  }
+
+  const std::string& name_of(NodeId node) const { return s_.node(node).name; }
+
+  /// The plan's word on a value must be what was found: the generated source is laid out by it.
+  bool claim_fits(ValueId v, const Held& found) {
+    const Value& value = s_.program.values[v];
+    if (value.node != found.node)
+      return fail(fmt::format("value {} is said to hold {}, but holds {}", value.name, name_of(value.node),
+                              name_of(found.node)));
+    if (std::string why = unfit(s_, s_.node(value.node).type.shape, value.placements); !why.empty())
+      return fail(fmt::format("value {} is said to be held as it cannot be: {}", value.name, why));
+    Placements claimed = normalised(s_, value.placements);
+    for (int a = 0; a < s_.axis_count(); ++a)
+      if (claimed[a] != found.placements[a])
+        return fail(fmt::format("value {} is said to be {}, but is {}", value.name, describe(s_, claimed[a], a),
+                                describe(s_, found.placements[a], a)));
+    return true;
+  }
+
+  bool take_leaf(ValueId v) {
+    const Value& value = s_.program.values[v];
+    Held held{value.node, normalised(s_, value.placements)};
+    for (int a = 0; a < s_.axis_count(); ++a)
+      if (held.placements[a].kind == Placement::Kind::partial)
+        return fail(fmt::format("{} cannot begin the step partial over axis {}", name_of(value.node), s_.axis(a).name));
+    held_[v] = held;
+    return claim_fits(v, held);
+  }
+
+  bool movement(const Instruction& instruction) {
+    ++out_.obligations;
+    Inference inference = infer_movement(s_, instruction, held_[instruction.operands[0]]);
+    return accept(instruction, inference);
+  }
+
+  bool compute(const Instruction& instruction) {
+    ++out_.obligations;
+    std::vector<Held> operands;
+    for (ValueId v : instruction.operands) operands.push_back(held_[v]);
+    ComputeInference inference = infer_compute(s_, instruction, operands, cuts_);
+    if (!inference.result) return fail(inference.reason);
+    auto [entry, is_new] = proved_.try_emplace(key(inference.obligation));
+    ObligationResult& result = entry->second;
+    if (is_new) {
+      ++out_.distinct_obligations;
+      result = prove(solver(), inference.obligation);
+      proofs_ += result.proofs;
+    }
+    if (result.answer != smt::Answer::proved) return fail(explain(s_, instruction, operands, result));
+    return accept(instruction, inference);
+  }
+
+  bool accept(const Instruction& instruction, const Inference& inference) {
+    if (!inference.result) return fail(inference.reason);
+    needed_lemmas_.insert(inference.lemmas.begin(), inference.lemmas.end());
+    held_[instruction.result] = *inference.result;
+    return claim_fits(instruction.result, *inference.result);
+  }
+
+  bool loss() {
+    if (s_.reference.loss < 0) return s_.program.loss < 0 || fail("the plan has a loss, but the program has none");
+    if (s_.program.loss < 0) return fail("the plan computes no loss");
+    const Held& held = held_[s_.program.loss];
+    if (held.node != s_.reference.loss)
+      return fail(
+          fmt::format("the plan gives {} as the loss, which is {}", name_of(held.node), name_of(s_.reference.loss)));
+    for (int a = 0; a < s_.axis_count(); ++a)
+      if (held.placements[a].kind != Placement::Kind::replicated)
+        return fail(fmt::format("the loss {} ends {}", name_of(held.node), describe(s_, held.placements[a], a)));
+    return true;
+  }
+
+  /// Every update of the program once, its new contents placed as the old ones were.
+  bool finals() {
+    std::map<NodeId, ValueId> final_of;
+    for (auto [target, value] : s_.program.finals)
+      if (!final_of.emplace(target, value).second) return fail(fmt::format("{} is updated twice", name_of(target)));
+    for (const Update& update : s_.reference.updates) {
+      auto found = final_of.find(update.target);
+      if (found == final_of.end()) return fail(fmt::format("{} is never updated", name_of(update.target)));
+      if (!final_fits(update, held_[found->second])) return false;
+      final_of.erase(found);
+    }
+    if (!final_of.empty())
+      return fail(fmt::format("{} is updated, which the program does not ask for", name_of(final_of.begin()->first)));
+    return true;
+  }
+
+  bool final_fits(const Update& update, const Held& held) {
+    if (held.node != update.value)
+      return fail(fmt::format("the new contents of {} are {}, not {}", name_of(update.target), name_of(held.node),
+                              name_of(update.value)));
+    const Held* start = nullptr;
+    for (ValueId leaf : s_.program.leaves) {
+      if (held_[leaf].node != update.target) continue;
+      if (start) return fail(fmt::format("{} is held twice at the start of the step", name_of(update.target)));
+      start = &held_[leaf];
+    }
+    if (!start) return fail(fmt::format("{} is updated but not held at the start of the step", name_of(update.target)));
+    for (int a = 0; a < s_.axis_count(); ++a)
+      if (held.placements[a] != start->placements[a])
+        return fail(fmt::format("the new contents of {} end {}, but {} begins {}", name_of(update.target),
+                                describe(s_, held.placements[a], a), name_of(update.target),
+                                describe(s_, start->placements[a], a)));
+    return true;
+  }
+
+  bool lemmas() {
+    for (const std::string& lemma : needed_lemmas_) {
+      if (prove_lemma(solver(), lemma_texts().at(lemma)) != smt::Answer::proved)
+        return fail(fmt::format("the lemma {} was not proved in the time given", lemma));
+      ++out_.lemmas;
+    }
+    return true;
+  }
+
+  const Subject& s_;
+  smt::Clock::time_point deadline_;
+  Verification& out_;
+  std::vector<Held> held_;  ///< by value
+  CutNumbers cuts_;
+  std::unordered_map<std::string, ObligationResult> proved_;
+  std::set<std::string> needed_lemmas_;
+  std::unique_ptr<smt::Solver> solver_;
+  int proofs_ = 0;
+};
+
+std::vector<std::string> assumptions() {
+  return {
+      "arithmetic is that of the real numbers: rounding, overflow and the order of additions are not covered",
+      "functions such as exp, log and 1/x are the same function on every device, of which nothing else is known",
+      "operators mean what their iteration space and body say; that kernels compute this is checked elsewhere",
+      "the proof holds for every boundary table of the form used and for every number of devices above one per axis",
+      "collectives deliver what their definition says, and every device runs the same instructions in the same order",
+  };
+}
+
+void refute_flaw(const Program& reference, const Flaw& flaw, Verification& out) {
+  out.verdict = Verdict::refuted;
+  out.instruction = flaw.instruction;
+  out.summary = flaw.text;
+  out.counterexample.text = "the plan itself: " + flaw.text;
+  if (flaw.node >= 0) out.counterexample.where = reference[flaw.node].where;
+}
+
+}  // namespace
+
+Verification verify(const Program& reference, const SpmdProgram& program, const VerifyOptions& options) {
+  auto start = smt::Clock::now();
+  double limit = std::clamp(options.time_limit_seconds, 0.0, 1e6);
+  auto deadline = start + std::chrono::duration_cast<smt::Clock::duration>(std::chrono::duration<double>(limit));
+  Verification out;
+  out.solver = smt::solver_version();
+  out.assumptions = assumptions();
+  if (std::optional<Flaw> flaw = flaw_of(reference, program)) {
+    refute_flaw(reference, *flaw, out);
+  } else {
+    Subject subject = make_subject(reference, program);
+    if (Verifier(subject, deadline, out).run()) {
+      out.verdict = Verdict::proved;
+      out.summary = "the plan computes what the program says";
+    } else {
+      Refutation refutation = find_counterexample(reference, program, deadline);
+      if (refutation.conclusive) out.verdict = Verdict::refuted;
+      if (refutation.counterexample) out.counterexample = std::move(*refutation.counterexample);
+    }
+  }
+  out.seconds = std::chrono::duration<double>(smt::Clock::now() - start).count();
+  return out;
+}
+
+}  // namespace hetsynth
