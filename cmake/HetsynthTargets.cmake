@@ -16,6 +16,9 @@ if(HETSYNTH_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
+if(HETSYNTH_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 
 # hetsynth_library(NAME DIRS... [LINK targets...]): a static library of every .cpp directly in DIRS.
 function(hetsynth_library name)

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "dsl/spmd/plan.h"
-#include "tests/dsl/plan_fixture.h"
+#include "tests/support/plan_fixture.h"
 
 namespace hetsynth {
 namespace {

@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "dsl/base/file.h"
-#include "tests/dsl/plan_fixture.h"
 #include "tests/support/golden.h"
+#include "tests/support/plan_fixture.h"
 
 namespace hetsynth {
 namespace {
@@ -60,6 +60,14 @@ TEST(Plan, RoundTripIsExact) {
   EXPECT_EQ(again.devices, plan.devices);
   EXPECT_EQ(again.prediction.devices[1].idle_seconds, 1e-4);
   EXPECT_EQ(plan_to_json(again, reference()), good());
+}
+
+TEST(Plan, EveryInstructionRoundTrips) {
+  const Plan plan = testing::plan_test_detour(reference());
+  const std::string json = plan_to_json(plan, reference());
+  const Plan again = plan_from_json(json, "p.json", reference());
+  EXPECT_EQ(again.program, canonical(plan.program));
+  EXPECT_EQ(plan_to_json(again, reference()), json);
 }
 
 TEST(Plan, CanonicalNumbersValuesByDefinitionAndDropsUnusedFields) {

@@ -1,4 +1,5 @@
-// Golden text: what a stage prints is compared with a reviewed file under tests/golden. To write the files anew: HETSYNTH_UPDATE_GOLDEN=1 ctest --preset dev
+// Golden text: what a stage prints is compared with a reviewed file under tests/golden. To write the files anew:
+// HETSYNTH_UPDATE_GOLDEN=1 ctest --preset dev
 #pragma once
 #include <gtest/gtest.h>
 

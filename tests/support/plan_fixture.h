@@ -13,4 +13,7 @@ Cluster plan_test_cluster();
 /// Rows of x cut 4 : 2; y and the loss computed on both, the loss all-reduced.
 Plan plan_test_plan(const Program& reference);
 
+/// The same with a detour of y through every kind of instruction.
+Plan plan_test_detour(const Program& reference);
+
 }  // namespace hetsynth::testing

@@ -1,4 +1,4 @@
-#include "tests/dsl/plan_fixture.h"
+#include "tests/support/plan_fixture.h"
 
 #include <utility>
 
@@ -117,6 +117,41 @@ Plan plan_test_plan(const Program& reference) {
   plan.prediction.devices = {{"fast", 0.625, 1e-3, 2e-4, 0, 1 << 20, 1 << 30},
                              {"slow", 0.375, 9e-4, 2e-4, 1e-4, 1 << 20, 1 << 30}};
   plan.prediction.baselines = {{"even data parallel", 2e-3, true, ""}};
+  return plan;
+}
+
+Plan plan_test_detour(const Program& reference) {
+  Plan plan = plan_test_plan(reference);
+  SpmdProgram& program = plan.program;
+  program.tables.push_back({"columns", 0, 8, {0, 3, 8}});
+  const Placement whole = Placement::replicated(), partial = Placement::partial(ReduceOp::sum);
+  const Placement rows = Placement::sharded(0, 0), columns = Placement::sharded(1, 2);
+  ValueId at = 2;  // y@S0
+  std::vector<Instruction> detour;
+  const auto step = [&](Opcode opcode, Placement placement) -> Instruction& {
+    Instruction& instruction = detour.emplace_back();
+    instruction.opcode = opcode;
+    instruction.axis = 0;
+    instruction.operands = {at};
+    instruction.result = at = ValueId(program.values.size());
+    program.values.push_back({"y" + std::to_string(at), 2, {placement}});
+    return instruction;
+  };
+  const auto cut = [](Instruction& instruction, const Placement& p) {
+    instruction.dim = p.dim, instruction.table = p.table;
+  };
+  cut(step(Opcode::all_gather, whole), rows);
+  step(Opcode::broadcast, whole).root = 1;
+  step(Opcode::to_partial, partial).root = 1;
+  step(Opcode::all_reduce, whole).realisation = Realisation::grouped;
+  step(Opcode::to_partial, partial);
+  cut(step(Opcode::reduce_scatter, columns), columns);
+  cut(step(Opcode::all_to_all, rows), columns);
+  detour.back().to_dim = rows.dim, detour.back().to_table = rows.table;
+  cut(step(Opcode::all_gather, whole), rows);
+  cut(step(Opcode::slice, rows), rows);
+  program.instructions.insert(program.instructions.begin() + 1, detour.begin(), detour.end());
+  program.instructions[detour.size() + 1].operands = {at};  // the loss reads the end of the detour
   return plan;
 }
 

@@ -1,0 +1,93 @@
+#include "tests/fuzz/cases.h"
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "dsl/base/error.h"
+#include "dsl/base/file.h"
+#include "dsl/spmd/plan.h"
+#include "tests/support/plan_fixture.h"
+
+namespace hetsynth::testing {
+namespace {
+
+const Program& reference() {
+  static const Program program = plan_test_program();
+  return program;
+}
+
+void check_cluster(const Cluster& cluster) {
+  HETSYNTH_CHECK(!cluster.devices.empty() && cluster.devices.size() <= size_t(max_cluster_devices), "device count");
+  std::set<std::string> names;
+  for (const Device& device : cluster.devices) {
+    HETSYNTH_CHECK(names.insert(device.name).second, "names are unique");
+    HETSYNTH_CHECK(device.host >= 0 && device.host < int(cluster.hosts.size()), "host");
+    HETSYNTH_CHECK(device.memory_bytes > 0 && device.duty > 0 && device.duty <= 1, "memory and duty");
+    HETSYNTH_CHECK(std::isfinite(device.matmul_flops_per_second()) && device.matmul_flops_per_second() > 0, "compute");
+    HETSYNTH_CHECK(std::isfinite(device.memory_bytes_per_second()) && device.memory_bytes_per_second() > 0,
+                   "memory bandwidth");
+  }
+  const Link link = cluster.slowest_link();
+  HETSYNTH_CHECK(cluster.devices.size() == 1 || link.bandwidth_bytes_per_second > 0, "bandwidth");
+  HETSYNTH_CHECK(hash_text(cluster).size() == 16, "hash");
+}
+
+/// What later stages do with a plan before it is proved: none of it may fail but with a UserError.
+void use_program(const SpmdProgram& program) {
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
+    for (const Value& value : program.values)
+      local_shape(program, value.placements, reference()[value.node].type.shape, rank);
+    for (const Instruction& instruction : program.instructions)
+      if (instruction.opcode == Opcode::compute)
+        factor_ranges(program, reference()[instruction.node].space, instruction.splits, rank);
+  }
+  for (const Instruction& instruction : program.instructions) {
+    std::string reason;
+    if (instruction.opcode == Opcode::compute) infer_placements(program, reference(), instruction, &reason);
+  }
+  text(program, reference());
+}
+
+}  // namespace
+
+bool check_cluster_bytes(std::string_view bytes) {
+  try {
+    check_cluster(parse_cluster(bytes, "fuzz.toml"));
+    return true;
+  } catch (const UserError& error) {
+    HETSYNTH_CHECK(error.code() == ExitCode::invalid_input, error.what());
+    return false;
+  }
+}
+
+bool check_plan_bytes(std::string_view bytes) {
+  try {
+    const Plan plan = plan_from_json(bytes, "fuzz.json", reference());
+    use_program(plan.program);
+    const std::string json = plan_to_json(plan, reference());
+    const Plan again = plan_from_json(json, "again.json", reference());
+    HETSYNTH_CHECK(again.program == plan.program, "a plan that was taken comes back the same");
+    HETSYNTH_CHECK(plan_to_json(again, reference()) == json, "its text too");
+    return true;
+  } catch (const UserError& error) {
+    HETSYNTH_CHECK(error.code() == ExitCode::invalid_input, error.what());
+    return false;
+  }
+}
+
+std::vector<std::string> cluster_seeds() {
+  std::set<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(HETSYNTH_SOURCE_DIR "/examples/clusters"))
+    paths.insert(entry.path());
+  std::vector<std::string> seeds;
+  for (const std::string& path : paths) seeds.push_back(read_file(path, "cluster file", 1 << 20));
+  return seeds;
+}
+
+std::vector<std::string> plan_seeds() {
+  return {plan_to_json(plan_test_plan(reference()), reference()),
+          plan_to_json(plan_test_detour(reference()), reference())};
+}
+
+}  // namespace hetsynth::testing
