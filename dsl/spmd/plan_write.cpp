@@ -10,10 +10,10 @@
 namespace hetsynth {
 namespace {
 
-/// JSON has no infinity: null stands for it.
+/// JSON has no infinity: null stands for it. A negative zero would read back as the integer 0: it is written as 0.
 std::string number(double value) {
   HETSYNTH_CHECK(!std::isnan(value), "a plan holds no NaN");
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+  return std::isfinite(value) ? fmt::format("{}", value + 0.0) : "null";
 }
 
 template <typename Range, typename ToJson>
