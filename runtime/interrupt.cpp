@@ -1,0 +1,36 @@
+#include "runtime/interrupt.h"
+
+namespace hetsynth {
+namespace {
+
+volatile sig_atomic_t interrupted = 0;
+
+// Only what is safe inside of a signal handler: a flag, and on the second signal the default action.
+void on_signal(int number) {
+  if (interrupted) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  interrupted = 1;
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  interrupted = 0;
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &previous_interrupt_);
+  sigaction(SIGTERM, &action, &previous_terminate_);
+}
+
+InterruptGuard::~InterruptGuard() {
+  sigaction(SIGINT, &previous_interrupt_, nullptr);
+  sigaction(SIGTERM, &previous_terminate_, nullptr);
+}
+
+bool InterruptGuard::requested() const { return interrupted != 0; }
+
+}  // namespace hetsynth
