@@ -94,6 +94,26 @@ Plan assemble(const Problem& problem, const Conversions& conversions, const Shar
   return plan;
 }
 
+std::vector<BaselinePrediction> baselines(const Problem& problem) {
+  std::vector<BaselinePrediction> out;
+  auto record = [&](const std::string& name, auto make_plan) {
+    BaselinePrediction baseline;
+    baseline.name = name;
+    try {
+      baseline.step_seconds = make_plan().prediction.step_seconds;
+    } catch (const UserError& error) {
+      baseline.feasible = false;
+      baseline.note = error.diagnostic().message;
+    }
+    out.push_back(baseline);
+  };
+  record("even data parallel", [&] { return data_parallel_plan(problem.program, problem.cluster, RatioRule::even); });
+  record("speed-proportional data parallel",
+         [&] { return data_parallel_plan(problem.program, problem.cluster, RatioRule::proportional); });
+  record("fastest device alone", [&] { return single_device_plan(problem.program, problem.cluster); });
+  return out;
+}
+
 int fastest_device(const Program& program, const Cluster& cluster) {
   int best = 0;
   double best_seconds = 0;

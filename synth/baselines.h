@@ -20,6 +20,10 @@ Choices data_parallel_choices(const Problem& problem);
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
               const std::vector<double>& fractions, const std::string& axis_name);
 
+/// Even and speed-proportional data parallelism over all devices, and the fastest device alone, as the cost model sees
+/// them.
+std::vector<BaselinePrediction> baselines(const Problem& problem);
+
 /// Index of the device that runs the whole step fastest.
 int fastest_device(const Program& program, const Cluster& cluster);
 /// The cluster reduced to one device.

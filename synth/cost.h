@@ -56,6 +56,7 @@ class CostModel {
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
+  const Link& link() const { return link_; }
 
   Work work(NodeId node, const Option& option) const;
   /// Seconds device d needs; 0 for a device without a share of cut work.

@@ -15,6 +15,14 @@ DimensionClasses classes_for(const Program& program, const Cluster& cluster) {
   return classes;
 }
 
+/// ... and nothing is partial.
+Rules rules_for(const Program& program, const DimensionClasses& classes, const Cluster& cluster) {
+  Rules rules = derive_rules(program, classes);
+  if (cluster.devices.size() > 1) return rules;
+  for (auto& options : rules.options) options.resize(std::min<size_t>(1, options.size()));
+  return rules;
+}
+
 FormMask not_partial(const std::vector<Form>& forms) {
   FormMask mask = 0;
   for (size_t i = 0; i < forms.size(); ++i)
@@ -38,8 +46,8 @@ Problem::Problem(const Program& program, const Cluster& cluster)
     : program(program),
       cluster(cluster),
       classes(classes_for(program, cluster)),
-      rules(derive_rules(program, classes)),
-      cost(program, classes, rules, cluster),
+      rules(rules_for(program, classes, cluster)),
+      cost(program, classes, rules, this->cluster),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {

@@ -14,7 +14,7 @@ struct Problem {
   Problem& operator=(const Problem&) = delete;
 
   const Program& program;
-  const Cluster& cluster;
+  const Cluster cluster;
   DimensionClasses classes;  ///< none on a single device
   Rules rules;
   CostModel cost;

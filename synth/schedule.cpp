@@ -76,6 +76,35 @@ std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd
   return peaks;
 }
 
+std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> last = last_uses(problem, spmd);
+  int end = int(spmd.instructions.size());
+  std::vector<std::vector<ValueId>> freed(end + 1);
+  for (size_t v = 0; v < last.size(); ++v)
+    if (last[v] >= 0) freed[last[v]].push_back(ValueId(v));
+  MemoryPoint live;
+  auto change = [&](ValueId id, double sign) {
+    const Value& value = spmd.values[id];
+    if (problem.cost.fused(value.node)) return;
+    double bytes = sign * double(problem.cost.bytes(value.node));
+    const Placement& placement = value.placements[0];
+    if (placement.kind == Placement::Kind::sharded)
+      live.by_class[problem.classes.dims[value.node][placement.dim]] += bytes;
+    else
+      live.fixed += bytes;
+  };
+  for (ValueId leaf : spmd.leaves) change(leaf, 1);
+  std::vector<MemoryPoint> points{live};
+  for (int i = 0; i < end; ++i) {
+    change(spmd.instructions[i].result, 1);
+    // Between two instructions that free something memory only grows: the last point before it stands for all.
+    if (!freed[i].empty()) points.push_back(live);
+    for (ValueId v : freed[i]) change(v, -1);
+  }
+  points.push_back(live);
+  return points;
+}
+
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
   int devices = spmd.mesh.device_count();
   Prediction out;

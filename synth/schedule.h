@@ -1,5 +1,7 @@
 // What an SPMD program costs: time per device and memory per device, read off the program itself.
 #pragma once
+#include <map>
+
 #include "dsl/spmd/plan.h"
 #include "synth/problem.h"
 
@@ -8,6 +10,14 @@ namespace hetsynth::synth {
 /// Peak bytes by device: leaves are resident, every other value from its instruction to its last use; new contents of
 /// leaves until the end. Tensors that live only inside a fused loop (see CostModel) take none.
 std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd);
+
+/// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
+struct MemoryPoint {
+  double fixed = 0;
+  std::map<int, double> by_class;
+};
+/// At least every instruction after which something is freed: between two of these memory only grows.
+std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd);
 
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);

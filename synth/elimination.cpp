@@ -1,0 +1,236 @@
+#include "synth/elimination.h"
+
+#include <algorithm>
+#include <set>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Walks over all assignments of some variables, keeping the offset into every function's table up to date.
+class Odometer {
+ public:
+  Odometer(const std::vector<int>& variables, const std::vector<int>& sizes, const std::vector<CostFunction>& functions,
+           const std::vector<int>& domain_sizes)
+      : sizes_(sizes), digits_(sizes.size(), 0), offsets_(functions.size(), 0), strides_(sizes.size()) {
+    for (size_t d = 0; d < variables.size(); ++d)
+      for (const CostFunction& f : functions) {
+        size_t stride = 0, step = 1;
+        for (size_t s = f.scope.size(); s-- > 0; step *= domain_sizes[f.scope[s]])
+          if (f.scope[s] == variables[d]) stride = step;
+        strides_[d].push_back(stride);
+      }
+  }
+  const std::vector<size_t>& offsets() const { return offsets_; }
+  void advance() {
+    for (size_t d = sizes_.size(); d-- > 0;) {
+      bool carry = ++digits_[d] == sizes_[d];
+      if (carry) digits_[d] = 0;
+      for (size_t f = 0; f < offsets_.size(); ++f) {
+        if (carry)
+          offsets_[f] -= strides_[d][f] * (sizes_[d] - 1);
+        else
+          offsets_[f] += strides_[d][f];
+      }
+      if (!carry) return;
+    }
+  }
+
+ private:
+  std::vector<int> sizes_, digits_;
+  std::vector<size_t> offsets_;
+  std::vector<std::vector<size_t>> strides_;
+};
+
+class Eliminator {
+ public:
+  Eliminator(const Network& network, const std::vector<std::vector<int>>& domains, TableStore* store, double limit)
+      : store_(store), limit_(limit), touching_(network.variable_count()), neighbours_(network.variable_count()) {
+    for (const auto& domain : domains) sizes_.push_back(int(domain.size()));
+    for (int v = 0; v < network.variable_count(); ++v) {
+      std::vector<Picoseconds> table;
+      for (int value : domains[v]) table.push_back(network.unary(v)[value]);
+      add_function({{v}, normalise(std::move(table))});
+    }
+    for (const auto& [ends, full] : network.pairs()) {
+      std::vector<Picoseconds> table;
+      for (int a : domains[ends.first])
+        for (int b : domains[ends.second]) table.push_back(full[size_t(a) * network.domain(ends.second) + b]);
+      add_function({{ends.first, ends.second}, normalise(std::move(table))});
+    }
+  }
+
+  Elimination run() {
+    int count = int(sizes_.size());
+    if (std::find(sizes_.begin(), sizes_.end(), 0) != sizes_.end()) out_.constant = forbidden;
+    for (int v = 0; v < count; ++v) queue_.insert({joint_size(v), v});
+    while (!queue_.empty() && out_.constant < forbidden) {
+      auto [size, v] = *queue_.begin();
+      queue_.erase(queue_.begin());
+      out_.largest_table = std::max(out_.largest_table, size);
+      eliminate_variable(v, size);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  /// Moves the smallest entry into the constant.
+  int normalise(std::vector<Picoseconds> table) {
+    Picoseconds least = table.empty() ? 0 : *std::min_element(table.begin(), table.end());
+    out_.constant = add(out_.constant, least);
+    if (least >= forbidden) least = 0;
+    for (Picoseconds& cost : table)
+      if (cost < forbidden) cost -= least;
+    return store_->intern(std::move(table));
+  }
+
+  void add_function(CostFunction function) {
+    int id = int(functions_.size());
+    for (int v : function.scope) {
+      touching_[v].insert(id);
+      for (int u : function.scope)
+        if (u != v) neighbours_[v].insert(u);
+    }
+    functions_.push_back(std::move(function));
+  }
+
+  double joint_size(int v) const {
+    double size = sizes_[v];
+    for (int u : neighbours_[v]) size *= sizes_[u];
+    return size;
+  }
+
+  void eliminate_variable(int v, double size) {
+    Bucket bucket;
+    bucket.variable = v;
+    for (int id : touching_[v]) bucket.functions.push_back(functions_[id]);
+    std::set<int> neighbours = neighbours_[v];
+    for (int u : neighbours) queue_.erase({joint_size(u), u});
+    for (int id : touching_[v])
+      for (int u : functions_[id].scope)
+        if (u != v) touching_[u].erase(id);
+    for (int u : neighbours) neighbours_[u].erase(v);
+    std::vector<std::vector<CostFunction>> groups{bucket.functions};
+    if (size > limit_) groups = mini_buckets(bucket.functions), out_.exact = false;
+    for (const auto& group : groups) {
+      CostFunction message = reduce(v, group, &bucket.shift);
+      if (message.scope.empty()) continue;
+      bucket.messages.push_back(message);
+      add_function(std::move(message));
+    }
+    for (int u : neighbours) queue_.insert({joint_size(u), u});
+    out_.buckets.push_back(std::move(bucket));
+  }
+
+  /// First fit in order of falling size, so that every group's joint table stays below the limit.
+  std::vector<std::vector<CostFunction>> mini_buckets(std::vector<CostFunction> functions) const {
+    std::stable_sort(functions.begin(), functions.end(),
+                     [&](auto& a, auto& b) { return scope_size(a.scope) > scope_size(b.scope); });
+    std::vector<std::vector<CostFunction>> groups;
+    std::vector<std::set<int>> scopes;
+    for (CostFunction& f : functions) {
+      size_t g = 0;
+      for (; g < groups.size(); ++g) {
+        std::set<int> merged = scopes[g];
+        merged.insert(f.scope.begin(), f.scope.end());
+        if (scope_size(merged) <= limit_) {
+          scopes[g] = std::move(merged);
+          break;
+        }
+      }
+      if (g == groups.size()) {
+        groups.emplace_back();
+        scopes.emplace_back(f.scope.begin(), f.scope.end());
+      }
+      groups[g].push_back(std::move(f));
+    }
+    return groups;
+  }
+
+  double scope_size(const auto& scope) const {
+    double size = 1;
+    for (int v : scope) size *= sizes_[v];
+    return size;
+  }
+
+  /// Minimum over v of the group's sum, as a function of the others; its smallest entry goes into the constant.
+  CostFunction reduce(int v, const std::vector<CostFunction>& group, Picoseconds* shift) {
+    std::set<int> others;
+    for (const CostFunction& f : group) others.insert(f.scope.begin(), f.scope.end());
+    others.erase(v);
+    std::vector<int> scope(others.begin(), others.end());
+    auto [it, fresh] = memo_.try_emplace(key(v, scope, group));
+    if (fresh) {
+      std::vector<Picoseconds> table = minimum(v, scope, group);
+      it->second.least = *std::min_element(table.begin(), table.end());
+      Picoseconds before = out_.constant;
+      it->second.table = normalise(std::move(table));
+      out_.constant = before;
+    } else {
+      ++out_.reused;
+    }
+    out_.constant = add(out_.constant, it->second.least);
+    *shift += it->second.least;
+    return {scope, it->second.table};
+  }
+
+  /// Sizes and tables up to the names of the variables.
+  std::vector<int> key(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) const {
+    std::vector<int> key{sizes_[v], int(scope.size())};
+    for (int u : scope) key.push_back(sizes_[u]);
+    std::vector<std::vector<int>> parts;
+    for (const CostFunction& f : group) {
+      std::vector<int> part{f.table};
+      for (int u : f.scope)
+        part.push_back(u == v ? -1 : int(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
+      parts.push_back(std::move(part));
+    }
+    std::sort(parts.begin(), parts.end());
+    for (const auto& part : parts) {
+      key.push_back(int(part.size()));
+      key.insert(key.end(), part.begin(), part.end());
+    }
+    return key;
+  }
+
+  std::vector<Picoseconds> minimum(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) const {
+    std::vector<int> variables = scope, sizes;
+    variables.push_back(v);
+    for (int u : variables) sizes.push_back(sizes_[u]);
+    std::vector<const Picoseconds*> tables;
+    for (const CostFunction& f : group) tables.push_back((*store_)[f.table].data());
+    Odometer odometer(variables, sizes, group, sizes_);
+    std::vector<Picoseconds> out(size_t(scope_size(scope)), forbidden);
+    for (Picoseconds& best : out)
+      for (int value = 0; value < sizes_[v]; ++value, odometer.advance()) {
+        Picoseconds sum = 0;
+        for (size_t f = 0; f < tables.size(); ++f) sum = add(sum, tables[f][odometer.offsets()[f]]);
+        best = std::min(best, sum);
+      }
+    return out;
+  }
+
+  struct Reduced {
+    int table = -1;
+    Picoseconds least = 0;
+  };
+
+  TableStore* store_;
+  double limit_;
+  std::vector<int> sizes_;
+  std::vector<CostFunction> functions_;
+  std::vector<std::set<int>> touching_, neighbours_;  ///< of variables not yet eliminated
+  std::set<std::pair<double, int>> queue_;
+  std::map<std::vector<int>, Reduced> memo_;
+  Elimination out_;
+};
+
+}  // namespace
+
+Elimination eliminate(const Network& network, const std::vector<std::vector<int>>& domains, TableStore* store,
+                      double table_limit) {
+  return Eliminator(network, domains, store, table_limit).run();
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,28 @@
+// Linear programs, solved by CLP behind this one wrapper.
+#pragma once
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace hetsynth::synth {
+
+/// Minimise the sum of costs under bounds on variables and rows. Infinite bounds: +-HUGE_VAL.
+class LinearProgram {
+ public:
+  /// Returns the variable's number.
+  int add_variable(double lower, double upper, double cost);
+  /// lower <= sum of coefficient * variable <= upper. Each variable at most once.
+  void add_row(double lower, double upper, std::vector<std::pair<int, double>> entries);
+  /// Values of the variables at an optimum; nullopt if there is none.
+  std::optional<std::vector<double>> solve() const;
+
+ private:
+  struct Bounds {
+    double lower, upper;
+  };
+  std::vector<Bounds> variables_, rows_;
+  std::vector<double> costs_;
+  std::vector<std::vector<std::pair<int, double>>> entries_;
+};
+
+}  // namespace hetsynth::synth

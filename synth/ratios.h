@@ -1,0 +1,43 @@
+// Ratios for a fixed program: what share of every dimension class each device takes, by linear programming, then
+// rounded to whole granules.
+#pragma once
+#include <vector>
+
+#include "synth/lower.h"
+
+namespace hetsynth::synth {
+
+/// Everything of a fixed program whose time depends on the shares; equal entries are merged.
+struct CostTerm {
+  double count = 0;
+  bool is_operator = true;
+  Work work;         ///< operator
+  NodeId node = -1;  ///< conversion: an example of its tensors, and the two forms
+  Form from, to;
+  Realisation realisation = Realisation::native;
+};
+std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices);
+
+/// Fractions by [class][device]; every class sums to 1.
+using Fractions = std::vector<std::vector<double>>;
+
+/// Devices of one type share equally: without loss, because every cost is convex in the shares.
+struct DeviceTypes {
+  std::vector<int> type_of;               ///< by device
+  std::vector<std::vector<int>> devices;  ///< by type
+};
+DeviceTypes device_types(const Cluster& cluster);
+
+/// Minimises the sum of every term's maximum over devices under the devices' memories (constraints of the program's
+/// liveness, added where they are violated). Classes that no term depends on get even fractions. Empty if the memories
+/// cannot hold the program at any shares.
+Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd);
+
+/// Whole granules near the fractions: largest remainder, then single granules moved between device types while the
+/// terms' sum falls, no share leaving the nearest two whole numbers.
+Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions);
+
+/// Sum of the terms in seconds.
+double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,204 @@
+#include "synth/search.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// A consumer whose need depends on a variable: per value, the masks it asks for.
+struct VariableNeeds {
+  NodeId variable;
+  std::vector<std::vector<FormMask>> by_value;
+};
+
+class NetworkBuilder {
+ public:
+  NetworkBuilder(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input)
+      : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), input_(input) {}
+
+  /// The first variables are the nodes, by number; sets of forms follow.
+  Network build() {
+    for (const Node& node : program_.nodes) add_node(node);
+    for (const Node& node : program_.nodes) add_tensor(node);
+    return std::move(network_);
+  }
+
+ private:
+  /// The form a node's tensor is first made in, by value of its variable.
+  std::vector<int> sources(const Node& node) const {
+    std::vector<int> forms;
+    if (node.kind == NodeKind::input) return {0};
+    if (!node.leaf())
+      for (const Option& option : problem_.rules.options[node.id]) forms.push_back(option.form);
+    else
+      for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
+        if (!problem_.rules.forms[node.id][f].partial()) forms.push_back(int(f));
+    return forms;
+  }
+
+  void add_node(const Node& node) {
+    size_t domain = sources(node).size();
+    network_.add_variable(int(domain));
+    for (size_t v = 0; v < domain; ++v)
+      if (!node.leaf())
+        network_.add_cost(node.id, int(v),
+                          problem_.cost.operator_cost(node.id, problem_.rules.options[node.id][v], shares_));
+    if (!input_.pins) return;
+    auto pin = input_.pins->find(node.id);
+    if (pin == input_.pins->end()) return;
+    for (int v = 0; v < int(domain); ++v)
+      if (std::find(pin->second.begin(), pin->second.end(), v) == pin->second.end())
+        network_.add_cost(node.id, v, forbidden);
+  }
+
+  std::vector<VariableNeeds> variable_needs(const Node& node) const {
+    std::vector<VariableNeeds> out;
+    for (NodeId consumer : problem_.consumers[node.id]) {
+      VariableNeeds needs{consumer, {}};
+      for (const Option& option : problem_.rules.options[consumer]) {
+        std::set<FormMask> masks;
+        const auto& inputs = program_[consumer].inputs;
+        for (size_t j = 0; j < inputs.size(); ++j)
+          if (inputs[j] == node.id) masks.insert(option.needs[j]);
+        needs.by_value.emplace_back(masks.begin(), masks.end());
+      }
+      out.push_back(std::move(needs));
+    }
+    for (NodeId leaf : problem_.update_targets[node.id]) {
+      if (leaf == node.id) continue;  // kept as it is
+      VariableNeeds needs{leaf, {}};
+      for (int form : sources(program_[leaf]))
+        needs.by_value.push_back({FormMask(1) << problem_.rules.form_index(node.id, problem_.rules.forms[leaf][form])});
+      out.push_back(std::move(needs));
+    }
+    return out;
+  }
+
+  std::vector<FormMask> constant_needs(const Node& node) const {
+    std::vector<FormMask> out;
+    if (node.id == program_.loss) out.push_back(1);
+    FormMask whole_or_cut = 0;
+    for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
+      if (!problem_.rules.forms[node.id][f].partial()) whole_or_cut |= FormMask(1) << f;
+    if (problem_.is_output[node.id]) out.push_back(whole_or_cut);
+    return out;
+  }
+
+  void add_tensor(const Node& node) {
+    std::vector<VariableNeeds> needs = variable_needs(node);
+    std::vector<FormMask> fixed = constant_needs(node);
+    std::vector<int> from = sources(node);
+    const ConversionTable& table = conversions_.of(node.id);
+    if (needs.empty()) {
+      for (size_t v = 0; v < from.size(); ++v) {
+        Picoseconds cost = 0;
+        table.best_set(from[v], fixed, &cost);
+        network_.add_cost(node.id, int(v), cost);
+      }
+    } else if (needs.size() == 1) {
+      std::vector<Picoseconds> costs;
+      for (int source : from)
+        for (const auto& masks : needs[0].by_value) {
+          std::vector<FormMask> all = fixed;
+          all.insert(all.end(), masks.begin(), masks.end());
+          costs.emplace_back();
+          table.best_set(source, all, &costs.back());
+        }
+      network_.add_pair(node.id, needs[0].variable, std::move(costs));
+    } else {
+      add_set_variable(node, from, needs, fixed);
+    }
+  }
+
+  void add_set_variable(const Node& node, const std::vector<int>& from, const std::vector<VariableNeeds>& needs,
+                        const std::vector<FormMask>& fixed) {
+    const ConversionTable& table = conversions_.of(node.id);
+    std::vector<FormMask> sets = useful_sets(table, from, needs, fixed);
+    int variable = network_.add_variable(int(sets.size()));
+    std::vector<Picoseconds> costs;
+    for (int source : from)
+      for (FormMask set : sets) costs.push_back(table.tree_cost(source, set));
+    network_.add_pair(node.id, variable, std::move(costs));
+    for (const VariableNeeds& need : needs) {
+      std::vector<Picoseconds> allowed;
+      for (FormMask set : sets)
+        for (const auto& masks : need.by_value) {
+          bool holds = std::all_of(masks.begin(), masks.end(), [&](FormMask mask) { return (mask & set) != 0; });
+          allowed.push_back(holds ? 0 : forbidden);
+        }
+      network_.add_pair(variable, need.variable, std::move(allowed));
+    }
+  }
+
+  /// Sets of forms that some other set does not beat: one that meets the same needs and costs no more from any source.
+  std::vector<FormMask> useful_sets(const ConversionTable& table, const std::vector<int>& from,
+                                    const std::vector<VariableNeeds>& needs, const std::vector<FormMask>& fixed) {
+    std::set<FormMask> masks(fixed.begin(), fixed.end());
+    for (const VariableNeeds& need : needs)
+      for (const auto& by_value : need.by_value) masks.insert(by_value.begin(), by_value.end());
+    FormMask useful = 0;
+    for (FormMask mask : masks) useful |= mask;
+    struct Candidate {
+      FormMask set;
+      std::vector<char> meets;
+      std::vector<Picoseconds> costs;
+    };
+    std::vector<Candidate> candidates;
+    for (FormMask set = useful;; set = (set - 1) & useful) {
+      Candidate c{set, {}, {}};
+      for (FormMask mask : masks) c.meets.push_back((mask & set) != 0);
+      for (int source : from) c.costs.push_back(table.tree_cost(source, set));
+      bool fits = std::all_of(fixed.begin(), fixed.end(), [&](FormMask mask) { return (mask & set) != 0; });
+      if (fits) candidates.push_back(std::move(c));
+      if (set == 0) break;
+    }
+    auto beats = [&](const Candidate& a, const Candidate& b) {
+      for (size_t m = 0; m < a.meets.size(); ++m)
+        if (b.meets[m] && !a.meets[m]) return false;
+      for (size_t s = 0; s < a.costs.size(); ++s)
+        if (a.costs[s] > b.costs[s]) return false;
+      return true;
+    };
+    auto order = [](const Candidate& a, const Candidate& b) {
+      return std::pair(std::popcount(a.set), a.set) < std::pair(std::popcount(b.set), b.set);
+    };
+    std::sort(candidates.begin(), candidates.end(), order);
+    std::vector<char> beaten(candidates.size(), 0);
+    for (size_t b = candidates.size(); b-- > 0;)
+      for (size_t a = 0; a < candidates.size() && !beaten[b]; ++a)
+        beaten[b] = a != b && !beaten[a] && beats(candidates[a], candidates[b]);
+    std::vector<FormMask> sets;
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (!beaten[i]) sets.push_back(candidates[i].set);
+    return sets;
+  }
+
+  const Problem& problem_;
+  const Program& program_;
+  const Conversions& conversions_;
+  const Shares& shares_;
+  const SearchInput& input_;
+  Network network_;
+};
+
+}  // namespace
+
+Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
+                const SearchLimits& limits) {
+  Network network = NetworkBuilder(problem, conversions, shares, input).build();
+  Solution solution;
+  solution.search = minimise(network, limits);
+  if (solution.search.assignment.empty()) return solution;
+  const auto& assignment = solution.search.assignment;
+  solution.choices.assign(assignment.begin(), assignment.begin() + problem.program.nodes.size());
+  solution.cost = total_cost(problem, conversions, shares, solution.choices);
+  HETSYNTH_CHECK(solution.cost == solution.search.cost, "the network and the cost model disagree on a plan");
+  return solution;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,98 @@
+#include "random_programs.h"
+
+#include <fmt/format.h>
+#include <rapidcheck.h>
+
+#include "programs.h"
+
+namespace hetsynth::testing_support {
+namespace {
+
+/// Grows a program out of tensors of rank 2.
+class Grower {
+ public:
+  Program run(int max_ops) {
+    Shape batch{draw_extent(), draw_extent()};
+    pool_.push_back(b_.input("x", batch));
+    int parameters = *rc::gen::inRange(1, 3);
+    for (int p = 0; p < parameters; ++p) {
+      parameters_.push_back(b_.parameter(fmt::format("w{}", p), {batch[1], draw_extent()}));
+      pool_.push_back(parameters_.back());
+    }
+    int ops = *rc::gen::inRange(1, max_ops + 1);
+    for (int i = 0; i < ops; ++i) grow(i);
+    NodeId last = pool_.back();
+    b_.program.loss = b_.op("loss", letters("->"), {last}, in0_ * in0_);
+    b_.phase(Phase::update);
+    for (NodeId p : parameters_) update(p);
+    return b_.program;
+  }
+
+ private:
+  static int64_t draw_extent() { return *rc::gen::element<int64_t>(1, 4, 6, 12); }
+  NodeId pick() { return pool_[*rc::gen::inRange<size_t>(0, pool_.size())]; }
+  const Shape& shape(NodeId id) const { return b_.program[id].type.shape; }
+  static std::string letters(const char* tail) { return std::string("ab") + tail; }
+
+  void grow(int i) {
+    NodeId a = pick(), c = pick();
+    std::string name = fmt::format("t{}", i);
+    switch (*rc::gen::inRange(0, 8)) {
+      case 0:
+        return keep(b_.op(name, "ab->ab", {a}, maximum(in0_, 0.0)));
+      case 1:
+        return keep(b_.op(name, "ab->ab", {a}, in0_ * 0.5));
+      case 2:
+        return keep(b_.op(name, "ab->ba", {a}, in0_));
+      case 3:
+        return keep(b_.op(name, "au,ac->ac", {row_sums(a, i), a}, in0_ + in1_));
+      case 4:
+        if (shape(a) == shape(c)) return keep(b_.op(name, "ab,ab->ab", {a, c}, in0_ + in1_));
+        return keep(b_.op(name, "ab,ab->ab", {a, a}));
+      case 5:
+        if (shape(a)[1] == shape(c)[0]) return keep(b_.op(name, "ak,kb->ab", {a, c}));
+        return keep(b_.op(name, "ka,kb->ab", {a, a}));
+      case 6:
+        if (shape(a)[0] == shape(c)[0]) return keep(b_.op(name, "ka,kb->ab", {a, c}));
+        return keep(b_.op(name, "ak,bk->ab", {a, a}));
+      default: {
+        NodeId peak = b_.op(name + "_max", "ab->a", {a}, in0_, FactorKind::max);
+        return keep(b_.op(name, "ab,a->ab", {a, peak}, exp(in0_ - in1_)));
+      }
+    }
+  }
+
+  /// Sums over the second dimension, kept as a dimension of extent 1.
+  NodeId row_sums(NodeId a, int i) {
+    b_.size('u', 1);
+    return b_.op(fmt::format("t{}_sum", i), "ab->au", {a}, in0_);
+  }
+
+  void keep(NodeId id) { pool_.push_back(id); }
+
+  void update(NodeId p) {
+    NodeId gradient = p;
+    for (NodeId id : pool_)
+      if (shape(id) == shape(p) && id != p) gradient = id;
+    b_.program.updates.push_back(
+        {p, b_.op(b_.program[p].name + "_new", "ab,ab->ab", {p, gradient}, in0_ - in1_ * 0.1)});
+  }
+
+  ProgramBuilder b_;
+  Expr in0_ = Expr::input(0), in1_ = Expr::input(1);
+  std::vector<NodeId> pool_, parameters_;
+};
+
+}  // namespace
+
+Program random_program(int max_ops) { return Grower().run(max_ops); }
+
+Cluster random_cluster() {
+  std::vector<double> speeds =
+      *rc::gen::container<std::vector<double>>(*rc::gen::inRange<size_t>(2, 5), rc::gen::element(1e9, 2e9, 5e9));
+  double bandwidth = *rc::gen::element(1e8, 1e9, 1e10, 1e11);
+  double latency = *rc::gen::element(0.0, 1e-9, 1e-8, 1e-7);
+  return cluster_of_speeds(speeds, bandwidth, latency);
+}
+
+}  // namespace hetsynth::testing_support

@@ -1,0 +1,122 @@
+// Ratios by linear programming, against a grid over all shares, and their rounding.
+#include "synth/ratios.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "programs.h"
+#include "random_programs.h"
+#include "synth/baselines.h"
+#include "synth/linear_program.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace synth;
+using namespace testing_support;
+using testing::ElementsAre;
+
+TEST(LinearProgram, FindsTheOptimumAndTellsInfeasibility) {
+  // Greatest x + 2 y with x + y <= 4 and y <= 3.
+  LinearProgram lp;
+  int x = lp.add_variable(0, HUGE_VAL, -1), y = lp.add_variable(0, 3, -2);
+  lp.add_row(-HUGE_VAL, 4, {{x, 1}, {y, 1}});
+  auto solution = lp.solve();
+  ASSERT_TRUE(solution.has_value());
+  EXPECT_NEAR((*solution)[x], 1, 1e-9);
+  EXPECT_NEAR((*solution)[y], 3, 1e-9);
+  lp.add_row(5, HUGE_VAL, {{x, 1}, {y, 1}});
+  EXPECT_FALSE(lp.solve().has_value());
+}
+
+TEST(RoundShares, LargestRemainderKeepsTheSumAndAllowsZero) {
+  EXPECT_THAT(round_shares(10, {1, 1, 1}), ElementsAre(4, 3, 3));
+  EXPECT_THAT(round_shares(12, {0.5, 0.25, 0.25}), ElementsAre(6, 3, 3));
+  EXPECT_THAT(round_shares(2, {1, 1, 1, 1}), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(round_shares(5, {0.9, 0.1, 0}), ElementsAre(5, 0, 0));
+}
+
+RC_GTEST_PROP(RoundShares, NeverOffByMoreThanOne, ()) {
+  int64_t granules = *rc::gen::inRange<int64_t>(1, 100);
+  auto fractions = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(rc::gen::element(0.1, 0.5, 1.0, 3.0)));
+  std::vector<int64_t> shares = round_shares(granules, fractions);
+  double sum = 0;
+  int64_t total = 0;
+  for (double f : fractions) sum += f;
+  for (size_t d = 0; d < shares.size(); ++d) {
+    total += shares[d];
+    RC_ASSERT(std::abs(double(shares[d]) - double(granules) * fractions[d] / sum) < 1 + 1e-6);
+  }
+  RC_ASSERT(total == granules);
+}
+
+/// Data parallelism with a batch fine enough to stand for a continuum.
+struct DataParallel {
+  explicit DataParallel(const Program& program, const Cluster& cluster)
+      : problem(program, cluster),
+        shares(common_shares(problem.classes, std::vector<double>(cluster.devices.size(), 1.0))),
+        conversions(program, problem.classes, problem.rules, problem.cost, shares),
+        choices(data_parallel_choices(problem)),
+        terms(cost_terms(problem, conversions, choices)),
+        spmd(lower(problem, conversions, shares, choices, "dp")) {}
+  Problem problem;
+  Shares shares;
+  Conversions conversions;
+  Choices choices;
+  std::vector<CostTerm> terms;
+  SpmdProgram spmd;
+};
+
+TEST(Ratios, EqualTheBestOfAGrid) {
+  Program program = mlp(120, {20, 30, 10});
+  for (auto speeds : {std::vector<double>{1e9, 2e9}, {1e9, 5e9, 5e9}, {4e9, 1e9, 2e9}}) {
+    DataParallel dp(program, cluster_of_speeds(speeds));
+    Fractions fractions = best_fractions(dp.problem, dp.terms, dp.spmd);
+    ASSERT_FALSE(fractions.empty());
+    double found = evaluate(dp.problem, dp.terms, round_fractions(dp.problem, dp.terms, fractions));
+    int batch = batch_class(dp.problem);
+    double best = HUGE_VAL;
+    for (int64_t a = 0; a <= 120; ++a)
+      for (int64_t b = 0; a + b <= 120; ++b) {
+        if (speeds.size() == 2 && a + b < 120) continue;
+        Shares shares = dp.shares;
+        shares[batch] = {a, b};
+        if (speeds.size() == 3) shares[batch].push_back(120 - a - b);
+        best = std::min(best, evaluate(dp.problem, dp.terms, shares));
+      }
+    // One granule of 120 is the resolution of both.
+    EXPECT_LE(found, best * 1.01);
+  }
+}
+
+TEST(Ratios, AWorthlessDeviceGetsNothing) {
+  Program program = mlp(16, {20, 30, 10});
+  DataParallel dp(program, cluster_of_speeds({1e12, 1}));
+  Shares shares = round_fractions(dp.problem, dp.terms, best_fractions(dp.problem, dp.terms, dp.spmd));
+  EXPECT_THAT(shares[batch_class(dp.problem)], ElementsAre(16, 0));
+  EXPECT_EQ(compare_with_reference(program, lower(dp.problem, dp.conversions, shares, dp.choices, "dp"), 5), "");
+}
+
+TEST(Ratios, MemoryBoundsTheShare) {
+  Program program = mlp(640, {50, 60, 50});  // activations outweigh weights
+  DataParallel free(program, cluster_of_speeds({4e9, 1e9}));
+  std::vector<int64_t> need = peak_memory(free.problem, free.spmd);  // at even shares
+  DataParallel tight(program, cluster_of_speeds({4e9, 1e9}, 1e9, 1e-6, {need[0], need[1] * 4}));
+  Shares unbounded = round_fractions(free.problem, free.terms, best_fractions(free.problem, free.terms, free.spmd));
+  ASSERT_FALSE(best_fractions(tight.problem, tight.terms, tight.spmd).empty());
+  Shares bounded = round_fractions(tight.problem, tight.terms, best_fractions(tight.problem, tight.terms, tight.spmd));
+  int batch = batch_class(free.problem);
+  EXPECT_GT(unbounded[batch][0], 400);
+  EXPECT_LE(bounded[batch][0], 320);
+}
+
+TEST(Ratios, NoSharesFitTooLittleMemory) {
+  Program program = mlp(64, {200, 300, 100});
+  DataParallel dp(program, cluster_of_speeds({4e9, 1e9}, 1e9, 1e-6, {1000, 1000}));
+  EXPECT_TRUE(best_fractions(dp.problem, dp.terms, dp.spmd).empty());
+}
+
+}  // namespace
+}  // namespace hetsynth

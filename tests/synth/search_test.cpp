@@ -1,0 +1,99 @@
+// The search finds the cheapest plan: against brute force on random programs, and in value against the reference.
+#include "synth/search.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include "brute_force.h"
+#include "programs.h"
+#include "random_programs.h"
+#include "synth/baselines.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace synth;
+using namespace testing_support;
+
+struct Searched {
+  explicit Searched(const Program& program, const Cluster& cluster, RatioRule rule, SearchLimits limits = {})
+      : problem(program, cluster),
+        shares(common_shares(problem.classes, fractions_of(problem, rule))),
+        conversions(program, problem.classes, problem.rules, problem.cost, shares),
+        solution(search(problem, conversions, shares, {}, limits)) {}
+  Problem problem;
+  Shares shares;
+  Conversions conversions;
+  Solution solution;
+};
+
+bool splits_work(const Searched& s) {
+  for (const Node& node : s.problem.program.nodes)
+    if (!node.leaf() && s.problem.rules.options[node.id][s.solution.choices[node.id]].factor >= 0) return true;
+  return false;
+}
+
+bool communicates(const Searched& s) {
+  for (const Node& node : s.problem.program.nodes)
+    if (materialise(s.problem, s.conversions, s.solution.choices, node.id).cost > 0) return true;
+  return false;
+}
+
+// Each case draws three programs: 300 in all.
+RC_GTEST_PROP(Search, EqualsBruteForce, ()) {
+  for (int i = 0; i < 3; ++i) {
+    Program program = random_program(3);
+    Cluster cluster = random_cluster();
+    Searched s(program, cluster, *rc::gen::element(RatioRule::even, RatioRule::proportional));
+    RC_LOG() << text(program);
+    RC_CLASSIFY(splits_work(s), "some operator is split");
+    RC_CLASSIFY(communicates(s), "some tensor is converted");
+    RC_ASSERT(s.solution.search.optimal());
+    RC_ASSERT(s.solution.cost == brute_force_cost(s.problem, s.shares));
+  }
+}
+
+RC_GTEST_PROP(Search, PlansComputeTheReference, ()) {
+  Program program = random_program(6);
+  Cluster cluster = random_cluster();
+  Searched s(program, cluster, RatioRule::proportional);
+  SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices, "dev");
+  RC_LOG() << text(spmd, program);
+  RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
+}
+
+// With tiny tables every bucket is split, so that A* has to search; it must end at the same optimum.
+RC_GTEST_PROP(Search, MiniBucketsOnlyCostExpansions, ()) {
+  Program program = random_program(5);
+  Cluster cluster = random_cluster();
+  Searched exact(program, cluster, RatioRule::even);
+  SearchLimits tiny;
+  tiny.table_limit = *rc::gen::element(4.0, 12.0, 40.0);
+  Searched bounded(program, cluster, RatioRule::even, tiny);
+  RC_ASSERT(bounded.solution.search.optimal());
+  RC_ASSERT(bounded.solution.cost == exact.solution.cost);
+  RC_ASSERT(exact.solution.search.expansions == exact.solution.search.variables);
+}
+
+TEST(Search, StoppedEarlyGivesAPlanAndABound) {
+  Program program = mlp(8, {6, 12, 12, 4});
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
+  Searched exact(program, cluster, RatioRule::even);
+  SearchLimits limits;
+  limits.table_limit = 4;
+  limits.expansion_limit = 1;
+  Searched stopped(program, cluster, RatioRule::even, limits);
+  ASSERT_FALSE(stopped.solution.choices.empty());
+  EXPECT_GE(stopped.solution.cost, exact.solution.cost);
+  EXPECT_LE(stopped.solution.search.lower_bound, exact.solution.cost);
+}
+
+TEST(Search, SameInputSamePlan) {
+  Program program = mlp(8, {6, 12, 4});
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
+  Searched a(program, cluster, RatioRule::even), b(program, cluster, RatioRule::even);
+  EXPECT_EQ(a.solution.choices, b.solution.choices);
+}
+
+}  // namespace
+}  // namespace hetsynth
