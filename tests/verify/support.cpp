@@ -125,7 +125,7 @@ Program two_layers(int64_t B, int64_t K, int64_t H, int64_t N) {
   return p.program;
 }
 
-Program softmax_layer(int64_t B, int64_t K, int64_t N) {
+Program softmax_layer(bool loss_reads_maximum, int64_t B, int64_t K, int64_t N) {
   ProgramBuilder p;
   Expr a = Expr::input(0), b = Expr::input(1);
   p.leaf("x", NodeKind::input, {B, K});
@@ -135,7 +135,8 @@ Program softmax_layer(int64_t B, int64_t K, int64_t N) {
   p.general("e", "bn,b->bn", {"o", "mx"}, exp(a - b));
   p.general("s", "bn->b", {"e"}, a);
   p.general("p", "bn,b->bn", {"e", "s"}, a / b);
-  p.program.loss = p.general("loss", "bn->", {"p"}, a * a);
+  p.program.loss = loss_reads_maximum ? p.general("loss", "bn,b->", {"p", "mx"}, a * a * b)
+                                      : p.general("loss", "bn->", {"p"}, a * a);
   p.einsum("d_w", "bk,bn->kn", "x", "p");
   p.general("w_new", "kn,kn->kn", {"w", "d_w"}, a - 0.1 * b);
   p.update("w", "w_new");

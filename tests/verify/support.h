@@ -36,8 +36,8 @@ class ProgramBuilder {
 Program two_layers(int64_t B = 8, int64_t K = 4, int64_t H = 6, int64_t N = 5);
 
 /// Softmax over n with its statistics, a loss on it and the update of w by sums of it: o = x w, mx, e, s, p, loss, d_w,
-/// w_new.
-Program softmax_layer(int64_t B = 8, int64_t K = 3, int64_t N = 6);
+/// w_new. The softmax itself is the same whatever is subtracted as mx; only a loss that reads mx too depends on it.
+Program softmax_layer(bool loss_reads_maximum = true, int64_t B = 8, int64_t K = 3, int64_t N = 6);
 
 /// Builds a plan instruction by instruction. Claims are those of hetsynth::infer_placements where it has an answer.
 class PlanBuilder {
