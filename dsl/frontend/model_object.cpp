@@ -1,6 +1,7 @@
 #include "dsl/frontend/model_object.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -58,7 +59,10 @@ std::optional<ModelObject> unpack(const std::string& entry) {
 
 std::string object_key(const std::string& source, const CompileOptions& compile, const LoadOptions& options,
                        const PrecompiledHeader& header) {
-  std::string settings = fmt::format("{} {}", options.debug_info, options.color);
+  struct stat program;  // another build may rewrite models in another way
+  if (::stat("/proc/self/exe", &program) != 0) program = {};
+  std::string settings = fmt::format("{} {} {} {}.{}", options.debug_info, options.color, program.st_size,
+                                     program.st_mtim.tv_sec, program.st_mtim.tv_nsec);
   return cache_key({"model", source, compile.file_name, settings, header.identity});
 }
 

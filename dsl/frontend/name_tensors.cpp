@@ -61,7 +61,28 @@ class NamingConsumer : public SemaConsumer {
       return visit_function(lambda->getCallOperator());
     }
     if (auto* call = dyn_cast<CXXOperatorCallExpr>(statement)) visit_assignment(call);
+    if (auto* block = dyn_cast<CompoundStmt>(statement)) visit_unused(block);
     for (Stmt* child : statement->children()) visit(child);
+  }
+
+  /// `relu(x);` alone does nothing: operators give a new tensor.
+  void visit_unused(CompoundStmt* block) {
+    for (Stmt* statement : block->body()) {
+      auto* expression = dyn_cast<Expr>(statement);
+      if (!expression) continue;
+      const auto* call = dyn_cast<CallExpr>(expression->IgnoreImplicit()->IgnoreParens());
+      const FunctionDecl* callee = call ? call->getDirectCallee() : nullptr;
+      if (!callee || !call->isPRValue() || !is_tensor(call->getType())) continue;
+      if (!sema_->getSourceManager().isInSystemHeader(callee->getLocation())) continue;  // the user's own may do more
+      report(DiagnosticsEngine::Warning, call->getExprLoc(),
+             "the result is not used: operators give a new tensor and leave their arguments as they are");
+    }
+  }
+
+  template <size_t N>
+  void report(DiagnosticsEngine::Level level, SourceLocation place, const char (&message)[N]) {
+    DiagnosticsEngine& engine = sema_->getDiagnostics();
+    engine.Report(place, engine.getCustomDiagID(level, message));
   }
 
   void visit_declarations(DeclStmt* statement) {
@@ -74,6 +95,11 @@ class NamingConsumer : public SemaConsumer {
         continue;
       }
       visit(variable->getInit());
+      if (variable->isStaticLocal() && is_tensor(variable->getType().getNonReferenceType()))
+        report(
+            DiagnosticsEngine::Error, variable->getLocation(),
+            "a tensor cannot be kept in a static variable: the model is built anew with other settings, and would find "
+            "a tensor of the earlier one here");
       if (auto* bindings = dyn_cast<DecompositionDecl>(variable))
         add_binding_names(bindings, decls);
       else if (is_tensor(variable->getType().getNonReferenceType()) && variable->getDeclName())

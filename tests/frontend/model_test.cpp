@@ -74,6 +74,21 @@ TEST_F(Model, ErrorsOfCompilationAreClangsOwn) {
             "      |              ^");
 }
 
+TEST_F(Model, TensorsInStaticVariablesAreRefused) {
+  EXPECT_THAT(message_of("void model() {\n  static Tensor w = leaf({2});\n}\n"),
+              StartsWith("model.cpp: error: the model does not compile\n"
+                         "model.cpp:4:17: error: a tensor cannot be kept in a static variable"));
+}
+
+TEST_F(Model, ResultsThatGoNowhereAreWarnedAbout) {
+  auto model = load(
+      "void model() {\n  Tensor x = leaf({2});\n  stop_gradient(x);\n  (void)leaf({3});\n  leaf({4});\n}\n"
+      "namespace hetsynth { Tensor stop_gradient(Tensor x) { return x; } }\n");
+  EXPECT_THAT(model->warnings(),
+              StartsWith("model.cpp:5:3: warning: the result is not used: operators give a new tensor"));
+  EXPECT_EQ(model->warnings().find("model.cpp:6"), std::string::npos);
+}
+
 TEST_F(Model, NothingIsPrinted) {
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
