@@ -6,7 +6,7 @@
 
 namespace hetsynth {
 
-/// Name and address of every collective of codegen/abi.h. Naming them here also keeps the linker from dropping them.
-std::vector<std::pair<std::string, void*>> collective_symbols();
+/// Name and address of every function of codegen/abi.h. Naming them here also keeps the linker from dropping them.
+std::vector<std::pair<std::string, void*>> abi_symbols();
 
 }  // namespace hetsynth

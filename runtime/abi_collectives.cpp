@@ -87,12 +87,13 @@ int hetsynth_broadcast(HetsynthContext* context, int id, int axis, const void* s
 
 namespace hetsynth {
 
-std::vector<std::pair<std::string, void*>> collective_symbols() {
+std::vector<std::pair<std::string, void*>> abi_symbols() {
   return {{"hetsynth_all_gather", reinterpret_cast<void*>(&hetsynth_all_gather)},
           {"hetsynth_all_reduce", reinterpret_cast<void*>(&hetsynth_all_reduce)},
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
-          {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)}};
+          {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
+          {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)}};
 }
 
 }  // namespace hetsynth

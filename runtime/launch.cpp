@@ -71,7 +71,7 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   const double generated = wall_seconds();
 
   std::map<std::string, void*> symbols;
-  for (const auto& [name, address] : collective_symbols()) symbols[name] = address;
+  for (const auto& [name, address] : abi_symbols()) symbols[name] = address;
   std::atomic<int> cached{0};
   in_parallel(ranks, [&](int rank) {
     RankProgram& target = programs[static_cast<size_t>(rank)];

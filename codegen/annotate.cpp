@@ -1,0 +1,73 @@
+#include "codegen/annotate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hetsynth::codegen {
+
+std::string origin_text(const Lowered& lowered, const LocalOp& op) {
+  const Node& node = (*lowered.reference)[op.node];
+  std::string where = node.where.file.substr(node.where.file.rfind('/') + 1);
+  std::string out = node.where.known() ? fmt::format("{}:{}  ", where, node.where.line) : "";
+  out += node.name;
+  if (node.leaf()) return out + " (" + std::string(node.tag()) + ")";
+  out += fmt::format(" = {}(", node.tag());
+  for (size_t j = 0; j < node.inputs.size(); ++j) out += (j ? ", " : "") + (*lowered.reference)[node.inputs[j]].name;
+  return out + ")";
+}
+
+std::string part_text(const LocalValue& value) {
+  std::string out = std::string(name(value.type.dtype)) + "[";
+  for (size_t d = 0; d < value.ranges.size(); ++d) {
+    const Range& range = value.ranges[d];
+    int64_t extent = value.type.shape[d];
+    bool whole = range.lo == 0 && range.hi == extent;
+    out += d ? ", " : "";
+    out += whole ? fmt::format("{}", extent) : fmt::format("{}..{} of {}", range.lo, range.hi, extent);
+  }
+  return out + "]";
+}
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", double(bytes) / 1024);
+  return fmt::format("{:.1f} MiB", double(bytes) / (1024 * 1024));
+}
+
+int64_t received_bytes(const Lowered& lowered, const LocalOp& op) {
+  const LocalValue& source = lowered.local.values[op.inputs[0].value];
+  const LocalValue& result = lowered.local.values[op.result];
+  int64_t element = size_bytes(result.type.dtype);
+  int64_t others = int64_t(lowered.program->mesh.axes.at(op.collective->axis).size) - 1;
+  switch (op.collective->opcode) {
+    case Opcode::all_gather:
+      return (result.count() - source.count()) * element;
+    case Opcode::reduce_scatter:
+    case Opcode::all_reduce:
+      return result.count() * others * element;
+    default:
+      return result.count() * element;
+  }
+}
+
+std::string collective_text(const Lowered& lowered, const LocalOp& op) {
+  const Instruction& i = *op.collective;
+  std::string out = fmt::format("{} {} over {}, {} received", name(i.opcode), (*lowered.reference)[op.node].name,
+                                lowered.program->mesh.axes.at(i.axis).name, bytes_text(received_bytes(lowered, op)));
+  return i.cause.empty() ? out : out + ": " + i.cause;
+}
+
+std::string group_name(const Lowered& lowered, const Group& group) {
+  // The last stored result of the heaviest role: elements before rows before what is only accumulated.
+  const Member* best = &group.members.front();
+  auto weight = [](const Member& m) {
+    if (!m.stored) return 0;
+    return m.role == Role::element ? 3 : m.role == Role::accumulate ? 1 : 2;
+  };
+  for (const Member& member : group.members)
+    if (weight(member) >= weight(*best)) best = &member;
+  return lowered.names[lowered.op(*best).result];
+}
+
+}  // namespace hetsynth::codegen

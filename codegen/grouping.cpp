@@ -1,0 +1,142 @@
+#include "codegen/grouping.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "codegen/roles.h"
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen {
+namespace {
+
+class Grouper {
+ public:
+  Grouper(const LocalProgram& program, const Layouts& layouts, const GroupingOptions& options)
+      : program_(program), layouts_(layouts), options_(options), group_of_(program.ops.size(), -1) {
+    producer_.assign(program.values.size(), -1);
+    readers_.resize(program.ops.size());
+    for (int i = 0; i < int(program.ops.size()); ++i) producer_[program.ops[i].result] = i;
+    int last_collective = -1;
+    for (int i = 0; i < int(program.ops.size()); ++i) {
+      for (const Operand& operand : program.ops[i].inputs)
+        if (int p = producer_op(operand.value); p >= 0) readers_[p].push_back(i);
+      if (!program.ops[i].collective) continue;
+      // All ranks meet in collectives in the same order.
+      if (last_collective >= 0) readers_[last_collective].push_back(i);
+      last_collective = i;
+    }
+  }
+
+  std::vector<Group> run() {
+    for (int i = 0; i < int(program_.ops.size()); ++i)
+      if (!layouts_.window[i]) place(i);
+    return sorted();
+  }
+
+ private:
+  /// The operator that fills the storage behind a value; -1 for leaves.
+  int producer_op(ValueId value) const { return producer_[layouts_.of[value].buffer]; }
+
+  void place(int op) {
+    groups_.push_back(single(program_, layouts_, op));
+    group_of_[op] = int(groups_.size()) - 1;
+    if (groups_.back().kind != Group::Kind::loops) return;
+    HETSYNTH_CHECK(assign_roles(groups_.back(), program_, options_), "an operator alone always has a nest");
+    for (const Operand& operand : program_.ops[op].inputs) {
+      int producer = producer_[operand.value];
+      if (producer >= 0 && !layouts_.window[producer]) try_join(group_of_[producer], group_of_[op]);
+    }
+  }
+
+  void try_join(int producer, int consumer) {
+    if (producer == consumer || phase(producer) != phase(consumer)) return;
+    std::optional<Group> joined = join(groups_[producer], groups_[consumer], program_, options_);
+    if (!joined || reaches_through_others(producer, consumer)) return;
+    for (const Member& member : joined->members) group_of_[member.op] = consumer;
+    groups_[consumer] = std::move(*joined);
+    groups_[producer].members.clear();
+  }
+
+  Phase phase(int group) const { return program_.ops[groups_[group].op()].phase; }
+
+  /// Whether a path leads from one group to the other through a third: then the two cannot run as one.
+  bool reaches_through_others(int from, int to) const {
+    int last = groups_[to].members.back().op;
+    std::vector<int> pending{from};
+    std::set<int> seen{from};
+    while (!pending.empty()) {
+      int at = pending.back();
+      pending.pop_back();
+      for (const Member& member : groups_[at].members)
+        for (int next_op : followers(member.op)) {
+          int next = group_of_[next_op];
+          if (next < 0 || next == at) continue;
+          if (next == to && at != from) return true;
+          if (next != to && groups_[next].members.front().op <= last && seen.insert(next).second)
+            pending.push_back(next);
+        }
+    }
+    return false;
+  }
+
+  const std::vector<int>& followers(int op) const { return readers_[op]; }
+
+  /// Topological order that stays as close to the program's as the groups allow.
+  std::vector<Group> sorted() {
+    std::vector<std::set<int>> successors(groups_.size());
+    std::vector<int> missing(groups_.size(), 0);
+    for (int i = 0; i < int(program_.ops.size()); ++i)
+      for (int next : followers(i)) {
+        int from = group_of_[i], to = group_of_[next];
+        if (from >= 0 && to >= 0 && from != to && successors[from].insert(to).second) ++missing[to];
+      }
+    using Entry = std::pair<int, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    auto offer = [&](int g) { ready.push({groups_[g].members.front().op, g}); };
+    size_t alive = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].members.empty()) continue;
+      ++alive;
+      if (missing[g] == 0) offer(int(g));
+    }
+    std::vector<Group> out;
+    while (!ready.empty()) {
+      int g = ready.top().second;
+      ready.pop();
+      for (int next : successors[g])
+        if (--missing[next] == 0) offer(next);
+      mark_stored(groups_[g]);
+      out.push_back(std::move(groups_[g]));
+    }
+    HETSYNTH_CHECK(out.size() == alive, "groups form no cycle");
+    return out;
+  }
+
+  void mark_stored(Group& group) const {
+    std::set<int> inside;
+    for (const Member& member : group.members) inside.insert(member.op);
+    for (Member& member : group.members) {
+      ValueId value = program_.ops[member.op].result;
+      bool wanted = member.role == Role::accumulate || program_.pinned[value];
+      for (int reader : readers_[member.op]) wanted = wanted || !inside.count(reader);
+      member.stored = wanted;
+    }
+  }
+
+  const LocalProgram& program_;
+  const Layouts& layouts_;
+  const GroupingOptions& options_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;
+  std::vector<int> producer_;              ///< by value: operator, -1 for leaves
+  std::vector<std::vector<int>> readers_;  ///< by operator: those that must come later
+};
+
+}  // namespace
+
+std::vector<Group> group(const LocalProgram& program, const Layouts& layouts, const GroupingOptions& options) {
+  return Grouper(program, layouts, options).run();
+}
+
+}  // namespace hetsynth::codegen

@@ -1,0 +1,381 @@
+#include "codegen/local.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "codegen/access.h"
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen {
+
+std::optional<FactorKind> LocalOp::reduction() const {
+  for (const Factor& factor : factors)
+    if (factor.reduced()) return factor.kind;
+  return std::nullopt;
+}
+
+bool LocalOp::is_view() const {
+  return !collective && body.kind() == ExprKind::input && !reduction() && !inputs[0].access.zero_outside;
+}
+
+int64_t LocalValue::count() const {
+  int64_t count = 1;
+  for (const Range& range : ranges) count *= range.hi - range.lo;
+  return count;
+}
+
+namespace {
+
+/// A value that can be read through another: access to the root, whose "factors" are the dimensions of the value.
+struct View {
+  ValueId root;
+  Access access;
+  bool same_tensor = false;  ///< a part of the very tensor: equal global indices mean equal elements
+};
+
+Access identity_access(size_t rank) {
+  Access access;
+  for (size_t d = 0; d < rank; ++d) access.dims.push_back(index_by(int(d)));
+  return access;
+}
+
+class Localizer {
+ public:
+  Localizer(const Program& reference, const SpmdProgram& program, int rank) : reference_(reference), program_(program) {
+    out_.rank = rank;
+    for (const Value& value : program.values) {
+      LocalValue local{value.node, {}, {}};
+      if (value.node >= 0) {
+        local.type = reference[value.node].type;
+        local.ranges = local_ranges(program, value.placements, local.type.shape, rank);
+      }
+      out_.values.push_back(local);
+    }
+  }
+
+  LocalProgram run() {
+    out_.leaves = program_.leaves;
+    for (const Instruction& instruction : program_.instructions) add(instruction);
+    resolve_results();
+    remove_unused();
+    pin();
+    return std::move(out_);
+  }
+
+ private:
+  void add(const Instruction& instruction) {
+    switch (instruction.opcode) {
+      case Opcode::compute:
+        return add_compute(instruction);
+      case Opcode::slice:
+        return add_slice(instruction);
+      case Opcode::to_partial:
+        return add_to_partial(instruction);
+      default:
+        return add_collective(instruction);
+    }
+  }
+
+  void add_compute(const Instruction& instruction) {
+    const Node& node = reference_[instruction.node];
+    LocalOp op;
+    op.result = instruction.result;
+    op.node = instruction.node;
+    op.phase = node.phase;
+    op.factors = node.space.factors;
+    op.ranges = factor_ranges(program_, node.space, instruction.splits, out_.rank);
+    op.output = normalise(node.space.output, op.ranges);
+    std::vector<std::optional<Expr>> substitutes;
+    for (size_t j = 0; j < instruction.operands.size(); ++j)
+      substitutes.push_back(read(op, instruction.operands[j], node.space.inputs[j]));
+    op.body = substitute_and_fold(node.body, substitutes);
+    finish(std::move(op));
+  }
+
+  /// Adds the operand and gives the expression to use for it: an input of the local operator, or a constant.
+  Expr read(LocalOp& op, ValueId value, const Access& access) {
+    Operand operand{value, access};
+    if (auto view = views_.find(value); view != views_.end()) {
+      std::optional<Access> composed = view->second.same_tensor ? access : compose(view->second.access, access);
+      if (composed) operand = {view->second.root, *composed};
+    }
+    if (auto constant = constants_.find(operand.value); constant != constants_.end() && !operand.access.zero_outside)
+      return constant->second;
+    operand.access = normalise(operand.access, op.ranges);
+    op.inputs.push_back(operand);
+    return Expr::input(int(op.inputs.size()) - 1);
+  }
+
+  void finish(LocalOp op) {
+    drop_unread_inputs(op);
+    bool constant = op.body.kind() == ExprKind::constant && !op.reduction();
+    if (constant) constants_.emplace(op.result, op.body);
+    if (op.is_view()) remember_view(op);
+    OneHot found{0, 0, 0.0};
+    if (op.reduction() == FactorKind::sum && match_one_hot(op.body, &found)) {
+      if (!mentions_factor(op.inputs[found.operand].access, found.factor)) op.one_hot = found;
+    }
+    out_.ops.push_back(std::move(op));
+  }
+
+  void drop_unread_inputs(LocalOp& op) {
+    std::vector<Operand> kept;
+    std::vector<std::optional<Expr>> renumber;
+    for (size_t j = 0; j < op.inputs.size(); ++j) {
+      renumber.push_back(Expr::input(int(kept.size())));
+      if (mentions_input(op.body, int(j))) kept.push_back(op.inputs[j]);
+    }
+    op.body = substitute_and_fold(op.body, renumber);
+    op.inputs = kept;
+  }
+
+  /// Results indexed by plain factors can be read through: each dimension stands for its factor.
+  void remember_view(const LocalOp& op) {
+    const Node& node = reference_[op.node];
+    std::map<int, int> dim_of;
+    for (size_t d = 0; d < node.space.output.dims.size(); ++d) {
+      const DimIndex& index = node.space.output.dims[d];
+      if (index.terms.empty() && index.offset == 0 && node.type.shape[d] == 1) continue;
+      if (index.offset != 0 || index.terms.size() != 1) return;
+      const IndexTerm& term = index.terms[0];
+      if (!term.plain() || term.stride != 1 || dim_of.count(term.factor)) return;
+      dim_of[term.factor] = int(d);
+    }
+    Access access = op.inputs[0].access;
+    for (DimIndex& index : access.dims)
+      for (IndexTerm& term : index.terms) {
+        auto dim = dim_of.find(term.factor);
+        if (dim == dim_of.end()) return;
+        term.factor = dim->second;
+      }
+    views_[op.result] = View{op.inputs[0].value, access};
+  }
+
+  void add_slice(const Instruction& instruction) {
+    LocalOp op = identity(instruction);
+    ValueId source = instruction.operands[0];
+    op.body = substitute_and_fold(Expr::input(0), {read(op, source, identity_access(op.factors.size()))});
+    finish(std::move(op));
+    same_tensor(instruction.result, source);
+  }
+
+  /// Reads of `value` may become reads of `source`, or of what source itself is a part of.
+  void same_tensor(ValueId value, ValueId source) {
+    auto view = views_.find(source);
+    views_[value] = View{source, identity_access(out_.values[source].ranges.size()), true};
+    if (view != views_.end()) views_[value] = view->second;
+  }
+
+  void add_to_partial(const Instruction& instruction) {
+    LocalOp op = identity(instruction);
+    bool keeps = program_.mesh.coordinate(out_.rank, instruction.axis) == instruction.root;
+    op.body = keeps ? substitute_and_fold(Expr::input(0),
+                                          {read(op, instruction.operands[0], identity_access(op.factors.size()))})
+                    : Expr(0.0);
+    finish(std::move(op));
+    if (keeps) same_tensor(instruction.result, instruction.operands[0]);
+  }
+
+  /// An operator over exactly the elements this rank holds of the instruction's result.
+  LocalOp identity(const Instruction& instruction) {
+    const LocalValue& value = out_.values[instruction.result];
+    LocalOp op;
+    op.result = instruction.result;
+    op.node = value.node;
+    op.phase = reference_[value.node].phase;
+    for (size_t d = 0; d < value.ranges.size(); ++d)
+      op.factors.push_back({std::string(1, char('i' + d)), value.type.shape[d], FactorKind::parallel});
+    op.ranges = value.ranges;
+    op.output = normalise(identity_access(value.ranges.size()), op.ranges);
+    return op;
+  }
+
+  void add_collective(const Instruction& instruction) {
+    LocalOp op;
+    op.result = instruction.result;
+    op.node = out_.values[instruction.result].node;
+    op.phase = reference_[op.node].phase;
+    op.inputs = {{instruction.operands[0], identity_access(out_.values[instruction.operands[0]].ranges.size())}};
+    op.collective = instruction;
+    out_.ops.push_back(std::move(op));
+  }
+
+  void resolve_results() {
+    out_.loss = program_.loss;
+    out_.finals = program_.finals;
+    for (const auto& named : reference_.outputs) {
+      ValueId value = readable_value(named.node);
+      if (value >= 0) out_.outputs.push_back({named.node, value});
+    }
+    for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, value);
+  }
+
+  /// The first value of the node that is not partial; replicated preferred.
+  ValueId readable_value(NodeId node) const {
+    ValueId found = -1;
+    for (size_t v = 0; v < program_.values.size(); ++v) {
+      const Value& value = program_.values[v];
+      if (value.node != node || !defined(ValueId(v))) continue;
+      bool partial = false, replicated = true;
+      for (const Placement& p : value.placements) {
+        partial = partial || p.kind == Placement::Kind::partial;
+        replicated = replicated && p.kind == Placement::Kind::replicated;
+      }
+      if (!partial && (found < 0 || replicated)) found = ValueId(v);
+      if (!partial && replicated) break;
+    }
+    return found;
+  }
+
+  bool defined(ValueId value) const {
+    if (std::count(program_.leaves.begin(), program_.leaves.end(), value)) return true;
+    return std::any_of(program_.instructions.begin(), program_.instructions.end(),
+                       [&](const Instruction& i) { return i.result == value; });
+  }
+
+  /// A target whose new contents are another leaf, or a value that already is another target's, gets a copy of its own:
+  /// storage of a leaf is then overwritten by exactly one value.
+  ValueId detach_from_leaf(NodeId target, ValueId value) {
+    ValueId leaf = leaf_of(target);
+    bool is_leaf = std::count(program_.leaves.begin(), program_.leaves.end(), value) > 0;
+    bool taken = !taken_finals_.insert({value, target}).second;
+    if (value == leaf || (!is_leaf && !taken)) return value;
+    Instruction copy;
+    copy.result = ValueId(out_.values.size());
+    out_.values.push_back(out_.values[leaf]);
+    LocalOp op = identity(copy);
+    op.phase = Phase::update;
+    op.inputs = {{value, op.output}};
+    op.body = Expr::input(0);
+    out_.ops.push_back(std::move(op));
+    return copy.result;
+  }
+
+  ValueId leaf_of(NodeId target) const {
+    for (ValueId leaf : program_.leaves)
+      if (program_.values[leaf].node == target) return leaf;
+    throw InternalError("an update's target is a leaf");
+  }
+
+  void remove_unused() {
+    std::vector<bool> needed(out_.values.size(), false);
+    if (out_.loss >= 0) needed[out_.loss] = true;
+    for (const auto& entry : out_.finals) needed[entry.second] = true;
+    for (const auto& entry : out_.outputs) needed[entry.second] = true;
+    std::vector<LocalOp> kept;
+    for (size_t i = out_.ops.size(); i-- > 0;) {
+      LocalOp& op = out_.ops[i];
+      // Every rank must meet in a collective, needed or not.
+      if (!needed[op.result] && !op.collective) continue;
+      for (const Operand& operand : op.inputs) needed[operand.value] = true;
+      kept.push_back(std::move(op));
+    }
+    std::reverse(kept.begin(), kept.end());
+    out_.ops = std::move(kept);
+  }
+
+  void pin() {
+    out_.pinned.assign(out_.values.size(), false);
+    for (ValueId leaf : out_.leaves) out_.pinned[leaf] = true;
+    for (const auto& entry : out_.finals) out_.pinned[entry.second] = true;
+    for (const auto& entry : out_.outputs) out_.pinned[entry.second] = true;
+    if (out_.loss >= 0) out_.pinned[out_.loss] = true;
+    for (const LocalOp& op : out_.ops)
+      if (op.collective) out_.pinned[op.result] = out_.pinned[op.inputs[0].value] = true;
+  }
+
+  const Program& reference_;
+  const SpmdProgram& program_;
+  LocalProgram out_;
+  std::map<ValueId, View> views_;
+  std::map<ValueId, Expr> constants_;
+  std::map<ValueId, NodeId> taken_finals_;
+};
+
+std::optional<double> fold_constant(ExprKind kind, const std::vector<double>& a) {
+  switch (kind) {
+    case ExprKind::neg:
+      return -a[0];
+    case ExprKind::exp:
+      return std::exp(a[0]);
+    case ExprKind::log:
+      return std::log(a[0]);
+    case ExprKind::sqrt:
+      return std::sqrt(a[0]);
+    case ExprKind::tanh:
+      return std::tanh(a[0]);
+    case ExprKind::erf:
+      return std::erf(a[0]);
+    case ExprKind::add:
+      return a[0] + a[1];
+    case ExprKind::sub:
+      return a[0] - a[1];
+    case ExprKind::mul:
+      return a[0] * a[1];
+    case ExprKind::div:
+      return a[0] / a[1];
+    case ExprKind::maximum:
+      return std::max(a[0], a[1]);
+    case ExprKind::minimum:
+      return std::min(a[0], a[1]);
+    case ExprKind::power:
+      return std::pow(a[0], a[1]);
+    case ExprKind::less:
+      return a[0] < a[1];
+    case ExprKind::less_equal:
+      return a[0] <= a[1];
+    case ExprKind::equal:
+      return a[0] == a[1];
+    case ExprKind::select:
+      return a[0] != 0 ? a[1] : a[2];
+    default:
+      return std::nullopt;
+  }
+}
+
+Expr fold(const Expr& e) {
+  bool constant = !e.args().empty() && std::all_of(e.args().begin(), e.args().end(),
+                                                   [](const Expr& arg) { return arg.kind() == ExprKind::constant; });
+  if (constant) {
+    std::vector<double> values;
+    for (const Expr& arg : e.args()) values.push_back(arg.value());
+    if (std::optional<double> value = fold_constant(e.kind(), values)) return Expr(*value);
+  }
+  switch (e.kind()) {
+    case ExprKind::add:
+      if (e.arg(0).is_constant(0)) return e.arg(1);
+      return e.arg(1).is_constant(0) ? e.arg(0) : e;
+    case ExprKind::sub:
+      return e.arg(1).is_constant(0) ? e.arg(0) : e;
+    case ExprKind::mul:
+      if (e.arg(0).is_constant(1)) return e.arg(1);
+      return e.arg(1).is_constant(1) ? e.arg(0) : e;
+    case ExprKind::div:
+      return e.arg(1).is_constant(1) ? e.arg(0) : e;
+    case ExprKind::select:
+      if (e.arg(0).kind() == ExprKind::constant) return e.arg(0).value() != 0 ? e.arg(1) : e.arg(2);
+      return e;
+    default:
+      return e;
+  }
+}
+
+}  // namespace
+
+Expr substitute_and_fold(const Expr& body, const std::vector<std::optional<Expr>>& inputs) {
+  if (body.kind() == ExprKind::input) {
+    const std::optional<Expr>& replacement = inputs.at(body.index());
+    return replacement ? *replacement : body;
+  }
+  if (body.args().empty()) return body;
+  std::vector<Expr> args;
+  for (const Expr& arg : body.args()) args.push_back(substitute_and_fold(arg, inputs));
+  return fold(Expr(body.kind(), std::move(args)));
+}
+
+LocalProgram localize(const Program& reference, const SpmdProgram& program, int rank) {
+  return Localizer(reference, program, rank).run();
+}
+
+}  // namespace hetsynth::codegen

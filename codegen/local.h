@@ -1,0 +1,68 @@
+// The stage `localize`: what one rank computes, as operators over its own index ranges. Constants are substituted into
+// bodies, and reads through views (transpose, broadcast, slice) become reads of what is behind them.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth::codegen {
+
+/// A read of a value; the access is in terms of the reading operator's factors and gives GLOBAL indices.
+struct Operand {
+  ValueId value = -1;
+  Access access;
+};
+
+/// A local operator or a collective. Index terms of factors with a single local value are folded into offsets, and
+/// divisions and remainders that the local range makes trivial are gone.
+struct LocalOp {
+  ValueId result = -1;
+  NodeId node = -1;
+  Phase phase = Phase::forward;
+  std::vector<Operand> inputs;
+  // compute
+  std::vector<Factor> factors;
+  std::vector<Range> ranges;  ///< per factor, what this rank executes
+  Access output;
+  Expr body = 0.0;
+  /// Sum over a one-hot factor: the factor takes the value of an integer operand instead of being looped over. The same
+  /// structure with the factor indexing the output of a reduction is a scatter.
+  std::optional<OneHot> one_hot;
+  // collective
+  std::optional<Instruction> collective;
+
+  int64_t extent(int factor) const { return ranges[factor].hi - ranges[factor].lo; }
+  std::optional<FactorKind> reduction() const;
+  /// The result is input 0, element by element, wherever its accesses say.
+  bool is_view() const;
+  /// The factor that one_hot names instead of a loop; -1 if none.
+  int looked_up() const { return one_hot ? one_hot->factor : -1; }
+};
+
+struct LocalValue {
+  NodeId node = -1;
+  TensorType type;            ///< of the whole tensor
+  std::vector<Range> ranges;  ///< what this rank holds of it
+  int64_t count() const;      ///< elements held
+};
+
+struct LocalProgram {
+  int rank = 0;
+  std::vector<LocalValue> values;  ///< by ValueId
+  std::vector<LocalOp> ops;        ///< in order of execution; only what is needed
+  std::vector<ValueId> leaves;
+  std::vector<std::pair<NodeId, ValueId>> finals;   ///< as in the SPMD program; never the plain leaf of another target
+  std::vector<std::pair<NodeId, ValueId>> outputs;  ///< value to read each named output from
+  ValueId loss = -1;
+  /// Values that must lie row-major in one piece: leaves, finals, outputs, loss, operands and results of collectives.
+  std::vector<bool> pinned;
+};
+
+LocalProgram localize(const Program& reference, const SpmdProgram& program, int rank);
+
+/// Replaces inputs by expressions where given (by operand number), folds constants, drops additions of 0 and
+/// multiplications by 1.
+Expr substitute_and_fold(const Expr& body, const std::vector<std::optional<Expr>>& inputs);
+
+}  // namespace hetsynth::codegen

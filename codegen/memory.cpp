@@ -1,0 +1,175 @@
+#include "codegen/memory.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hetsynth::codegen {
+namespace {
+
+constexpr int64_t alignment = 64;
+
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// Address in terms of the group's loops.
+std::optional<std::vector<int64_t>> over_loops(const Address& address, const Member& member, size_t loops) {
+  if (!address.affine()) return std::nullopt;
+  std::vector<int64_t> out(loops + 1, 0);
+  out[loops] = address.constant;
+  for (size_t f = 0; f < address.coefficients.size(); ++f) {
+    if (address.coefficients[f] == 0) continue;
+    if (member.loop[f] < 0) return std::nullopt;
+    out[member.loop[f]] += address.coefficients[f];
+  }
+  return out;
+}
+
+bool runs_in_row(const Member& m) { return m.role == Role::element || m.role == Role::row_reduce || m.over_inner; }
+
+class MemoryPlanner {
+ public:
+  MemoryPlanner(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts)
+      : program_(program), groups_(groups), layouts_(layouts) {}
+
+  MemoryPlan run() {
+    for (const auto& [target, value] : program_.finals) settle_final(target, value);
+    place_leaves();
+    place_temporaries();
+    resolve_windows();
+    return std::move(plan_);
+  }
+
+ private:
+  struct Live {
+    ValueId buffer;
+    int64_t bytes;
+    int first, last;
+  };
+
+  int64_t bytes_of(ValueId v) const {
+    return aligned(program_.values[v].count() * size_bytes(program_.values[v].type.dtype));
+  }
+
+  void settle_final(NodeId target, ValueId value) {
+    ValueId leaf = -1;
+    for (ValueId l : program_.leaves)
+      if (program_.values[l].node == target) leaf = l;
+    if (leaf == value) return;
+    if (!can_overwrite(leaf, value)) {
+      plan_.copies.push_back({value, leaf});
+      return;
+    }
+    for (Layout& layout : layouts_.of)
+      if (layout.buffer == value) layout.buffer = leaf;
+  }
+
+  bool can_overwrite(ValueId leaf, ValueId value) const {
+    for (const auto& output : program_.outputs)
+      if (layouts_.of[output.second].buffer == leaf) return false;
+    for (const auto& final : program_.finals)
+      if (final.second != value && layouts_.of[final.second].buffer == leaf) return false;
+    bool written = false;
+    for (const Group& group : groups_) {
+      const Member* writer = nullptr;
+      for (const Member& member : group.members)
+        if (program_.ops[member.op].result == value) writer = &member;
+      bool in_place = writer && group.kind == Group::Kind::loops;
+      for (const Member& reader : group.members)
+        for (size_t j = 0; j < program_.ops[reader.op].inputs.size(); ++j) {
+          if (layouts_.of[program_.ops[reader.op].inputs[j].value].buffer != leaf) continue;
+          if (written || (writer && !(in_place && reads_before(group, reader, int(j), *writer, leaf)))) return false;
+        }
+      written = written || writer;
+    }
+    return written;
+  }
+
+  /// Whether the reader takes each element before the writer overwrites it, at the same point of the nest.
+  bool reads_before(const Group& group, const Member& reader, int input, const Member& writer, ValueId leaf) const {
+    const LocalOp& op = program_.ops[reader.op];
+    bool ordered = reader.level <= writer.level && reader.op <= writer.op && runs_in_row(reader) == runs_in_row(writer);
+    if (writer.role == Role::accumulate || op.inputs[input].access.zero_outside) return false;
+    if (!ordered || op.inputs[input].value != leaf) return false;
+    auto read = over_loops(layouts_.read(op, input), reader, group.loops.size());
+    auto written = over_loops(layouts_.written(program_.ops[writer.op]), writer, group.loops.size());
+    return read && written && *read == *written;
+  }
+
+  void place_leaves() {
+    plan_.offset_bytes.assign(program_.values.size(), -1);
+    for (ValueId leaf : program_.leaves) {
+      plan_.offset_bytes[leaf] = plan_.arena_bytes;
+      plan_.arena_bytes += bytes_of(leaf);
+    }
+  }
+
+  std::vector<Live> lifetimes() const {
+    std::map<ValueId, Live> live;
+    auto touch = [&](ValueId value, int at) {
+      ValueId buffer = layouts_.of[value].buffer;
+      if (plan_.offset_bytes[buffer] >= 0) return;
+      auto [entry, fresh] = live.insert({buffer, {buffer, bytes_of(buffer), at, at}});
+      entry->second.last = std::max(entry->second.last, at);
+    };
+    int end = int(groups_.size());
+    for (int at = 0; at < end; ++at)
+      for (const Member& member : groups_[at].members) {
+        const LocalOp& op = program_.ops[member.op];
+        if (groups_[at].kind != Group::Kind::loops || member.stored) touch(op.result, at);
+        for (size_t j = 0; j < op.inputs.size(); ++j)
+          if (member.source.empty() || member.source[j] < 0) touch(op.inputs[j].value, at);
+      }
+    for (const auto& output : program_.outputs) touch(output.second, end);
+    if (program_.loss >= 0) touch(program_.loss, end);
+    for (const MemoryPlan::Copy& copy : plan_.copies) touch(copy.from, end);
+    std::vector<Live> out;
+    for (const auto& entry : live) out.push_back(entry.second);
+    return out;
+  }
+
+  /// Largest first, each at the lowest place that is free during its life.
+  void place_temporaries() {
+    std::vector<Live> waiting = lifetimes();
+    std::stable_sort(waiting.begin(), waiting.end(), [](const Live& a, const Live& b) { return a.bytes > b.bytes; });
+    struct Placed {
+      Live live;
+      int64_t offset;
+    };
+    std::vector<Placed> placed;  // by offset
+    int64_t base = plan_.arena_bytes;
+    for (const Live& live : waiting) {
+      int64_t offset = base;
+      for (const Placed& other : placed) {
+        bool together = other.live.first <= live.last && live.first <= other.live.last;
+        if (!together || other.live.bytes == 0) continue;
+        if (other.offset >= offset + live.bytes) break;
+        offset = std::max(offset, other.offset + other.live.bytes);
+      }
+      auto later = std::find_if(placed.begin(), placed.end(), [&](const Placed& p) { return p.offset > offset; });
+      placed.insert(later, {live, offset});
+      plan_.offset_bytes[live.buffer] = offset;
+      plan_.arena_bytes = std::max(plan_.arena_bytes, offset + live.bytes);
+    }
+  }
+
+  void resolve_windows() {
+    for (size_t v = 0; v < program_.values.size(); ++v) {
+      const Layout& layout = layouts_.of[v];
+      if (layout.buffer == ValueId(v) || plan_.offset_bytes[layout.buffer] < 0) continue;
+      plan_.offset_bytes[v] =
+          plan_.offset_bytes[layout.buffer] + layout.offset * size_bytes(program_.values[v].type.dtype);
+    }
+  }
+
+  const LocalProgram& program_;
+  const std::vector<Group>& groups_;
+  Layouts& layouts_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts) {
+  return MemoryPlanner(program, groups, layouts).run();
+}
+
+}  // namespace hetsynth::codegen

@@ -1,0 +1,51 @@
+// Runs generated programs of all ranks of a plan in this process: compiles the text, fills the arenas, starts a thread
+// per rank.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/device_program.h"
+#include "dsl/ir/interpreter.h"
+#include "dsl/jit/native_module.h"
+
+namespace hetsynth::test {
+
+/// `count` equal cpu devices.
+Cluster cpu_cluster(int count);
+
+/// A mesh of one rank, with every node computed whole, in order.
+SpmdProgram whole_program(const Program& reference);
+
+class GeneratedRun {
+ public:
+  /// Generates and compiles the programs of all ranks.
+  GeneratedRun(const Program& reference, const SpmdProgram& program);
+  ~GeneratedRun();
+
+  /// Hands each rank its part of a leaf.
+  void write(NodeId leaf, const Array& whole);
+  /// One step on all ranks. False if a rank reported a failure.
+  bool step(const EvaluationContext& context);
+  /// A leaf or a named output, put together from the ranks; where several hold an element they must hold the same bits.
+  Array read(NodeId node) const;
+  double loss() const;
+  const DeviceProgram& device(int rank) const { return devices_[rank]; }
+
+ private:
+  struct Arena;
+  const Program& reference_;
+  const SpmdProgram& program_;
+  std::vector<DeviceProgram> devices_;
+  std::vector<NativeModule> modules_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+};
+
+/// Compiles source text as the runtime does. Throws with the compiler's messages.
+NativeModule compile(const std::string& text);
+
+/// The body of every value of the array drawn from [low, high], integers for i32.
+Array random_array(const TensorType& type, double low, double high, uint64_t seed);
+
+}  // namespace hetsynth::test

@@ -1,0 +1,133 @@
+// Accuracy of the generated mathematical functions, and that they draw the interpreter's random numbers.
+#include "codegen/cpu/prelude.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "dsl/ir/interpreter.h"
+#include "harness.h"
+
+namespace hetsynth::test {
+namespace {
+
+struct Prelude {
+  NativeModule module;
+  float (*exp)(float);
+  float (*log)(float);
+  float (*tanh)(float);
+  float (*erf)(float);
+  float (*sum)(const float*, long);
+  float (*max)(const float*, long);
+  float (*uniform)(unsigned long, unsigned, unsigned long, unsigned long);
+};
+
+const Prelude& prelude() {
+  static const Prelude compiled = [] {
+    Prelude p;
+    p.module = compile(codegen::whole_prelude() + R"(
+extern "C" float test_exp(float x) { return exp_f32(x); }
+extern "C" float test_log(float x) { return log_f32(x); }
+extern "C" float test_tanh(float x) { return tanh_f32(x); }
+extern "C" float test_erf(float x) { return erf_f32(x); }
+extern "C" float test_sum(const float* x, long n) { return row_sum(x, n); }
+extern "C" float test_max(const float* x, long n) { return row_max(x, n); }
+extern "C" float test_uniform(unsigned long a, unsigned b, unsigned long c, unsigned long d) { return uniform(a, b, c, d); }
+)");
+    p.exp = p.module.function<float(float)>("test_exp");
+    p.log = p.module.function<float(float)>("test_log");
+    p.tanh = p.module.function<float(float)>("test_tanh");
+    p.erf = p.module.function<float(float)>("test_erf");
+    p.sum = p.module.function<float(const float*, long)>("test_sum");
+    p.max = p.module.function<float(const float*, long)>("test_max");
+    p.uniform = p.module.function<float(unsigned long, unsigned, unsigned long, unsigned long)>("test_uniform");
+    return p;
+  }();
+  return compiled;
+}
+
+/// Largest error over evenly spaced arguments, in units in the last place of the exact result.
+double worst_ulps(float (*f)(float), double (*exact)(double), float from, float to, int count = 200001) {
+  double worst = 0;
+  for (int i = 0; i < count; ++i) {
+    float x = float(from + (double(to) - from) * i / (count - 1));
+    double wanted = exact(x);
+    float rounded = float(wanted);
+    double ulp =
+        std::max<double>(std::nextafter(std::abs(rounded), std::numeric_limits<float>::infinity()) - std::abs(rounded),
+                         std::numeric_limits<float>::denorm_min());
+    worst = std::max(worst, std::abs(double(f(x)) - wanted) / ulp);
+  }
+  return worst;
+}
+
+const float infinity = std::numeric_limits<float>::infinity();
+
+TEST(Prelude, ExpIsWithinTwoUlps) {
+  EXPECT_LT(worst_ulps(prelude().exp, std::exp, -87, 88.7f), 2);
+  EXPECT_LT(worst_ulps(prelude().exp, std::exp, -1, 1), 2);
+  EXPECT_LT(worst_ulps(prelude().exp, std::exp, -103, -87), 2) << "below the normal range";
+  EXPECT_EQ(prelude().exp(-infinity), 0);
+  EXPECT_EQ(prelude().exp(infinity), infinity);
+  EXPECT_EQ(prelude().exp(-1e9f), 0) << "a hidden score";
+  EXPECT_TRUE(std::isnan(prelude().exp(NAN)));
+  EXPECT_EQ(prelude().exp(0), 1);
+}
+
+TEST(Prelude, LogIsWithinTwoUlps) {
+  EXPECT_LT(worst_ulps(prelude().log, std::log, 1e-30f, 100), 2);
+  EXPECT_LT(worst_ulps(prelude().log, std::log, 0.5f, 2), 2);
+  EXPECT_LT(worst_ulps(prelude().log, std::log, 1e-44f, 1e-38f), 2) << "below the normal range";
+  EXPECT_EQ(prelude().log(0), -infinity);
+  EXPECT_EQ(prelude().log(infinity), infinity);
+  EXPECT_TRUE(std::isnan(prelude().log(-1)));
+  EXPECT_EQ(prelude().log(1), 0);
+}
+
+TEST(Prelude, TanhAndErfAreWithinFiveUlps) {
+  EXPECT_LT(worst_ulps(prelude().tanh, std::tanh, -10, 10), 5);
+  EXPECT_LT(worst_ulps(prelude().tanh, std::tanh, -0.7f, 0.7f), 5);
+  EXPECT_LT(worst_ulps(prelude().erf, std::erf, -5, 5), 5);
+  EXPECT_LT(worst_ulps(prelude().erf, std::erf, -1, 1), 5);
+  EXPECT_EQ(prelude().tanh(infinity), 1);
+  EXPECT_EQ(prelude().tanh(-infinity), -1);
+  EXPECT_EQ(prelude().erf(-infinity), -1);
+  EXPECT_TRUE(std::isnan(prelude().tanh(NAN)));
+  EXPECT_TRUE(std::isnan(prelude().erf(NAN)));
+}
+
+TEST(Prelude, SumsOfManyValuesStayAccurate) {
+  for (long n : {0L, 1L, 63L, 64L, 65L, 4096L, 4097L, 1000000L}) {
+    std::vector<float> values;
+    double wanted = 0;
+    for (long i = 0; i < n; ++i) {
+      values.push_back(float(philox_uniform(1, 0, uint64_t(i), 0)));
+      wanted += values.back();
+    }
+    // Lanes add at most 64 values before a tree of depth 6, blocks are added in double: 70 roundings at most.
+    EXPECT_NEAR(prelude().sum(values.data(), n), wanted, wanted * 70 * 0x1p-24) << n;
+    EXPECT_EQ(prelude().max(values.data(), n), n ? *std::max_element(values.begin(), values.end()) : -infinity) << n;
+  }
+}
+
+TEST(Prelude, DrawsTheInterpretersRandomNumbers) {
+  for (uint64_t seed : {uint64_t(0), uint64_t(7), uint64_t(0x123456789abcdef)})
+    for (int stream : {0, 5, 0x7fffffff})
+      for (uint64_t index : {uint64_t(0), uint64_t(1), uint64_t(0x123456789a)})
+        for (uint64_t step : {uint64_t(0), uint64_t(99)})
+          EXPECT_EQ(double(prelude().uniform(seed, unsigned(stream), index, step)),
+                    philox_uniform(seed, stream, index, step));
+}
+
+TEST(Prelude, ContainsOnlyWhatIsCalled) {
+  EXPECT_EQ(codegen::prelude_for("y[i] = x[i];"), "");
+  std::string text = codegen::prelude_for("y[i] = tanh_f32(x[i]);");
+  EXPECT_NE(text.find("tanh_f32("), std::string::npos);
+  EXPECT_NE(text.find("static inline float exp_f32("), std::string::npos) << "tanh needs exp";
+  EXPECT_EQ(text.find("log_f32"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hetsynth::test
