@@ -16,6 +16,12 @@ class Movement {
       : s_(subject), i_(instruction), operand_(operand), held_(operand.placements[instruction.axis]) {}
 
   Inference run() {
+    const Shape& shape = s_.node(operand_.node).type.shape;
+    bool cuts = i_.opcode == Opcode::slice || i_.opcode == Opcode::all_gather || i_.opcode == Opcode::reduce_scatter ||
+                i_.opcode == Opcode::all_to_all;
+    std::string misfit = cuts ? uncuttable(s_, shape, i_.dim, i_.table) : "";
+    if (misfit.empty() && i_.opcode == Opcode::all_to_all) misfit = uncuttable(s_, shape, i_.to_dim, i_.to_table);
+    if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
     switch (i_.opcode) {
       case Opcode::slice:
         return slice();

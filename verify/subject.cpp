@@ -207,6 +207,14 @@ Placements normalised(const Subject& subject, Placements placements) {
   return placements;
 }
 
+std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int table) {
+  if (!below(dim, shape.size())) return fmt::format("there is no dimension {} to cut", dim);
+  const BoundaryTable& t = subject.program.tables.at(table);
+  if (shape[dim] % t.extent == 0) return "";
+  return fmt::format("table {} of {} units does not divide dimension {} of {} elements", t.name, t.extent, dim,
+                     shape[dim]);
+}
+
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements) {
   std::vector<bool> cut(shape.size(), false);
   std::optional<ReduceOp> reduce;
@@ -223,9 +231,6 @@ std::string unfit(const Subject& subject, const Shape& shape, const Placements& 
       if (table.axis != a)
         return fmt::format("table {} belongs to axis {}, not {}", table.name, subject.axis(table.axis).name,
                            subject.axis(a).name);
-      if (shape[p.dim] % table.extent != 0)
-        return fmt::format("table {} of {} units does not divide dimension {} of {} elements", table.name, table.extent,
-                           p.dim, shape[p.dim]);
       cut[p.dim] = true;
     }
   }

@@ -36,8 +36,11 @@ struct Held {
 /// Placements with the subject's tables, and replicated on axes of one device.
 Placements normalised(const Subject& subject, Placements placements);
 
-/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables that fit, one kind of
-/// reduction.
+/// Why a table of the plan cannot cut a dimension of a tensor of this shape; empty if it can.
+std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int table);
+
+/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables of their axes, one
+/// kind of reduction.
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements);
 
 /// "replicated over dp", "cut in dimension 1 over dp", "partial over dp" for one axis.

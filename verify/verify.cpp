@@ -65,8 +65,11 @@ class Verifier {
     if (value.node != found.node)
       return fail(fmt::format("value {} is said to hold {}, but holds {}", value.name, name_of(value.node),
                               name_of(found.node)));
-    if (std::string why = unfit(s_, s_.node(value.node).type.shape, value.placements); !why.empty())
-      return fail(fmt::format("value {} is said to be held as it cannot be: {}", value.name, why));
+    const Shape& shape = s_.node(value.node).type.shape;
+    std::string why = unfit(s_, shape, value.placements);
+    for (const Placement& p : value.placements)
+      if (why.empty() && p.kind == Placement::Kind::sharded) why = uncuttable(s_, shape, p.dim, p.table);
+    if (!why.empty()) return fail(fmt::format("value {} is said to be held as it cannot be: {}", value.name, why));
     Placements claimed = normalised(s_, value.placements);
     for (int a = 0; a < s_.axis_count(); ++a)
       if (claimed[a] != found.placements[a])
