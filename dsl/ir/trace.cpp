@@ -77,10 +77,7 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
   try {
     node.type = op->infer(types);
   } catch (const UserError& error) {
-    Diagnostic diagnostic = error.diagnostic();
-    if (!diagnostic.where.known()) diagnostic.where = node.where;
-    add_argument_notes(diagnostic, program, inputs);
-    throw UserError(std::move(diagnostic), error.code());
+    throw at_call(error, inputs, node.where);
   }
   node.space = op->space(types, node.type);
   node.body = op->body(types, node.type);
@@ -90,6 +87,13 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
   if (backward_of >= 0) node.name = "d_" + program[backward_of].name;
   program.nodes.push_back(std::move(node));
   return Tensor(program.nodes.back().id);
+}
+
+UserError Trace::at_call(const UserError& error, const std::vector<Tensor>& arguments, SourceLocation where) const {
+  Diagnostic diagnostic = error.diagnostic();
+  if (!diagnostic.where.known()) diagnostic.where = std::move(where);
+  add_argument_notes(diagnostic, program, arguments);
+  return UserError(std::move(diagnostic), error.code());
 }
 
 void Trace::set_name(Tensor tensor, const std::string& name, SourceLocation where) {

@@ -33,6 +33,8 @@ class Trace {
   /// Infers, builds space and body, appends. A UserError from `infer` gains the place of the call and notes where the
   /// arguments were made.
   Tensor emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where);
+  /// The error with what it lacks: the place of the call, and notes where its arguments were made.
+  UserError at_call(const UserError& error, const std::vector<Tensor>& arguments, SourceLocation where) const;
   void set_name(Tensor tensor, const std::string& name, SourceLocation where);
   void set_custom_vjp(Tensor output, std::vector<Tensor> inputs, CustomVjp vjp);
   void stop_gradient(Tensor tensor);
@@ -50,6 +52,7 @@ class Trace {
   double clip_norm = 0;     ///< 0: no clipping
   Phase phase = Phase::forward;
   NodeId backward_of = -1;  ///< node whose gradient is being emitted: names and lines derive from it
+  int random_streams = 0;   ///< streams of random numbers given away so far; each call that draws takes one
   SourceLocation scope;     ///< set by CallScope: where nodes made inside a composite function are said to come from
 };
 

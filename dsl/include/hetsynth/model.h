@@ -44,10 +44,16 @@ struct LabelledBatch {
 LabelledBatch synthetic_batch(int64_t batch, int64_t features, int64_t classes,
                               std::source_location where = std::source_location::current());
 
-/// A hyper-parameter: the default, unless the command line set it (--set name=value).
-int64_t option(const char* name, int default_value, const char* help = "");
-double option(const char* name, double default_value, const char* help = "");
-std::string option(const char* name, const char* default_value, const char* help = "");
+/// A hyper-parameter: the default, unless the command line set it (--set name=value). Throws UserError for a value that
+/// is no number of that type.
+int64_t option(const char* name, int default_value, const char* help = "",
+               std::source_location where = std::source_location::current());
+int64_t option(const char* name, int64_t default_value, const char* help = "",
+               std::source_location where = std::source_location::current());
+double option(const char* name, double default_value, const char* help = "",
+              std::source_location where = std::source_location::current());
+std::string option(const char* name, const char* default_value, const char* help = "",
+                   std::source_location where = std::source_location::current());
 
 /// AdamW (Loshchilov and Hutter 2019) with bias correction and a linear warm-up of the learning rate over the first
 /// steps.
@@ -70,9 +76,9 @@ void minimize(Tensor loss, const AdamW& optimizer, std::source_location where = 
 void minimize(Tensor loss, const SGD& optimizer, std::source_location where = std::source_location::current());
 
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.
-void output(const char* name, Tensor tensor);
+void output(const char* name, Tensor tensor, std::source_location where = std::source_location::current());
 
 /// The same values, through which no gradient flows.
-Tensor stop_gradient(Tensor tensor);
+Tensor stop_gradient(Operand tensor);
 
 }  // namespace hetsynth

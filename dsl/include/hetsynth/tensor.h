@@ -1,7 +1,10 @@
 // Handle of a tensor in the program being traced. Light: user models include it through hetsynth.h.
 #pragma once
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 namespace hetsynth {
@@ -30,13 +33,23 @@ class Tensor {
 /// This is how operators such as `a + b`, which cannot take a default argument, know their line.
 struct Operand {
   Operand(Tensor tensor, std::source_location where = std::source_location::current()) : tensor(tensor), where(where) {}
-  Operand(double number, std::source_location where = std::source_location::current())
-      : number(number), is_number(true), where(where) {}
-  Operand(int number, std::source_location where = std::source_location::current()) : Operand(double(number), where) {}
+  template <class Number>
+    requires std::integral<Number> || std::floating_point<Number>
+  Operand(Number number, std::source_location where = std::source_location::current())
+      : number(double(number)), is_number(true), where(where) {}
   Tensor tensor;
   double number = 0;
   bool is_number = false;
   std::source_location where;
+};
+
+/// Dimensions of a tensor, negative ones counted from the end: `-1` or `{0, 2}`. Empty: all of them.
+struct DimList {
+  DimList() = default;
+  DimList(int dim) : dims{dim} {}
+  DimList(std::initializer_list<int> dims) : dims(dims) {}
+  DimList(std::vector<int> dims) : dims(std::move(dims)) {}
+  std::vector<int> dims;
 };
 
 /// Names the tensor after the user's variable; placed around initialisers by the front end. Returns the tensor.

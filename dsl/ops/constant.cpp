@@ -1,0 +1,35 @@
+#include "dsl/ops/constant.h"
+
+#include "dsl/ops/support/pointwise.h"
+
+namespace hetsynth {
+namespace {
+
+PointwiseRule rule(const Shape& shape, double value) { return {.tag = "constant", .body = value, .shape = shape}; }
+
+}  // namespace
+
+Tensor constant(double value, std::source_location where) { return full({}, value, where); }
+
+Tensor full(const std::vector<int64_t>& shape, double value, std::source_location where) {
+  for (int64_t extent : shape)
+    if (extent < 1)
+      throw UserError({.where = location(where),
+                       .tag = "full",
+                       .message = "a dimension has no elements",
+                       .expected = "extents of at least 1",
+                       .found = text(shape)});
+  return pointwise(rule(shape, value), {}, where);
+}
+
+Tensor as_tensor(const Operand& operand) {
+  return operand.is_number ? constant(operand.number, operand.where) : operand.tensor;
+}
+
+OperatorInfo constant_info() {
+  return {"constant",
+          "Tensors filled with one number.",
+          {{pointwise_operator(rule({}, 2.5)), {}, {}}, {pointwise_operator(rule({3, 4}, -1)), {}, {}}}};
+}
+
+}  // namespace hetsynth

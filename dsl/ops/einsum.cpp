@@ -1,0 +1,154 @@
+#include "dsl/ops/einsum.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "dsl/ops/broadcast.h"
+#include "dsl/ops/reshape.h"
+#include "dsl/ops/support/pointwise.h"
+#include "dsl/ops/support/shape_rules.h"
+
+namespace hetsynth {
+namespace {
+
+struct Letters {
+  std::string a, b, out;
+};
+
+bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
+
+bool distinct_letters(const std::string& letters) {
+  for (size_t i = 0; i < letters.size(); ++i)
+    if (!std::isalpha(static_cast<unsigned char>(letters[i])) || letters.find(letters[i]) != i) return false;
+  return true;
+}
+
+Letters parse(const std::string& spec) {
+  size_t comma = spec.find(','), arrow = spec.find("->");
+  bool shaped = comma != std::string::npos && arrow != std::string::npos && comma < arrow;
+  Letters l;
+  if (shaped) l = {spec.substr(0, comma), spec.substr(comma + 1, arrow - comma - 1), spec.substr(arrow + 2)};
+  bool known = std::all_of(l.out.begin(), l.out.end(), [&](char c) { return has(l.a, c) || has(l.b, c); });
+  if (!shaped || !distinct_letters(l.a) || !distinct_letters(l.b) || !distinct_letters(l.out) || !known)
+    throw UserError(
+        {.tag = "einsum",
+         .message = fmt::format("\"{}\" is no contraction of two tensors", spec),
+         .expected = "two lists of letters, each letter once per list, and a result made of them: \"ij,jk->ik\"",
+         .found = spec});
+  return l;
+}
+
+/// Letters of `wanted` in its order, as far as `a` or `b` carry them.
+std::string carried(const std::string& wanted, const std::string& a, const std::string& b) {
+  std::string out;
+  for (char c : wanted)
+    if (has(a, c) || has(b, c)) out += c;
+  return out;
+}
+
+class Einsum final : public Operator {
+ public:
+  explicit Einsum(std::string spec) : spec_(std::move(spec)), letters_(parse(spec_)) {}
+
+  std::string_view tag() const override { return "einsum"; }
+  std::string attributes() const override { return spec_; }
+
+  TensorType infer(std::span<const TensorType> inputs) const override {
+    require_letters(0, letters_.a, inputs[0]);
+    require_letters(1, letters_.b, inputs[1]);
+    for (char c : letters_.a) {
+      if (!has(letters_.b, c)) continue;
+      int64_t in_a = inputs[0].shape[letters_.a.find(c)], in_b = inputs[1].shape[letters_.b.find(c)];
+      if (in_a != in_b)
+        throw UserError(
+            {.tag = "einsum",
+             .message = fmt::format("extents of {} disagree: {}", c, joined({inputs[0].shape, inputs[1].shape}, " x ")),
+             .expected = fmt::format("one extent for {} in \"{}\"", c, spec_),
+             .found = fmt::format("{} and {}", in_a, in_b)});
+    }
+    TensorType out;
+    for (char c : letters_.out) out.shape.push_back(extent(c, inputs));
+    return out;
+  }
+
+  Space space(std::span<const TensorType> inputs, const TensorType&) const override {
+    Space space;
+    std::string order = letters_.out;
+    for (char c : letters_.out) space.add_factor(std::string(1, c), extent(c, inputs), FactorKind::parallel);
+    for (char c : letters_.a + letters_.b) {
+      if (has(order, c)) continue;
+      order += c;
+      space.add_factor(std::string(1, c), extent(c, inputs), FactorKind::sum);
+    }
+    auto access = [&](const std::string& letters) {
+      Access access;
+      for (char c : letters) access.dims.push_back(index_by(int(order.find(c))));
+      return access;
+    };
+    space.inputs = {access(letters_.a), access(letters_.b)};
+    space.output = access(letters_.out);
+    return space;
+  }
+
+  Expr body(std::span<const TensorType>, const TensorType&) const override { return Expr::input(0) * Expr::input(1); }
+
+  std::vector<Tensor> vjp(const VjpArguments& v) const override {
+    return {input_gradient(v.output_gradient, v.inputs[1], letters_.b, v.inputs[0], letters_.a),
+            input_gradient(v.output_gradient, v.inputs[0], letters_.a, v.inputs[1], letters_.b)};
+  }
+
+ private:
+  void require_letters(size_t position, const std::string& letters, const TensorType& type) const {
+    require_dtype("einsum", position, type, DType::f32);
+    if (letters.size() == type.shape.size()) return;
+    throw UserError({.tag = "einsum",
+                     .message = fmt::format("\"{}\" gives argument {} as many dimensions as \"{}\" has letters", spec_,
+                                            position + 1, letters),
+                     .expected = fmt::format("{} dimensions", letters.size()),
+                     .found = text(type)});
+  }
+
+  int64_t extent(char letter, std::span<const TensorType> inputs) const {
+    size_t in_a = letters_.a.find(letter);
+    return in_a != std::string::npos ? inputs[0].shape[in_a] : inputs[1].shape[letters_.b.find(letter)];
+  }
+
+  /// The output's gradient contracted with the other operand. A letter that neither carries was summed over this
+  /// operand alone: its gradient is the same at every value.
+  Tensor input_gradient(Tensor dy, Tensor other, const std::string& other_letters, Tensor self,
+                        const std::string& letters) const {
+    std::string there = carried(letters, letters_.out, other_letters);
+    Tensor product = einsum(letters_.out + "," + other_letters + "->" + there, dy, other);
+    if (there == letters) return product;
+    Shape with_gaps = self.shape();
+    for (size_t d = 0; d < letters.size(); ++d)
+      if (!has(there, letters[d])) with_gaps[d] = 1;
+    return broadcast(reshape(product, with_gaps), self.shape());
+  }
+
+  std::string spec_;
+  Letters letters_;
+};
+
+}  // namespace
+
+Tensor einsum(const std::string& spec, Operand a, Operand b) {
+  CallScope scope(a.where);
+  std::vector<Tensor> inputs = {as_tensor(a), as_tensor(b)};
+  return emit(checked_call(inputs, [&] { return std::make_shared<Einsum>(spec); }), inputs, a.where);
+}
+
+OperatorInfo einsum_info() {
+  auto sample = [](const char* spec, const Shape& a, const Shape& b) {
+    return OperatorSample{std::make_shared<Einsum>(spec), floats({a, b}), {}};
+  };
+  return {"einsum",
+          "Products of two tensors summed over the letters missing from the result.",
+          {sample("mk,kn->mn", {3, 4}, {4, 5}), sample("bthd,bshd->bhts", {2, 3, 2, 4}, {2, 5, 2, 4}),
+           sample("bhts,bshd->bthd", {2, 3, 4, 5}, {2, 5, 3, 2}), sample("i,j->ij", {3}, {4}),
+           sample("bk,k->b", {5, 3}, {3}), sample("ijk,j->i", {2, 3, 4}, {3}), sample("k,k->", {7}, {7})}};
+}
+
+}  // namespace hetsynth

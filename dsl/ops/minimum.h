@@ -1,0 +1,11 @@
+// Elementwise minimum of two tensors.
+#pragma once
+#include "hetsynth/tensor.h"
+
+namespace hetsynth {
+
+/// The smaller of a and b, elementwise; shapes broadcast as in NumPy. Where both are equal each gets half of the
+/// gradient.
+Tensor minimum(Operand a, Operand b);
+
+}  // namespace hetsynth
