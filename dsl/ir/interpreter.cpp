@@ -61,8 +61,10 @@ class Evaluator {
     int64_t lo = dim.offset, hi = dim.offset;
     for (const IndexTerm& t : dim.terms) {
       if (ranges_[t.factor].lo >= ranges_[t.factor].hi) return {0, 0};
-      lo += ranges_[t.factor].lo * t.stride;
-      hi += (ranges_[t.factor].hi - 1) * t.stride;
+      int64_t last = (ranges_[t.factor].hi - 1) / t.divide;
+      if (t.modulo) last = std::min(last, t.modulo - 1);
+      if (t.plain()) lo += ranges_[t.factor].lo * t.stride;  // otherwise the factor is whole and starts at 0
+      hi += last * t.stride;
     }
     return {lo, hi + 1};
   }
