@@ -20,7 +20,6 @@ struct LoadTimes {
 
 struct LoadOptions {
   bool use_cache = true;    ///< look for the model's object code on disk; the precompiled header is always kept there
-  bool debug_info = false;  ///< for gdb (HETSYNTH_JIT_DEBUG=1)
   bool color = false;       ///< the compiler's messages with terminal colours
 };
 

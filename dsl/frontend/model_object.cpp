@@ -13,6 +13,7 @@
 #include "dsl/frontend/precompiled_header.h"
 #include "dsl/jit/clang_session.h"
 #include "dsl/jit/disk_cache.h"
+#include "dsl/jit/native_module.h"
 
 namespace hetsynth {
 namespace {
@@ -21,8 +22,11 @@ constexpr int64_t longest_file = int64_t(64) << 20;
 
 /// A model runs once, for milliseconds: its code is not optimised and not for this CPU in particular.
 CompileOptions model_options(const std::string& path, const LoadOptions& options) {
-  CompileOptions compile{
-      .file_name = path, .optimization = 0, .native = false, .debug_info = options.debug_info, .color = options.color};
+  CompileOptions compile{.file_name = path,
+                         .optimization = 0,
+                         .native = false,
+                         .debug_info = debugger_requested(),
+                         .color = options.color};
   for (const std::string& directory : dsl_include_directories()) {
     compile.flags.push_back("-isystem");
     compile.flags.push_back(directory);
@@ -61,7 +65,7 @@ std::string object_key(const std::string& source, const CompileOptions& compile,
                        const PrecompiledHeader& header) {
   struct stat program;  // another build may rewrite models in another way
   if (::stat("/proc/self/exe", &program) != 0) program = {};
-  std::string settings = fmt::format("{} {} {} {}.{}", options.debug_info, options.color, program.st_size,
+  std::string settings = fmt::format("{} {} {} {}.{}", compile.debug_info, options.color, program.st_size,
                                      program.st_mtim.tv_sec, program.st_mtim.tv_nsec);
   return cache_key({"model", source, compile.file_name, settings, header.identity});
 }

@@ -25,27 +25,36 @@ std::string key_of(std::string_view source, const CompileOptions& options) {
   return cache_key(parts);
 }
 
-/// Keeps what did not compile, so that the fault can be reproduced. Gives the path, or "" if nothing could be written.
-std::string keep_failed(std::string_view source, const std::string& key) {
+/// Writes the text to a folder of the cache directory. Gives the path, or "" if nothing could be written.
+std::string keep_source(const char* folder_name, std::string_view source, const std::string& name) {
   std::error_code error;
-  auto folder = cache_directory() / "failed";
+  auto folder = cache_directory() / folder_name;
   std::filesystem::create_directories(folder, error);
-  auto path = folder / (key + ".cpp");
+  auto path = folder / name;
   std::ofstream out(path);
   out << source;
   out.close();
   return out ? path.string() : "";
 }
 
+/// The options under which gdb finds code and source.
+CompileOptions for_debugger(std::string_view source, CompileOptions options) {
+  std::string path = keep_source("sources", source, options.file_name);
+  if (!path.empty()) options.file_name = path;
+  options.debug_info = true;
+  return options;
+}
+
 }  // namespace
 
-CompiledCode compile_cached(std::string_view source, const CompileOptions& options) {
+CompiledCode compile_cached(std::string_view source, const CompileOptions& given) {
+  const CompileOptions options = debugger_requested() ? for_debugger(source, given) : given;
   DiskCache cache("objects");
   std::string key = key_of(source, options);
   if (auto object = cache.load(key)) return {std::move(*object), true};
   CompileResult result = compile_object(source, options);
   if (!result.ok) {
-    std::string kept = keep_failed(source, key);
+    std::string kept = keep_source("failed", source, key + ".cpp");
     throw InternalError(
         fmt::format("generated source does not compile{}\n{}", kept.empty() ? "" : ", kept as " + kept, result.text));
   }

@@ -160,8 +160,7 @@ struct Engine {
     auto* layer = llvm::dyn_cast<orc::ObjectLinkingLayer>(&jit->getObjLinkingLayer());
     HETSYNTH_CHECK(layer != nullptr, "ORC links with JITLink on this machine");
     layer->addPlugin(std::move(plugin));
-    if (const char* debug = std::getenv("HETSYNTH_JIT_DEBUG"); debug && std::string_view(debug) == "1")
-      checked(orc::enableDebuggerSupport(*jit), "gdb cannot be told of compiled code");
+    if (debugger_requested()) checked(orc::enableDebuggerSupport(*jit), "gdb cannot be told of compiled code");
   }
 
   /// Kept by every module, so that modules in static objects outlive nothing they need.
@@ -172,6 +171,11 @@ struct Engine {
 };
 
 }  // namespace
+
+bool debugger_requested() {
+  const char* value = std::getenv("HETSYNTH_JIT_DEBUG");
+  return value && std::string_view(value) == "1";
+}
 
 struct NativeModule::State {
   std::shared_ptr<Engine> engine = Engine::shared();

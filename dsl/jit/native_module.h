@@ -18,10 +18,13 @@ class LinkError : public InternalError {
   std::vector<std::string> symbols;  ///< as C++ shows them, sorted
 };
 
+/// Whether HETSYNTH_JIT_DEBUG=1 asks for code that gdb can step through: modules are made known to it, and compiled
+/// with debug information from sources on disk. To be set before the first load.
+bool debugger_requested();
+
 /// A linked object file: its code lives as long as the last copy of this handle. Symbols resolve against `symbols`,
 /// then against this process (executables are linked with their symbols exported). Static initialisers run when it is
 /// loaded, destructors of static objects when it is unloaded; exceptions unwind through its frames; thread_local works.
-/// Set HETSYNTH_JIT_DEBUG=1 before the first load to make the code known to gdb.
 class NativeModule {
  public:
   NativeModule() = default;
