@@ -9,6 +9,7 @@
 
 #include "dsl/base/excerpt.h"
 #include "dsl/base/file.h"
+#include "dsl/frontend/crash_guard.h"
 #include "dsl/frontend/model_object.h"
 #include "dsl/jit/native_module.h"
 
@@ -41,7 +42,8 @@ std::string type_name(const std::type_info& type) {
 
 /// Runs code of the model; what it throws becomes a message about the model. Our own faults stay ours.
 template <class F>
-void run_user_code(const std::string& path, const F& function) {
+void run_user_code(const std::string& path, const Trace* trace, const F& function) {
+  const CrashGuard guard(path, trace);
   try {
     function();
   } catch (const UserError& error) {
@@ -62,7 +64,7 @@ void run_user_code(const std::string& path, const F& function) {
 
 std::unique_ptr<Trace> LoadedModel::trace(const std::map<std::string, std::string>& settings) const {
   auto trace = std::make_unique<Trace>(file_, settings);
-  run_user_code(file_, [&] { run_builder(*trace, builder_); });
+  run_user_code(file_, trace.get(), [&] { run_builder(*trace, builder_); });
   return trace;
 }
 
@@ -73,7 +75,7 @@ std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptio
   model->warnings_ = object.warnings;
   auto start = std::chrono::steady_clock::now();
   NativeModule module;
-  run_user_code(path, [&] { module = link(path, object); });  // runs static initialisers
+  run_user_code(path, nullptr, [&] { module = link(path, object); });  // runs static initialisers
   model->times_.link_seconds = seconds_since(start);
   model->builder_ = reinterpret_cast<void (*)()>(module.find(builder_symbol));
   if (!model->builder_)

@@ -19,8 +19,8 @@ struct LoadTimes {
 };
 
 struct LoadOptions {
-  bool use_cache = true;    ///< look for the model's object code on disk; the precompiled header is always kept there
-  bool color = false;       ///< the compiler's messages with terminal colours
+  bool use_cache = true;  ///< look for the model's object code on disk; the precompiled header is always kept there
+  bool color = false;     ///< the compiler's messages with terminal colours
 };
 
 /// A compiled model file. Tracing it again, with other settings, compiles nothing.

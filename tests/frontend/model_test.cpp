@@ -184,6 +184,26 @@ TEST_F(Model, StaticInitialisersThatFailAreTold) {
               HasSubstr("a DSL function was called outside of a model"));
 }
 
+TEST_F(Model, CrashesOfTheModelAreTold) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer reports crashes itself";
+#endif
+  auto trace = [](const std::string& text) { load(text)->trace({{"heads", "0"}}); };
+  EXPECT_EXIT(trace("void model() {\n  Tensor x = leaf({2});\n  leaf({12 / test_option(\"heads\", 4)});\n}\n"),
+              testing::ExitedWithCode(int(ExitCode::invalid_input)),
+              "model.cpp: error: the model crashed while it was built: it divided an integer by zero\n"
+              "  found:    the last tensor it made is x, at model.cpp:4\n"
+              "  to mend:  check the options that it divides by");
+  EXPECT_EXIT(
+      trace("int deeper(volatile int n) { volatile char big[4096]; big[0] = char(n); return deeper(n + 1) + big[0]; }\n"
+            "void model() { leaf({deeper(0)}); }\n"),
+      testing::ExitedWithCode(int(ExitCode::invalid_input)),
+      "it used memory that is not its own.*\n.*endless recursion");
+  EXPECT_EXIT(trace("#include <cstdlib>\nvoid model() { std::abort(); }\n"),
+              testing::ExitedWithCode(int(ExitCode::invalid_input)),
+              "the model crashed while it was built: it aborted");
+}
+
 TEST_F(Model, OurOwnFaultsStayOurs) {
   EXPECT_THROW(load("void model() { internal_fault(); }\n")->trace(), InternalError);
 }
