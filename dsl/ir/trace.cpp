@@ -128,9 +128,22 @@ Tensor named(Tensor tensor, const char* name, const char* file, int line, int co
   return tensor;
 }
 
-const std::vector<int64_t>& Tensor::shape() const { return Trace::current().program.nodes.at(node_).type.shape; }
+namespace {
+
+const TensorType& type_of(const Tensor& tensor) {
+  const Program& program = Trace::current().program;
+  if (!tensor.defined() || tensor.node() >= int(program.nodes.size()))
+    throw UserError({.where = Trace::current().scope,
+                     .message = "a default-constructed Tensor has no shape",
+                     .mend = "give the variable a value before it is used"});
+  return program[tensor.node()].type;
+}
+
+}  // namespace
+
+const std::vector<int64_t>& Tensor::shape() const { return type_of(*this).shape; }
 int Tensor::rank() const { return int(shape().size()); }
-DType Tensor::dtype() const { return Trace::current().program.nodes.at(node_).type.dtype; }
+DType Tensor::dtype() const { return type_of(*this).dtype; }
 
 int64_t Tensor::size(int dim) const {
   int at = dim < 0 ? dim + rank() : dim;

@@ -84,7 +84,7 @@ void set_loss(Tensor loss, OptimizerStep step, const std::source_location& where
     throw trace.at_call(UserError({.tag = "minimize",
                                    .message = "the loss must be a scalar",
                                    .expected = "f32[]",
-                                   .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor",
+                                   .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
                                    .mend = "take the mean of it"}),
                         loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
   trace.program.loss = loss.node();

@@ -23,7 +23,15 @@ Tensor full(const std::vector<int64_t>& shape, double value, std::source_locatio
 }
 
 Tensor as_tensor(const Operand& operand) {
-  return operand.is_number ? constant(operand.number, operand.where) : operand.tensor;
+  if (operand.is_number) return constant(operand.number, operand.where);
+  const Trace& trace = Trace::current();
+  if (!operand.tensor.defined() || operand.tensor.node() >= int(trace.program.nodes.size()))
+    throw UserError({.where = trace.scope.known() ? trace.scope : location(operand.where),
+                     .message = "an argument is no tensor of this model",
+                     .expected = "a tensor made by an input, a parameter or an operator",
+                     .found = "a default-constructed Tensor",
+                     .mend = "give the variable a value before it is used"});
+  return operand.tensor;
 }
 
 OperatorInfo constant_info() {
