@@ -56,9 +56,9 @@ StepFunction compile(const DeviceProgram& program, const std::map<std::string, v
 }  // namespace
 
 std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
-                                 const ExecutorOptions& options, LaunchReport* report) {
+                                 const LaunchOptions& options, LaunchReport* report) {
   const int ranks = program.mesh.device_count();
-  HETSYNTH_CHECK(static_cast<size_t>(ranks) <= cluster.devices.size(), "a device of the cluster per rank");
+  HETSYNTH_CHECK(static_cast<size_t>(ranks) == cluster.devices.size(), "one device per rank");
   std::vector<RankProgram> programs(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     programs[static_cast<size_t>(rank)].device = cluster.devices[static_cast<size_t>(rank)];
@@ -75,7 +75,7 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   std::atomic<int> cached{0};
   in_parallel(ranks, [&](int rank) {
     RankProgram& target = programs[static_cast<size_t>(rank)];
-    target.step = compile(target.layout, symbols, cached);
+    target.step = compile(target.layout, options.optimization, symbols, cached);
   });
   if (report) {
     report->generate_seconds = generated - start;
@@ -83,9 +83,27 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
     report->from_cache = cached;
     report->compiled = ranks - cached;
   }
-  auto executor = std::make_unique<Executor>(reference, program.mesh, std::move(programs), options);
+  auto executor = std::make_unique<Executor>(reference, program.mesh, std::move(programs), options.executor);
   executor->initialise();
   return executor;
+}
+
+Cluster ranks_of(const Plan& plan, const Cluster& cluster) {
+  Cluster out = cluster;
+  out.devices.clear();
+  for (const PlanDevice& wanted : plan.devices) {
+    const auto found = std::ranges::find(cluster.devices, wanted.name, &Device::name);
+    if (found == cluster.devices.end()) {
+      throw UserError({{cluster.file, 0, 0},
+                       "cluster",
+                       "the plan runs on a device that the cluster does not have",
+                       wanted.name,
+                       "",
+                       "use the cluster the plan was made for, or plan again"});
+    }
+    out.devices.push_back(*found);
+  }
+  return out;
 }
 
 }  // namespace hetsynth

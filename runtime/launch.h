@@ -2,10 +2,15 @@
 #pragma once
 #include <memory>
 
-#include "dsl/spmd/cluster.h"
+#include "dsl/spmd/plan.h"
 #include "runtime/executor.h"
 
 namespace hetsynth {
+
+struct LaunchOptions {
+  ExecutorOptions executor;
+  int optimization = 3;  ///< -O level of the compiler
+};
 
 struct LaunchReport {
   double generate_seconds = 0;
@@ -14,10 +19,14 @@ struct LaunchReport {
   int from_cache = 0;  ///< sources whose code was found in the disk cache
 };
 
-/// Generates, compiles (several ranks at once) and loads every rank's program, and initialises parameters. Throws
-/// UserError (exit code 1) if a device of the cluster cannot run in this process; that is found before anything is
-/// compiled.
+/// Generates, compiles (several ranks at once) and loads every rank's program, and initialises parameters and states.
+/// Rank r runs on device r of the cluster. Throws UserError (exit code 1) if a device cannot run in this process; that
+/// is found before anything is compiled.
 std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
-                                 const ExecutorOptions& options, LaunchReport* report = nullptr);
+                                 const LaunchOptions& options, LaunchReport* report = nullptr);
+
+/// The devices a plan runs on, in rank order: those of the cluster with the names the plan gives. Throws UserError if
+/// the cluster lacks one.
+Cluster ranks_of(const Plan& plan, const Cluster& cluster);
 
 }  // namespace hetsynth
