@@ -68,7 +68,7 @@ Finding examine_compiler() {
       throw InternalError("the compiled function gave a wrong result");
     finding.detail =
         fmt::format("{}, compiled and ran a function in {:.0f} ms",
-                    compiler_identity().substr(0, compiler_identity().find('\n')), 1e3 * (wall_seconds() - start));
+                    compiler_identity().substr(0, compiler_identity().find(';')), 1e3 * (wall_seconds() - start));
   } catch (const std::exception& error) {
     finding = {"compiler", Health::broken, error.what(),
                "install libclang-cpp19 and libllvm19, as the set-up command does"};

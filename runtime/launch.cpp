@@ -42,9 +42,10 @@ void in_parallel(int count, const std::function<void(int)>& work) {
   }
 }
 
-StepFunction compile(const DeviceProgram& program, const std::map<std::string, void*>& symbols,
+StepFunction compile(const DeviceProgram& program, int optimization, const std::map<std::string, void*>& symbols,
                      std::atomic<int>& cached) {
   CompileOptions options;
+  options.optimization = optimization;
   options.file_name = program.files.front().name;
   const CompiledCode code = compile_cached(program.files.front().text, options);
   if (code.from_cache) ++cached;

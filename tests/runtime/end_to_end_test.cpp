@@ -1,0 +1,226 @@
+// From model to losses: generated, compiled and run on several ranks, against the float64 reference interpreter.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "dsl/ir/interpreter.h"
+#include "runtime/launch.h"
+#include "runtime/sample.h"
+#include "runtime/train.h"
+#include "synth/synthesize.h"
+#include "tests/runtime/models.h"
+#include "tests/runtime/plans.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace testing;  // NOLINT: fixtures of this folder
+
+constexpr int64_t steps = 20;
+constexpr uint64_t seed = 11;
+
+/// A program with its data and what the interpreter says of it.
+struct Reference {
+  explicit Reference(Program traced) : program(std::move(traced)) {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += "the quick brown fox jumps over the lazy dog. "[(i * i / 7) % 45];
+    folder.write("text", text);
+    data = open_data(program, {folder.path("text"), seed});
+    leaves = initial_values(program, seed);
+    for (int64_t step = 0; step < steps; ++step) {
+      for (auto& [node, value] : whole_batch(program, *data, step)) leaves[node] = value;
+      const std::vector<Array> values = interpret(program, leaves, {seed, step});
+      losses.push_back(values[static_cast<size_t>(program.loss)].values[0]);
+      for (const Update& update : program.updates) leaves[update.target] = values[static_cast<size_t>(update.value)];
+    }
+  }
+  TemporaryFolder folder;
+  Program program;
+  std::unique_ptr<BatchSource> data;
+  std::vector<double> losses;
+  Bindings leaves;  ///< after the last step
+};
+
+Reference& mlp() {
+  static Reference reference(small_mlp());
+  return reference;
+}
+
+Reference& gpt() {
+  static Reference reference(small_gpt());
+  return reference;
+}
+
+std::unique_ptr<Executor> start(const Program& program, const Plan& plan, const Cluster& cluster,
+                                int optimization = 1) {
+  LaunchOptions options;
+  options.executor.seed = seed;
+  options.executor.threads.threads_per_rank = 1;
+  options.optimization = optimization;  // the same code in less time; the examples and benchmarks run at 3
+  return launch(program, plan.program, ranks_of(plan, cluster), options);
+}
+
+/// Losses are near ln 256 = 5.5: one rounding to float32 is 2.4e-7. Sums have up to 256 terms and errors of steps add
+/// up; the most seen over all plans below is 8e-7. A wrong plan is off by 1e-3 and more.
+constexpr double loss_bound = 5e-6;
+/// Parameters are of size 0.1 to 1 and take 20 updates, each rounded: the most seen is 9e-7.
+constexpr double parameter_bound = 5e-6;
+
+void expect_same_training(Reference& reference, const Plan& plan, const Cluster& cluster, int optimization = 1) {
+  const auto executor = start(reference.program, plan, cluster, optimization);
+  TrainOptions options;
+  options.steps = steps;
+  const TrainReport report = train(*executor, *reference.data, options);
+  ASSERT_EQ(report.losses.size(), static_cast<size_t>(steps));
+  double worst = 0;
+  for (size_t i = 0; i < report.losses.size(); ++i)
+    worst = std::max(worst, std::fabs(report.losses[i] - reference.losses[i]));
+  EXPECT_LT(worst, loss_bound) << text(plan.program, reference.program);
+  for (const Node& node : reference.program.nodes) {
+    if (node.kind != NodeKind::parameter) continue;
+    const Array got = to_array(executor->read(node.id));
+    double difference = 0;
+    for (size_t i = 0; i < got.values.size(); ++i) {
+      difference = std::max(difference, std::fabs(got.values[i] - reference.leaves.at(node.id).values[i]));
+    }
+    EXPECT_LT(difference, parameter_bound) << node.name;
+  }
+}
+
+std::vector<double> even(int ranks) { return std::vector<double>(static_cast<size_t>(ranks), 1.0); }
+std::vector<double> uneven(int ranks) {
+  const std::vector<double> all{3, 1, 2, 0.5, 1.5};
+  return {all.begin(), all.begin() + ranks};
+}
+
+class Training : public ::testing::TestWithParam<int> {
+ protected:
+  Cluster cluster() const { return cpu_cluster(uneven(GetParam())); }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, Training, ::testing::Values(2, 3, 5), ::testing::PrintToStringParamName());
+
+TEST(TrainingAlone, OneRankFollowsTheInterpreter) {
+  const Cluster cluster = cpu_cluster({1});
+  expect_same_training(mlp(), single_device_plan(mlp().program, cluster), cluster);
+  expect_same_training(gpt(), single_device_plan(gpt().program, cluster), cluster);
+}
+
+TEST(TrainingAlone, TheLossFalls) {
+  EXPECT_LT(mlp().losses.back(), mlp().losses.front() - 1);
+  EXPECT_LT(gpt().losses.back(), gpt().losses.front() - 1);
+}
+
+TEST_P(Training, EvenDataParallel) {
+  expect_same_training(mlp(), data_parallel_plan(mlp().program, cluster(), RatioRule::even), cluster());
+  expect_same_training(gpt(), data_parallel_plan(gpt().program, cluster(), RatioRule::even), cluster());
+}
+
+TEST_P(Training, ProportionalDataParallel) {
+  expect_same_training(mlp(), data_parallel_plan(mlp().program, cluster(), RatioRule::proportional), cluster());
+  expect_same_training(gpt(), data_parallel_plan(gpt().program, cluster(), RatioRule::proportional), cluster());
+}
+
+TEST_P(Training, TensorParallelEvenAndUneven) {
+  for (const auto& fractions : {even(GetParam()), uneven(GetParam())}) {
+    expect_same_training(mlp(), split_plan(mlp().program, cluster(), "w1", 1, fractions), cluster());
+    expect_same_training(gpt(), split_plan(gpt().program, cluster(), "up", 1, fractions), cluster());
+  }
+}
+
+TEST_P(Training, HeadAndVocabularyParallel) {
+  expect_same_training(gpt(), split_plan(gpt().program, cluster(), "query", 1, uneven(GetParam())), cluster());
+  expect_same_training(gpt(), split_plan(gpt().program, cluster(), "wte", 0, uneven(GetParam())), cluster());
+}
+
+TEST_P(Training, Synthesized) {
+  SynthesisOptions options;
+  options.time_limit_seconds = 3;  // the best so far will do: whatever is found must train the same
+  expect_same_training(mlp(), synthesize(mlp().program, cluster(), options), cluster());
+  expect_same_training(gpt(), synthesize(gpt().program, cluster(), options), cluster());
+}
+
+// Hundreds of conversions and little to fuse: long programs, compiled without optimisation to save time.
+TEST_P(Training, RandomPlans) {
+  for (uint64_t draw = 0; draw < 2; ++draw) {
+    SCOPED_TRACE(draw);
+    expect_same_training(mlp(), random_plan(mlp().program, cluster(), uneven(GetParam()), draw), cluster(), 0);
+  }
+  expect_same_training(gpt(), random_plan(gpt().program, cluster(), uneven(GetParam()), 0), cluster(), 0);
+}
+
+TEST(TrainingAlone, SameSeedAndPlanGiveTheSameBits) {
+  const Cluster cluster = cpu_cluster({2, 1, 1});
+  const Plan plan = data_parallel_plan(gpt().program, cluster, RatioRule::proportional);
+  TrainOptions options;
+  options.steps = 10;
+  std::vector<std::vector<double>> losses;
+  for (int run = 0; run < 2; ++run)
+    losses.push_back(train(*start(gpt().program, plan, cluster), *gpt().data, options).losses);
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+TEST(TrainingAlone, TrainedParametersAreSampledFrom) {
+  const Cluster cluster = cpu_cluster({2, 1});
+  const auto executor = start(gpt().program, data_parallel_plan(gpt().program, cluster), cluster);
+  TrainOptions options;
+  options.steps = steps;
+  train(*executor, *gpt().data, options);
+
+  const Program forward = small_gpt_forward();
+  const Cluster one = cpu_cluster({1});
+  const auto sampler = start(forward, single_device_plan(forward, one), one);
+  copy_parameters(*executor, *sampler);
+  const TextModel model = text_model(forward);
+  EXPECT_TRUE(model.every_position);
+  const std::string text = sample_text(*sampler, model, {"the ", 12, 0, 0});
+  EXPECT_EQ(text.size(), 12u);
+  // Letters and spaces are all the model has seen; twenty steps are enough to prefer them to the other 229 bytes.
+  EXPECT_TRUE(std::ranges::all_of(text, [](char c) { return c == ' ' || c == '.' || (c >= 'a' && c <= 'z'); }))
+      << printable(text);
+}
+
+TEST(Launch, PlansRunOnTheDevicesTheyName) {
+  Cluster cluster = cpu_cluster({1, 2, 3});
+  const Plan plan = single_device_plan(mlp().program, cluster);
+  ASSERT_EQ(plan.devices.size(), 1u);
+  EXPECT_EQ(ranks_of(plan, cluster).devices[0].name, cluster.devices[2].name);  // the fastest
+  cluster.devices.pop_back();
+  try {
+    ranks_of(plan, cluster);
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("a device that the cluster does not have"));
+  }
+}
+
+TEST(Launch, SecondLaunchTakesTheCodeFromTheCache) {
+  const Cluster cluster = cpu_cluster({1, 1});
+  const Plan plan = data_parallel_plan(mlp().program, cluster);
+  LaunchOptions options;
+  options.optimization = 1;
+  launch(mlp().program, plan.program, cluster, options);
+  LaunchReport report;
+  launch(mlp().program, plan.program, cluster, options, &report);
+  EXPECT_EQ(report.from_cache, 2);
+  EXPECT_EQ(report.compiled, 0);
+}
+
+TEST(Launch, CudaDevicesAreRefusedBeforeAnythingIsCompiled) {
+  Cluster cluster = cpu_cluster({1, 1});
+  const Plan plan = data_parallel_plan(mlp().program, cluster);
+  cluster.devices[1].kind = DeviceKind::cuda;
+  try {
+    launch(mlp().program, plan.program, cluster, {});
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::failure);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("is a cuda device"));
+  }
+}
+
+}  // namespace
+}  // namespace hetsynth

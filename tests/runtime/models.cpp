@@ -1,0 +1,73 @@
+#include "tests/runtime/models.h"
+
+#include <cmath>
+
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
+
+namespace hetsynth::testing {
+namespace {
+
+void mlp_model() {
+  constexpr int64_t batch = 10, context = 4, width = 6, hidden = 15;
+  auto [bytes, next] = text_next_byte(batch, context);
+  Tensor table = parameter("table", {256, width}, normal(0.3));
+  Tensor x = reshape(embedding(table, bytes), {batch, context * width});
+  Tensor w1 = parameter("w1", {context * width, hidden}, normal(0.2));
+  Tensor h = relu(matmul(x, w1) + parameter("b1", {hidden}, uniform(0.1)));
+  Tensor logits = matmul(h, parameter("w2", {hidden, 256}, normal(0.2))) + parameter("b2", {256}, zeros());
+  minimize(cross_entropy(logits, next), SGD{.learning_rate = 0.3, .momentum = 0.8});
+}
+
+Tensor norm(const std::string& name, Tensor x) {
+  return layernorm(x, parameter(name + ".gain", {x.size(-1)}, ones()),
+                   parameter(name + ".bias", {x.size(-1)}, zeros()));
+}
+
+Tensor attention(Tensor x, int64_t heads) {
+  const int64_t width = x.size(-1), head = width / heads;
+  const auto project = [&](const char* name) {
+    return einsum("btc,chd->bthd", x, parameter(name, {width, heads, head}, normal(0.2)));
+  };
+  Tensor query = project("query"), key = project("key"), value = project("value");
+  Tensor scores = causal_mask(einsum("bthd,bshd->bhts", query, key) * (1 / std::sqrt(double(head))));
+  Tensor mixed = einsum("bhts,bshd->bthd", softmax(scores, -1), value);
+  return einsum("bthd,hdc->btc", mixed, parameter("out", {heads, head, width}, normal(0.2)));
+}
+
+void gpt_model(int64_t batch, double drop) {
+  constexpr int64_t seq = 6, width = 12;
+  auto [tokens, targets] = text_batch(batch, seq);
+  Tensor wte = parameter("wte", {256, width}, normal(0.1));
+  Tensor x = dropout(embedding(wte, tokens) + parameter("wpe", {seq, width}, normal(0.1)), drop);
+  x = x + attention(norm("norm1", x), 3);
+  Tensor up = gelu(matmul(norm("norm2", x), parameter("up", {width, 4 * width}, normal(0.2))));
+  x = x + dropout(matmul(up, parameter("down", {4 * width, width}, normal(0.2))), drop);
+  Tensor logits = einsum("btc,vc->btv", norm("norm", x), wte);
+  output("logits", logits);
+  minimize(cross_entropy(logits, targets),
+           AdamW{.learning_rate = 1e-2, .weight_decay = 0.1, .warmup_steps = 5, .clip_norm = 1});
+}
+
+}  // namespace
+
+Program small_mlp() {
+  Trace trace("mlp.cpp");
+  run_builder(trace, mlp_model);
+  return differentiate(trace);
+}
+
+Program small_gpt() {
+  Trace trace("gpt.cpp");
+  run_builder(trace, [] { gpt_model(5, 0.1); });
+  return differentiate(trace);
+}
+
+Program small_gpt_forward() {
+  Trace trace("gpt.cpp");
+  run_builder(trace, [] { gpt_model(1, 0); });
+  return restrict_to_output(trace.program, "logits");
+}
+
+}  // namespace hetsynth::testing

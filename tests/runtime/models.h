@@ -1,0 +1,18 @@
+// Small models, written as a user would, traced in process.
+#pragma once
+#include "dsl/ir/program.h"
+
+namespace hetsynth::testing {
+
+/// Next byte from the bytes before it: embedding, two layers, cross-entropy, SGD with momentum. Batch 10, hidden
+/// width 15.
+Program small_mlp();
+
+/// One pre-norm transformer block of width 12 with 3 heads, dropout, tied embeddings; AdamW with clipping. Batch 5 of 6
+/// bytes.
+Program small_gpt();
+
+/// The forward pass of small_gpt at batch 1, to its logits.
+Program small_gpt_forward();
+
+}  // namespace hetsynth::testing
