@@ -12,13 +12,15 @@ struct Config {
 };
 
 Tensor norm(const std::string& name, Tensor x) {
-  int64_t width = x.size(-1);
-  return layernorm(x, parameter(name + ".gain", {width}, ones()), parameter(name + ".bias", {width}, zeros()));
+  Tensor gain = parameter(name + ".gain", {x.size(-1)}, ones());
+  Tensor bias = parameter(name + ".bias", {x.size(-1)}, zeros());
+  return layernorm(x, gain, bias);
 }
 
 Tensor linear(const std::string& name, Tensor x, int64_t outputs, double deviation = 0.02) {
   Tensor weight = parameter(name + ".weight", {x.size(-1), outputs}, normal(deviation));
-  return matmul(x, weight) + parameter(name + ".bias", {outputs}, zeros());
+  Tensor bias = parameter(name + ".bias", {outputs}, zeros());
+  return matmul(x, weight) + bias;
 }
 
 /// Causal self-attention. Heads have a dimension of their own from the start, so nothing is transposed.

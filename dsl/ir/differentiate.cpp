@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-
 namespace hetsynth {
 namespace {
 
@@ -87,6 +86,24 @@ void check_gradient_type(const Program& program, NodeId of, Tensor gradient) {
 
 }  // namespace
 
+namespace {
+
+/// "d_w1": a gradient is called after what it is the gradient of.
+void name_gradient(Program& program, Tensor gradient, NodeId of, const char* suffix = "") {
+  program.nodes[gradient.node()].name = "d_" + program[of].name + suffix;
+}
+
+/// Adds a contribution to the gradient of `of`. The sum takes its name; contributions made for it become its parts.
+Tensor add_contribution(Trace& trace, Tensor so_far, Tensor contribution, NodeId of) {
+  std::string name = "d_" + trace.program[of].name;
+  for (Tensor t : {so_far, contribution})
+    if (trace.program[t.node()].name == name) name_gradient(trace.program, t, of, ".part");
+  BackwardOf scope(trace, of);
+  return accumulate(so_far, contribution);
+}
+
+}  // namespace
+
 std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
   Trace& trace = Trace::current();
   std::vector<bool> depends = depends_on(trace, by, loss.node());
@@ -98,14 +115,16 @@ std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
   for (NodeId id = loss.node(); id >= 0; --id) {
     if (!adjoint[id].defined() || !depends[id] || trace.program[id].leaf()) continue;
     BackwardOf scope(trace, id);
+    int before = int(trace.program.nodes.size());
     VjpResult result = run_vjp(trace, id, adjoint[id]);
     HETSYNTH_CHECK(result.gradients.size() == result.inputs.size(), "a vjp answers for every input");
     for (size_t j = 0; j < result.inputs.size(); ++j) {
       NodeId input = result.inputs[j].node();
       if (!result.gradients[j].defined() || !depends[input]) continue;
       check_gradient_type(trace.program, input, result.gradients[j]);
-      BackwardOf sum_scope(trace, input);
-      adjoint[input] = adjoint[input].defined() ? accumulate(adjoint[input], result.gradients[j]) : result.gradients[j];
+      Tensor gradient = result.gradients[j];
+      if (gradient.node() >= before) name_gradient(trace.program, gradient, input);
+      adjoint[input] = adjoint[input].defined() ? add_contribution(trace, adjoint[input], gradient, input) : gradient;
     }
   }
   std::vector<Tensor> out;

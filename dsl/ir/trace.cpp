@@ -19,6 +19,13 @@ void add_argument_notes(Diagnostic& diagnostic, const Program& program, const st
   }
 }
 
+/// `wish`, or with a number behind it if a leaf has that name; empty stays empty.
+std::string unique_leaf_name(std::set<std::string>& taken, const std::string& wish) {
+  std::string name = wish;
+  for (int number = 2; !wish.empty() && !taken.insert(name).second; ++number) name = fmt::format("{}_{}", wish, number);
+  return name;
+}
+
 }  // namespace
 
 SourceLocation location(const std::source_location& where) {
@@ -52,7 +59,7 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
   node.id = int(program.nodes.size());
   node.kind = kind;
   node.type = std::move(type);
-  node.name = std::move(name);
+  node.name = unique_leaf_name(leaf_names, name);
   node.where = scope.known() ? scope : location(where);
   node.phase = phase;
   program.nodes.push_back(std::move(node));

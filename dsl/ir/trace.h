@@ -29,6 +29,7 @@ class Trace {
   /// The live trace. Throws UserError if a DSL function is called outside of one.
   static Trace& current();
 
+  /// A leaf's name is unique: a repeated one gains a number.
   Tensor add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where);
   /// Infers, builds space and body, appends. A UserError from `infer` gains the place of the call and notes where the
   /// arguments were made.
@@ -48,6 +49,7 @@ class Trace {
   };
   std::map<NodeId, CustomGradient> custom_gradients;
   std::set<NodeId> stopped;
+  std::set<std::string> leaf_names;
   OptimizerStep optimizer;  ///< empty: no `minimize` was called
   double clip_norm = 0;     ///< 0: no clipping
   Phase phase = Phase::forward;

@@ -7,18 +7,6 @@
 namespace hetsynth {
 namespace {
 
-/// `wish`, or with a number behind it if a leaf of that name exists.
-std::string unique_leaf_name(const Program& program, const std::string& wish) {
-  auto taken = [&](const std::string& name) {
-    for (const Node& node : program.nodes)
-      if (node.leaf() && node.name == name) return true;
-    return false;
-  };
-  std::string name = wish;
-  for (int number = 2; taken(name); ++number) name = fmt::format("{}_{}", wish, number);
-  return name;
-}
-
 struct Source {
   const char* name;
   DataSource data;
@@ -27,7 +15,7 @@ struct Source {
 
 Tensor add_input(const Source& source, const std::source_location& where) {
   Trace& trace = Trace::current();
-  Tensor input = trace.add_leaf(NodeKind::input, unique_leaf_name(trace.program, source.name), source.type, where);
+  Tensor input = trace.add_leaf(NodeKind::input, source.name, source.type, where);
   trace.program.nodes[input.node()].data = source.data;
   return input;
 }
@@ -59,7 +47,7 @@ Tensor parameter(const std::string& name, const Dims& shape, Init init, std::sou
                      .found = "an empty one",
                      .mend = "plans and checkpoints find it by that name"});
   Trace& trace = Trace::current();
-  Tensor t = trace.add_leaf(NodeKind::parameter, unique_leaf_name(trace.program, name), {shape, DType::f32}, where);
+  Tensor t = trace.add_leaf(NodeKind::parameter, name, {shape, DType::f32}, where);
   trace.program.nodes[t.node()].initializer = {Initializer::Kind(int(init.kind)), init.value};
   return t;
 }

@@ -81,12 +81,13 @@ void set_loss(Tensor loss, OptimizerStep step, const std::source_location& where
                      .message = "a model minimises one loss, and this is the second call",
                      .mend = "add the losses up"});
   if (!loss.defined() || !loss.shape().empty() || loss.dtype() != DType::f32)
-    throw trace.at_call(UserError({.tag = "minimize",
-                                   .message = "the loss must be a scalar",
-                                   .expected = "f32[]",
-                                   .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
-                                   .mend = "take the mean of it"}),
-                        loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
+    throw trace.at_call(
+        UserError({.tag = "minimize",
+                   .message = "the loss must be a scalar",
+                   .expected = "f32[]",
+                   .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
+                   .mend = "take the mean of it"}),
+        loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
   trace.program.loss = loss.node();
   trace.optimizer = std::move(step);
 }

@@ -41,8 +41,14 @@ Tensor moment(bool second, const Operand& m, const Operand& gradient, const Oper
 }  // namespace
 
 AdamWRates adamw_rates(double learning_rate, double beta1, double beta2, int warmup_steps, std::source_location where) {
-  return {pointwise(rate_rule(learning_rate, warmup_steps), {}, where), pointwise(correction_rule(beta1), {}, where),
-          pointwise(correction_rule(beta2), {}, where)};
+  auto scalar = [&](const char* name, PointwiseRule rule) {
+    Tensor out = pointwise(std::move(rule), {}, where);
+    Trace::current().set_name(out, name, {});
+    return out;
+  };
+  return {scalar("learning_rate", rate_rule(learning_rate, warmup_steps)),
+          scalar("adamw.first_correction", correction_rule(beta1)),
+          scalar("adamw.second_correction", correction_rule(beta2))};
 }
 
 Tensor adamw_first_moment(Operand m, Operand gradient, Operand scale, double beta) {

@@ -20,12 +20,17 @@ PointwiseRule scale_rule(double limit) {
 Tensor global_norm_scale(const std::vector<Tensor>& gradients, double limit, std::source_location where) {
   CallScope scope(where);
   HETSYNTH_CHECK(!gradients.empty(), "clipping needs a gradient");
+  Trace& trace = Trace::current();
   Tensor total;
   for (Tensor gradient : gradients) {
     Tensor squares = pointwise(squares_rule(), {gradient});
+    trace.set_name(squares, trace.program[gradient.node()].name + ".squares", {});
     total = total.defined() ? total + squares : squares;
+    trace.set_name(total, "squares_so_far", {});
   }
-  return pointwise(scale_rule(limit), {total});
+  Tensor scale = pointwise(scale_rule(limit), {total});
+  trace.set_name(scale, "clip_scale", {});
+  return scale;
 }
 
 std::vector<Tensor> clip_by_global_norm(const std::vector<Tensor>& gradients, double limit,

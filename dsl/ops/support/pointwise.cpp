@@ -156,8 +156,8 @@ class Pointwise final : public Operator {
     }
     if (dims.empty()) return;
     rule.reduce = FactorKind::sum;
+    if (drop != dims) rule.drop = std::move(drop);
     rule.dims = std::move(dims);
-    rule.drop = std::move(drop);
   }
 
   static Tensor emit_without_unused(PointwiseRule rule, const Expr& body, const std::vector<Tensor>& operands) {
