@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "dsl/base/error.h"
 
@@ -43,33 +44,72 @@ class Odometer {
   std::vector<std::vector<size_t>> strides_;
 };
 
+/// The order: always the variable with the smallest joint table, of equals the one with fewest neighbours, then the
+/// first.
+class EliminationOrder {
+ public:
+  explicit EliminationOrder(const Network& network) : neighbours_(network.variable_count()) {
+    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
+    for (const auto& [ends, table] : network.pairs()) {
+      if (sizes_[ends.first] < 2 || sizes_[ends.second] < 2) continue;
+      neighbours_[ends.first].insert(ends.second);
+      neighbours_[ends.second].insert(ends.first);
+    }
+    for (int v = 0; v < network.variable_count(); ++v) queue_.insert(key(v));
+  }
+  bool empty() const { return queue_.empty(); }
+  double next_size() const { return std::get<0>(*queue_.begin()); }
+  /// Removes the next variable and joins its neighbours.
+  int pop() {
+    int v = std::get<2>(*queue_.begin());
+    queue_.erase(queue_.begin());
+    const std::set<int>& joined = neighbours_[v];
+    for (int u : joined) queue_.erase(key(u));
+    for (int u : joined) {
+      neighbours_[u].insert(joined.begin(), joined.end());
+      neighbours_[u].erase(u);
+      neighbours_[u].erase(v);
+    }
+    for (int u : joined) queue_.insert(key(u));
+    return v;
+  }
+
+ private:
+  std::tuple<double, size_t, int> key(int v) const {
+    double size = sizes_[v];
+    for (int u : neighbours_[v]) size *= sizes_[u];
+    return {size, neighbours_[v].size(), v};
+  }
+  std::vector<int> sizes_;
+  std::vector<std::set<int>> neighbours_;
+  std::set<std::tuple<double, size_t, int>> queue_;
+};
+
 class Eliminator {
  public:
-  Eliminator(const Network& network, const std::vector<std::vector<int>>& domains, TableStore* store, double limit)
-      : store_(store), limit_(limit), touching_(network.variable_count()), neighbours_(network.variable_count()) {
-    for (const auto& domain : domains) sizes_.push_back(int(domain.size()));
-    for (int v = 0; v < network.variable_count(); ++v) {
-      std::vector<Picoseconds> table;
-      for (int value : domains[v]) table.push_back(network.unary(v)[value]);
-      add_function({{v}, normalise(std::move(table))});
+  Eliminator(const Network& network, TableStore* store, double limit)
+      : store_(store), limit_(limit), order_(network), touching_(network.variable_count()) {
+    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
+    std::vector<std::vector<Picoseconds>> unary;
+    for (int v = 0; v < network.variable_count(); ++v) unary.push_back(network.unary(v));
+    for (const auto& [ends, table] : network.pairs()) {
+      auto [a, b] = ends;
+      if (sizes_[a] > 1 && sizes_[b] > 1) {
+        add_function({{a, b}, normalise(table)});
+        continue;
+      }
+      auto& remaining = unary[sizes_[a] > 1 ? a : b];
+      for (size_t x = 0; x < remaining.size(); ++x) remaining[x] = add(remaining[x], table[x]);
     }
-    for (const auto& [ends, full] : network.pairs()) {
-      std::vector<Picoseconds> table;
-      for (int a : domains[ends.first])
-        for (int b : domains[ends.second]) table.push_back(full[size_t(a) * network.domain(ends.second) + b]);
-      add_function({{ends.first, ends.second}, normalise(std::move(table))});
-    }
+    for (int v = 0; v < network.variable_count(); ++v) add_function({{v}, normalise(std::move(unary[v]))});
   }
 
   Elimination run() {
-    int count = int(sizes_.size());
     if (std::find(sizes_.begin(), sizes_.end(), 0) != sizes_.end()) out_.constant = forbidden;
-    for (int v = 0; v < count; ++v) queue_.insert({joint_size(v), v});
-    while (!queue_.empty() && out_.constant < forbidden) {
-      auto [size, v] = *queue_.begin();
-      queue_.erase(queue_.begin());
+    while (!order_.empty() && out_.constant < forbidden) {
+      double size = order_.next_size();
       out_.largest_table = std::max(out_.largest_table, size);
-      eliminate_variable(v, size);
+      eliminate_variable(order_.pop(), size);
     }
     return std::move(out_);
   }
@@ -86,31 +126,16 @@ class Eliminator {
   }
 
   void add_function(CostFunction function) {
-    int id = int(functions_.size());
-    for (int v : function.scope) {
-      touching_[v].insert(id);
-      for (int u : function.scope)
-        if (u != v) neighbours_[v].insert(u);
-    }
+    for (int v : function.scope) touching_[v].insert(int(functions_.size()));
     functions_.push_back(std::move(function));
-  }
-
-  double joint_size(int v) const {
-    double size = sizes_[v];
-    for (int u : neighbours_[v]) size *= sizes_[u];
-    return size;
   }
 
   void eliminate_variable(int v, double size) {
     Bucket bucket;
     bucket.variable = v;
     for (int id : touching_[v]) bucket.functions.push_back(functions_[id]);
-    std::set<int> neighbours = neighbours_[v];
-    for (int u : neighbours) queue_.erase({joint_size(u), u});
-    for (int id : touching_[v])
-      for (int u : functions_[id].scope)
-        if (u != v) touching_[u].erase(id);
-    for (int u : neighbours) neighbours_[u].erase(v);
+    for (int id : std::set<int>(touching_[v]))
+      for (int u : functions_[id].scope) touching_[u].erase(id);
     std::vector<std::vector<CostFunction>> groups{bucket.functions};
     if (size > limit_) groups = mini_buckets(bucket.functions), out_.exact = false;
     for (const auto& group : groups) {
@@ -119,7 +144,6 @@ class Eliminator {
       bucket.messages.push_back(message);
       add_function(std::move(message));
     }
-    for (int u : neighbours) queue_.insert({joint_size(u), u});
     out_.buckets.push_back(std::move(bucket));
   }
 
@@ -218,19 +242,24 @@ class Eliminator {
 
   TableStore* store_;
   double limit_;
+  EliminationOrder order_;
   std::vector<int> sizes_;
   std::vector<CostFunction> functions_;
-  std::vector<std::set<int>> touching_, neighbours_;  ///< of variables not yet eliminated
-  std::set<std::pair<double, int>> queue_;
+  std::vector<std::set<int>> touching_;  ///< functions that mention a variable and are in no bucket yet
   std::map<std::vector<int>, Reduced> memo_;
   Elimination out_;
 };
 
 }  // namespace
 
-Elimination eliminate(const Network& network, const std::vector<std::vector<int>>& domains, TableStore* store,
-                      double table_limit) {
-  return Eliminator(network, domains, store, table_limit).run();
+double elimination_size(const Network& network) {
+  double largest = 0;
+  for (EliminationOrder order(network); !order.empty(); order.pop()) largest = std::max(largest, order.next_size());
+  return largest;
+}
+
+Elimination eliminate(const Network& network, TableStore* store, double table_limit) {
+  return Eliminator(network, store, table_limit).run();
 }
 
 }  // namespace hetsynth::synth

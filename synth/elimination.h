@@ -30,10 +30,12 @@ struct Elimination {
   double largest_table = 0;  ///< entries of the largest joint table met
 };
 
+/// Entries of the largest joint table that elimination would meet.
+double elimination_size(const Network& network);
+
 /// Eliminates the variable with the smallest joint table first. Buckets with equal tables are computed once, so that
-/// repeated layers cost next to nothing. `domains`: the values of each variable that count; tables in the result are
-/// over positions in them. A joint table above `table_limit` entries is split into mini-buckets.
-Elimination eliminate(const Network& network, const std::vector<std::vector<int>>& domains, TableStore* store,
-                      double table_limit);
+/// repeated layers cost next to nothing. A variable with a single value is put into its neighbours' costs. A joint
+/// table above `table_limit` entries is split into mini-buckets.
+Elimination eliminate(const Network& network, TableStore* store, double table_limit);
 
 }  // namespace hetsynth::synth

@@ -15,7 +15,8 @@ int TableStore::intern(std::vector<Picoseconds> table) {
   return it->second;
 }
 
-int Network::add_variable(int domain) {
+int Network::add_variable(int domain, double position) {
+  position_.push_back(position);
   unary_.emplace_back(domain, 0);
   return int(unary_.size()) - 1;
 }
@@ -44,6 +45,21 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
   for (const auto& [ends, table] : pairs_)
     total = add(total, table[size_t(assignment[ends.first]) * domain(ends.second) + assignment[ends.second]]);
   return total;
+}
+
+Network restrict(const Network& network, const std::vector<std::vector<int>>& values) {
+  Network out;
+  for (int v = 0; v < network.variable_count(); ++v) {
+    out.add_variable(int(values[v].size()), network.position(v));
+    for (size_t x = 0; x < values[v].size(); ++x) out.add_cost(v, int(x), network.unary(v)[values[v][x]]);
+  }
+  for (const auto& [ends, table] : network.pairs()) {
+    std::vector<Picoseconds> part;
+    for (int x : values[ends.first])
+      for (int y : values[ends.second]) part.push_back(table[size_t(x) * network.domain(ends.second) + y]);
+    out.add_pair(ends.first, ends.second, std::move(part));
+  }
+  return out;
 }
 
 namespace {

@@ -22,7 +22,9 @@ class TableStore {
 
 class Network {
  public:
-  int add_variable(int domain);
+  /// `position`: where the variable stands among the others; message passing follows it.
+  int add_variable(int domain, double position);
+  double position(int variable) const { return position_[variable]; }
   int variable_count() const { return int(unary_.size()); }
   int domain(int variable) const { return int(unary_[variable].size()); }
   void add_cost(int variable, int value, Picoseconds cost);
@@ -35,9 +37,13 @@ class Network {
   Picoseconds cost(const std::vector<int>& assignment) const;
 
  private:
+  std::vector<double> position_;
   std::vector<std::vector<Picoseconds>> unary_;
   std::map<std::pair<int, int>, std::vector<Picoseconds>> pairs_;
 };
+
+/// The network over some values of each variable only, renumbered from 0.
+Network restrict(const Network& network, const std::vector<std::vector<int>>& values);
 
 /// Adds, saturating at `forbidden`.
 inline Picoseconds add(Picoseconds a, Picoseconds b) { return a + b >= forbidden ? forbidden : a + b; }

@@ -21,7 +21,6 @@ class NetworkBuilder {
   NetworkBuilder(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input)
       : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), input_(input) {}
 
-  /// The first variables are the nodes, by number; sets of forms follow.
   Network build() {
     for (const Node& node : program_.nodes) add_node(node);
     for (const Node& node : program_.nodes) add_tensor(node);
@@ -43,7 +42,7 @@ class NetworkBuilder {
 
   void add_node(const Node& node) {
     size_t domain = sources(node).size();
-    network_.add_variable(int(domain));
+    network_.add_variable(int(domain), node.id);
     for (size_t v = 0; v < domain; ++v)
       if (!node.leaf())
         network_.add_cost(node.id, int(v),
@@ -119,7 +118,7 @@ class NetworkBuilder {
                         const std::vector<FormMask>& fixed) {
     const ConversionTable& table = conversions_.of(node.id);
     std::vector<FormMask> sets = useful_sets(table, from, needs, fixed);
-    int variable = network_.add_variable(int(sets.size()));
+    int variable = network_.add_variable(int(sets.size()), node.id + 0.5);
     std::vector<Picoseconds> costs;
     for (int source : from)
       for (FormMask set : sets) costs.push_back(table.tree_cost(source, set));
@@ -188,9 +187,14 @@ class NetworkBuilder {
 
 }  // namespace
 
+Network build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                      const SearchInput& input) {
+  return NetworkBuilder(problem, conversions, shares, input).build();
+}
+
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits) {
-  Network network = NetworkBuilder(problem, conversions, shares, input).build();
+  Network network = build_network(problem, conversions, shares, input);
   Solution solution;
   solution.search = minimise(network, limits);
   if (solution.search.assignment.empty()) return solution;

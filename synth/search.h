@@ -30,6 +30,10 @@ struct Solution {
   SearchResult search;
 };
 
+/// The network of a problem. Its first variables are the program's nodes, by number; sets of forms follow.
+Network build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                      const SearchInput& input);
+
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits);
 

@@ -1,0 +1,28 @@
+// Sequential tree-reweighted message passing (Kolmogorov 2006): shifts costs between neighbours until single values and
+// pairs show by themselves what choosing them must cost. Gives a proven lower bound, prunes most values, and so makes
+// exact elimination affordable where plain tables would explode.
+#pragma once
+#include <vector>
+
+#include "synth/network.h"
+
+namespace hetsynth::synth {
+
+/// An equivalent network: every assignment costs `bound` less than in the original, and no entry is negative.
+struct Reparametrised {
+  Network network;
+  Picoseconds bound = 0;
+  std::vector<int> decoded;  ///< an assignment read off the messages, improved by changing single variables; empty if
+                             ///< all met were forbidden
+};
+
+/// Messages are passed in floating point, then rounded to whole picoseconds and applied exactly: rounding cannot
+/// invalidate the bound. Stops when the bound gains less than a millionth in `patience` sweeps, or after `max_sweeps`.
+/// Every pair must be arc consistent (`undominated_values`).
+Reparametrised reparametrise(const Network& network, int max_sweeps = 400, int patience = 16);
+
+/// Values whose least excess does not push a solution above `budget` (relative to the bound of a reparametrised
+/// network), to a fixed point.
+std::vector<std::vector<int>> values_within(const Network& reparametrised, Picoseconds budget);
+
+}  // namespace hetsynth::synth
