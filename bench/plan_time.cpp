@@ -39,6 +39,7 @@ void report(const std::string& name, const Program& program, const Cluster& clus
   Plan plan;
   double plan_seconds = seconds_of([&] { plan = synthesize(program, cluster); });
   const synth::SearchResult& s = solution.search;
+  std::fflush(stdout);
   fmt::print("{}: {} nodes, {} variables, {} values left, {} expansions, largest table {:.3g}, {} buckets reused\n",
              name, program.nodes.size(), s.variables, s.values_left, s.expansions, s.largest_table, s.buckets_reused);
   fmt::print("  one search {:.3f} s, whole planning {:.3f} s\n", search_seconds, plan_seconds);

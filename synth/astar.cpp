@@ -164,12 +164,12 @@ class BoundedSearch {
   }
 
   SearchResult run() {
-    Picoseconds tau = std::max<Picoseconds>(1, shifted_.bound / 4096);
+    Picoseconds tau = std::max<Picoseconds>(1, shifted_.bound / 10'000'000);
     while (result_.cost > result_.lower_bound) {
       Picoseconds gap = result_.cost - shifted_.bound;  // with this budget nothing better is left out
       bool complete = tau >= gap;
       if (!attempt(complete ? gap : tau, complete)) break;
-      tau = tau > forbidden / 8 ? forbidden : tau * 8;
+      tau = tau > forbidden / 16 ? forbidden : tau * 16;
     }
     return result_;
   }

@@ -35,12 +35,12 @@ class MessagePassing {
   }
 
   void run(int max_sweeps, int patience) {
-    double reached = -infinite;
+    double reached = 0;
     int since = 0;
     for (int sweep = 0; sweep < max_sweeps && since < patience; ++sweep) {
       double bound = pass(true);
       pass(false);
-      if (bound > reached + std::abs(reached) * 1e-6)
+      if (bound > reached + std::abs(reached) * 1e-8)
         reached = bound, since = 0;
       else
         ++since;

@@ -17,9 +17,9 @@ struct Reparametrised {
 };
 
 /// Messages are passed in floating point, then rounded to whole picoseconds and applied exactly: rounding cannot
-/// invalidate the bound. Stops when the bound gains less than a millionth in `patience` sweeps, or after `max_sweeps`.
-/// Every pair must be arc consistent (`undominated_values`).
-Reparametrised reparametrise(const Network& network, int max_sweeps = 400, int patience = 16);
+/// invalidate the bound. Stops when the bound gains less than 1e-8 of itself in `patience` sweeps, or after
+/// `max_sweeps`. Every pair must be arc consistent (`undominated_values`).
+Reparametrised reparametrise(const Network& network, int max_sweeps = 500, int patience = 16);
 
 /// Values whose least excess does not push a solution above `budget` (relative to the bound of a reparametrised
 /// network), to a fixed point.
