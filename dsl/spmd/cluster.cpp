@@ -27,7 +27,7 @@ Link Cluster::slowest_link() const {
   for (size_t host = 0; host < hosts.size(); ++host)
     if (devices_of_host[host] > 1) links.push_back(hosts[host].inside);
   if (hosts.size() > 1) links.push_back(between);
-  if (links.empty()) return hosts.empty() ? Link{} : hosts[0].inside;  // one device: nothing is sent
+  if (links.empty()) return unlimited_link;
   Link slowest = links.front();
   for (const Link& link : links) {
     slowest.bandwidth_bytes_per_second = std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second);

@@ -2,7 +2,7 @@
 // apart; measured win.
 #pragma once
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +42,9 @@ struct Link {
   double bandwidth_bytes_per_second = 0;
   double latency_seconds = 0;
 };
+
+/// Where nothing is sent: inside a host of one device.
+constexpr Link unlimited_link{std::numeric_limits<double>::infinity(), 0};
 
 struct Host {
   std::string name;

@@ -164,7 +164,7 @@ struct Builder {
       reader.fail(reader.where(), fmt::format("host {} has no device", quote(base)), "at least one [[host.device]]", "",
                   "");
     const auto link = reader.table("inside", link_keys);
-    const Link inside = link ? read_link(*link) : Link{};
+    const Link inside = link ? read_link(*link) : unlimited_link;
     for (int i = 0; i < count; ++i) {
       const std::string name = count > 1 ? fmt::format("{}[{}]", base, i) : base;
       if (!host_names.insert(name).second)

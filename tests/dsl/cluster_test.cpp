@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "dsl/base/error.h"
@@ -129,6 +130,15 @@ TEST(Cluster, EveryExampleLoads) {
   ASSERT_EQ(mixed.devices.size(), 5u);
   EXPECT_FALSE(mixed.same_type(0, 2));
   EXPECT_FALSE(mixed.same_type(2, 4));
+}
+
+TEST(Cluster, AHostOfOneDeviceHasNoLinkThatLimits) {
+  const Cluster mixed = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/mixed-five.toml");
+  EXPECT_TRUE(std::isinf(mixed.hosts[2].inside.bandwidth_bytes_per_second));
+  EXPECT_EQ(mixed.slowest_link().bandwidth_bytes_per_second, 25e9 / 8);
+  const Cluster lone = parse_cluster("[[host]]\n[[host.device]]\nmodel = \"T4\"\n", "c.toml");
+  EXPECT_TRUE(std::isinf(lone.slowest_link().bandwidth_bytes_per_second));
+  EXPECT_EQ(lone.slowest_link().latency_seconds, 0);
 }
 
 TEST(Cluster, LocalClusterSharesTheMachine) {
