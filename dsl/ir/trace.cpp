@@ -152,10 +152,11 @@ const std::vector<int64_t>& Tensor::shape() const { return type_of(*this).shape;
 int Tensor::rank() const { return int(shape().size()); }
 DType Tensor::dtype() const { return type_of(*this).dtype; }
 
-int64_t Tensor::size(int dim) const {
+int64_t Tensor::size(int dim, std::source_location where) const {
   int at = dim < 0 ? dim + rank() : dim;
   if (at < 0 || at >= rank())
-    throw UserError({.tag = "size",
+    throw UserError({.where = location(where),
+                     .tag = "size",
                      .message = fmt::format("there is no dimension {}", dim),
                      .expected = fmt::format("a dimension from {} to {}", -rank(), rank() - 1),
                      .found = text(shape())});

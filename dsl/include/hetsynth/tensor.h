@@ -22,7 +22,7 @@ class Tensor {
   const std::vector<int64_t>& shape() const;
   int rank() const;
   /// Extent of a dimension; negative counts from the end. Throws UserError if there is no such dimension.
-  int64_t size(int dim) const;
+  int64_t size(int dim, std::source_location where = std::source_location::current()) const;
   DType dtype() const;
 
  private:
