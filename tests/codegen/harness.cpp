@@ -47,10 +47,12 @@ SpmdProgram whole_program(const Program& reference) {
   return out;
 }
 
-NativeModule compile(const std::string& text) {
+NativeModule compile(const std::string& text, int optimization) {
+  CompileOptions options;
+  options.optimization = optimization;
   std::map<std::string, void*> symbols;
   for (const auto& [name, address] : abi_symbols()) symbols[name] = address;
-  return load_native(text, {}, symbols);
+  return load_native(text, options, symbols);
 }
 
 struct GeneratedRun::Arena {
@@ -63,12 +65,12 @@ struct GeneratedRun::Arena {
   }
 };
 
-GeneratedRun::GeneratedRun(const Program& reference, const SpmdProgram& program)
+GeneratedRun::GeneratedRun(const Program& reference, const SpmdProgram& program, int optimization)
     : reference_(reference), program_(program) {
   int ranks = program.mesh.device_count();
   for (int rank = 0; rank < ranks; ++rank) {
     devices_.push_back(generate(reference, program, cpu_cluster(ranks), rank));
-    modules_.push_back(compile(devices_.back().files.at(0).text));
+    modules_.push_back(compile(devices_.back().files.at(0).text, optimization));
     arenas_.push_back(std::make_unique<Arena>(devices_.back().arena_bytes));
   }
 }

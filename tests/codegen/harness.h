@@ -20,8 +20,8 @@ SpmdProgram whole_program(const Program& reference);
 
 class GeneratedRun {
  public:
-  /// Generates and compiles the programs of all ranks.
-  GeneratedRun(const Program& reference, const SpmdProgram& program);
+  /// Generates and compiles the programs of all ranks. The many small programs of the tests compile faster at a low level.
+  GeneratedRun(const Program& reference, const SpmdProgram& program, int optimization = 1);
   ~GeneratedRun();
 
   /// Hands each rank its part of a leaf.
@@ -43,9 +43,9 @@ class GeneratedRun {
 };
 
 /// Compiles source text as the runtime does. Throws with the compiler's messages.
-NativeModule compile(const std::string& text);
+NativeModule compile(const std::string& text, int optimization = 3);
 
-/// The body of every value of the array drawn from [low, high], integers for i32.
+/// Every element drawn from [low, high], integers for i32.
 Array random_array(const TensorType& type, double low, double high, uint64_t seed);
 
 }  // namespace hetsynth::test
