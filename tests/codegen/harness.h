@@ -20,7 +20,8 @@ SpmdProgram whole_program(const Program& reference);
 
 class GeneratedRun {
  public:
-  /// Generates and compiles the programs of all ranks. The many small programs of the tests compile faster at a low level.
+  /// Generates and compiles the programs of all ranks. The many small programs of the tests compile faster at a low
+  /// level.
   GeneratedRun(const Program& reference, const SpmdProgram& program, int optimization = 1);
   ~GeneratedRun();
 

@@ -1,0 +1,110 @@
+// Whole training steps of the example models: generated programs of one and several ranks against the interpreter.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness.h"
+#include "models.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::test {
+namespace {
+
+Cluster cluster_with_memory(const std::vector<double>& speeds) {
+  Cluster cluster = cpu_cluster(int(speeds.size()));
+  cluster.hosts[0].inside = {10e9, 1e-6};
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    cluster.devices[i].memory_bytes = int64_t(8) << 30;
+    cluster.devices[i].declared = {speeds[i], 1e10};
+  }
+  return cluster;
+}
+
+double largest_difference(const Array& a, const Array& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    double difference = std::abs(a.values[i] - b.values[i]);
+    if (!(difference <= largest)) largest = difference;  // keeps a NaN
+  }
+  return largest;
+}
+
+/// Trains for some steps with both, each from its own state, and compares loss and parameters after each.
+void expect_trains_alike(const Program& program, const SpmdProgram& plan, int steps = 4) {
+  Bindings state = starting_values(program, 5);
+  GeneratedRun run(program, plan);
+  for (const auto& [leaf, value] : state) run.write(leaf, value);
+  for (int step = 0; step < steps; ++step) {
+    EvaluationContext context{5, step};
+    std::vector<Array> values = interpret(program, state, context);
+    ASSERT_TRUE(run.step(context));
+    // Float32 sums of at most some hundred terms in the loss of about 5.5: 1e-5 is some 20 roundings of it.
+    ASSERT_NEAR(run.loss(), values[program.loss].values[0], 1e-5 * (1 + step)) << "step " << step;
+    for (const Update& update : program.updates) {
+      state[update.target] = values[update.value];
+      // AdamW moves a parameter by at most about the learning rate (2e-3) whatever the gradient's size, so where a
+      // gradient is all rounding error, the first steps may go any way: the bound is a share of the distance moved.
+      bool moment = program[update.target].kind == NodeKind::state;
+      double bound = moment ? 1e-5 : 3e-3 * (step + 1);
+      Array found = run.read(update.target);
+      ASSERT_LE(largest_difference(found, values[update.value]), bound)
+          << program[update.target].name << " after step " << step;
+    }
+  }
+}
+
+TEST(Steps, MlpOnOneRank) {
+  Program program = mlp_program();
+  expect_trains_alike(program, single_device_plan(program, cluster_with_memory({1e9})).program);
+}
+
+TEST(Steps, GptOnOneRank) {
+  Program program = gpt_program();
+  expect_trains_alike(program, single_device_plan(program, cluster_with_memory({1e9})).program);
+}
+
+TEST(Steps, DataParallelWithUnevenShares) {
+  Program mlp = mlp_program(), gpt = gpt_program();
+  for (const std::vector<double>& speeds : {std::vector<double>{1e9, 3e9}, {2e9, 1e9, 4e9}}) {
+    SCOPED_TRACE(fmt::format("{} ranks", speeds.size()));
+    Cluster cluster = cluster_with_memory(speeds);
+    expect_trains_alike(mlp, data_parallel_plan(mlp, cluster, RatioRule::proportional).program);
+    expect_trains_alike(gpt, data_parallel_plan(gpt, cluster, RatioRule::proportional).program, 2);
+  }
+}
+
+TEST(Steps, ARankWithoutSamplesStillTakesPart) {
+  Program program = mlp_program();
+  SpmdProgram plan = data_parallel_plan(program, cluster_with_memory({1e9, 1e9})).program;
+  for (BoundaryTable& table : plan.tables) table.bounds = {0, table.extent, table.extent};
+  expect_trains_alike(program, plan, 2);
+}
+
+TEST(Steps, SynthesizedPlans) {
+  Program mlp = mlp_program(), gpt = gpt_program();
+  Cluster cluster = cluster_with_memory({1e9, 2.5e9, 1e9});
+  SynthesisOptions options;
+  options.time_limit_seconds = 3;  // any plan it has found by then must run
+  expect_trains_alike(mlp, synthesize(mlp, cluster, options).program);
+  expect_trains_alike(gpt, synthesize(gpt, cluster, options).program, 2);
+}
+
+TEST(Steps, RunsAreBitwiseRepeatable) {
+  Program program = gpt_program();
+  SpmdProgram plan = data_parallel_plan(program, cluster_with_memory({1e9, 2e9}), RatioRule::proportional).program;
+  std::vector<double> losses[2];
+  for (std::vector<double>& list : losses) {
+    GeneratedRun run(program, plan);
+    for (const auto& [leaf, value] : starting_values(program, 5)) run.write(leaf, value);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(run.step({5, step}));
+      list.push_back(run.loss());
+    }
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_LT(losses[0].back(), losses[0].front());
+}
+
+}  // namespace
+}  // namespace hetsynth::test
