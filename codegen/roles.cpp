@@ -158,9 +158,11 @@ bool assign_roles(Group& group, const LocalProgram& program, const GroupingOptio
 
 namespace {
 
-int64_t unit_reads(const LocalOp& op, const Layouts& layouts, int factor) {
-  int64_t count = 0;
-  for (size_t j = 0; j < op.inputs.size(); ++j) count += std::abs(layouts.read(op, int(j)).coefficients[factor]) == 1;
+/// Reads and writes that would jump through memory if this factor were the innermost loop.
+int64_t jumps(const LocalOp& op, const Layouts& layouts, int factor) {
+  auto jump = [&](const Address& a) { return std::abs(a.coefficients[factor]) > 1; };
+  int64_t count = jump(layouts.written(op));
+  for (size_t j = 0; j < op.inputs.size(); ++j) count += jump(layouts.read(op, int(j)));
   return count;
 }
 
@@ -178,9 +180,8 @@ std::vector<int> loop_order(const LocalOp& op, const Layouts& layouts) {
   }
   bool reduced_outside = false;
   if (!kept.empty() && !reduced.empty()) {
-    int64_t a = unit_reads(op, layouts, kept.back()), b = unit_reads(op, layouts, reduced.back());
     bool scatters = op.one_hot && !op.factors[op.looked_up()].reduced();
-    reduced_outside = scatters || (a >= b && a > 0);
+    reduced_outside = scatters || jumps(op, layouts, kept.back()) < jumps(op, layouts, reduced.back());
   }
   std::vector<int>& first = reduced_outside ? reduced : kept;
   const std::vector<int>& second = reduced_outside ? kept : reduced;
@@ -304,10 +305,12 @@ std::optional<Group> join(const Group& producer, const Group& consumer, const Lo
   size_t known = match.map().size() - size_t(std::count(match.map().begin(), match.map().end(), -1));
   if (known != match.map().size() && known != producer.loops.size()) return std::nullopt;
   Group out = merged(producer, consumer, match.map());
-  // Both sides must agree on the innermost loop, or one of them would walk through memory crosswise.
-  if (known == match.map().size() && known == producer.loops.size() && known > 0 &&
-      match.map().back() != int(known) - 1)
-    return std::nullopt;
+  // Elements of both sides must follow the same innermost loop, or one of them would walk through memory crosswise.
+  bool crosswise = known > 0 && known == match.map().size() && known == producer.loops.size() &&
+                   match.map().back() != int(known) - 1;
+  bool elements = std::any_of(consumer.members.begin(), consumer.members.end(),
+                              [](const Member& m) { return m.role == Role::element; });
+  if (crosswise && elements) return std::nullopt;
   if (!assign_roles(out, program, options)) return std::nullopt;
   return out;
 }
