@@ -7,7 +7,10 @@ std::map<std::string, std::string> ModelOptions::settings() const {
   for (const std::string& entry : set) {
     size_t at = entry.find('=');
     if (at == std::string::npos || at == 0)
-      throw UserError({.tag = "--set", .message = "a setting needs a name and a value", .expected = "--set name=value", .found = entry},
+      throw UserError({.tag = "--set",
+                       .message = "a setting needs a name and a value",
+                       .expected = "--set name=value",
+                       .found = entry},
                       ExitCode::usage);
     out[entry.substr(0, at)] = entry.substr(at + 1);
   }
@@ -16,9 +19,13 @@ std::map<std::string, std::string> ModelOptions::settings() const {
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("model", options.file, "Model file: C++ that includes hetsynth/hetsynth.h and defines void model()")->required();
-  command.add_option("--set", options.set, "Set an option of the model: --set layers=12 (repeatable)")->type_name("NAME=VALUE");
-  command.add_option("--batch", options.batch, "Samples per step, over all devices: short for --set batch=N")->type_name("N");
+  command
+      .add_option("model", options.file, "Model file: C++ that includes hetsynth/hetsynth.h and defines void model()")
+      ->required();
+  command.add_option("--set", options.set, "Set an option of the model: --set layers=12 (repeatable)")
+      ->type_name("NAME=VALUE");
+  command.add_option("--batch", options.batch, "Samples per step, over all devices: short for --set batch=N")
+      ->type_name("N");
 }
 
 }  // namespace hetsynth::cli

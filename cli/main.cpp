@@ -1,1 +1,68 @@
-int main() { return 0; }
+// The command line: parses, runs one command, turns errors into messages and exit codes.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "dsl/base/version.h"
+
+namespace hetsynth::cli {
+namespace {
+
+/// An internal fault leaves the command line and what failed on disk, so that it can be reported and run again.
+void write_repro(int argc, char** argv, const std::string& fault) {
+  std::string path = "hetsynth-fault.txt";
+  std::string command;
+  for (int i = 0; i < argc; ++i) command += fmt::format("{}'{}'", i ? " " : "", argv[i]);
+  std::ofstream(path, std::ios::app) << "hetsynth " << tool_version() << "\ncommand: " << command
+                                     << "\nfault: " << fault << "\n\n";
+  fmt::print(stderr,
+             "hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files; the command and the "
+             "fault were added to {}\n",
+             fault, path);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Trains a model written for one device across unequal devices: synthesizes, proves, generates, compiles and runs "
+      "the program of each."};
+  app.name("hetsynth");
+  app.set_version_flag("--version", tool_version());
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "
+      "(not proved).");
+  std::vector<std::pair<CLI::App*, Command>> commands;
+  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_doctor}) {
+    size_t before = app.get_subcommands({}).size();
+    Command command = add(app);
+    commands.emplace_back(app.get_subcommands({})[before], std::move(command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? int(ExitCode::done) : int(ExitCode::usage);
+  }
+  for (auto& [subcommand, command] : commands)
+    if (subcommand->parsed()) return int(command());
+  return int(ExitCode::usage);
+}
+
+}  // namespace
+}  // namespace hetsynth::cli
+
+int main(int argc, char** argv) {
+  using namespace hetsynth;
+  try {
+    return cli::run(argc, argv);
+  } catch (const UserError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return int(error.code());
+  } catch (const std::exception& error) {
+    cli::write_repro(argc, argv, error.what());
+    return int(ExitCode::failure);
+  }
+}

@@ -63,8 +63,9 @@ struct DeviceRow {
 
 std::vector<DeviceRow> device_rows(const std::vector<DevicePrediction>& devices) {
   auto line = [](const DevicePrediction& d) {
-    return fmt::format("{:.3f} {} {} {} {}", d.share, seconds_text(d.compute_seconds), seconds_text(d.communication_seconds),
-                       seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)));
+    return fmt::format("{:.3f} {} {} {} {}", d.share, seconds_text(d.compute_seconds),
+                       seconds_text(d.communication_seconds), seconds_text(d.idle_seconds),
+                       bytes_text(double(d.memory_bytes)));
   };
   std::vector<DeviceRow> rows;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -77,14 +78,16 @@ std::vector<DeviceRow> device_rows(const std::vector<DevicePrediction>& devices)
 }
 
 std::string devices_text(const std::vector<DevicePrediction>& devices) {
-  std::string out = fmt::format("  {:<28} {:>7} {:>10} {:>13} {:>10} {:>11} {:>11}\n", "device", "share", "compute", "communication", "idle",
-                                "memory", "limit");
+  std::string out = fmt::format("  {:<28} {:>7} {:>10} {:>13} {:>10} {:>11} {:>11}\n", "device", "share", "compute",
+                                "communication", "idle", "memory", "limit");
   for (const DeviceRow& row : device_rows(devices)) {
     const DevicePrediction& d = devices[row.first];
     std::string name = row.first == row.last ? d.device : fmt::format("{} .. {}", d.device, devices[row.last].device);
-    out += fmt::format("  {:<28} {:>6.1f}% {:>10} {:>13} {:>10} {:>11} {:>11}{}\n", name, 100 * d.share, seconds_text(d.compute_seconds),
-                       seconds_text(d.communication_seconds), seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)),
-                       d.memory_limit_bytes > 0 ? bytes_text(double(d.memory_limit_bytes)) : "-", d.share == 0 ? "  (left out: does not pay)" : "");
+    out += fmt::format("  {:<28} {:>6.1f}% {:>10} {:>13} {:>10} {:>11} {:>11}{}\n", name, 100 * d.share,
+                       seconds_text(d.compute_seconds), seconds_text(d.communication_seconds),
+                       seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)),
+                       d.memory_limit_bytes > 0 ? bytes_text(double(d.memory_limit_bytes)) : "-",
+                       d.share == 0 ? "  (left out: does not pay)" : "");
   }
   return out;
 }
@@ -93,7 +96,9 @@ std::string baselines_text(const Prediction& prediction) {
   std::string out;
   for (const BaselinePrediction& b : prediction.baselines) {
     std::string time = b.feasible ? seconds_text(b.step_seconds) : "does not fit";
-    std::string ratio = b.feasible && prediction.step_seconds > 0 ? fmt::format("  {:.2f}x the plan's", b.step_seconds / prediction.step_seconds) : "";
+    std::string ratio = b.feasible && prediction.step_seconds > 0
+                            ? fmt::format("  {:.2f}x the plan's", b.step_seconds / prediction.step_seconds)
+                            : "";
     out += fmt::format("  {:<34} {:>12}{}{}\n", b.name, time, ratio, b.note.empty() ? "" : "  (" + b.note + ")");
   }
   return out;
@@ -104,9 +109,10 @@ std::string baselines_text(const Prediction& prediction) {
 std::string plan_text(const Plan& plan, const Program& reference) {
   const Prediction& p = plan.prediction;
   auto [whole, cut] = parameters_whole_and_cut(plan.program, reference);
-  std::string out = fmt::format("plan for {} on {} ({} device{})\n", plan.model_file, plan.cluster_name, plan.devices.size(),
-                                plan.devices.size() == 1 ? "" : "s");
-  out += fmt::format("  {} parameters in {} tensors: {} whole on every device, {} cut\n", reference.parameter_count(), whole + cut, whole, cut);
+  std::string out = fmt::format("plan for {} on {} ({} device{})\n", plan.model_file, plan.cluster_name,
+                                plan.devices.size(), plan.devices.size() == 1 ? "" : "s");
+  out += fmt::format("  {} parameters in {} tensors: {} whole on every device, {} cut\n", reference.parameter_count(),
+                     whole + cut, whole, cut);
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
   out += devices_text(p.devices);
@@ -135,10 +141,12 @@ std::string plan_json(const Plan& plan, const Program& reference) {
                               {"memory_bytes", d.memory_bytes},
                               {"memory_limit_bytes", d.memory_limit_bytes}});
   out["collectives"] = Json::object();
-  for (const auto& [kind, entry] : collectives(plan.program, reference)) out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};
+  for (const auto& [kind, entry] : collectives(plan.program, reference))
+    out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};
   out["baselines"] = Json::array();
   for (const BaselinePrediction& b : p.baselines)
-    out["baselines"].push_back({{"name", b.name}, {"feasible", b.feasible}, {"step_seconds", b.step_seconds}, {"note", b.note}});
+    out["baselines"].push_back(
+        {{"name", b.name}, {"feasible", b.feasible}, {"step_seconds", b.step_seconds}, {"note", b.note}});
   return out.dump(2) + "\n";
 }
 
@@ -146,21 +154,29 @@ std::string verification_text(const Verification& v, const Program& reference, c
   std::string out;
   switch (v.verdict) {
     case Verdict::proved:
-      out = fmt::format("proved: every device's program together computes what {} says, for all sizes, boundaries and device counts\n",
-                        reference.model_file);
-      out += fmt::format("  {} obligations ({} distinct) and {} lemmas by {} in {}\n", v.obligations, v.distinct_obligations, v.lemmas, v.solver,
-                         seconds_text(v.seconds));
+      out = fmt::format(
+          "proved: every device's program together computes what {} says, for all sizes, boundaries and device "
+          "counts\n",
+          reference.model_file);
+      out += fmt::format("  {} obligations ({} distinct) and {} lemmas by {} in {}\n", v.obligations,
+                         v.distinct_obligations, v.lemmas, v.solver, seconds_text(v.seconds));
       break;
-    case Verdict::refuted: out = fmt::format("refuted: {}\n", v.summary); break;
-    case Verdict::unknown: out = fmt::format("not proved: {}\n", v.summary); break;
+    case Verdict::refuted:
+      out = fmt::format("refuted: {}\n", v.summary);
+      break;
+    case Verdict::unknown:
+      out = fmt::format("not proved: {}\n", v.summary);
+      break;
   }
   if (v.verdict != Verdict::proved && v.instruction >= 0 && v.instruction < int(program.instructions.size())) {
     const Instruction& i = program.instructions[v.instruction];
     if (i.result >= 0 && i.result < int(program.values.size()))
-      out += fmt::format("  at instruction {}: {} = {}\n", v.instruction, program.values[i.result].name, name(i.opcode));
+      out +=
+          fmt::format("  at instruction {}: {} = {}\n", v.instruction, program.values[i.result].name, name(i.opcode));
   }
   if (v.verdict == Verdict::refuted) {
-    if (v.counterexample.where.known()) out += fmt::format("  {}: the tensor whose value differs first\n", v.counterexample.where.text());
+    if (v.counterexample.where.known())
+      out += fmt::format("  {}: the tensor whose value differs first\n", v.counterexample.where.text());
     out += v.counterexample.text;
     if (!out.empty() && out.back() != '\n') out += "\n";
   }

@@ -30,7 +30,7 @@ struct StepReport {
 
 struct ExecutorOptions {
   uint64_t seed = 0;
-  ThreadOptions threads;
+  ThreadOptions threads = {};
 };
 
 /// All ranks of a program in this process. Not thread-safe: one caller drives it.

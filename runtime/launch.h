@@ -8,7 +8,7 @@
 namespace hetsynth {
 
 struct LaunchOptions {
-  ExecutorOptions executor;
+  ExecutorOptions executor = {};
   int optimization = 3;  ///< -O level of the compiler
 };
 

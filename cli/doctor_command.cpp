@@ -1,0 +1,36 @@
+// hetsynth doctor: what is installed on this machine, what works, and how to mend what does not.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "dsl/frontend/model.h"
+#include "runtime/doctor.h"
+#include "verify/verify.h"
+
+namespace hetsynth::cli {
+namespace {
+
+/// The folder that holds hetsynth/hetsynth.h; empty if none does.
+std::string header_folder() {
+  for (const std::string& folder : dsl_include_directories())
+    if (std::filesystem::exists(std::filesystem::path(folder) / "hetsynth/hetsynth.h")) return folder;
+  return "";
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("doctor", "Tell what is installed on this machine and what works");
+  command->add_flag("--json", *json, "Report as JSON");
+  return [json]() {
+    // An empty program needs no proof but tells which solver answers.
+    std::vector<Finding> findings = examine({.solver = verify({}, {}).solver, .model_headers = header_folder()});
+    fmt::print("{}", *json ? to_json(findings).dump(2) + "\n" : text(findings));
+    return healthy(findings) ? ExitCode::done : ExitCode::failure;
+  };
+}
+
+}  // namespace hetsynth::cli

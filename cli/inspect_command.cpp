@@ -1,0 +1,45 @@
+// hetsynth inspect: the generated source of a device on standard output, or all of them as a project that builds
+// outside of hetsynth.
+#include <fmt/format.h>
+
+#include "cli/pipeline.h"
+
+namespace hetsynth::cli {
+namespace {
+
+void print_rank(const DeviceProgram& program) {
+  for (const SourceFile& file : program.files) fmt::print("// ---- {}\n{}", file.name, file.text);
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& app) {
+  struct Options {
+    Compilation compilation;
+    PipelineOptions pipeline;
+    int rank = 0;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("inspect", "Show the generated source of a device");
+  add_model_options(*command, options->compilation.model_options);
+  command->add_option("plan", options->compilation.plan_file, "Plan file")->required();
+  command->add_option("--rank", options->rank, "Which device, counted from 0")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  add_pipeline_options(*command, options->pipeline);
+  options->compilation.devices_of_plan = true;
+  return [options]() {
+    Compilation& c = options->compilation;
+    run_pipeline(c, "generate", options->pipeline);
+    if (options->rank >= int(c.programs.size()))
+      throw UserError({.tag = "--rank",
+                       .message = "the plan has no such device",
+                       .expected = fmt::format("a number from 0 to {}", c.programs.size() - 1),
+                       .found = std::to_string(options->rank)},
+                      ExitCode::usage);
+    print_rank(c.programs[options->rank]);
+    return ExitCode::done;
+  };
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,97 @@
+#include "cli/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "cli/report.h"
+#include "dsl/ir/differentiate.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::cli {
+namespace {
+
+void load(Compilation& c) { c.model = load_model(c.model_options.file); }
+
+void trace(Compilation& c) { c.trace = c.model->trace(model_settings(c)); }
+
+void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace); }
+
+Cluster given_cluster(const Compilation& c, int local_devices) {
+  return c.cluster_file.empty() ? local_cluster(local_devices) : load_cluster(c.cluster_file);
+}
+
+void synthesize_plan(Compilation& c) {
+  if (!c.plan_file.empty()) {
+    c.plan = load_plan(c.plan_file, c.reference);
+    c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c, int(c.plan.devices.size()));
+    if (!c.devices_of_plan) check_plan_cluster(c.plan, c.cluster);
+    return;
+  }
+  c.cluster = given_cluster(c, int(std::max(1u, std::thread::hardware_concurrency())));
+  c.plan = synthesize(c.reference, c.cluster);
+}
+
+void verify_plan(Compilation& c) {
+  c.verification = verify(c.reference, c.plan.program, {.time_limit_seconds = c.verify_seconds});
+}
+
+void generate_programs(Compilation& c) {
+  for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
+    c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
+}
+
+std::string dump_source(const Compilation& c) {
+  std::string out;
+  for (const DeviceProgram& program : c.programs)
+    for (const SourceFile& file : program.files) out += fmt::format("// ---- {}\n{}", file.name, file.text);
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> model_settings(const Compilation& c) {
+  auto settings = c.model_options.settings();
+  if (!c.plan_file.empty())
+    for (const OptionValue& option : read_plan_options(c.plan_file)) settings.emplace(option.name, option.value);
+  return settings;
+}
+
+const std::vector<Stage>& pipeline() {
+  static const std::vector<Stage> stages = {
+      {"load", "model file to code in memory", load, [](const Compilation& c) { return c.model_options.file + "\n"; }},
+      {"trace", "the model's forward pass", trace, [](const Compilation& c) { return text(c.trace->program); }},
+      {"differentiate", "the whole training step for one device", differentiate_model,
+       [](const Compilation& c) { return text(c.reference); }},
+      {"synthesize", "the SPMD program and the shares", synthesize_plan,
+       [](const Compilation& c) { return text(c.plan.program, c.reference); }},
+      {"verify", "proof that both compute the same", verify_plan,
+       [](const Compilation& c) { return verification_text(c.verification, c.reference, c.plan.program); }},
+      {"generate", "source of every device", generate_programs, dump_source},
+  };
+  return stages;
+}
+
+void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
+  std::vector<std::string> names;
+  for (const Stage& stage : pipeline()) names.emplace_back(stage.name);
+  command.add_option("--dump-after", options.dump_after, "Print the result of this stage")->check(CLI::IsMember(names));
+  command.add_flag("--times", options.show_times, "Print the seconds each stage took on standard error");
+}
+
+std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {
+  std::vector<StageTime> times;
+  for (const Stage& stage : pipeline()) {
+    auto start = std::chrono::steady_clock::now();
+    stage.run(compilation);
+    times.push_back({stage.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+    if (options.show_times)
+      fmt::print(stderr, "{:<14} {:>10}  {}\n", stage.name, seconds_text(times.back().seconds), stage.purpose);
+    if (options.dump_after == stage.name) fmt::print("{}", stage.dump(compilation));
+    if (stage.name == last) break;
+  }
+  return times;
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,64 @@
+// The pipeline on one page: a list of named stages, each timed, each dumpable with --dump-after=STAGE.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+#include "codegen/device_program.h"
+#include "dsl/frontend/model.h"
+#include "dsl/spmd/plan.h"
+#include "verify/verify.h"
+
+namespace hetsynth::cli {
+
+/// Everything that one invocation works on; stages fill it from top to bottom.
+struct Compilation {
+  // given
+  ModelOptions model_options;
+  std::string cluster_file;  ///< empty: one device per core of this machine
+  std::string plan_file;     ///< empty: synthesize
+  bool devices_of_plan =
+      false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
+  double verify_seconds = 60;
+  // made
+  std::shared_ptr<LoadedModel> model;
+  std::unique_ptr<Trace> trace;
+  Program reference;
+  Cluster cluster;
+  Plan plan;
+  Verification verification;
+  std::vector<DeviceProgram> programs;  ///< one per rank
+};
+
+/// Settings of the model: the command line's, then those the plan file remembers.
+std::map<std::string, std::string> model_settings(const Compilation& compilation);
+
+struct Stage {
+  std::string_view name;
+  std::string_view purpose;
+  void (*run)(Compilation&);
+  std::string (*dump)(const Compilation&);  ///< the stage's result as text
+};
+
+/// load, trace, differentiate, synthesize, verify, generate. Compiling and executing follow in the runtime, which owns
+/// the ranks.
+const std::vector<Stage>& pipeline();
+
+struct StageTime {
+  std::string_view name;
+  double seconds;
+};
+
+struct PipelineOptions {
+  std::string dump_after;   ///< print this stage's result on stdout
+  bool show_times = false;  ///< print seconds per stage on stderr
+};
+void add_pipeline_options(CLI::App& command, PipelineOptions& options);
+
+/// Runs the stages up to and including `last`.
+std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,38 @@
+// hetsynth plan: what would run on a cluster, with predicted time and memory. Needs none of the cluster's devices.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "cli/pipeline.h"
+#include "cli/report.h"
+
+namespace hetsynth::cli {
+
+Command add_plan(CLI::App& app) {
+  struct Options {
+    Compilation compilation;
+    PipelineOptions pipeline;
+    std::string out;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("plan", "Synthesize the program for a cluster and write it to a plan file");
+  add_model_options(*command, options->compilation.model_options);
+  command
+      ->add_option("--cluster", options->compilation.cluster_file,
+                   "Cluster file (TOML); the cluster need not be at hand")
+      ->required();
+  command->add_option("-o,--output", options->out, "Write the plan to this file (JSON)");
+  command->add_flag("--json", options->json, "Report as JSON");
+  add_pipeline_options(*command, options->pipeline);
+  return [options]() {
+    Compilation& c = options->compilation;
+    run_pipeline(c, "synthesize", options->pipeline);
+    if (!options->out.empty()) save_plan(options->out, c.plan, c.reference);
+    fmt::print("{}", options->json ? plan_json(c.plan, c.reference) : plan_text(c.plan, c.reference));
+    if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);
+    return ExitCode::done;
+  };
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,137 @@
+// hetsynth run: plan, verify, generate, compile, train; then a line of text, if the model offers logits of text.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "cli/pipeline.h"
+#include "cli/report.h"
+#include "dsl/ir/differentiate.h"
+#include "runtime/launch.h"
+#include "runtime/sample.h"
+#include "runtime/train.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::cli {
+
+ExitCode exit_code(Verdict verdict);  // verify_command.cpp
+
+namespace {
+
+/// Every Debian carries licence texts: a model of text can be tried without fetching data.
+constexpr const char* default_text = "/usr/share/common-licenses";
+
+struct RunOptions {
+  Compilation compilation;
+  PipelineOptions pipeline;
+  TrainOptions train;
+  DataOptions data;
+  std::string resume;
+  bool unverified = false;
+  int64_t sample_bytes = 120;
+  std::string prompt = "The ";
+  double temperature = 0.7;
+};
+
+bool reads_text(const Program& program) {
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && node.data.kind >= DataSource::Kind::text_tokens &&
+        node.data.kind <= DataSource::Kind::text_next)
+      return true;
+  return false;
+}
+
+/// Says what the proof says, and whether to go on.
+bool proof_allows(const RunOptions& options) {
+  const Compilation& c = options.compilation;
+  fmt::print("{}", verification_text(c.verification, c.reference, c.plan.program));
+  if (c.verification.verdict == Verdict::proved) return true;
+  if (!options.unverified) {
+    std::fflush(stdout);
+    fmt::print(stderr,
+               "hetsynth: this plan is not proved to compute the model, so it is not run; --unverified runs it all the "
+               "same\n");
+    return false;
+  }
+  fmt::print("WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");
+  return true;
+}
+
+/// Samples from the model traced anew at batch 1, on one device, with the trained parameters.
+void print_sample(RunOptions& options, const Executor& trained) {
+  Compilation& c = options.compilation;
+  if (options.sample_bytes <= 0 || !reads_text(c.reference)) return;
+  bool has_logits = false;
+  for (const NamedOutput& output : c.reference.outputs) has_logits = has_logits || output.name == "logits";
+  if (!has_logits) return;
+  auto settings = model_settings(c);
+  settings["batch"] = "1";
+  c.trace.reset();
+  c.trace = c.model->trace(settings);
+  Program forward = restrict_to_output(differentiate(*c.trace), "logits");
+  Cluster one = local_cluster(1);
+  std::unique_ptr<Executor> sampler =
+      launch(forward, single_device_plan(forward, one).program, one, {.executor = {.seed = options.data.seed}});
+  copy_parameters(trained, *sampler);
+  SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
+  fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, text_model(forward), sample)));
+}
+
+ExitCode execute(RunOptions& options) {
+  Compilation& c = options.compilation;
+  run_pipeline(c, "verify", options.pipeline);
+  fmt::print("{}", plan_text(c.plan, c.reference));
+  if (!proof_allows(options)) return exit_code(c.verification.verdict);
+  if (options.data.path.empty()) options.data.path = default_text;
+  std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  LaunchReport launched;
+  std::unique_ptr<Executor> executor =
+      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}}, &launched);
+  fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
+             seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
+             launched.from_cache, data->description());
+  std::fflush(stdout);
+  options.train.out = &std::cout;
+  options.train.progress = progress_for_standard_output();
+  TrainReport report = train(*executor, *data, options.train);
+  std::vector<std::string> names;
+  for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
+  fmt::print("{}{}\n", report.interrupted ? "stopped: " : "", summary(report, names));
+  if (!report.interrupted) print_sample(options, *executor);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Plan, verify, generate, compile and train");
+  add_model_options(*command, options->compilation.model_options);
+  command->add_option("--cluster", options->compilation.cluster_file,
+                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
+  command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
+  command->add_option("--steps", options->train.steps, "Training steps")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
+      ->capture_default_str();
+  command->add_option("--data", options->data.path,
+                      "Text file, or folder of text files; default for models of text: " + std::string(default_text));
+  command->add_option("--log-json", options->train.log_json, "Append one JSON object per step to this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--checkpoint", options->train.checkpoint,
+                   "Write parameters and optimizer state to this safetensors file at the end")
+      ->type_name("FILE");
+  command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
+      ->capture_default_str();
+  command->add_option("--prompt", options->prompt, "What the sample begins with")->capture_default_str();
+  command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  add_pipeline_options(*command, options->pipeline);
+  return [options]() { return execute(*options); };
+}
+
+}  // namespace hetsynth::cli
