@@ -53,17 +53,8 @@ class Compute {
     return false;
   }
 
-  /// The result is written exactly once: every factor that is not reduced is one digit of one of its dimensions.
   bool well_formed() {
-    std::vector<int> seen(space_.factors.size(), 0);
-    bool fits = space_.inputs.size() == node_.inputs.size() && space_.output.dims.size() == node_.type.shape.size() &&
-                !space_.output.zero_outside;
-    for (size_t d = 0; fits && d < space_.output.dims.size(); ++d) {
-      fits = are_digits(space_, space_.output.dims[d], node_.type.shape[d]);
-      for (const IndexTerm& t : space_.output.dims[d].terms) ++seen[t.factor];
-    }
-    for (size_t f = 0; fits && f < seen.size(); ++f)
-      fits = seen[f] == (space_.factors[f].reduced() || (space_.factors[f].size == 1 && seen[f] == 0) ? 0 : 1);
+    bool fits = space_.inputs.size() == node_.inputs.size() && writes_once(space_, node_.type.shape);
     for (size_t j = 0; fits && j < space_.inputs.size(); ++j)
       fits = space_.inputs[j].dims.size() == s_.node(node_.inputs[j]).type.shape.size();
     return fits || refuse(fmt::format("the iteration space of {} is of a form that has no proof rule", node_.name));

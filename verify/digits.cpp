@@ -1,5 +1,9 @@
 #include "verify/digits.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace hetsynth {
 
 bool are_digits(const Space& space, const DimIndex& index, int64_t extent) {
@@ -12,6 +16,48 @@ bool are_digits(const Space& space, const DimIndex& index, int64_t extent) {
     covered *= size;
   }
   return covered == extent;
+}
+
+namespace {
+
+using FactorDigits = std::vector<std::pair<int64_t, int64_t>>;  ///< (divide, modulo) of the places where a factor appears
+
+/// Like are_digits, for terms of any form; notes where each factor appears.
+bool cover(const Space& space, const DimIndex& index, int64_t extent, std::vector<FactorDigits>& places) {
+  int64_t covered = 1;
+  for (size_t t = index.terms.size(); t-- > 0;) {
+    const IndexTerm& term = index.terms[t];
+    int64_t values = term.plain() ? space.factors[term.factor].size : term.modulo;
+    if (values < 1 || (term.stride != covered && values != 1)) return false;
+    covered *= values;
+    places[term.factor].push_back({term.divide, values});
+  }
+  return index.offset == 0 && covered == extent;
+}
+
+/// The places are all digits of a number below `size`, each once.
+bool whole_number(FactorDigits places, int64_t size) {
+  std::sort(places.begin(), places.end());
+  int64_t covered = 1;
+  for (auto [divide, values] : places) {
+    if (divide != covered && values != 1) return false;
+    covered *= values;
+  }
+  return covered == size;
+}
+
+}  // namespace
+
+bool writes_once(const Space& space, const Shape& shape) {
+  if (space.output.zero_outside || space.output.dims.size() != shape.size()) return false;
+  std::vector<FactorDigits> places(space.factors.size());
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!cover(space, space.output.dims[d], shape[d], places)) return false;
+  for (size_t f = 0; f < places.size(); ++f) {
+    const Factor& factor = space.factors[f];
+    if (factor.reduced() ? !places[f].empty() : !whole_number(places[f], factor.size)) return false;
+  }
+  return true;
 }
 
 int64_t outer_stride(const Space& space, const DimIndex& index) {
