@@ -20,7 +20,8 @@ bool are_digits(const Space& space, const DimIndex& index, int64_t extent) {
 
 namespace {
 
-using FactorDigits = std::vector<std::pair<int64_t, int64_t>>;  ///< (divide, modulo) of the places where a factor appears
+using FactorDigits =
+    std::vector<std::pair<int64_t, int64_t>>;  ///< (divide, modulo) of the places where a factor appears
 
 /// Like are_digits, for terms of any form; notes where each factor appears.
 bool cover(const Space& space, const DimIndex& index, int64_t extent, std::vector<FactorDigits>& places) {

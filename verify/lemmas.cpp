@@ -1,5 +1,6 @@
 #include "verify/lemmas.h"
 
+#include <mutex>
 #include <sstream>
 
 #include "dsl/base/error.h"
@@ -40,6 +41,16 @@ smt::Answer prove_lemma(smt::Solver& solver, const std::string& text) {
     if (answer != smt::Answer::proved) return answer;
   }
   return smt::Answer::proved;
+}
+
+smt::Answer prove_named_lemma(smt::Solver& solver, const std::string& name) {
+  static std::mutex mutex;
+  static std::set<std::string> proved;
+  std::lock_guard lock(mutex);
+  if (proved.count(name)) return smt::Answer::proved;
+  smt::Answer answer = prove_lemma(solver, lemma_texts().at(name));
+  if (answer == smt::Answer::proved) proved.insert(name);
+  return answer;
 }
 
 }  // namespace hetsynth

@@ -28,4 +28,7 @@ std::vector<LemmaStep> lemma_steps(const std::string& text);
 /// The worst answer over the lemma's steps: proved only if every one is.
 smt::Answer prove_lemma(smt::Solver& solver, const std::string& text);
 
+/// The lemma of that name. A lemma says nothing of any plan: once proved, it stays so for the life of the process.
+smt::Answer prove_named_lemma(smt::Solver& solver, const std::string& name);
+
 }  // namespace hetsynth

@@ -168,7 +168,7 @@ class Verifier {
 
   bool lemmas() {
     for (const std::string& lemma : needed_lemmas_) {
-      if (prove_lemma(solver(), lemma_texts().at(lemma)) != smt::Answer::proved)
+      if (prove_named_lemma(solver(), lemma) != smt::Answer::proved)
         return fail(fmt::format("the lemma {} was not proved in the time given", lemma));
       ++out_.lemmas;
     }
