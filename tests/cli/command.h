@@ -1,0 +1,38 @@
+// Runs the command line as a process, in a folder of its own.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace hetsynth::testing {
+
+struct Outcome {
+  int code = -1;  ///< exit code; 128 + signal for a process that was killed
+  std::string out, err;
+};
+
+/// A folder for one test's files, gone at the end.
+class Workplace {
+ public:
+  Workplace();
+  ~Workplace();
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  void write(const std::string& name, std::string_view text) const;
+  std::string read(const std::string& name) const;
+  bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
+  /// `arguments` as a shell would read them. The process is killed after five minutes.
+  Outcome run(const std::string& arguments) const;
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// A classifier of 6 features in 3 classes, `batch` samples a step: small enough to plan, prove and train in a moment.
+extern const char* const small_model;
+/// Two unequal cpu devices.
+extern const char* const small_cluster;
+
+}  // namespace hetsynth::testing

@@ -1,0 +1,113 @@
+// The commands on a model small enough to plan, prove and train in a moment: what they print, write and return.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/command.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+void expect_done(const Outcome& outcome) { ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err; }
+
+/// The losses of a JSON log, one per step.
+std::vector<double> losses(const std::string& log) {
+  std::vector<double> result;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) result.push_back(json::parse(line).at("loss"));
+  return result;
+}
+
+TEST(Commands, HelpAndVersion) {
+  const Workplace place;
+  const Outcome help = place.run("--help");
+  expect_done(help);
+  for (const char* command : {"run", "plan", "verify", "inspect", "doctor"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const Outcome own = place.run(std::string(command) + " --help");
+    expect_done(own);
+    EXPECT_THAT(own.out, HasSubstr("--help"));
+  }
+  EXPECT_THAT(help.out, HasSubstr("Exit codes: 0 done"));
+  EXPECT_THAT(place.run("--version").out, HasSubstr("."));
+}
+
+TEST(Commands, PlanVerifyInspectRun) {
+  const Workplace place;
+  const Outcome planned = place.run("plan model.cpp --cluster c.toml -o plan.json");
+  expect_done(planned);
+  EXPECT_THAT(planned.out, HasSubstr("plan for model.cpp on small (2 devices)"));
+  EXPECT_THAT(planned.out, HasSubstr("even data parallel"));
+  const Outcome verified = place.run("verify model.cpp plan.json");
+  expect_done(verified);
+  EXPECT_THAT(verified.out, HasSubstr("proved: "));
+  EXPECT_THAT(verified.out, HasSubstr("scope: "));
+  const Outcome source = place.run("inspect model.cpp plan.json --rank 1");
+  expect_done(source);
+  EXPECT_THAT(source.out, HasSubstr("hetsynth_step"));
+  EXPECT_THAT(source.out, HasSubstr("model.cpp:8"));
+  const Outcome run = place.run("run model.cpp --cluster c.toml --plan plan.json --steps 30 --log-json log.json");
+  expect_done(run);
+  const std::vector<double> loss = losses(place.read("log.json"));
+  ASSERT_EQ(loss.size(), 30u);
+  EXPECT_LT(loss.back(), loss.front());
+}
+
+TEST(Commands, SameSeedSameLosses) {
+  const Workplace place;
+  for (const char* log : {"a.json", "b.json"})
+    expect_done(place.run(std::string("run model.cpp --cluster c.toml --steps 5 --seed 7 --log-json ") + log));
+  expect_done(place.run("run model.cpp --cluster c.toml --steps 5 --seed 8 --log-json c.json"));
+  EXPECT_EQ(losses(place.read("a.json")), losses(place.read("b.json")));
+  EXPECT_NE(losses(place.read("a.json")), losses(place.read("c.json")));
+}
+
+TEST(Commands, ReportsAreJsonOnRequest) {
+  const Workplace place;
+  const Outcome planned = place.run("plan model.cpp --cluster c.toml -o plan.json --json");
+  expect_done(planned);
+  EXPECT_EQ(json::parse(planned.out).at("devices").size(), 2u);
+  EXPECT_GT(json::parse(planned.out).at("step_seconds"), 0.0);
+  const Outcome verified = place.run("verify model.cpp plan.json --json");
+  expect_done(verified);
+  EXPECT_EQ(json::parse(verified.out).at("verdict"), "proved");
+  const Outcome doctor = place.run("doctor --json");
+  expect_done(doctor);
+  EXPECT_FALSE(json::parse(doctor.out).empty());
+}
+
+TEST(Commands, PlanningIsRepeatable) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml -o a.json"));
+  expect_done(place.run("plan model.cpp --cluster c.toml -o b.json"));
+  EXPECT_EQ(place.read("a.json"), place.read("b.json"));
+}
+
+TEST(Commands, PlanRemembersTheModelsOptions) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml --batch 20 -o plan.json"));
+  EXPECT_THAT(place.read("plan.json"), HasSubstr("\"options\": {\"batch\": \"20\"}"));
+  expect_done(place.run("verify model.cpp plan.json"));
+}
+
+TEST(Commands, PlansForDevicesThatAreNotHere) {
+  const Workplace place;
+  expect_done(
+      place.run("plan model.cpp --cluster '" HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml' -o plan.json"));
+  expect_done(place.run("verify model.cpp plan.json"));
+}
+
+TEST(Commands, FewerSamplesThanRanks) {
+  const Workplace place;
+  const Outcome run = place.run("run model.cpp --cluster c.toml --batch 1 --steps 3 --log-json log.json");
+  expect_done(run);
+  EXPECT_EQ(losses(place.read("log.json")).size(), 3u);
+}
+
+}  // namespace
+}  // namespace hetsynth::testing
