@@ -95,11 +95,15 @@ TEST(Commands, PlanRemembersTheModelsOptions) {
   expect_done(place.run("verify model.cpp plan.json"));
 }
 
-TEST(Commands, PlansForDevicesThatAreNotHere) {
+TEST(Commands, ExamplesArePlannedAndProvedForEveryExampleCluster) {
   const Workplace place;
-  expect_done(
-      place.run("plan model.cpp --cluster '" HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml' -o plan.json"));
-  expect_done(place.run("verify model.cpp plan.json"));
+  const std::string examples = HETSYNTH_SOURCE_DIR "/examples";
+  for (const auto& cluster : std::filesystem::directory_iterator(examples + "/clusters"))
+    for (const char* model : {"gpt.cpp", "mlp.cpp"}) {
+      const std::string file = "'" + examples + "/" + model + "' ";
+      expect_done(place.run("plan " + file + "--cluster '" + cluster.path().string() + "' -o plan.json"));
+      expect_done(place.run("verify " + file + "plan.json"));
+    }
 }
 
 TEST(Commands, FewerSamplesThanRanks) {
