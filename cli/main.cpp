@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "dsl/base/excerpt.h"
 #include "dsl/base/version.h"
 
 namespace hetsynth::cli {
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
   try {
     return cli::run(argc, argv);
   } catch (const UserError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}\n", with_excerpts(error.diagnostic()).render());
     return int(error.code());
   } catch (const std::exception& error) {
     cli::write_repro(argc, argv, error.what());

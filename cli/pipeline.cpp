@@ -1,6 +1,7 @@
 #include "cli/pipeline.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -12,7 +13,10 @@
 namespace hetsynth::cli {
 namespace {
 
-void load(Compilation& c) { c.model = load_model(c.model_options.file); }
+void load(Compilation& c) {
+  c.model = load_model(c.model_options.file, {.color = ::isatty(STDERR_FILENO) == 1});
+  fmt::print(stderr, "{}", c.model->warnings());
+}
 
 void trace(Compilation& c) { c.trace = c.model->trace(model_settings(c)); }
 
