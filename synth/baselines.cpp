@@ -63,7 +63,7 @@ int batch_class(const Problem& problem) {
 Choices data_parallel_choices(const Problem& problem) {
   int batch = batch_class(problem);
   const auto& nodes = problem.program.nodes;
-  Choices choices(nodes.size(), 0);
+  Choices choices{std::vector<int>(nodes.size(), 0), {}};
   std::vector<FormMask> available(nodes.size(), 1);
   for (const Node& node : nodes) {
     if (node.kind == NodeKind::input) {
@@ -75,13 +75,34 @@ Choices data_parallel_choices(const Problem& problem) {
     if (node.leaf()) continue;
     int choice = greedy_option(problem, node, batch, available);
     const Option& option = problem.rules.options[node.id][choice];
-    choices[node.id] = choice;
+    choices.of[node.id] = choice;
     available[node.id] = FormMask(1) << option.form;
     for (size_t j = 0; j < node.inputs.size(); ++j)
       if ((available[node.inputs[j]] & option.needs[j]) == 0)
         available[node.inputs[j]] |= option.needs[j] & -option.needs[j];
   }
   return choices;
+}
+
+Pins tensor_parallel_pins(const Problem& problem) {
+  int batch = batch_class(problem);
+  Pins pins;
+  for (const Node& node : problem.program.nodes) {
+    if (node.leaf()) continue;
+    bool has_parameter = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](NodeId input) { return problem.program[input].kind == NodeKind::parameter; });
+    bool product = has_parameter && node.inputs.size() > 1 && node.space.reduction() == FactorKind::sum;
+    std::vector<int> allowed, split;
+    const auto& options = problem.rules.options[node.id];
+    for (int i = 0; i < int(options.size()); ++i) {
+      int factor = options[i].factor;
+      if (factor >= 0 && problem.classes.factors[node.id][factor] == batch) continue;
+      allowed.push_back(i);
+      if (factor >= 0) split.push_back(i);
+    }
+    pins[node.id] = product && !split.empty() ? split : allowed;
+  }
+  return pins;
 }
 
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
@@ -141,7 +162,8 @@ Plan single_device_plan(const Program& reference, const Cluster& cluster) {
   Cluster one = only_device(cluster, fastest_device(reference, cluster));
   Problem problem(reference, one);
   Conversions conversions(reference, problem.classes, problem.rules, problem.cost, {});
-  Plan plan = assemble(problem, conversions, {}, Choices(reference.nodes.size(), 0), {1.0}, "dev");
+  Plan plan =
+      assemble(problem, conversions, {}, Choices{std::vector<int>(reference.nodes.size(), 0), {}}, {1.0}, "dev");
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
   plan.prediction.optimal = true;
   check_memory(problem, plan.prediction, "the plan of one device");
@@ -156,6 +178,22 @@ Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioR
   Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
   Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions, "dp");
   check_memory(problem, plan.prediction, "data parallelism");
+  return plan;
+}
+
+Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
+  using namespace synth;
+  Problem problem(reference, cluster);
+  std::vector<double> fractions = fractions_of(problem, rule);
+  Shares shares = common_shares(problem.classes, fractions);
+  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
+  Pins pins = tensor_parallel_pins(problem);
+  SearchInput input;
+  input.pins = &pins;
+  Solution solution = search(problem, conversions, shares, input, {});
+  HETSYNTH_CHECK(!solution.choices.empty(), "tensor parallelism is always possible: every form can be converted");
+  Plan plan = assemble(problem, conversions, shares, solution.choices, fractions, "tp");
+  check_memory(problem, plan.prediction, "tensor parallelism");
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "synth/lower.h"
 #include "synth/schedule.h"
+#include "synth/search.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth::synth {
@@ -15,6 +16,9 @@ int batch_class(const Problem& problem);
 /// Parameters and states replicated, everything computed by its share of the batch as far as the operators allow,
 /// partial results reduced where an operator needs them.
 Choices data_parallel_choices(const Problem& problem);
+
+/// Holds operators to splits other than the batch's, and matrix products with parameters to some split.
+Pins tensor_parallel_pins(const Problem& problem);
 
 /// The finished plan: program, prediction (without bound and baselines). Memory is not checked.
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "dsl/base/error.h"
 
@@ -18,7 +19,7 @@ class Lowering {
     table_of_class_.assign(problem.classes.classes.size(), -1);
     value_of_.resize(program_.nodes.size());
     for (const Node& node : program_.nodes) {
-      value_of_[node.id].assign(problem.rules.forms[node.id].size(), -1);
+      for (auto& stage : value_of_[node.id]) stage.assign(problem.rules.forms[node.id].size(), -1);
       plans_.push_back(materialise(problem, conversions, choices, node.id));
       HETSYNTH_CHECK(plans_.back().cost < forbidden, "choices ask for a form that no conversion makes: " + node.name);
     }
@@ -26,7 +27,7 @@ class Lowering {
 
   SpmdProgram run() {
     for (const Node& node : program_.nodes)
-      if (node.leaf()) out_.leaves.push_back(define(node.id, plans_[node.id].source));
+      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id].source));
     for (const Node& node : program_.nodes)
       if (!node.leaf()) compute(node);
     for (const Update& update : program_.updates) {
@@ -44,11 +45,11 @@ class Lowering {
     Instruction instruction;
     instruction.node = node.id;
     for (size_t j = 0; j < node.inputs.size(); ++j)
-      instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j]), node.id));
+      instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
     Split split;
     if (option.factor >= 0) split = {option.factor, table(problem_.classes.factors[node.id][option.factor])};
     instruction.splits = {split};
-    instruction.result = define(node.id, option.form);
+    instruction.result = define_source(node.id, option.form);
     check(instruction);
     out_.instructions.push_back(instruction);
     convert_early(node);
@@ -66,19 +67,26 @@ class Lowering {
   void convert_early(const Node& node) {
     if (problem_.rules.forms[node.id][plans_[node.id].source].partial()) {
       for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
-        obtain(node.id, pick(node.id, need.forms), need.consumer);
+        obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
       return;
     }
-    for (NodeId leaf : problem_.update_targets[node.id]) obtain(node.id, pick(node.id, only_form(node.id, leaf)), leaf);
+    for (NodeId leaf : problem_.update_targets[node.id])
+      obtain(node.id, pick(node.id, only_form(node.id, leaf), leaf), leaf);
   }
 
   FormMask only_form(NodeId node, NodeId leaf) const {
     return FormMask(1) << problem_.rules.form_index(node, problem_.rules.forms[leaf][choices_[leaf]]);
   }
 
+  /// Which of a tensor's two sets of values a consumer reads.
+  int stage_of(NodeId node, NodeId consumer) const {
+    return plans_[node].sets.apart && is_late(problem_, consumer) ? 1 : 0;
+  }
+
   /// The form a consumer is given: a shard rather than the whole where both exist.
-  int pick(NodeId node, FormMask acceptable) const {
-    FormMask both = plans_[node].forms & acceptable;
+  int pick(NodeId node, FormMask acceptable, NodeId consumer) const {
+    FormMask exist = stage_of(node, consumer) ? plans_[node].sets.late : plans_[node].sets.early;
+    FormMask both = (exist | FormMask(1) << plans_[node].source) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of " + program_[node].name);
     for (int form = 31; form > 0; --form)
       if (both >> form & 1) return form;
@@ -87,13 +95,14 @@ class Lowering {
 
   /// The value of a node in a form, converting as the plan says.
   ValueId obtain(NodeId node, int form, NodeId consumer) {
-    if (value_of_[node][form] >= 0) return value_of_[node][form];
-    auto step =
-        std::find_if(plans_[node].steps.begin(), plans_[node].steps.end(), [&](auto& s) { return s.second == form; });
-    HETSYNTH_CHECK(step != plans_[node].steps.end(), "no conversion to a planned form of " + program_[node].name);
+    int stage = stage_of(node, consumer);
+    if (value_of_[node][stage][form] >= 0) return value_of_[node][stage][form];
+    const auto& steps = stage ? plans_[node].late_steps : plans_[node].steps;
+    auto step = std::find_if(steps.begin(), steps.end(), [&](auto& s) { return s.second == form; });
+    HETSYNTH_CHECK(step != steps.end(), "no conversion to a planned form of " + program_[node].name);
     ValueId source = obtain(node, step->first, consumer);
     emit(node, step->first, form, source, consumer);
-    return value_of_[node][form];
+    return value_of_[node][stage][form];
   }
 
   void emit(NodeId node, int from, int to, ValueId source, NodeId consumer) {
@@ -115,7 +124,7 @@ class Lowering {
       instruction.to_table = table(problem_.classes.dims[node][after.dim]);
     }
     instruction.cause = cause(node, before, after, consumer);
-    instruction.result = define(node, to);
+    instruction.result = define(node, to, stage_of(node, consumer));
     out_.instructions.push_back(instruction);
   }
 
@@ -150,13 +159,20 @@ class Lowering {
     return fmt::format(" (each device has its share of {})", program_[node].space.factors[option.factor].name);
   }
 
-  ValueId define(NodeId node, int form) {
+  /// The form a tensor is first made in: there for all its consumers.
+  ValueId define_source(NodeId node, int form) {
+    ValueId value = define(node, form, 0);
+    return value_of_[node][1][form] = value;
+  }
+
+  ValueId define(NodeId node, int form, int stage) {
     Value value;
     value.node = node;
     value.placements = {placement(node, problem_.rules.forms[node][form])};
     value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
+    if (stage == 1) value.name += "#2";  // the same tensor and placement may have been made for the forward phase
     out_.values.push_back(value);
-    return value_of_[node][form] = ValueId(out_.values.size()) - 1;
+    return value_of_[node][stage][form] = ValueId(out_.values.size()) - 1;
   }
 
   Placement placement(NodeId node, const Form& form) {
@@ -191,7 +207,7 @@ class Lowering {
   const Choices& choices_;
   SpmdProgram out_;
   std::vector<Materialisation> plans_;
-  std::vector<std::vector<ValueId>> value_of_;
+  std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
   std::vector<int> table_of_class_;
 };
 

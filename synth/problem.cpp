@@ -72,11 +72,15 @@ std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices,
   return needs;
 }
 
+bool is_late(const Problem& problem, NodeId consumer) {
+  if (consumer < 0) return false;
+  const Node& node = problem.program[consumer];
+  return node.leaf() || node.phase != Phase::forward;
+}
+
 Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,
                             NodeId node) {
   auto needs = needs_of(problem, choices, node);
-  std::vector<FormMask> masks;
-  for (const TensorNeed& need : needs) masks.push_back(need.forms);
   Materialisation out;
   const Node& n = problem.program[node];
   if (n.kind == NodeKind::input)
@@ -84,8 +88,19 @@ Materialisation materialise(const Problem& problem, const Conversions& conversio
   else
     out.source = n.leaf() ? choices[node] : problem.rules.options[node][choices[node]].form;
   const ConversionTable& table = conversions.of(node);
-  out.forms = table.best_set(out.source, masks, &out.cost);
-  if (out.cost < forbidden) out.steps = table.tree(out.source, out.forms);
+  if (!choices.sets.empty()) out.sets = choices.sets[node];
+  if (out.sets.chosen && n.kind != NodeKind::input) {
+    out.cost = table.tree_cost(out.source, out.sets.early);
+    if (out.sets.apart) out.cost = std::min(forbidden, out.cost + table.tree_cost(out.source, out.sets.late));
+  } else {
+    std::vector<FormMask> masks;
+    for (const TensorNeed& need : needs) masks.push_back(need.forms);
+    out.sets = {};
+    out.sets.early = table.best_set(out.source, masks, &out.cost);
+  }
+  if (out.cost >= forbidden) return out;
+  out.steps = table.tree(out.source, out.sets.early);
+  if (out.sets.apart) out.late_steps = table.tree(out.source, out.sets.late);
   return out;
 }
 

@@ -24,8 +24,25 @@ struct Problem {
   std::vector<char> is_output;  ///< by node: a named output
 };
 
-/// A point of the search space: for an operation its option, for a leaf the form it is kept in.
-using Choices = std::vector<int>;
+/// The forms one tensor is materialised in. Apart: those that the backward and update phases use are made again from
+/// the first form instead of kept since the forward phase (so that a gathered parameter need not stay).
+struct FormSets {
+  bool chosen = false;  ///< false: the cheapest sets that hold what the consumers need
+  bool apart = false;
+  FormMask early = 0;  ///< for consumers of the forward phase, the loss and named outputs; of all, unless apart
+  FormMask late = 0;
+  bool operator==(const FormSets&) const = default;
+};
+
+/// A point of the search space: for an operation its option, for a leaf the form it is kept in; and, where memory
+/// decided, the forms of tensors.
+struct Choices {
+  std::vector<int> of;         ///< by node
+  std::vector<FormSets> sets;  ///< by node; empty: none is chosen
+  int operator[](NodeId node) const { return of[node]; }
+  bool empty() const { return of.empty(); }
+  bool operator==(const Choices&) const = default;
+};
 
 /// What one consumer needs of a tensor.
 struct TensorNeed {
@@ -35,13 +52,15 @@ struct TensorNeed {
 };
 /// All needs of a tensor's consumers under the choices, in program order.
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node);
+/// Whether a consumer (as in TensorNeed) runs after the forward phase.
+bool is_late(const Problem& problem, NodeId consumer);
 
 /// How one tensor is materialised under the choices: its first form, all forms, and the cheapest conversions between
 /// them.
 struct Materialisation {
   int source = 0;
-  FormMask forms = 0;
-  std::vector<std::pair<int, int>> steps;
+  FormSets sets;
+  std::vector<std::pair<int, int>> steps, late_steps;  ///< late: only if apart
   Picoseconds cost = 0;
 };
 Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,

@@ -167,7 +167,9 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
       }
     }
     const auto& forms = problem.rules.forms[node.id];
-    for (const auto& [from, to] : materialise(problem, conversions, choices, node.id).steps) {
+    Materialisation made = materialise(problem, conversions, choices, node.id);
+    made.steps.insert(made.steps.end(), made.late_steps.begin(), made.late_steps.end());
+    for (const auto& [from, to] : made.steps) {
       if (forms[from].kind != Form::Kind::sharded && forms[to].kind != Form::Kind::sharded) continue;
       auto [it, fresh] = converted.try_emplace({conversions.kind_of(node.id), from, to}, terms.size());
       if (fresh) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "dsl/base/error.h"
 
@@ -19,13 +19,6 @@ Form form_of(const Placement& placement) {
     default:
       return {};
   }
-}
-
-int64_t stored_bytes(const Problem& problem, const SpmdProgram& spmd, ValueId id, int device) {
-  const Value& value = spmd.values[id];
-  if (problem.cost.fused(value.node)) return 0;
-  const TensorType& type = problem.program[value.node].type;
-  return element_count(local_shape(spmd, value.placements, type.shape, device)) * size_bytes(type.dtype);
 }
 
 /// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
@@ -45,6 +38,22 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   return last;
 }
 
+/// Values with storage of their own: not what lives inside a fused loop, nor a leaf's new contents that can be written
+/// over the old ones.
+std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> made(spmd.values.size(), -1), read(spmd.values.size(), -1);
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) {
+    made[spmd.instructions[i].result] = i;
+    for (ValueId operand : spmd.instructions[i].operands) read[operand] = i;
+  }
+  std::vector<char> stored;
+  for (const Value& value : spmd.values) stored.push_back(!problem.cost.fused(value.node));
+  for (const auto& [target, value] : spmd.finals)
+    for (ValueId leaf : spmd.leaves)
+      if (spmd.values[leaf].node == target && value != leaf && read[leaf] <= made[value]) stored[value] = 0;
+  return stored;
+}
+
 std::string bytes_text(double bytes) {
   for (const char* unit : {"B", "KiB", "MiB", "GiB"}) {
     if (bytes < 1024 || std::string(unit) == "GiB") return fmt::format("{:.4g} {}", bytes, unit);
@@ -55,29 +64,9 @@ std::string bytes_text(double bytes) {
 
 }  // namespace
 
-std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<int> last = last_uses(problem, spmd);
-  int end = int(spmd.instructions.size());
-  std::vector<std::vector<ValueId>> freed(end + 1);
-  for (size_t v = 0; v < last.size(); ++v)
-    if (last[v] >= 0) freed[last[v]].push_back(ValueId(v));
-  std::vector<int64_t> peaks;
-  for (int d = 0; d < spmd.mesh.device_count(); ++d) {
-    int64_t live = 0;
-    for (ValueId leaf : spmd.leaves) live += stored_bytes(problem, spmd, leaf, d);
-    int64_t peak = live;
-    for (int i = 0; i < end; ++i) {
-      live += stored_bytes(problem, spmd, spmd.instructions[i].result, d);
-      peak = std::max(peak, live);
-      for (ValueId v : freed[i]) live -= stored_bytes(problem, spmd, v, d);
-    }
-    peaks.push_back(peak);
-  }
-  return peaks;
-}
-
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd) {
   std::vector<int> last = last_uses(problem, spmd);
+  std::vector<char> stored = stored_values(problem, spmd);
   int end = int(spmd.instructions.size());
   std::vector<std::vector<ValueId>> freed(end + 1);
   for (size_t v = 0; v < last.size(); ++v)
@@ -85,7 +74,7 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   MemoryPoint live;
   auto change = [&](ValueId id, double sign) {
     const Value& value = spmd.values[id];
-    if (problem.cost.fused(value.node)) return;
+    if (!stored[id]) return;
     double bytes = sign * double(problem.cost.bytes(value.node));
     const Placement& placement = value.placements[0];
     if (placement.kind == Placement::Kind::sharded)
@@ -103,6 +92,18 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   }
   points.push_back(live);
   return points;
+}
+
+std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  std::vector<int64_t> peaks(problem.cost.device_count(), 0);
+  for (const MemoryPoint& point : memory_profile(problem, spmd))
+    for (size_t d = 0; d < peaks.size(); ++d) {
+      double bytes = point.fixed;
+      for (const auto& [c, cut] : point.by_class)
+        bytes += cut / double(problem.classes.classes[c].granules) * double(shares[c][d]);
+      peaks[d] = std::max(peaks[d], int64_t(std::llround(bytes)));
+    }
+  return peaks;
 }
 
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
@@ -134,7 +135,7 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   }
   double total = 0;
   for (double f : flops) total += f;
-  std::vector<int64_t> memory = peak_memory(problem, spmd);
+  std::vector<int64_t> memory = peak_memory(problem, shares, spmd);
   for (int d = 0; d < devices; ++d) {
     DevicePrediction& device = out.devices[d];
     device.device = problem.cluster.devices[d].name;

@@ -7,10 +7,6 @@
 
 namespace hetsynth::synth {
 
-/// Peak bytes by device: leaves are resident, every other value from its instruction to its last use; new contents of
-/// leaves until the end. Tensors that live only inside a fused loop (see CostModel) take none.
-std::vector<int64_t> peak_memory(const Problem& problem, const SpmdProgram& spmd);
-
 /// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
 struct MemoryPoint {
   double fixed = 0;
@@ -18,6 +14,11 @@ struct MemoryPoint {
 };
 /// At least every instruction after which something is freed: between two of these memory only grows.
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd);
+
+/// Peak bytes by device: leaves are resident, every other value from its instruction to its last use; new contents of
+/// leaves replace the old ones where nothing reads those any more. Tensors that live only inside a fused loop (see
+/// CostModel) take none.
+std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);

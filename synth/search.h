@@ -19,20 +19,26 @@ using Pins = std::map<NodeId, std::vector<int>>;
 
 struct SearchInput {
   const Pins* pins = nullptr;
-  /// Picoseconds per byte and device that a kept or saved tensor costs, on top of time (a Lagrangian multiplier of
-  /// memory); empty: none.
+  /// Picoseconds per byte, by device, of what is kept from step to step or from one phase to the next, on top of time
+  /// (a Lagrangian multiplier of memory); empty: none. With a price, forms may be dropped after the forward phase and
+  /// made again (ZeRO-3).
   std::vector<double> memory_price;
 };
 
 struct Solution {
   Choices choices;               ///< empty if pins or rules admit none
   Picoseconds cost = forbidden;  ///< time only
-  SearchResult search;
+  SearchResult search;           ///< cost and bound include the price of memory
 };
 
-/// The network of a problem. Its first variables are the program's nodes, by number; sets of forms follow.
-Network build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
-                      const SearchInput& input);
+/// The network of a problem, and what the values of its set variables stand for.
+struct PlanNetwork {
+  Network network;               ///< its first variables are the program's nodes, by number; sets of forms follow
+  std::vector<NodeId> set_node;  ///< by set variable
+  std::vector<std::vector<FormSets>> sets;  ///< by set variable and value
+};
+PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                          const SearchInput& input);
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <set>
 
 #include "dsl/base/error.h"
 #include "synth/baselines.h"
@@ -16,10 +18,16 @@ namespace {
 
 constexpr int max_alternations = 6;
 
+constexpr int price_steps = 5;
+/// Memory beyond this many steps' time per memory-full decides everything; more would only make sums overflow.
+constexpr double dearest_price = 1e3;
+
 struct Candidate {
   Shares shares;
   Solution solution;
-  bool fits = false;
+  Picoseconds bound = 0;   ///< of time, whatever the memory
+  double excess = 0;       ///< largest multiple of a device's memory in use; at most 1 fits
+  std::vector<char> over;  ///< by device: beyond its memory
 };
 
 class Synthesis {
@@ -71,38 +79,84 @@ class Synthesis {
 
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves.
   void alternate(Shares shares) {
-    Picoseconds last = forbidden;
-    for (int round = 0; round < max_alternations && !stopped_; ++round) {
-      Conversions conversions(problem_.program, problem_.classes, problem_.rules, problem_.cost, shares);
-      Solution solution = search(problem_, conversions, shares, {}, limits_);
-      if (solution.choices.empty() || solution.cost >= last) return;
-      last = solution.cost;
-      SpmdProgram spmd = lower(problem_, conversions, shares, solution.choices, axis_name);
-      keep({shares, solution, fits(spmd)});
+    Candidate last;
+    for (int round = 0; round < max_alternations && !stopped_ && seen_.insert(shares).second; ++round) {
+      Candidate candidate = best_at(shares);
+      if (round > 0 && !better(candidate, last)) return;
+      last = candidate;
+      if (better(candidate, best_)) best_ = candidate;
       report(fmt::format("best so far {:.4g} ms", to_seconds(best_.solution.cost) * 1e3));
-      std::vector<CostTerm> terms = cost_terms(problem_, conversions, solution.choices);
+      Conversions conversions(problem_.program, problem_.classes, problem_.rules, problem_.cost, shares);
+      SpmdProgram spmd = lower(problem_, conversions, shares, candidate.solution.choices, axis_name);
+      std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.solution.choices);
       Fractions fractions = best_fractions(problem_, terms, spmd);
       if (fractions.empty()) return;
-      Shares next = round_fractions(problem_, terms, fractions);
-      if (next == shares) return;
-      shares = std::move(next);
+      shares = round_fractions(problem_, terms, fractions);
     }
   }
 
-  bool fits(const SpmdProgram& spmd) const {
-    std::vector<int64_t> peak = peak_memory(problem_, spmd);
+  /// The cheapest plan at these shares; if it does not fit into memory, the cheapest that a price on memory leads to.
+  Candidate best_at(const Shares& shares) {
+    Conversions conversions(problem_.program, problem_.classes, problem_.rules, problem_.cost, shares);
+    Candidate candidate = searched(conversions, shares, 0, {});
+    candidate.bound = candidate.solution.search.lower_bound;
+    if (candidate.excess <= 1) return candidate;
+    Picoseconds bound = candidate.bound;
+    const std::vector<char> tight = candidate.over;
+    // Picoseconds per byte at which the device's memory would cost as much as the step; then larger until it fits, then
+    // smaller again.
+    double unit = double(candidate.solution.cost) / double(std::max<int64_t>(1, smallest_memory()));
+    double low = 0, high = 0;
+    for (double price = unit / 64; price < unit * dearest_price && high == 0 && !stopped_; price *= 8) {
+      Candidate next = searched(conversions, shares, price, tight);
+      if (next.excess <= 1)
+        high = price;
+      else
+        low = price;
+      if (better(next, candidate)) candidate = next;
+    }
+    for (int step = 0; step < price_steps && high > 0 && !stopped_; ++step) {
+      double price = low > 0 ? std::sqrt(low * high) : high / 8;
+      Candidate next = searched(conversions, shares, price, tight);
+      (next.excess <= 1 ? high : low) = price;
+      if (better(next, candidate)) candidate = next;
+    }
+    candidate.bound = bound;
+    return candidate;
+  }
+
+  int64_t smallest_memory() const {
+    int64_t least = 0;
+    for (const Device& device : problem_.cluster.devices)
+      if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least)) least = device.memory_bytes;
+    return least;
+  }
+
+  Candidate searched(const Conversions& conversions, const Shares& shares, double price,
+                     const std::vector<char>& tight) {
+    SearchInput input;
+    for (char over : tight) input.memory_price.push_back(over ? price : 0);
+    Candidate candidate;
+    candidate.shares = shares;
+    candidate.solution = search(problem_, conversions, shares, input, limits_);
+    HETSYNTH_CHECK(!candidate.solution.choices.empty(), "replicating everything is always a plan");
+    SpmdProgram spmd = lower(problem_, conversions, shares, candidate.solution.choices, axis_name);
+    std::vector<int64_t> peak = peak_memory(problem_, shares, spmd);
     for (size_t d = 0; d < peak.size(); ++d) {
       int64_t limit = problem_.cluster.devices[d].memory_bytes;
-      if (limit > 0 && peak[d] > limit) return false;
+      double ratio = limit > 0 ? double(peak[d]) / double(limit) : 0;
+      candidate.excess = std::max(candidate.excess, ratio);
+      candidate.over.push_back(ratio > 1);
     }
-    return true;
+    return candidate;
   }
 
-  /// A plan that fits beats one that does not; then the cheaper one.
-  void keep(Candidate candidate) {
-    if (best_.solution.choices.empty() || (candidate.fits && !best_.fits) ||
-        (candidate.fits == best_.fits && candidate.solution.cost < best_.solution.cost))
-      best_ = std::move(candidate);
+  /// A plan that fits beats one that does not; then the cheaper one, or the one that is nearer to fitting.
+  static bool better(const Candidate& a, const Candidate& b) {
+    if (b.solution.choices.empty()) return true;
+    bool a_fits = a.excess <= 1, b_fits = b.excess <= 1;
+    if (a_fits != b_fits) return a_fits;
+    return a_fits ? a.solution.cost < b.solution.cost : a.excess < b.excess;
   }
 
   Plan finish() {
@@ -110,9 +164,8 @@ class Synthesis {
     Conversions conversions(problem_.program, problem_.classes, problem_.rules, problem_.cost, best_.shares);
     Plan plan = assemble(problem_, conversions, best_.shares, best_.solution.choices, device_fractions(), axis_name);
     // The bound is a sum of whole picoseconds.
-    plan.prediction.lower_bound_seconds =
-        std::min(to_seconds(best_.solution.search.lower_bound), plan.prediction.step_seconds);
-    plan.prediction.optimal = best_.solution.search.optimal();
+    plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
+    plan.prediction.optimal = best_.solution.cost == best_.bound;
     check_memory(problem_, plan.prediction, "the cheapest plan");
     plan.prediction.baselines = baselines(problem_);
     return plan;
@@ -141,6 +194,7 @@ class Synthesis {
   Clock::time_point started_;
   SearchLimits limits_;
   bool stopped_ = false;
+  std::set<Shares> seen_;
   Candidate best_;
 };
 

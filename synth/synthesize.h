@@ -33,4 +33,9 @@ enum class RatioRule {
 /// ExitCode::infeasible if it does not fit into memory.
 Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule = RatioRule::even);
 
+/// Tensor parallelism over all devices, in the manner of Megatron: matrix products with parameters are cut in another
+/// dimension than the batch, nothing is cut along the batch, and the rest is the cheapest plan under that. Throws
+/// UserError with ExitCode::infeasible if it does not fit into memory.
+Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule = RatioRule::even);
+
 }  // namespace hetsynth

@@ -55,6 +55,19 @@ TEST(Baselines, BatchSmallerThanTheDevicesLeavesSomeWithoutWork) {
   EXPECT_EQ(compare_with_reference(program, plan.program, 4), "");
 }
 
+TEST(Baselines, TensorParallelPlanCutsWeightsAndNeverTheBatch) {
+  Program program = mlp(8, {6, 12, 4});
+  Plan plan = tensor_parallel_plan(program, cluster_of_speeds({1e9, 2e9, 1e9}), RatioRule::proportional);
+  int products = 0;
+  for (const Instruction& i : plan.program.instructions) {
+    if (i.opcode != Opcode::compute || i.splits[0].factor < 0) continue;
+    EXPECT_NE(program[i.node].space.factors[i.splits[0].factor].name, "b") << program[i.node].name;
+    ++products;
+  }
+  EXPECT_GE(products, 3);  // forward twice and the gradient of the hidden layer
+  EXPECT_EQ(compare_with_reference(program, plan.program, 6), "");
+}
+
 TEST(Baselines, CollectivesSayWhyTheyAreThere) {
   Program program = mlp(8, {6, 10, 4});
   Plan plan = data_parallel_plan(program, cluster_of_speeds({1e9, 1e9}), RatioRule::even);

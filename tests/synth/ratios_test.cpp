@@ -10,6 +10,7 @@
 #include "random_programs.h"
 #include "synth/baselines.h"
 #include "synth/linear_program.h"
+#include "synth/schedule.h"
 
 namespace hetsynth {
 namespace {
@@ -102,7 +103,7 @@ TEST(Ratios, AWorthlessDeviceGetsNothing) {
 TEST(Ratios, MemoryBoundsTheShare) {
   Program program = mlp(640, {50, 60, 50});  // activations outweigh weights
   DataParallel free(program, cluster_of_speeds({4e9, 1e9}));
-  std::vector<int64_t> need = peak_memory(free.problem, free.spmd);  // at even shares
+  std::vector<int64_t> need = peak_memory(free.problem, free.shares, free.spmd);  // at even shares
   DataParallel tight(program, cluster_of_speeds({4e9, 1e9}, 1e9, 1e-6, {need[0], need[1] * 4}));
   Shares unbounded = round_fractions(free.problem, free.terms, best_fractions(free.problem, free.terms, free.spmd));
   ASSERT_FALSE(best_fractions(tight.problem, tight.terms, tight.spmd).empty());

@@ -1,0 +1,131 @@
+// Plans that people found by hand emerge where they are known to be right.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "dsl/ir/differentiate.h"
+#include "hetsynth/hetsynth.h"
+#include "programs.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace testing_support;
+using ::testing::HasSubstr;
+
+const Placement& kept(const Program& program, const Plan& plan, const std::string& name) {
+  for (ValueId leaf : plan.program.leaves)
+    if (program[plan.program.values[leaf].node].name == name) return plan.program.values[leaf].placements[0];
+  throw InternalError("no leaf " + name);
+}
+
+/// Letter of the factor an operator is split by; "" if it is not.
+std::string split_of(const Program& program, const Plan& plan, const std::string& name) {
+  for (const Instruction& i : plan.program.instructions)
+    if (i.opcode == Opcode::compute && program[i.node].name == name)
+      return i.splits[0].factor < 0 ? "" : program[i.node].space.factors[i.splits[0].factor].name;
+  throw InternalError("no operator " + name);
+}
+
+int count(const Program& program, const Plan& plan, Opcode opcode, const std::string& name) {
+  return int(
+      std::count_if(plan.program.instructions.begin(), plan.program.instructions.end(), [&](const Instruction& i) {
+        return i.opcode == opcode && program[plan.program.values[i.result].node].name == name;
+      }));
+}
+
+TEST(KnownPlans, ModerateBatchIsDataParallelWithShardedOptimizer) {
+  Program program = mlp(4096, {64, 128, 64});
+  Plan plan = synthesize(program, cluster_of_speeds({1e11, 1e11, 1e11, 1e11}, 1e9, 1e-6));
+  EXPECT_EQ(split_of(program, plan, "z1"), "b");
+  EXPECT_EQ(split_of(program, plan, "d_w1"), "b");
+  EXPECT_EQ(kept(program, plan, "m1").kind, Placement::Kind::sharded);  // ZeRO-1
+  EXPECT_EQ(count(program, plan, Opcode::reduce_scatter, "d_w1"), 1);
+  EXPECT_EQ(count(program, plan, Opcode::all_reduce, "d_w1"), 0);
+}
+
+TEST(KnownPlans, TinyBatchOnACheapLinkPairsColumnsAndRows) {
+  Program program = mlp(2, {128, 2048, 128});
+  Plan plan = synthesize(program, cluster_of_speeds({1e9, 1e9, 1e9, 1e9}, 1e11, 1e-7));
+  EXPECT_EQ(split_of(program, plan, "z1"), "n");  // columns of the first weight
+  EXPECT_EQ(split_of(program, plan, "z2"), "k");  // rows of the second
+  EXPECT_EQ(kept(program, plan, "w1"), Placement::sharded(1, kept(program, plan, "w1").table));
+  EXPECT_EQ(kept(program, plan, "w2"), Placement::sharded(0, kept(program, plan, "w1").table));
+  EXPECT_EQ(count(program, plan, Opcode::all_gather, "w1") + count(program, plan, Opcode::all_gather, "w2"), 0);
+  EXPECT_EQ(count(program, plan, Opcode::all_gather, "h1"), 0);
+}
+
+TEST(KnownPlans, LargeVocabularyIsCutInLossAndEmbedding) {
+  Trace trace("vocabulary.cpp");
+  run_builder(trace, [] {
+    auto [tokens, targets] = text_batch(4, 4);
+    Tensor table = parameter("table", {512, 16}, normal(0.02));
+    Tensor logits = einsum("btc,vc->btv", relu(embedding(table, tokens)), table);
+    minimize(cross_entropy(logits, targets), SGD{});
+  });
+  Program program = differentiate(trace);
+  Plan plan = synthesize(program, cluster_of_speeds({1e9, 1e9, 1e9, 1e9}, 1e9, 1e-7));
+  Placement table = kept(program, plan, "table");
+  EXPECT_EQ(table.kind, Placement::Kind::sharded);
+  EXPECT_EQ(table.dim, 0);
+  bool maxima =
+      std::any_of(plan.program.instructions.begin(), plan.program.instructions.end(),
+                  [](const Instruction& i) { return i.opcode == Opcode::all_reduce && i.reduce == ReduceOp::max; });
+  EXPECT_TRUE(maxima) << text(plan.program, program);
+  EXPECT_EQ(count(program, plan, Opcode::all_gather, "table"), 0);
+  EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
+Program deep_mlp(int64_t batch) { return mlp(batch, {32, 32, 32, 32}); }
+
+TEST(KnownPlans, TightMemoryShardsParametersAndGathersThemAgain) {
+  Program program = deep_mlp(128);
+  std::vector<double> speeds(4, 1e10);
+  Plan loose = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
+  int64_t need = loose.prediction.devices[0].memory_bytes;
+  Plan tight = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9, std::vector<int64_t>(4, need * 88 / 100)));
+  for (const DevicePrediction& device : tight.prediction.devices)
+    EXPECT_LE(device.memory_bytes, device.memory_limit_bytes);
+  EXPECT_GE(tight.prediction.step_seconds, loose.prediction.step_seconds);
+  EXPECT_LE(tight.prediction.lower_bound_seconds, tight.prediction.step_seconds);
+  int sharded = 0, twice = 0;
+  for (const char* weight : {"w1", "w2", "w3"}) {
+    sharded += kept(program, tight, weight).kind == Placement::Kind::sharded;
+    twice += count(program, tight, Opcode::all_gather, weight) == 2;
+  }
+  EXPECT_GT(sharded, 0);  // ZeRO-3
+  EXPECT_GT(twice, 0) << text(tight.program, program);
+  EXPECT_EQ(compare_with_reference(program, tight.program, 2), "");
+}
+
+TEST(KnownPlans, UnequalMemoriesMoveWorkToTheLargerDevice) {
+  Program program = mlp(4096, {64, 64, 64});
+  std::vector<double> speeds{1e10, 1e10};
+  Plan free = synthesize(program, cluster_of_speeds(speeds));
+  int64_t need = free.prediction.devices[0].memory_bytes;
+  Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-6, {need / 2, need * 2}));
+  EXPECT_LE(plan.prediction.devices[0].memory_bytes, need / 2);
+  EXPECT_LT(plan.prediction.devices[0].share, plan.prediction.devices[1].share);
+}
+
+TEST(KnownPlans, WhatFitsNowhereNamesDeviceAndLimit) {
+  Program program = deep_mlp(64);
+  try {
+    synthesize(program, cluster_of_speeds({1e9, 1e9}, 1e9, 1e-6, {1 << 30, 10000}));
+    FAIL() << "a plan was found";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("memory of device device1"));
+    EXPECT_THAT(error.what(), HasSubstr("9.766 KiB"));
+  }
+}
+
+TEST(KnownPlans, BatchSmallerThanTheDevicesIsStillPlanned) {
+  Program program = mlp(2, {6, 10, 4});
+  Plan plan = synthesize(program, cluster_of_speeds({1e9, 1e9, 2e9, 1e9, 3e9}));
+  EXPECT_EQ(compare_with_reference(program, plan.program, 4), "");
+}
+
+}  // namespace
+}  // namespace hetsynth
