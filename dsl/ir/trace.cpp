@@ -9,6 +9,8 @@ namespace {
 
 thread_local Trace* live_trace = nullptr;
 
+constexpr const char* sane_shape = "extents of at least 1, and at most 2^48 elements in all";
+
 /// "[matmul] ... argument 1 is h, made here" for every argument that came from the user's file.
 void add_argument_notes(Diagnostic& diagnostic, const Program& program, const std::vector<Tensor>& inputs) {
   for (size_t j = 0; j < inputs.size(); ++j) {
@@ -48,13 +50,12 @@ Trace& Trace::current() {
 }
 
 Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where) {
-  for (size_t d = 0; d < type.shape.size(); ++d)
-    if (type.shape[d] < 1)
-      throw UserError({.where = scope.known() ? scope : location(where),
-                       .tag = std::string(hetsynth::name(kind)),
-                       .message = fmt::format("dimension {} of {} has no elements", d, name),
-                       .expected = "extents of at least 1",
-                       .found = text(type.shape)});
+  if (!is_sane(type.shape))
+    throw UserError({.where = scope.known() ? scope : location(where),
+                     .tag = std::string(hetsynth::name(kind)),
+                     .message = fmt::format("{} has an impossible shape", name),
+                     .expected = sane_shape,
+                     .found = text(type.shape)});
   Node node;
   node.id = int(program.nodes.size());
   node.kind = kind;
@@ -83,6 +84,11 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
   }
   try {
     node.type = op->infer(types);
+    if (!is_sane(node.type.shape))
+      throw UserError({.tag = std::string(op->tag()),
+                       .message = "the result has an impossible shape",
+                       .expected = sane_shape,
+                       .found = text(node.type.shape)});
   } catch (const UserError& error) {
     throw at_call(error, inputs, node.where);
   }

@@ -17,6 +17,15 @@ int64_t element_count(const Shape& shape) {
   return count;
 }
 
+bool is_sane(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape) {
+    if (extent < 1 || extent > largest_element_count / count) return false;
+    count *= extent;
+  }
+  return true;
+}
+
 std::vector<int64_t> row_major_strides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];

@@ -22,6 +22,11 @@ std::string text(const Shape& shape);
 /// Number of elements; 1 for a scalar.
 int64_t element_count(const Shape& shape);
 
+/// Most elements a tensor may have: far above any machine, far below where counts of bytes would overflow.
+inline constexpr int64_t largest_element_count = int64_t(1) << 48;
+/// Whether every extent is at least 1 and their product at most `largest_element_count`.
+bool is_sane(const Shape& shape);
+
 /// Row-major strides in elements.
 std::vector<int64_t> row_major_strides(const Shape& shape);
 

@@ -12,13 +12,6 @@ PointwiseRule rule(const Shape& shape, double value) { return {.tag = "constant"
 Tensor constant(double value, std::source_location where) { return full({}, value, where); }
 
 Tensor full(const std::vector<int64_t>& shape, double value, std::source_location where) {
-  for (int64_t extent : shape)
-    if (extent < 1)
-      throw UserError({.where = location(where),
-                       .tag = "full",
-                       .message = "a dimension has no elements",
-                       .expected = "extents of at least 1",
-                       .found = text(shape)});
   return pointwise(rule(shape, value), {}, where);
 }
 

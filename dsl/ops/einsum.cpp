@@ -25,6 +25,11 @@ bool distinct_letters(const std::string& letters) {
   return true;
 }
 
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 Letters parse(const std::string& spec) {
   size_t comma = spec.find(','), arrow = spec.find("->");
   bool shaped = comma != std::string::npos && arrow != std::string::npos && comma < arrow;
@@ -50,7 +55,7 @@ std::string carried(const std::string& wanted, const std::string& a, const std::
 
 class Einsum final : public Operator {
  public:
-  explicit Einsum(std::string spec) : spec_(std::move(spec)), letters_(parse(spec_)) {}
+  explicit Einsum(std::string spec) : spec_(without_spaces(std::move(spec))), letters_(parse(spec_)) {}
 
   std::string_view tag() const override { return "einsum"; }
   std::string attributes() const override { return spec_; }

@@ -6,8 +6,9 @@
 
 namespace hetsynth {
 
-/// Einstein summation of two tensors, one letter per dimension: "bthd,bshd->bhts". Letters missing from the result are
-/// summed. Throws UserError if the letters do not fit the shapes, or if a letter repeats within one tensor.
+/// Einstein summation of two tensors, one letter per dimension: "bthd,bshd->bhts". Spaces do not count. Letters missing
+/// from the result are summed. Throws UserError if the letters do not fit the shapes, or if a letter repeats within one
+/// tensor.
 Tensor einsum(const std::string& spec, Operand a, Operand b);
 
 }  // namespace hetsynth

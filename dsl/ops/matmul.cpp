@@ -42,8 +42,15 @@ Tensor matmul(Operand a, Operand b) {
   }
   const Shape left = arguments[0].shape(), right = arguments[1].shape();
   check(left, right, arguments);
-  HETSYNTH_CHECK(left.size() <= 12, "as many batch letters as dimensions");
-  std::string batch = std::string("abcdefghij").substr(0, left.size() - 2);
+  const std::string letters = "abcdefghij";
+  if (left.size() > letters.size() + 2)
+    fail_call({.tag = "matmul",
+               .message = "too many leading dimensions",
+               .expected = fmt::format("at most {}", letters.size()),
+               .found = text(left),
+               .mend = "merge some with reshape"},
+              arguments);
+  std::string batch = letters.substr(0, left.size() - 2);
   std::string spec = batch + "mk," + (right.size() == 2 ? "" : batch) + "kn->" + batch + "mn";
   return einsum(spec, arguments[0], arguments[1]);
 }

@@ -17,9 +17,10 @@ class Pad final : public Operator {
 
   TensorType infer(std::span<const TensorType> inputs) const override {
     int dim = normalize_dim("pad", dim_, inputs[0].shape);
-    if (before_ < 0 || after_ < 0)
+    auto possible = [](int64_t padding) { return padding >= 0 && padding <= largest_element_count; };
+    if (!possible(before_) || !possible(after_))
       throw UserError({.tag = "pad",
-                       .message = "padding is negative",
+                       .message = "padding is negative or too large",
                        .expected = "0 or more",
                        .found = fmt::format("{} before, {} after", before_, after_),
                        .mend = "take elements away with slice"});

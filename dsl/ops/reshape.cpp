@@ -97,9 +97,8 @@ class Reshape final : public Operator {
       if (extent == -1 && !open) {
         open = &extent;
       } else {
-        sane = sane && extent >= 1 && extent <= count;
+        sane = sane && extent >= 1 && extent <= count / known;  // so that the product cannot overflow
         if (sane) known *= extent;
-        sane = sane && known <= count;
       }
     }
     if (open && sane && count % known == 0) *open = count / known;

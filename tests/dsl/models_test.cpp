@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <sstream>
 #include <string>
 
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
 #include "tests/dsl/operator_testing.h"
+#include "tests/support/golden.h"
 
 namespace gpt_example {
 #include "examples/gpt.cpp"
@@ -134,6 +137,14 @@ TEST(Models, GptHasTheParametersOfItsSizes) {
   Program program = training_step(gpt_example::model, {{"layers", "2"}, {"width", "8"}, {"heads", "2"}, {"seq", "5"}});
   int64_t block = 4 * 8 * 8 + (8 * 32 + 32) + (32 * 8 + 8) + 2 * (8 + 8);
   EXPECT_EQ(program.parameter_count(), 256 * 8 + 5 * 8 + 2 * block + 2 * 8);
+}
+
+TEST(Models, TheTrainingStepOfMlpIsAsReviewed) {
+  std::string step;
+  std::istringstream lines(
+      text(training_step(mlp_example::model, {{"batch", "64"}, {"width", "24"}, {"hidden", "96"}})));
+  for (std::string line; std::getline(lines, line);) step += line.substr(0, line.find("  # ")) + "\n";
+  testing::expect_golden("mlp_step.txt", step);
 }
 
 /// One parameter of three elements, loss = sum(p * g): its gradient is g.

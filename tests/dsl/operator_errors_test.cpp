@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
+
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
@@ -108,12 +111,26 @@ TEST_F(OperatorErrors, Shapes) {
   EXPECT_THAT(error_of([&] { slice(a, 1, 2, 4); }), HasSubstr("[slice] [2,4) is no range of dimension 1 of [2,3]"));
   EXPECT_THAT(error_of([&] { slice(a, 1, 2, 2); }), HasSubstr("[slice]"));
   EXPECT_THAT(error_of([&] { slice(a, 2, 0, 1); }), HasSubstr("[slice] there is no dimension 2"));
-  EXPECT_THAT(error_of([&] { pad(a, 0, -1, 0); }), HasSubstr("[pad] padding is negative"));
+  EXPECT_THAT(error_of([&] { pad(a, 0, -1, 0); }), HasSubstr("[pad] padding is negative or too large"));
   EXPECT_THAT(error_of([&] { concat({a, tensor({3, 3})}, 1); }),
               HasSubstr("[concat] the tensors differ in more than dimension 1"));
   EXPECT_THAT(error_of([&] { concat({a, indices({2, 3})}, 0); }), HasSubstr("tensors like f32[2,3]"));
   EXPECT_THAT(error_of([&] { concat(std::vector<Tensor>{}, 0); }), HasSubstr("[concat] there is nothing to join"));
-  EXPECT_THAT(error_of([&] { full({2, 0}, 1); }), HasSubstr("[full] a dimension has no elements"));
+  EXPECT_THAT(error_of([&] { full({2, 0}, 1); }), HasSubstr("[constant] the result has an impossible shape"));
+}
+
+TEST_F(OperatorErrors, ImpossibleSizes) {
+  constexpr int64_t huge = int64_t(1) << 40;
+  EXPECT_THAT(error_of([&] { parameter("w", {huge, huge}, zeros()); }), HasSubstr("at most 2^48 elements"));
+  EXPECT_THAT(error_of([&] { full({-3}, 0); }), HasSubstr("[-3]"));
+  Tensor row = tensor({1, huge}), column = tensor({huge, 1});
+  EXPECT_THAT(error_of([&] { row + column; }), HasSubstr("[add] the result has an impossible shape"));
+  EXPECT_THAT(error_of([&] { matmul(column, row); }), HasSubstr("[einsum] the result has an impossible shape"));
+  EXPECT_THAT(error_of([&] { broadcast(row, {huge, huge}); }), HasSubstr("[broadcast] the result has"));
+  EXPECT_THAT(error_of([&] { pad(row, 0, std::numeric_limits<int64_t>::max(), 1); }), HasSubstr("[pad]"));
+  EXPECT_THAT(error_of([&] { slice(row, 1, std::numeric_limits<int64_t>::min(), 1); }), HasSubstr("[slice]"));
+  EXPECT_THAT(error_of([&] { text_batch(huge, huge); }), HasSubstr("[input] tokens has an impossible shape"));
+  EXPECT_THAT(error_of([&] { matmul(tensor(Dims(13, 1)), tensor({1, 1})); }), HasSubstr("too many leading dimensions"));
 }
 
 TEST_F(OperatorErrors, Networks) {
@@ -158,8 +175,7 @@ TEST_F(OperatorErrors, UndefinedTensors) {
 }
 
 TEST_F(OperatorErrors, ModelFunctions) {
-  EXPECT_THAT(error_of([&] { parameter("w", {2, 0}, zeros()); }),
-              HasSubstr("[parameter] dimension 1 of w has no elements"));
+  EXPECT_THAT(error_of([&] { parameter("w", {2, 0}, zeros()); }), HasSubstr("[parameter] w has an impossible shape"));
   EXPECT_THAT(error_of([&] { parameter("", {2}, zeros()); }), HasSubstr("[parameter] a parameter needs a name"));
   EXPECT_THAT(error_of([&] { text_batch(0, 8); }), HasSubstr("[text_batch] batch must be positive"));
   EXPECT_THAT(error_of([&] { text_next_byte(4, -1); }), HasSubstr("[text_next_byte] length must be positive"));

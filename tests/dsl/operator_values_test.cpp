@@ -97,7 +97,7 @@ TEST(OperatorValues, ProductsOfMatrices) {
   Tensor a = value.counting({2, 2, 3}), b = value.counting({3, 2}), c = value.counting({2, 3, 2});
   EXPECT_THAT(value(matmul(a, b)), ElementsAre(10, 13, 28, 40, 46, 67, 64, 94));
   EXPECT_THAT(value(matmul(a, c)), ElementsAre(10, 13, 28, 40, 172, 193, 244, 274));
-  EXPECT_THAT(value(einsum("bmk,kn->bnm", a, b)), ElementsAre(10, 28, 13, 40, 46, 64, 67, 94));
+  EXPECT_THAT(value(einsum("bmk, kn -> bnm", a, b)), ElementsAre(10, 28, 13, 40, 46, 64, 67, 94));
   EXPECT_THAT(value(einsum("bmk,kn->", a, b)), ElementsAre(10 + 13 + 28 + 40 + 46 + 67 + 64 + 94));
 }
 

@@ -35,6 +35,11 @@ class Pointwise final : public Operator {
   }
 
   TensorType infer(std::span<const TensorType> inputs) const override {
+    if (!is_sane(rule_.shape))
+      throw UserError({.tag = rule_.tag,
+                       .message = "the result has an impossible shape",
+                       .expected = "extents of at least 1",
+                       .found = text(rule_.shape)});
     for (size_t j = 0; j < inputs.size(); ++j)
       require_dtype(rule_.tag, j, inputs[j], rule_.integers.count(int(j)) ? DType::i32 : DType::f32);
     Shape shape = iteration_shape(inputs), out;
