@@ -38,6 +38,15 @@ void measure(int layers, const char* name, const Program& program, const Plan& p
   std::fflush(stdout);
 }
 
+/// The same plan without the sum of one gradient: how long until it is refuted.
+void measure_refutation(int layers, const Program& program, Plan plan) {
+  for (Instruction& i : plan.program.instructions)
+    if (i.opcode == Opcode::all_reduce && program[plan.program.values[i.result].node].phase == Phase::backward) {
+      i.opcode = Opcode::broadcast;
+      return measure(layers, "a sum missing", program, plan);
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,7 +55,9 @@ int main(int argc, char** argv) {
   if (argc > 1) depths = {std::atoi(argv[1])};
   for (int layers : depths) {
     Program program = gpt_of(layers);
-    measure(layers, "data parallel", program, data_parallel_plan(program, cluster, RatioRule::proportional));
+    Plan data_parallel = data_parallel_plan(program, cluster, RatioRule::proportional);
+    measure(layers, "data parallel", program, data_parallel);
+    measure_refutation(layers, program, data_parallel);
     measure(layers, "searched", program, synthesize(program, cluster, {.time_limit_seconds = 20, .progress = {}}));
   }
 }

@@ -37,25 +37,26 @@ class Extents {
 
   /// The class whose size decides where this one may be cut: its outermost factor, if it is a product.
   int leading(int c) {
-    for (const Product& p : products_)
-      if (root(p.whole) == root(c) && !p.parts.empty()) return leading(p.parts[0]);
-    return root(c);
+    for (;;) {
+      const Product* p = product_of(root(c));
+      if (!p || p->parts.empty()) return root(c);
+      c = p->parts[0];
+    }
   }
 
   /// Classes free to take any size.
   std::vector<int> free_classes() {
-    std::set<int> out;
-    for (size_t c = 0; c < size_.size(); ++c)
-      if (root(int(c)) == int(c) && !fixed_.count(int(c))) out.insert(int(c));
-    for (const Product& p : products_) out.erase(root(p.whole));
-    return {out.begin(), out.end()};
+    std::vector<int> out;
+    for (int c = 0; c < int(size_.size()); ++c)
+      if (root(c) == c && !fixed_.count(c) && !product_of(c)) out.push_back(c);
+    return out;
   }
 
   /// Sizes of all classes given those of the free ones. Classes whose ties cannot be met keep their size.
   std::vector<int64_t> solve(const std::map<int, int64_t>& chosen) {
     for (;;) {
       std::vector<int64_t> sizes(size_.size(), 0);
-      for (size_t c = 0; c < size_.size(); ++c) sizes[c] = solved(int(c), chosen);
+      for (size_t c = 0; c < size_.size(); ++c) solved(int(c), chosen, sizes);
       bool consistent = true;
       for (const Product& p : products_) {
         int64_t product = p.constant;
@@ -134,17 +135,28 @@ class Extents {
     for (const IndexTerm& t : index.terms) fixed_.insert(root(factor[t.factor]));
   }
 
-  int64_t solved(int c, const std::map<int, int64_t>& chosen) {
-    c = root(c);
-    if (fixed_.count(c)) return size_[c];
-    for (const Product& p : products_) {
-      if (root(p.whole) != c) continue;
-      int64_t product = p.constant;
-      for (int part : p.parts) product *= solved(part, chosen);
-      return product;
+  /// The first product that a class is; the others must agree with it.
+  const Product* product_of(int root_class) {
+    if (product_index_.empty())
+      for (size_t i = 0; i < products_.size(); ++i) product_index_.try_emplace(root(products_[i].whole), i);
+    auto found = product_index_.find(root_class);
+    return found == product_index_.end() ? nullptr : &products_[found->second];
+  }
+
+  /// Fills in the size of a class and of what it is made of. Parts are smaller than their product, so this ends.
+  int64_t solved(int c, const std::map<int, int64_t>& chosen, std::vector<int64_t>& sizes) {
+    int r = root(c);
+    if (sizes[r] == 0) {
+      const Product* p = fixed_.count(r) ? nullptr : product_of(r);
+      auto found = chosen.find(r);
+      int64_t size = fixed_.count(r) || found == chosen.end() ? size_[r] : found->second;
+      if (p) {
+        size = p->constant;
+        for (int part : p->parts) size *= solved(part, chosen, sizes);
+      }
+      sizes[r] = size;
     }
-    auto found = chosen.find(c);
-    return found == chosen.end() ? size_[c] : found->second;
+    return sizes[c] = sizes[r];
   }
 
   const Program& p_;
@@ -152,6 +164,7 @@ class Extents {
   std::vector<int64_t> size_;  ///< original
   std::set<int> fixed_;
   std::vector<Product> products_;
+  std::map<int, size_t> product_index_;  ///< by class; made at the first use, when all ties are known
   std::vector<std::vector<int>> dim_, factor_;
 };
 
