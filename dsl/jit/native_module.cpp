@@ -113,7 +113,7 @@ class StaticInitializers : public orc::ObjectLinkingLayer::Plugin {
   std::map<orc::JITDylib*, void*> owners_;
 };
 
-// ORC reports the cause of a failed lookup apart from the lookup itself, on the thread that looks up.
+/// Why a lookup failed: ORC reports the cause apart from the lookup itself.
 struct LookupFailure {
   std::string text;
   std::vector<std::string> missing;
@@ -130,7 +130,6 @@ struct LookupFailure {
     std::sort(missing.begin(), missing.end());
   }
 };
-thread_local LookupFailure lookup_failure;
 
 template <class T>
 T checked(llvm::Expected<T> value, const std::string& what) {
@@ -146,6 +145,9 @@ void checked(llvm::Error error, const std::string& what) {
 struct Engine {
   std::unique_ptr<orc::LLJIT> jit;
   StaticInitializers* initializers = nullptr;
+  // One module links at a time: with several, ORC lets one thread link, and report the failures of, another's module.
+  std::mutex linking;
+  LookupFailure failure;
 
   Engine() {
     llvm::InitializeNativeTarget();
@@ -154,7 +156,7 @@ struct Engine {
     // No IR platform: it would compile its own support module at start-up, and only serves modules added as IR.
     builder.setPlatformSetUp(orc::setUpInactivePlatform);
     jit = checked(builder.create(), "LLVM ORC cannot start");
-    jit->getExecutionSession().setErrorReporter([](llvm::Error error) { lookup_failure.add(std::move(error)); });
+    jit->getExecutionSession().setErrorReporter([this](llvm::Error error) { failure.add(std::move(error)); });
     auto plugin = std::make_unique<StaticInitializers>();
     initializers = plugin.get();
     auto* layer = llvm::dyn_cast<orc::ObjectLinkingLayer>(&jit->getObjLinkingLayer());
@@ -205,6 +207,33 @@ struct NativeModule::State {
     checked(library->define(orc::absoluteSymbols(std::move(map))), "symbols for compiled code");
   }
 
+  /// Adds the object to a library of its own and resolves all that it defines.
+  void link(std::string_view object, const std::string& name, const std::map<std::string, void*>& symbols) {
+    static std::atomic<uint64_t> counter{0};
+    orc::LLJIT& jit = *engine->jit;
+    orc::ExecutionSession& session = jit.getExecutionSession();
+    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), name);
+    auto interface =
+        checked(orc::getObjectFileInterface(session, buffer->getMemBufferRef()), name + " is no object file");
+    library = &checked(jit.createJITDylib(fmt::format("{}#{}", name, counter++)), "a library for compiled code");
+    engine->initializers->set_owner(*library, this);
+    define(symbols);
+    checked(jit.addObjectFile(*library, std::move(buffer)), name);
+
+    orc::SymbolLookupSet wanted;
+    for (const auto& [symbol, flags] : interface.SymbolFlags)
+      wanted.add(symbol, flags.hasMaterializationSideEffectsOnly() ? orc::SymbolLookupFlags::WeaklyReferencedSymbol
+                                                                   : orc::SymbolLookupFlags::RequiredSymbol);
+    std::lock_guard lock(engine->linking);
+    engine->failure = {};
+    auto found = session.lookup({{library, orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
+    if (found) return;
+    engine->failure.add(found.takeError());
+    std::string what = fmt::format("{} cannot be linked: {}", name, engine->failure.text);
+    if (!engine->failure.missing.empty()) throw LinkError(what, engine->failure.missing);
+    throw InternalError(what);
+  }
+
   ~State() {
     while (!at_exit.empty()) {  // an exit function may register another
       AtExit last = at_exit.back();
@@ -219,33 +248,19 @@ struct NativeModule::State {
 
 NativeModule NativeModule::load(std::string_view object, const std::string& name,
                                 const std::map<std::string, void*>& symbols) {
-  static std::atomic<uint64_t> counter{0};
   NativeModule module;
   module.state_ = std::make_shared<State>();
-  State& state = *module.state_;
-  orc::LLJIT& jit = *state.engine->jit;
-  orc::ExecutionSession& session = jit.getExecutionSession();
-  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), name);
-  auto interface =
-      checked(orc::getObjectFileInterface(session, buffer->getMemBufferRef()), name + " is no object file");
-  state.library = &checked(jit.createJITDylib(fmt::format("{}#{}", name, counter++)), "a library for compiled code");
-  state.engine->initializers->set_owner(*state.library, &state);
-  state.define(symbols);
-  checked(jit.addObjectFile(*state.library, std::move(buffer)), name);
-
-  orc::SymbolLookupSet wanted;
-  for (const auto& [symbol, flags] : interface.SymbolFlags)
-    wanted.add(symbol, flags.hasMaterializationSideEffectsOnly() ? orc::SymbolLookupFlags::WeaklyReferencedSymbol
-                                                                 : orc::SymbolLookupFlags::RequiredSymbol);
-  lookup_failure = {};
-  auto found = session.lookup({{state.library, orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
-  if (!found) {
-    lookup_failure.add(found.takeError());
-    std::string what = fmt::format("{} cannot be linked: {}", name, lookup_failure.text);
-    if (!lookup_failure.missing.empty()) throw LinkError(what, std::move(lookup_failure.missing));
-    throw InternalError(what);
+  module.state_->link(object, name, symbols);
+  try {
+    for (InitFunction function : module.state_->engine->initializers->take(*module.state_->library)) function();
+  } catch (...) {
+    // What was thrown may be of a type of the module's own, whose code must outlive the exception.
+    static std::mutex mutex;
+    static auto* kept = new std::vector<std::shared_ptr<State>>;
+    std::lock_guard lock(mutex);
+    kept->push_back(module.state_);
+    throw;
   }
-  for (InitFunction function : state.engine->initializers->take(*state.library)) function();
   return module;
 }
 

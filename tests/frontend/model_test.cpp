@@ -180,6 +180,9 @@ TEST_F(Model, StaticInitialisersThatFailAreTold) {
       message_of(
           "static int x = [] { throw std::runtime_error(\"early\"); return 1; }();\nvoid model() { leaf({x}); }\n"),
       "model.cpp: error: the model threw std::runtime_error: early");
+  EXPECT_EQ(message_of("struct Mine { ~Mine() {} };\nstatic int x = [] { throw Mine(); return 1; }();\nvoid model() { "
+                       "leaf({x}); }\n"),
+            "model.cpp: error: the model threw Mine");
   EXPECT_THAT(message_of("static Tensor x = leaf({2});\nvoid model() {}\n"),
               HasSubstr("a DSL function was called outside of a model"));
 }
