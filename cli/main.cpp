@@ -1,5 +1,7 @@
 // The command line: parses, runs one command, turns errors into messages and exit codes.
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <fstream>
@@ -9,6 +11,7 @@
 #include "cli/command.h"
 #include "dsl/base/excerpt.h"
 #include "dsl/base/version.h"
+#include "runtime/run_state.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -57,11 +60,17 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace hetsynth;
+  // Results go to standard output, everything else to standard error.
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("hetsynth"));
+  spdlog::set_pattern("hetsynth: %l: %v");
   try {
     return cli::run(argc, argv);
   } catch (const UserError& error) {
     fmt::print(stderr, "{}\n", with_excerpts(error.diagnostic()).render());
     return int(error.code());
+  } catch (const RunFailed& error) {
+    fmt::print(stderr, "hetsynth: {}\n", error.what());
+    return int(ExitCode::failure);
   } catch (const std::exception& error) {
     cli::write_repro(argc, argv, error.what());
     return int(ExitCode::failure);

@@ -7,6 +7,7 @@
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "dsl/ir/differentiate.h"
+#include "runtime/checkpoint.h"
 #include "runtime/launch.h"
 #include "runtime/sample.h"
 #include "runtime/train.h"
@@ -26,7 +27,7 @@ struct RunOptions {
   PipelineOptions pipeline;
   TrainOptions train;
   DataOptions data;
-  std::string resume;
+  std::string resume;  ///< checkpoint to continue; empty: start anew
   bool unverified = false;
   int64_t sample_bytes = 120;
   std::string prompt = "The ";
@@ -83,20 +84,27 @@ ExitCode execute(RunOptions& options) {
   fmt::print("{}", plan_text(c.plan, c.reference));
   if (!proof_allows(options)) return exit_code(c.verification.verdict);
   if (options.data.path.empty()) options.data.path = default_text;
+  if (!options.resume.empty()) {
+    // The order of the data and dropout go on as if training had never stopped.
+    const CheckpointInfo info = read_checkpoint_info(options.resume);
+    options.data.seed = info.seed;
+    options.train.first_step = info.next_step;
+  }
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
   LaunchReport launched;
-  std::unique_ptr<Executor> executor =
-      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}}, &launched);
+  std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, ranks_of(c.plan, c.cluster),
+                                              {.executor = {.seed = options.data.seed}}, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());
+  if (!options.resume.empty()) load_checkpoint(options.resume, *executor);
   std::fflush(stdout);
   options.train.out = &std::cout;
   options.train.progress = progress_for_standard_output();
   TrainReport report = train(*executor, *data, options.train);
   std::vector<std::string> names;
   for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
-  fmt::print("{}{}\n", report.interrupted ? "stopped: " : "", summary(report, names));
+  fmt::print("{}\n", summary(report, names));
   if (!report.interrupted) print_sample(options, *executor);
   return ExitCode::done;
 }
@@ -123,6 +131,14 @@ Command add_run(CLI::App& app) {
   command
       ->add_option("--checkpoint", options->train.checkpoint,
                    "Write parameters and optimizer state to this safetensors file at the end")
+      ->type_name("FILE");
+  command
+      ->add_option("--checkpoint-every", options->train.checkpoint_every, "And each so many steps; 0: only at the end")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--resume", options->resume,
+                   "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
       ->type_name("FILE");
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
       ->capture_default_str();

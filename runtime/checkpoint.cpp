@@ -30,6 +30,15 @@ Number number_in(const std::string& path, const std::map<std::string, std::strin
   fail(path, "the metadata have no valid " + key, "a number", found == metadata.end() ? "nothing" : found->second);
 }
 
+CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
+  const auto format = file.metadata().find("format");
+  if (format == file.metadata().end() || format->second != format_name) {
+    fail(path, "the file is no checkpoint of hetsynth", format_name,
+         format == file.metadata().end() ? "no format" : format->second);
+  }
+  return {number_in<int64_t>(path, file.metadata(), "next_step"), number_in<uint64_t>(path, file.metadata(), "seed")};
+}
+
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Executor& executor, int64_t next_step) {
@@ -46,15 +55,11 @@ void save_checkpoint(const std::string& path, const Executor& executor, int64_t 
   write_safetensors(path, entries, metadata, [&](const std::string& name) { return executor.read(nodes.at(name)); });
 }
 
+CheckpointInfo read_checkpoint_info(const std::string& path) { return info_of(path, SafetensorsFile(path)); }
+
 CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) {
   SafetensorsFile file(path);
-  const auto format = file.metadata().find("format");
-  if (format == file.metadata().end() || format->second != format_name) {
-    fail(path, "the file is no checkpoint of hetsynth", format_name,
-         format == file.metadata().end() ? "no format" : format->second);
-  }
-  const CheckpointInfo info{number_in<int64_t>(path, file.metadata(), "next_step"),
-                            number_in<uint64_t>(path, file.metadata(), "seed")};
+  const CheckpointInfo info = info_of(path, file);
 
   std::map<std::string, TensorType> unused = file.types();
   for (const Node& node : executor.reference().nodes) {

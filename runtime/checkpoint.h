@@ -15,6 +15,9 @@ struct CheckpointInfo {
   uint64_t seed = 0;
 };
 
+/// Which step and seed a checkpoint continues with. Throws UserError as load_checkpoint.
+CheckpointInfo read_checkpoint_info(const std::string& path);
+
 /// Sets all parameters and states. Every tensor is checked before the first is set. Throws UserError naming the file
 /// and tensor if one is missing or has another shape, or if the file is damaged; tensors the program does not have are
 /// refused too, since they belong to another model.

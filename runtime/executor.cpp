@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,6 +33,16 @@ void check_layout(const Program& reference, const DeviceProgram& layout) {
   if (layout.loss.node >= 0) check(layout.loss);
 }
 
+// Too many ranks still compute the right numbers, only not in the time that was planned.
+void warn_of_shared_cores(const std::vector<double>& duties) {
+  double claimed = 0;
+  for (const double duty : duties) claimed += duty;
+  if (claimed <= usable_cores() + 0.01) return;
+  spdlog::warn(
+      "the devices of this plan claim {:.1f} cores and this process may use {}: steps take longer than planned",
+      claimed, usable_cores());
+}
+
 RankTimes difference(const RankTimes& now, const RankTimes& before) {
   return {now.compute_seconds - before.compute_seconds, now.throttle_seconds - before.throttle_seconds,
           now.idle_seconds - before.idle_seconds, now.transfer_seconds - before.transfer_seconds,
@@ -61,6 +72,7 @@ struct Executor::Impl {
       ranks.push_back({std::move(program), std::move(device), {}});
     }
     check_memory(names, arena_bytes(), usable_memory_bytes());
+    warn_of_shared_cores(duties);
     communicators = shared_memory_communicators(mesh, duties, state);
     threads = std::make_unique<RankThreads>(state, options.threads);
     threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });

@@ -12,14 +12,6 @@
 namespace hetsynth {
 namespace {
 
-/// Cores this process may use.
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0)
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::max(1, CPU_COUNT(&set));
-}
-
 // oneDNN brings the OpenMP library; asking for it by name keeps the runtime free of a second one. The setting is per
 // thread.
 void set_openmp_threads(int threads) {
@@ -56,6 +48,13 @@ class NumaBinding {
 };
 
 }  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0)
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, CPU_COUNT(&set));
+}
 
 struct RankThreads::Impl {
   Impl(RunState& run_state, const ThreadOptions& options)

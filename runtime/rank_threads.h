@@ -14,6 +14,9 @@ struct ThreadOptions {
   bool bind_to_numa_nodes = true;
 };
 
+/// Cores this process may use.
+int usable_cores();
+
 class RankThreads {
  public:
   RankThreads(RunState& state, const ThreadOptions& options);

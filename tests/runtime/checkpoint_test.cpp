@@ -51,6 +51,7 @@ TEST(Checkpoint, WrittenUnderOnePlanContinuesUnderAnother) {
   train(*fake_executor(three_uneven_ranks()), *data, options);
   const auto resumed = fake_executor(one_rank(), 99);
   const CheckpointInfo info = load_checkpoint(folder.path("model.safetensors"), *resumed);
+  EXPECT_EQ(read_checkpoint_info(folder.path("model.safetensors")).next_step, 4);
   EXPECT_EQ(info.next_step, 4);
   EXPECT_EQ(info.seed, 5u);
   options.first_step = info.next_step;
