@@ -131,6 +131,11 @@ TEST_P(Training, TensorParallelEvenAndUneven) {
   }
 }
 
+TEST_P(Training, TensorParallelAsPlanned) {
+  expect_same_training(mlp(), tensor_parallel_plan(mlp().program, cluster(), RatioRule::proportional), cluster());
+  expect_same_training(gpt(), tensor_parallel_plan(gpt().program, cluster(), RatioRule::proportional), cluster());
+}
+
 TEST_P(Training, HeadAndVocabularyParallel) {
   expect_same_training(gpt(), split_plan(gpt().program, cluster(), "query", 1, uneven(GetParam())), cluster());
   expect_same_training(gpt(), split_plan(gpt().program, cluster(), "wte", 0, uneven(GetParam())), cluster());

@@ -36,23 +36,23 @@ Plan split_plan(const Program& reference, const Cluster& cluster, const std::str
       wanted = problem.classes.dims[static_cast<size_t>(node.id)][static_cast<size_t>(dim)];
   }
   HETSYNTH_CHECK(wanted >= 0, "dimension of " + leaf + " can be cut");
-  Choices choices(reference.nodes.size(), 0);
+  Choices choices{std::vector<int>(reference.nodes.size(), 0), {}};
   for (const Node& node : reference.nodes) {
     const auto id = static_cast<size_t>(node.id);
-    const int before = choices[id];
+    const int before = choices.of[id];
     if (node.leaf()) {
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
         if (problem.classes.dims[id][d] == wanted)
-          choices[id] = problem.rules.form_index(node.id, {Form::Kind::sharded, static_cast<int>(d)});
+          choices.of[id] = problem.rules.form_index(node.id, {Form::Kind::sharded, static_cast<int>(d)});
       }
     } else {
       const auto& options = problem.rules.options[id];
       for (size_t i = 0; i < options.size(); ++i) {
         if (options[i].factor >= 0 && problem.classes.factors[id][static_cast<size_t>(options[i].factor)] == wanted)
-          choices[id] = static_cast<int>(i);
+          choices.of[id] = static_cast<int>(i);
       }
     }
-    if (!possible(problem, conversions, shares, choices)) choices[id] = before;
+    if (!possible(problem, conversions, shares, choices)) choices.of[id] = before;
   }
   return assemble(problem, conversions, shares, choices, fractions, "split");
 }
@@ -63,7 +63,7 @@ Plan random_plan(const Program& reference, const Cluster& cluster, const std::ve
   const Shares shares = common_shares(problem.classes, fractions);
   const Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
   std::mt19937_64 random(seed);
-  Choices choices(reference.nodes.size(), 0);
+  Choices choices{std::vector<int>(reference.nodes.size(), 0), {}};
   for (const Node& node : reference.nodes) {
     const auto id = static_cast<size_t>(node.id);
     size_t count = problem.rules.options[id].size();
@@ -72,9 +72,9 @@ Plan random_plan(const Program& reference, const Cluster& cluster, const std::ve
       for (const Form& form : problem.rules.forms[id]) count += !form.partial();
     }
     if (count == 0) continue;
-    const int before = choices[id];
-    choices[id] = static_cast<int>(random() % count);
-    if (!possible(problem, conversions, shares, choices)) choices[id] = before;
+    const int before = choices.of[id];
+    choices.of[id] = static_cast<int>(random() % count);
+    if (!possible(problem, conversions, shares, choices)) choices.of[id] = before;
   }
   return assemble(problem, conversions, shares, choices, fractions, "random");
 }
