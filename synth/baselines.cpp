@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "dsl/base/error.h"
+#include "synth/device_subsets.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -139,17 +140,11 @@ int fastest_device(const Program& program, const Cluster& cluster) {
   int best = 0;
   double best_seconds = 0;
   for (int d = 0; d < int(cluster.devices.size()); ++d) {
-    Cluster one = only_device(cluster, d);
+    Cluster one = restricted(cluster, {d});
     double seconds = whole_step_seconds(Problem(program, one))[0];
     if (d == 0 || seconds < best_seconds) best = d, best_seconds = seconds;
   }
   return best;
-}
-
-Cluster only_device(const Cluster& cluster, int device) {
-  Cluster one = cluster;
-  one.devices = {cluster.devices.at(device)};
-  return one;
 }
 
 }  // namespace hetsynth::synth
@@ -159,11 +154,12 @@ namespace hetsynth {
 Plan single_device_plan(const Program& reference, const Cluster& cluster) {
   using namespace synth;
   HETSYNTH_CHECK(!cluster.devices.empty(), "a cluster has a device");
-  Cluster one = only_device(cluster, fastest_device(reference, cluster));
+  Cluster one = restricted(cluster, {fastest_device(reference, cluster)});
   Problem problem(reference, one);
   Conversions conversions(reference, problem.classes, problem.rules, problem.cost, {});
   Plan plan =
       assemble(problem, conversions, {}, Choices{std::vector<int>(reference.nodes.size(), 0), {}}, {1.0}, "dev");
+  plan.cluster_hash = hash_text(cluster);
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
   plan.prediction.optimal = true;
   check_memory(problem, plan.prediction, "the plan of one device");

@@ -30,7 +30,4 @@ std::vector<BaselinePrediction> baselines(const Problem& problem);
 
 /// Index of the device that runs the whole step fastest.
 int fastest_device(const Program& program, const Cluster& cluster);
-/// The cluster reduced to one device.
-Cluster only_device(const Cluster& cluster, int device);
-
 }  // namespace hetsynth::synth

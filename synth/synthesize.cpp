@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "dsl/base/error.h"
 #include "synth/baselines.h"
+#include "synth/device_subsets.h"
 #include "synth/ratios.h"
 #include "synth/search.h"
 
@@ -167,7 +169,6 @@ class Synthesis {
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.optimal = best_.solution.cost == best_.bound;
     check_memory(problem_, plan.prediction, "the cheapest plan");
-    plan.prediction.baselines = baselines(problem_);
     return plan;
   }
 
@@ -201,9 +202,66 @@ class Synthesis {
 }  // namespace
 }  // namespace synth
 
+namespace {
+
+/// Least seconds a step can take on these devices: all of its work spread without loss.
+double ideal_seconds(const Program& reference, const Cluster& cluster) {
+  synth::Problem problem(reference, cluster);
+  double rate = 0;
+  for (int d = 0; d < problem.cost.device_count(); ++d) {
+    double seconds = 0;
+    for (const Node& node : reference.nodes)
+      if (!node.leaf()) seconds += problem.cost.device_seconds(problem.cost.work(node.id, {}), {}, d);
+    if (seconds <= 0) return 0;
+    rate += 1 / seconds;
+  }
+  return 1 / rate;
+}
+
+/// Plans of fewer devices that beat `best`, which uses all.
+Plan drop_devices(const Program& reference, const Cluster& cluster, const SynthesisOptions& options,
+                  std::optional<Plan> best, const UserError* infeasible) {
+  auto consider = [&](auto make_plan) {
+    try {
+      Plan plan = make_plan();
+      if (!best || plan.prediction.step_seconds < best->prediction.step_seconds) {
+        plan.cluster_hash = hash_text(cluster);
+        best = std::move(plan);
+      }
+    } catch (const UserError& error) {
+      if (error.code() != ExitCode::infeasible) throw;
+    }
+  };
+  std::vector<std::vector<int>> subsets = synth::device_subsets(cluster);
+  consider([&] { return single_device_plan(reference, cluster); });
+  for (size_t i = 1; i < subsets.size(); ++i) {
+    Cluster part = synth::restricted(cluster, subsets[i]);
+    if (best && ideal_seconds(reference, part) >= best->prediction.step_seconds) continue;
+    consider([&] {
+      synth::Problem problem(reference, part);
+      return synth::Synthesis(problem, options).run();
+    });
+  }
+  if (!best) throw *infeasible;
+  return *best;
+}
+
+}  // namespace
+
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options) {
   synth::Problem problem(reference, cluster);
-  return synth::Synthesis(problem, options).run();
+  std::optional<Plan> plan;
+  std::optional<UserError> infeasible;
+  try {
+    plan = synth::Synthesis(problem, options).run();
+  } catch (const UserError& error) {
+    if (!options.drop_devices || error.code() != ExitCode::infeasible) throw;
+    infeasible = error;
+  }
+  if (options.drop_devices && cluster.devices.size() > 1)
+    plan = drop_devices(reference, cluster, options, std::move(plan), infeasible ? &*infeasible : nullptr);
+  plan->prediction.baselines = synth::baselines(problem);
+  return *plan;
 }
 
 }  // namespace hetsynth

@@ -12,10 +12,13 @@ struct SynthesisOptions {
   double time_limit_seconds = 0;  ///< 0: none
   /// Called now and then; return false to stop with the best plan so far.
   std::function<bool(const std::string& progress)> progress;
+  /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
+  /// all; it names its devices.
+  bool drop_devices = false;
 };
 
-/// Searches over one mesh axis of all devices. Throws UserError with ExitCode::infeasible, naming what does not fit, if
-/// no plan exists.
+/// Searches over one mesh axis of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,
+/// naming what does not fit, if no plan exists.
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options = {});
 
 /// The plan of one device, the fastest of the cluster: every tensor whole, a mesh of one. The plan names that device

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
 #include "dsl/base/suggest.h"
@@ -56,7 +58,11 @@ void save_plan(const std::string& path, const Plan& plan, const Program& referen
 
 void check_plan_cluster(const Plan& plan, const Cluster& cluster) {
   const std::string hash = hash_text(cluster);
-  if (plan.cluster_hash == hash && plan.devices.size() == cluster.devices.size()) return;
+  // A plan may leave devices out, but not name others.
+  const bool known = std::ranges::all_of(plan.devices, [&](const PlanDevice& wanted) {
+    return std::ranges::find(cluster.devices, wanted.name, &Device::name) != cluster.devices.end();
+  });
+  if (plan.cluster_hash == hash && known) return;
   Diagnostic diagnostic;
   diagnostic.where.file = cluster.file;
   diagnostic.tag = "plan";

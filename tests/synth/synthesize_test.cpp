@@ -40,5 +40,31 @@ TEST(Synthesize, OneDeviceConvertsNothing) {
   EXPECT_TRUE(plan.program.tables.empty());
 }
 
+TEST(Synthesize, DropsDevicesThatDoNotPay) {
+  Program program = mlp(64, {32, 64, 32});
+  Cluster cluster = cluster_of_speeds({1e9, 1e9, 1e6}, 1e12, 1e-9);
+  SynthesisOptions options;
+  options.drop_devices = true;
+  Plan plan = synthesize(program, cluster, options);
+  ASSERT_EQ(plan.devices.size(), 2u);
+  EXPECT_EQ(plan.devices[0].name, "device0");
+  EXPECT_EQ(plan.devices[1].name, "device1");
+  EXPECT_EQ(plan.program.mesh.device_count(), 2);
+  EXPECT_LT(plan.prediction.step_seconds, synthesize(program, cluster).prediction.step_seconds);
+  EXPECT_EQ(compare_with_reference(program, plan.program, 8), "");
+  EXPECT_NO_THROW(check_plan_cluster(plan, cluster));
+}
+
+TEST(Synthesize, ASlowLinkLeavesTheFastestDeviceAlone) {
+  Program program = mlp(64, {32, 64, 32});
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 1e9}, 1e3, 1);
+  SynthesisOptions options;
+  options.drop_devices = true;
+  Plan plan = synthesize(program, cluster, options);
+  ASSERT_EQ(plan.devices.size(), 1u);
+  EXPECT_EQ(plan.devices[0].name, "device1");
+  EXPECT_EQ(plan.prediction.baselines.size(), 3u);
+}
+
 }  // namespace
 }  // namespace hetsynth

@@ -1,0 +1,61 @@
+#include "synth/device_subsets.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace hetsynth::synth {
+
+Cluster restricted(const Cluster& cluster, const std::vector<int>& devices) {
+  Cluster out = cluster;
+  out.devices.clear();
+  out.hosts.clear();
+  std::map<int, int> host_number;
+  for (int d : devices) {
+    Device device = cluster.devices.at(d);
+    auto [it, fresh] = host_number.try_emplace(device.host, int(out.hosts.size()));
+    if (fresh) out.hosts.push_back(cluster.hosts.at(device.host));
+    device.host = it->second;
+    out.devices.push_back(std::move(device));
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
+  int count = int(cluster.devices.size());
+  std::vector<std::vector<int>> subsets(1, std::vector<int>(count));
+  std::iota(subsets[0].begin(), subsets[0].end(), 0);
+  auto add = [&](std::vector<int> subset) {
+    if (subset.size() > 1 && std::find(subsets.begin(), subsets.end(), subset) == subsets.end())
+      subsets.push_back(std::move(subset));
+  };
+  std::vector<double> speeds;
+  for (const Device& device : cluster.devices) speeds.push_back(device.matmul_flops_per_second());
+  std::vector<double> levels = speeds;
+  std::sort(levels.rbegin(), levels.rend());
+  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  for (double level : levels) {
+    std::vector<int> fast;
+    for (int d = 0; d < count; ++d)
+      if (speeds[d] >= level) fast.push_back(d);
+    add(std::move(fast));
+  }
+  std::vector<std::vector<int>> hosts(cluster.hosts.size());
+  for (int d = 0; d < count; ++d) hosts[cluster.devices[d].host].push_back(d);
+  for (size_t h = 0; h < hosts.size(); ++h) {
+    auto equal = [&](size_t other) {
+      const Link &a = cluster.hosts[h].inside, &b = cluster.hosts[other].inside;
+      return std::tie(a.bandwidth_bytes_per_second, a.latency_seconds) ==
+                 std::tie(b.bandwidth_bytes_per_second, b.latency_seconds) &&
+             std::equal(hosts[h].begin(), hosts[h].end(), hosts[other].begin(), hosts[other].end(),
+                        [&](int x, int y) { return cluster.same_type(x, y); });
+    };
+    bool repeated = false;
+    for (size_t other = 0; other < h; ++other) repeated = repeated || equal(other);
+    if (!repeated) add(hosts[h]);
+  }
+  return subsets;
+}
+
+}  // namespace hetsynth::synth
