@@ -6,13 +6,38 @@
 
 namespace hetsynth::codegen {
 
-std::string origin_text(const Lowered& lowered, const LocalOp& op) {
+std::string call_text(const std::string& name, const std::vector<std::string>& arguments, size_t before) {
+  constexpr size_t width = 120;
+  std::string out = name + "(";
+  size_t indent = before + out.size() < width / 2 ? before + out.size() : 6, column = before + out.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string argument = arguments[i] + (i + 1 < arguments.size() ? "," : ")");
+    if (i > 0 && column + 1 + argument.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (i > 0) {
+      out += " ";
+      ++column;
+    }
+    out += argument;
+    column += argument.size();
+  }
+  return arguments.empty() ? out + ")" : out;
+}
+
+std::string short_origin_text(const Lowered& lowered, const LocalOp& op) {
   const Node& node = (*lowered.reference)[op.node];
   std::string where = node.where.file.substr(node.where.file.rfind('/') + 1);
   std::string out = node.where.known() ? fmt::format("{}:{}  ", where, node.where.line) : "";
-  out += node.name;
-  if (node.leaf()) return out + " (" + std::string(node.tag()) + ")";
-  out += fmt::format(" = {}(", node.tag());
+  return out +
+         (node.leaf() ? fmt::format("{} ({})", node.name, node.tag()) : fmt::format("{} = {}", node.name, node.tag()));
+}
+
+std::string origin_text(const Lowered& lowered, const LocalOp& op) {
+  const Node& node = (*lowered.reference)[op.node];
+  std::string out = short_origin_text(lowered, op);
+  if (node.leaf()) return out;
+  out += "(";
   for (size_t j = 0; j < node.inputs.size(); ++j) out += (j ? ", " : "") + (*lowered.reference)[node.inputs[j]].name;
   return out + ")";
 }

@@ -8,6 +8,12 @@
 
 namespace hetsynth::codegen {
 
+/// "name(a, b, c)", broken after commas where a line that begins with `before` other characters would grow too long.
+std::string call_text(const std::string& name, const std::vector<std::string>& arguments, size_t before);
+
+/// "gpt.cpp:31  h = gelu".
+std::string short_origin_text(const Lowered& lowered, const LocalOp& op);
+
 /// "gpt.cpp:31  h = gelu(a)".
 std::string origin_text(const Lowered& lowered, const LocalOp& op);
 

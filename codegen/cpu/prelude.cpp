@@ -117,7 +117,7 @@ static float row_sum(const float* x, long n) {
     long i = begin;
     for (; i + 64 <= end; i += 64)
       for (int j = 0; j < 64; ++j) lane[j] += x[i + j];
-    for (int j = 0; i < end; ++i, ++j) lane[j] += x[i];
+    for (int j = 0; j < 64 && i + j < end; ++j) lane[j] += x[i + j];
     for (int half = 32; half > 0; half /= 2)
       for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
     total += lane[0];
@@ -131,7 +131,7 @@ static float row_sum(const float* x, long n) {
   long i = 0;
   for (; i + 64 <= n; i += 64)
     for (int j = 0; j < 64; ++j) lane[j] = max_f32(x[i + j], lane[j]);
-  for (int j = 0; i < n; ++i, ++j) lane[j] = max_f32(x[i], lane[j]);
+  for (int j = 0; j < 64 && i + j < n; ++j) lane[j] = max_f32(x[i + j], lane[j]);
   for (int half = 32; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lane[j] = max_f32(lane[j], lane[j + half]);
   return lane[0];

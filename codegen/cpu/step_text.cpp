@@ -72,6 +72,9 @@ class StepPrinter {
     std::string prelude = prelude_for(calls);
     if (!prelude.empty()) out += "\n" + prelude;
     if (!kernels_.empty()) out += "\n" + kernels_;
+    out +=
+        "// Nothing but calls: optimising them would gain nothing and take the compiler long.\n#pragma clang optimize "
+        "off\n";
     out += "extern \"C\" int hetsynth_step(HetsynthContext* context) {\n  char* const arena = context->arena;\n";
     return out + body + "  return 0;\n}\n";
   }
@@ -140,13 +143,12 @@ class StepPrinter {
     }
     step_ += "\n";
     for (const Member& member : group.members)
-      if (member.stored) line("// " + origin_text(l_, l_.op(member)));
-    std::string arguments;
-    for (const Parameter& parameter : kernel.parameters)
-      arguments += (arguments.empty() ? "" : ", ") + pointer(parameter.value);
-    if (kernel.uses_step) arguments += arguments.empty() ? "context->step" : ", context->step";
-    if (kernel.uses_seed) arguments += arguments.empty() ? "context->seed" : ", context->seed";
-    line(found->second + "(" + arguments + ");");
+      if (member.stored) line("// " + short_origin_text(l_, l_.op(member)));
+    std::vector<std::string> arguments;
+    for (const Parameter& parameter : kernel.parameters) arguments.push_back(pointer(parameter.value));
+    if (kernel.uses_step) arguments.push_back("context->step");
+    if (kernel.uses_seed) arguments.push_back("context->seed");
+    line(call_text(found->second, arguments, 2) + ";");
   }
 
   void print_product(const Group& group) {
@@ -170,9 +172,18 @@ class StepPrinter {
     std::string accumulate;
     for (const ProductDim& dim : c.outer_k) accumulate += (accumulate.empty() ? "" : " || ") + open(dim) + " > 0";
     if (accumulate.empty()) accumulate = "0";
-    line(fmt::format("{}hetsynth_matmul({}, {}, {}, {}, {}{}, {}, {}, {}, {}{}, {}, {}, {}, {}{}, {}, {}, {}, {});",
-                     indent, c.batch.extent, c.m.extent, c.n.extent, c.k.extent, a, a_at, c.batch.a, c.m.a, c.k.a, w,
-                     w_at, c.batch.w, c.k.w, c.n.w, out, c_at, c.batch.c, c.m.c, c.n.c, accumulate));
+    std::vector<std::string> arguments;
+    auto number = [&](int64_t value) { arguments.push_back(fmt::format("{}", value)); };
+    auto operand = [&](const std::string& at, int64_t batch, int64_t row, int64_t column) {
+      arguments.push_back(at);
+      for (int64_t stride : {batch, row, column}) number(stride);
+    };
+    for (const ProductDim* dim : {&c.batch, &c.m, &c.n, &c.k}) number(dim->extent);
+    operand(a + a_at, c.batch.a, c.m.a, c.k.a);
+    operand(w + w_at, c.batch.w, c.k.w, c.n.w);
+    operand(out + c_at, c.batch.c, c.m.c, c.n.c);
+    arguments.push_back(accumulate);
+    line(indent + call_text("hetsynth_matmul", arguments, 2 + indent.size()) + ";");
   }
 
   static std::string offset_text(int64_t offset) { return offset ? fmt::format(" + {}", offset) : ""; }

@@ -1,0 +1,49 @@
+// Prints what single members of a kernel read and compute.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/cpu/kernel_text.h"
+#include "codegen/cpu/row_plan.h"
+#include "codegen/expression.h"
+
+namespace hetsynth::codegen {
+
+/// Members are named by number. The arguments must outlive this.
+class MemberText {
+ public:
+  MemberText(const Kernel& kernel, const KernelNames& names, const RowPlan& plan)
+      : k_(kernel), n_(names), plan_(plan) {}
+
+  /// The member's value at a point of the nest, lookups guarded.
+  std::string value_expression(int m) const;
+  /// An expression over the member's inputs.
+  std::string expression(int m, const Expr& body) const;
+  /// "const long e_at_ = tokens[i] - 4;".
+  std::string lookup(int m) const;
+  /// Whether the looked-up position is among those this rank holds.
+  std::string lookup_inside(int m) const;
+  /// "h[t * 384 + c]".
+  std::string element(int parameter, const Address& address, int m) const;
+  /// Where the result goes.
+  std::string target(int m) const { return element(k_.members[m].stored, k_.members[m].store, m); }
+  /// The beginning of the row that an address walks through.
+  std::string row_pointer(int parameter, Address address) const;
+  std::string variable(int m) const { return n_.members[m] + "_"; }
+  std::string buffer(int m) const { return n_.members[m] + (plan_.travel[m].terms ? "_terms_" : "_row_"); }
+  /// "h_row_[c]".
+  std::string buffered(int m) const;
+
+ private:
+  std::string lookup_name(int m) const { return n_.members[m] + "_at_"; }
+  std::vector<std::string> counters(int m) const;
+  std::string factor(int m, int f) const;
+  Printed input(int m, int j) const;
+  Printed from_member(int m, const KernelRead& read) const;
+
+  const Kernel& k_;
+  const KernelNames& n_;
+  const RowPlan& plan_;
+};
+
+}  // namespace hetsynth::codegen

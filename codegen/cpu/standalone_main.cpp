@@ -1,0 +1,211 @@
+#include "codegen/cpu/standalone_main.h"
+
+namespace hetsynth::codegen {
+
+const std::string_view standalone_main =
+    R"(// Runs one step of the generated programs: a thread per rank, collectives through shared memory, plain matrix products. It is here to read and
+// to check the generated source; hetsynth itself runs the same source with fast products and collectives.
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <vector>
+
+struct HetsynthContext {
+  char* arena;
+  long step;
+  unsigned long seed;
+  void* communicator;
+  void* stream;
+  void* communication_stream;
+};
+
+#include "ranks.h"
+
+// --- matrix product -----------------------------------------------------------------------------------------------------------------
+
+extern "C" void hetsynth_matmul(long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column, const float* w,
+                                long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column, int accumulate) {
+  for (long b = 0; b < batch; ++b)
+    for (long i = 0; i < m; ++i)
+      for (long j = 0; j < n; ++j) {
+        float& out = c[b * c_batch + i * c_row + j * c_column];
+        double sum = accumulate ? out : 0.0;
+        for (long l = 0; l < k; ++l)
+          sum += double(a[b * a_batch + i * a_row + l * a_column]) * w[b * w_batch + l * w_row + j * w_column];
+        out = float(sum);
+      }
+}
+
+// --- collectives --------------------------------------------------------------------------------------------------------------------
+
+static std::barrier<> meeting(rank_count);
+static const void* posted[rank_count];
+
+struct Group {
+  int me;                  // coordinate along the axis
+  std::vector<int> ranks;  // in coordinate order
+};
+
+static Group group_of(HetsynthContext* context, int axis) {
+  const int rank = int(reinterpret_cast<intptr_t>(context->communicator));
+  int stride = 1;
+  for (int a = axis + 1; a < axis_count; ++a) stride *= axis_sizes[a];
+  Group group{rank / stride % axis_sizes[axis], {}};
+  for (int i = 0; i < axis_sizes[axis]; ++i) group.ranks.push_back(rank + (i - group.me) * stride);
+  return group;
+}
+
+// Every rank shows its source, then fills its own destination from all of them.
+template <class Fill>
+static int exchange(HetsynthContext* context, int axis, const void* source, const Fill& fill) {
+  const Group group = group_of(context, axis);
+  posted[group.ranks[group.me]] = source;
+  meeting.arrive_and_wait();
+  std::vector<const char*> sources;
+  for (int rank : group.ranks) sources.push_back(static_cast<const char*>(posted[rank]));
+  fill(group.me, sources);
+  meeting.arrive_and_wait();
+  return 0;
+}
+
+template <class T>
+static T reduced(const std::vector<const char*>& sources, long at, int reduce) {
+  T value = reinterpret_cast<const T*>(sources[0])[at];
+  for (size_t i = 1; i < sources.size(); ++i) {
+    const T other = reinterpret_cast<const T*>(sources[i])[at];
+    if (reduce == 0 || reduce == 2) value += other;
+    if (reduce == 1 && other > value) value = other;
+    if (reduce == 3 && other < value) value = other;
+    if (reduce == 4) value *= other;
+  }
+  return reduce == 2 ? value / T(sources.size()) : value;
+}
+
+static void reduce_element(const std::vector<const char*>& sources, long from, void* destination, long to, int reduce, int type) {
+  if (type == 0)
+    static_cast<float*>(destination)[to] = reduced<float>(sources, from, reduce);
+  else
+    static_cast<int*>(destination)[to] = reduced<int>(sources, from, reduce);
+}
+
+extern "C" int hetsynth_all_gather(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
+                                   const long* bounds, int) {
+  return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
+    const long whole = bounds[sources.size()];
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const long part = bounds[i + 1] - bounds[i];
+      for (long o = 0; o < outer && part > 0; ++o)
+        std::memcpy(static_cast<char*>(destination) + (o * whole + bounds[i]) * inner * 4, sources[i] + o * part * inner * 4, part * inner * 4);
+    }
+  });
+}
+
+extern "C" int hetsynth_all_reduce(HetsynthContext* context, int, int axis, const void* source, void* destination, long count, int reduce,
+                                   int type) {
+  return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
+    for (long i = 0; i < count; ++i) reduce_element(sources, i, destination, i, reduce, type);
+  });
+}
+
+extern "C" int hetsynth_reduce_scatter(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer,
+                                       long inner, const long* bounds, int reduce, int type) {
+  return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
+    const long whole = bounds[sources.size()], part = bounds[me + 1] - bounds[me];
+    for (long o = 0; o < outer; ++o)
+      for (long i = 0; i < part * inner; ++i)
+        reduce_element(sources, (o * whole + bounds[me]) * inner + i, destination, o * part * inner + i, reduce, type);
+  });
+}
+
+extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, const void* source, void* destination, const long* extents,
+                                   int from_first, const long* bounds_from, const long* bounds_to, int) {
+  return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
+    const long *first = from_first ? bounds_from : bounds_to, *second = from_first ? bounds_to : bounds_from;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      // The block that lies in the other rank's part of the one dimension and in ours of the other.
+      const size_t at_first = from_first ? i : size_t(me), at_second = from_first ? size_t(me) : i;
+      const long rows = first[at_first + 1] - first[at_first], columns = second[at_second + 1] - second[at_second];
+      for (long o = 0; o < extents[0]; ++o)
+        for (long r = 0; r < rows; ++r)
+          for (long middle = 0; middle < extents[2]; ++middle)
+            for (long c = 0; c < columns; ++c) {
+              const long row = first[at_first] + r, column = second[at_second] + c;
+              const long from = from_first ? ((o * rows + r) * extents[2] + middle) * extents[3] + column
+                                           : ((o * extents[1] + row) * extents[2] + middle) * columns + c;
+              const long to = from_first ? ((o * extents[1] + row) * extents[2] + middle) * columns + c
+                                         : ((o * rows + r) * extents[2] + middle) * extents[3] + column;
+              std::memcpy(static_cast<char*>(destination) + to * extents[4] * 4, sources[i] + from * extents[4] * 4, extents[4] * 4);
+            }
+    }
+  });
+}
+
+extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const void* source, void* destination, long count, int root, int) {
+  return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
+    if (count > 0) std::memcpy(destination, sources[root], count * 4);
+  });
+}
+
+// --- inputs and parameters ----------------------------------------------------------------------------------------------------------
+
+// Uniform in [0,1), a function of the tensor's number and the global index of the element: the same however tensors are cut.
+static double uniform(long number, long index) {
+  uint64_t x = uint64_t(number) * 0x9E3779B97F4A7C15ull + uint64_t(index) + 1;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return double((x ^ (x >> 31)) >> 11) * 0x1p-53;
+}
+
+static double start_value(const Leaf& leaf, long index) {
+  const double u = uniform(leaf.number, index), v = uniform(leaf.number + 1000000, index);
+  switch (leaf.start) {
+    case 0:
+      return std::floor(u * leaf.value);
+    case 1:
+      return leaf.value;
+    case 2:
+      return leaf.value * std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
+    default:
+      return leaf.value * (2 * u - 1);
+  }
+}
+
+static void start(const Leaf& leaf, char* arena) {
+  long index[most_dims], count = 1;
+  for (int d = 0; d < leaf.dims; ++d) {
+    index[d] = leaf.lo[d];
+    count *= leaf.hi[d] - leaf.lo[d];
+  }
+  for (long i = 0; i < count; ++i) {
+    long global = 0;
+    for (int d = 0; d < leaf.dims; ++d) global = global * leaf.shape[d] + index[d];
+    const double value = start_value(leaf, global);
+    if (leaf.integer)
+      reinterpret_cast<int*>(arena + leaf.offset)[i] = int(value);
+    else
+      reinterpret_cast<float*>(arena + leaf.offset)[i] = float(value);
+    for (int d = leaf.dims - 1; d >= 0 && ++index[d] == leaf.hi[d]; --d) index[d] = leaf.lo[d];
+  }
+}
+
+int main() {
+  std::vector<std::thread> threads;
+  for (long rank = 0; rank < rank_count; ++rank)
+    threads.emplace_back([rank] {
+      char* const arena = static_cast<char*>(::operator new(arena_bytes[rank] + 64, std::align_val_t(64)));
+      for (int i = 0; i < leaf_counts[rank]; ++i) start(leaves[rank][i], arena);
+      HetsynthContext context{arena, 0, 1, reinterpret_cast<void*>(rank), nullptr, nullptr};
+      const int result = steps[rank](&context);
+      if (rank == 0 && result == 0 && loss_offsets[0] >= 0)
+        std::printf("loss %.6f\n", double(*reinterpret_cast<float*>(arena + loss_offsets[0])));
+      ::operator delete(arena, std::align_val_t(64));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+)";
+
+}  // namespace hetsynth::codegen

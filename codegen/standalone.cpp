@@ -1,0 +1,158 @@
+#include "codegen/standalone.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/cpu/standalone_main.h"
+#include "codegen/device_program.h"
+
+namespace hetsynth {
+namespace {
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file)
+    throw UserError(
+        {.where = {path.string()}, .message = "the file cannot be written", .mend = "choose another directory"},
+        ExitCode::failure);
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+std::string list(const std::vector<int64_t>& values) {
+  std::string out;
+  for (int64_t v : values) out += fmt::format("{}{}", out.empty() ? "" : ", ", v);
+  return "{" + out + "}";
+}
+
+/// How a leaf starts: 0 random integers below `value`, 1 the constant `value`, 2 normal of that deviation, 3 uniform of
+/// that half-width.
+std::pair<int, double> start_of(const Node& node) {
+  if (node.kind == NodeKind::input) {
+    if (node.type.dtype == DType::i32) return {0, double(std::max<int64_t>(node.data.classes, 1))};
+    return {2, 1.0};
+  }
+  switch (node.initializer.kind) {
+    case Initializer::Kind::constant:
+      return {1, node.initializer.value};
+    case Initializer::Kind::normal:
+      return {2, node.initializer.value};
+    case Initializer::Kind::uniform:
+      return {3, node.initializer.value};
+  }
+  return {1, 0.0};
+}
+
+std::string leaf_text(const Program& reference, const Slot& slot) {
+  const Node& node = reference[slot.node];
+  std::vector<int64_t> lo, hi;
+  for (const Range& range : slot.ranges) {
+    lo.push_back(range.lo);
+    hi.push_back(range.hi);
+  }
+  auto [start, value] = start_of(node);
+  return fmt::format("    {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}},\n", quoted(node.name), slot.node, start, value,
+                     slot.offset_bytes, slot.dtype == DType::i32 ? 1 : 0, node.type.shape.size(), list(node.type.shape),
+                     list(lo), list(hi));
+}
+
+std::string tables(const Program& reference, const SpmdProgram& program, const std::vector<DeviceProgram>& devices) {
+  size_t most_dims = 1;
+  for (const DeviceProgram& device : devices)
+    for (const Slot& slot : device.leaves) most_dims = std::max(most_dims, slot.ranges.size());
+  std::string out = fmt::format(
+      R"(// Where each rank's tensors lie: name, number, how it starts (0 integers below, 1 constant, 2 normal, 3 uniform), with
+// what value, offset in bytes, whether integer, dimensions, shape, and the part this rank holds.
+#pragma once
+
+constexpr int most_dims = {};
+
+struct Leaf {{
+  const char* name;
+  int number, start;
+  double value;
+  long offset;
+  int integer, dims;
+  long shape[most_dims], lo[most_dims], hi[most_dims];
+}};
+
+)",
+      most_dims);
+  std::vector<int64_t> axes;
+  for (const Mesh::Axis& axis : program.mesh.axes) axes.push_back(axis.size);
+  out += fmt::format(
+      "constexpr int rank_count = {};\nconstexpr int axis_count = {};\nconstexpr int axis_sizes[] = {};\n\n",
+      devices.size(), axes.size(), list(axes));
+  std::string bytes, losses, counts, steps, names;
+  for (const DeviceProgram& device : devices) {
+    out += fmt::format("inline const Leaf leaves_of_rank{}[] = {{\n", device.rank);
+    for (const Slot& slot : device.leaves) out += leaf_text(reference, slot);
+    out += "};\n";
+    std::string comma = device.rank ? ", " : "";
+    bytes += fmt::format("{}{}", comma, device.arena_bytes);
+    losses += fmt::format("{}{}", comma, device.loss.node >= 0 ? device.loss.offset_bytes : -1);
+    counts += fmt::format("{}{}", comma, device.leaves.size());
+    names += fmt::format("{}leaves_of_rank{}", comma, device.rank);
+    steps += fmt::format("{}hetsynth_step_rank{}", comma, device.rank);
+    out += fmt::format("extern \"C\" int hetsynth_step_rank{}(HetsynthContext*);\n\n", device.rank);
+  }
+  return out + fmt::format(
+                   "inline const Leaf* const leaves[] = {{{}}};\nconstexpr int leaf_counts[] = {{{}}};\n"
+                   "constexpr long arena_bytes[] = {{{}}};\nconstexpr long loss_offsets[] = {{{}}};\n"
+                   "inline int (*const steps[])(HetsynthContext*) = {{{}}};\n",
+                   names, counts, bytes, losses, steps);
+}
+
+std::string cmake_text(const std::vector<DeviceProgram>& devices) {
+  std::string out =
+      "# Builds the generated programs of all ranks into one executable that runs a training step on made-up inputs.\n"
+      "cmake_minimum_required(VERSION 3.16)\nproject(step LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD "
+      "20)\nset(CMAKE_CXX_STANDARD_REQUIRED ON)\n"
+      "if(NOT CMAKE_BUILD_TYPE)\n  set(CMAKE_BUILD_TYPE Release)\nendif()\nadd_compile_options(-O3 -march=native "
+      "-fno-math-errno)\n"
+      "find_package(Threads REQUIRED)\nadd_executable(step main.cpp";
+  for (const DeviceProgram& device : devices) out += " " + device.files[0].name;
+  out += ")\ntarget_link_libraries(step PRIVATE Threads::Threads)\n# Every rank's source defines hetsynth_step.\n";
+  for (const DeviceProgram& device : devices)
+    out += fmt::format(
+        "set_source_files_properties({} PROPERTIES COMPILE_DEFINITIONS hetsynth_step=hetsynth_step_rank{})\n",
+        device.files[0].name, device.rank);
+  return out;
+}
+
+}  // namespace
+
+void write_standalone_project(const std::string& directory, const Program& reference, const SpmdProgram& program,
+                              const Cluster& cluster) {
+  std::filesystem::path folder(directory);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw UserError({.where = {directory}, .message = "the directory cannot be made", .found = error.message()},
+                    ExitCode::failure);
+  std::vector<DeviceProgram> devices;
+  bool all_cpu = true;
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
+    devices.push_back(generate(reference, program, cluster, rank));
+    all_cpu = all_cpu && devices.back().kind == DeviceKind::cpu;
+    for (const SourceFile& file : devices.back().files) write_file(folder / file.name, file.text);
+  }
+  if (!all_cpu) return;
+  write_file(folder / "ranks.h", tables(reference, program, devices));
+  write_file(folder / "main.cpp", std::string(codegen::standalone_main));
+  write_file(folder / "CMakeLists.txt", cmake_text(devices));
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,224 @@
+// Which operators share a loop nest, what is stored, where it lies: on the attention and optimizer of the GPT, and on
+// random programs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "codegen/lower.h"
+#include "dsl/ir/trace.h"
+#include "harness.h"
+#include "hetsynth/hetsynth.h"
+#include "models.h"
+
+namespace hetsynth::test {
+namespace {
+
+using codegen::Group;
+using codegen::Lowered;
+using codegen::Role;
+
+Program traced(const std::function<void()>& builder) {
+  Trace trace("test.cpp");
+  run_builder(trace, builder);
+  for (size_t i = 0; i < trace.program.nodes.size(); ++i) {
+    Node& node = trace.program.nodes[i];
+    node.name = fmt::format("{}{}", node.name.empty() ? std::string(node.tag()) : node.name, i);
+  }
+  return trace.program;
+}
+
+/// Tags of the operators of each group of loops.
+std::vector<std::vector<std::string>> loop_groups(const Lowered& lowered) {
+  std::vector<std::vector<std::string>> out;
+  for (const Group& group : lowered.groups) {
+    if (group.kind != Group::Kind::loops) continue;
+    out.emplace_back();
+    for (const auto& member : group.members)
+      out.back().push_back(std::string((*lowered.reference)[lowered.op(member).node].tag()));
+  }
+  return out;
+}
+
+TEST(Fusion, MaskedSoftmaxIsOneNestAndStoresItsResultAlone) {
+  Program p = traced([] {
+    Tensor scores = parameter("scores", {2, 3, 5, 5}, zeros());
+    output("weights", softmax(causal_mask(scores * 0.5), -1));
+  });
+  SpmdProgram s = whole_program(p);
+  Lowered lowered = codegen::lower(p, s, 0);
+  ASSERT_EQ(lowered.groups.size(), 1u) << testing::PrintToString(loop_groups(lowered));
+  int stored = 0;
+  for (const auto& member : lowered.groups[0].members) stored += member.stored;
+  EXPECT_EQ(stored, 1);
+  EXPECT_EQ(lowered.groups[0].passes, 3) << "maximum, exponentials, quotient";
+}
+
+TEST(Fusion, LayernormWithItsResidualIsOneNest) {
+  Program p = traced([] {
+    Tensor x = parameter("x", {4, 6, 8}, zeros()), y = parameter("y", {4, 6, 8}, zeros());
+    Tensor sum = x + y;
+    output("out", layernorm(sum, parameter("gain", {8}, ones()), parameter("bias", {8}, zeros())));
+  });
+  SpmdProgram s = whole_program(p);
+  EXPECT_EQ(codegen::lower(p, s, 0).groups.size(), 1u);
+}
+
+TEST(Fusion, TransposesAndReshapesAreWindows) {
+  Program p = traced([] {
+    Tensor x = parameter("x", {4, 6, 8}, zeros());
+    Tensor heads = transpose(reshape(exp(x), {4, 6, 2, 4}), {0, 2, 1, 3});
+    Tensor scores = einsum("bhtd,bhsd->bhts", heads, heads);
+    Tensor mixed = einsum("bhts,bhsd->bhtd", scores, heads);
+    output("out", exp(reshape(transpose(mixed, {0, 2, 1, 3}), {4, 6, 8})));
+  });
+  SpmdProgram s = whole_program(p);
+  Lowered lowered = codegen::lower(p, s, 0);
+  EXPECT_EQ(lowered.groups.size(), 4u) << "two exponentials and two products, no copies";
+}
+
+TEST(Fusion, OptimizerUpdatesRunInPlace) {
+  Program p = mlp_program();
+  SpmdProgram s = whole_program(p);
+  Lowered lowered = codegen::lower(p, s, 0);
+  EXPECT_TRUE(lowered.memory.copies.empty());
+  for (const auto& [target, value] : lowered.local.finals)
+    EXPECT_EQ(lowered.memory.offset_bytes[value], lowered.memory.offset_bytes[target]) << p[target].name;
+}
+
+TEST(Fusion, RepeatedLayersShareTheirKernels) {
+  auto kernels = [](const char* layers) {
+    Program p = gpt_program({{"layers", layers}, {"heads", "2"}, {"width", "12"}, {"batch", "5"}, {"seq", "6"}});
+    std::string text = generate(p, whole_program(p), cpu_cluster(1), 0).files[0].text;
+    size_t count = 0;
+    for (size_t at = text.find(" static void compute_"); at != std::string::npos;
+         at = text.find(" static void compute_", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(kernels("3"), kernels("5"));
+}
+
+/// Buffers that are alive at the same time must not overlap.
+TEST(Memory, LivingBuffersDoNotOverlap) {
+  Program p = gpt_program();
+  SpmdProgram s = whole_program(p);
+  Lowered lowered = codegen::lower(p, s, 0);
+  struct Life {
+    int first = 1 << 30, last = -1;
+  };
+  std::map<ValueId, Life> lives;
+  auto touch = [&](ValueId value, int at) {
+    Life& life = lives[lowered.layouts.of[value].buffer];
+    life.first = std::min(life.first, at);
+    life.last = std::max(life.last, at);
+  };
+  int end = int(lowered.groups.size());
+  for (ValueId leaf : lowered.local.leaves) touch(leaf, -1), touch(leaf, end);
+  for (int g = 0; g < end; ++g)
+    for (const auto& member : lowered.groups[g].members) {
+      const codegen::LocalOp& op = lowered.op(member);
+      if (member.stored || lowered.groups[g].kind != Group::Kind::loops) touch(op.result, g);
+      for (size_t j = 0; j < op.inputs.size(); ++j)
+        if (member.source.empty() || member.source[j] < 0) touch(op.inputs[j].value, g);
+    }
+  auto bytes = [&](ValueId v) { return lowered.local.values[v].count() * 4; };
+  int64_t total = 0;
+  for (const auto& [a, life_a] : lives) {
+    total += bytes(a);
+    int64_t begin_a = lowered.memory.offset_bytes[a];
+    ASSERT_GE(begin_a, 0);
+    EXPECT_LE(begin_a + bytes(a), lowered.memory.arena_bytes);
+    for (const auto& [b, life_b] : lives) {
+      if (a >= b || life_a.last < life_b.first || life_b.last < life_a.first) continue;
+      int64_t begin_b = lowered.memory.offset_bytes[b];
+      EXPECT_TRUE(begin_a + bytes(a) <= begin_b || begin_b + bytes(b) <= begin_a)
+          << lowered.names[a] << " and " << lowered.names[b];
+    }
+  }
+  EXPECT_LT(lowered.memory.arena_bytes, total) << "nothing shares space";
+}
+
+/// A random program of elementwise operators, row and column reductions, transposes and softmaxes over tensors that
+/// broadcast.
+Program random_program() {
+  return traced([] {
+    Tensor full = parameter("full", {2, 3, 5}, zeros()), other = parameter("other", {2, 3, 5}, zeros());
+    Tensor row = parameter("row", {2, 3, 1}, zeros()), column = parameter("column", {5}, zeros());
+    std::vector<Tensor> pool = {full, other, row, column};
+    auto pick = [&] { return pool[*rc::gen::inRange<size_t>(0, pool.size())]; };
+    int count = *rc::gen::inRange(3, 12);
+    for (int i = 0; i < count; ++i) {
+      Tensor x = pick();
+      bool whole = x.rank() == 3 && x.size(0) == 2 && x.size(1) == 3 && x.size(2) == 5;
+      switch (*rc::gen::inRange(0, 10)) {
+        case 0:
+          pool.push_back(tanh(x) + pick());
+          break;
+        case 1:
+          pool.push_back(x * pick());
+          break;
+        case 2:
+          pool.push_back(exp(tanh(x)));
+          break;
+        case 3:
+          if (x.rank() == 3) pool.push_back(sum(x, -1, true));
+          break;
+        case 4:
+          if (x.rank() == 3) pool.push_back(max(x, -1, true));
+          break;
+        case 5:
+          if (whole) pool.push_back(sum(x, {0, 1}));
+          break;
+        case 6:
+          if (whole) pool.push_back(softmax(x, *rc::gen::inRange(0, 3)));
+          break;
+        case 7:
+          if (whole) pool.push_back(transpose(reshape(transpose(x, {1, 0, 2}), {3, 10}), {1, 0}) * 0.5);
+          if (whole) pool.back() = reshape(pool.back(), {2, 5, 3}), pool.back() = transpose(pool.back(), {0, 2, 1});
+          break;
+        case 8:
+          if (whole) pool.push_back(concat({slice(x, 2, 1, 5), slice(pool[1], 2, 0, 1)}, 2));
+          break;
+        default:
+          pool.push_back(tanh(sum(x)));
+          break;
+      }
+    }
+    for (size_t i = 4; i < pool.size(); ++i)
+      if (i + 1 == pool.size() || *rc::gen::arbitrary<bool>()) output(fmt::format("out{}", i).c_str(), pool[i]);
+  });
+}
+
+RC_GTEST_PROP(Fusion, RandomProgramsComputeWhatTheInterpreterComputes, ()) {
+  Program p = random_program();
+  RC_PRE(!p.outputs.empty());
+  SpmdProgram s = whole_program(p);
+  GeneratedRun run(p, s);
+  Bindings leaves;
+  for (const Node& node : p.nodes)
+    if (node.leaf()) run.write(node.id, leaves[node.id] = random_array(node.type, -1, 1, uint64_t(node.id)));
+  RC_ASSERT(run.step({1, 0}));
+  std::vector<Array> wanted = interpret(p, leaves, {1, 0});
+  for (const NamedOutput& out : p.outputs) {
+    Array found = run.read(out.node);
+    // Up to a dozen operators, each amplifying errors of its operands by their magnitude, over sums of at most 30
+    // terms.
+    double largest = 1;
+    for (const Array& value : wanted)
+      for (double v : value.values) largest = std::max(largest, std::abs(v));
+    for (size_t i = 0; i < found.values.size(); ++i) {
+      double allowed = 1e-5 * largest;
+      if (!(std::abs(found.values[i] - wanted[out.node].values[i]) <= allowed))
+        RC_FAIL(fmt::format("{} element {}: {} instead of {}\n{}\n{}", out.name, i, found.values[i],
+                            wanted[out.node].values[i], text(p), run.device(0).files[0].text));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hetsynth::test

@@ -1,0 +1,88 @@
+// hetsynth_matmul against a plain loop, over layouts, batches, empty extents and accumulation.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "codegen/abi.h"
+
+namespace hetsynth::test {
+namespace {
+
+struct Matrix {
+  int64_t batch, rows, columns;
+  int64_t strides[3];
+  std::vector<float> values;
+  float& at(int64_t b, int64_t r, int64_t c) {
+    return values[size_t(b * strides[0] + r * strides[1] + c * strides[2])];
+  }
+};
+
+/// Layouts: rows, columns, rows of a wider buffer, batch inside of the rows (as heads lie in a projection), batch
+/// repeated.
+enum class Kind { rows, columns, wide, interleaved, repeated };
+
+Matrix matrix(int64_t batch, int64_t rows, int64_t columns, Kind kind, uint64_t seed) {
+  Matrix m{batch, rows, columns, {rows * columns, columns, 1}, {}};
+  if (kind == Kind::columns) m.strides[1] = 1, m.strides[2] = rows;
+  if (kind == Kind::wide) m.strides[1] = columns + 3, m.strides[0] = rows * (columns + 3);
+  if (kind == Kind::interleaved) m.strides[0] = columns, m.strides[1] = batch * columns;
+  if (kind == Kind::repeated) m.strides[0] = 0;
+  m.values.resize(size_t(batch * rows * (columns + 3) + columns + 1));
+  std::mt19937_64 generator(seed);
+  for (float& v : m.values) v = std::uniform_real_distribution<float>(-1, 1)(generator);
+  return m;
+}
+
+void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind, Kind w_kind, Kind c_kind,
+                    bool accumulate) {
+  Matrix a = matrix(batch, m, k, a_kind, 1), w = matrix(batch, k, n, w_kind, 2), c = matrix(batch, m, n, c_kind, 3);
+  Matrix wanted = c;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = accumulate ? c.at(b, i, j) : 0;
+        for (int64_t l = 0; l < k; ++l) sum += double(a.at(b, i, l)) * w.at(b, l, j);
+        wanted.at(b, i, j) = float(sum);
+      }
+  hetsynth_matmul(batch, m, n, k, a.values.data(), a.strides[0], a.strides[1], a.strides[2], w.values.data(),
+                  w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1], c.strides[2],
+                  accumulate);
+  // Terms are below 1: k + 1 additions, each rounded by at most half a unit of a sum of at most k + 1.
+  double bound = double((k + 1) * (k + 2)) * 0x1p-24;
+  for (size_t i = 0; i < c.values.size(); ++i)
+    ASSERT_NEAR(c.values[i], wanted.values[i], bound)
+        << "element " << i << " of the buffer: elements between rows stay as they were";
+}
+
+TEST(Matmul, EveryPairOfLayouts) {
+  for (Kind a : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved, Kind::repeated})
+    for (Kind w : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved, Kind::repeated})
+      for (Kind c : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved})
+        for (bool accumulate : {false, true}) {
+          expect_product(3, 5, 7, 4, a, w, c, accumulate);
+          expect_product(1, 17, 33, 20, a, w, c, accumulate);
+        }
+}
+
+TEST(Matmul, ExtentsOfOneAndNothing) {
+  for (int64_t m : {0, 1, 4})
+    for (int64_t n : {0, 1, 4})
+      for (int64_t k : {0, 1, 4})
+        for (int64_t batch : {0, 1, 2})
+          for (bool accumulate : {false, true})
+            for (Kind kind : {Kind::rows, Kind::columns, Kind::interleaved})
+              expect_product(batch, m, n, k, kind, kind, kind, accumulate);
+}
+
+RC_GTEST_PROP(Matmul, AnySizesAndLayouts, ()) {
+  auto size = [](int most) { return int64_t(*rc::gen::inRange(1, most)); };
+  auto kind = [](int count) { return Kind(*rc::gen::inRange(0, count)); };
+  expect_product(size(4), size(40), size(40), size(40), kind(5), kind(5), kind(4), *rc::gen::arbitrary<bool>());
+  RC_ASSERT(!::testing::Test::HasFailure());
+}
+
+}  // namespace
+}  // namespace hetsynth::test

@@ -1,0 +1,79 @@
+// The stand-alone project: builds outside of hetsynth and computes the same loss on one rank and on three.
+#include "codegen/standalone.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "harness.h"
+#include "models.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::test {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "hetsynth-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string output_of(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string out;
+  char buffer[4096];
+  while (size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  int status = pclose(pipe);
+  if (status != 0) throw std::runtime_error(command + "\n" + out);
+  return out;
+}
+
+double loss_of_project(const Program& program, const std::vector<double>& speeds) {
+  Cluster cluster = cpu_cluster(int(speeds.size()));
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    cluster.devices[i].memory_bytes = int64_t(1) << 30;
+    cluster.devices[i].declared = {speeds[i], 1e10};
+  }
+  cluster.hosts[0].inside = {10e9, 1e-6};
+  Folder folder;
+  write_standalone_project(folder.path() + "/project", program,
+                           data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
+  std::string build = folder.path() + "/build";
+  output_of("cmake -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
+  output_of("cmake --build " + build);
+  std::string printed = output_of(build + "/step");
+  EXPECT_THAT(printed, testing::StartsWith("loss "));
+  return std::stod(printed.substr(5));
+}
+
+TEST(Standalone, BuildsOutsideOfHetsynthAndAgreesOverRanks) {
+  Program program = mlp_program();
+  double one = loss_of_project(program, {1e9}), three = loss_of_project(program, {1e9, 2e9, 1e9});
+  EXPECT_NEAR(one, std::log(256), 0.5) << "an untrained model knows nothing about 256 bytes";
+  EXPECT_NEAR(one, three, 1e-5) << "float32 sums in another order";
+}
+
+TEST(Standalone, ADirectoryThatCannotBeMadeIsNamed) {
+  Program program = mlp_program();
+  try {
+    write_standalone_project("/proc/nothing/here", program, whole_program(program), cpu_cluster(1));
+    FAIL() << "wrote into /proc";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("/proc/nothing/here"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("the directory cannot be made"));
+    EXPECT_EQ(error.code(), ExitCode::failure);
+  }
+}
+
+}  // namespace
+}  // namespace hetsynth::test
