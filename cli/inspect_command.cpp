@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/pipeline.h"
+#include "codegen/standalone.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -18,6 +19,7 @@ Command add_inspect(CLI::App& app) {
     Compilation compilation;
     PipelineOptions pipeline;
     int rank = 0;
+    std::string out;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Show the generated source of a device");
@@ -26,11 +28,18 @@ Command add_inspect(CLI::App& app) {
   command->add_option("--rank", options->rank, "Which device, counted from 0")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
+  command->add_option("--out", options->out, "Write all ranks as a CMake project into this directory instead")
+      ->type_name("DIR");
   add_pipeline_options(*command, options->pipeline);
   options->compilation.devices_of_plan = true;
   return [options]() {
     Compilation& c = options->compilation;
     run_pipeline(c, "generate", options->pipeline);
+    if (!options->out.empty()) {
+      write_standalone_project(options->out, c.reference, c.plan.program, c.cluster);
+      fmt::print("wrote the sources of {} ranks to {}\n", c.programs.size(), options->out);
+      return ExitCode::done;
+    }
     if (options->rank >= int(c.programs.size()))
       throw UserError({.tag = "--rank",
                        .message = "the plan has no such device",

@@ -87,6 +87,13 @@ extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, 
     if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
     return;
   }
+  // oneDNN cannot repeat both operands over a batch.
+  if (batch > 1 && a_batch == 0 && w_batch == 0) {
+    for (int64_t b = 0; b < batch; ++b)
+      hetsynth_matmul(1, m, n, k, a, 0, a_row, a_column, w, 0, w_row, w_column, c + b * c_batch, 0, c_row, c_column,
+                      accumulate);
+    return;
+  }
   // oneDNN writes rows: a result stored by columns is the transposed product.
   if (c_column != 1 && c_row == 1) {
     std::swap(m, n);
