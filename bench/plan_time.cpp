@@ -57,8 +57,6 @@ int main(int argc, char** argv) {
          load_cluster(clusters + "/v100-p100.toml"));
   report("GPT, 6 layers of 384, batch 8 x 128, 2 unequal cores", trace_gpt(6, 384, 8, 128),
          load_cluster(clusters + "/unequal.toml"));
-  report("GPT, 24 layers of 1024, batch 64 x 512, 64 GPUs", trace_gpt(24, 1024, 64, 512),
-         load_cluster(clusters + "/v100-p100.toml"));
   report("GPT, 12 layers of 768, batch 32 x 128, 5 devices", trace_gpt(12, 768, 32, 128),
          load_cluster(clusters + "/mixed-five.toml"));
   return 0;
