@@ -8,6 +8,7 @@
 
 #include "cli/report.h"
 #include "dsl/ir/differentiate.h"
+#include "runtime/launch.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth::cli {
@@ -42,8 +43,9 @@ void verify_plan(Compilation& c) {
 }
 
 void generate_programs(Compilation& c) {
+  const Cluster ranks = ranks_of(c.plan, c.cluster);
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
-    c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
+    c.programs.push_back(generate(c.reference, c.plan.program, ranks, rank));
 }
 
 std::string dump_source(const Compilation& c) {
