@@ -7,7 +7,8 @@ namespace hetsynth::test {
 
 namespace {
 
-int64_t below(Random& random, int64_t n) { return int64_t(random() % uint64_t(n)); }
+/// Uniform below n; 0 where there is nothing to choose from.
+int64_t below(Random& random, int64_t n) { return n > 0 ? int64_t(random() % uint64_t(n)) : 0; }
 
 /// Letters name extents, so that tensors fit together often.
 struct Lettered {
