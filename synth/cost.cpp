@@ -40,9 +40,8 @@ Picoseconds to_picoseconds(double seconds) {
 }
 double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
-CostModel::CostModel(const Program& program, const DimensionClasses& classes, const Rules& rules,
-                     const Cluster& cluster)
-    : program_(program), classes_(classes), rules_(rules), cluster_(cluster) {
+CostModel::CostModel(const Program& program, const DimensionClasses& classes, const Cluster& cluster)
+    : program_(program), classes_(classes), cluster_(cluster) {
   link_ = cluster.devices.size() > 1 ? cluster.slowest_link() : unlimited_link;
   for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
   find_fused();

@@ -52,7 +52,7 @@ struct Conversion {
 
 class CostModel {
  public:
-  CostModel(const Program& program, const DimensionClasses& classes, const Rules& rules, const Cluster& cluster);
+  CostModel(const Program& program, const DimensionClasses& classes, const Cluster& cluster);
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
@@ -84,7 +84,6 @@ class CostModel {
 
   const Program& program_;
   const DimensionClasses& classes_;
-  const Rules& rules_;
   const Cluster& cluster_;
   Link link_;
   bool native_ = true;

@@ -149,8 +149,9 @@ class Eliminator {
 
   /// First fit in order of falling size, so that every group's joint table stays below the limit.
   std::vector<std::vector<CostFunction>> mini_buckets(std::vector<CostFunction> functions) const {
-    std::stable_sort(functions.begin(), functions.end(),
-                     [&](auto& a, auto& b) { return scope_size(a.scope) > scope_size(b.scope); });
+    std::sort(functions.begin(), functions.end(), [&](auto& a, auto& b) {
+      return std::tuple(-scope_size(a.scope), a.scope, a.table) < std::tuple(-scope_size(b.scope), b.scope, b.table);
+    });
     std::vector<std::vector<CostFunction>> groups;
     std::vector<std::set<int>> scopes;
     for (CostFunction& f : functions) {

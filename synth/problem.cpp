@@ -47,7 +47,7 @@ Problem::Problem(const Program& program, const Cluster& cluster)
       cluster(cluster),
       classes(classes_for(program, cluster)),
       rules(rules_for(program, classes, cluster)),
-      cost(program, classes, rules, this->cluster),
+      cost(program, classes, this->cluster),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "dsl/base/error.h"
 
@@ -18,8 +19,8 @@ class MessagePassing {
     int count = network.variable_count();
     order_.resize(count);
     std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](int a, int b) { return network.position(a) < network.position(b); });
+    std::sort(order_.begin(), order_.end(),
+              [&](int a, int b) { return std::pair(network.position(a), a) < std::pair(network.position(b), b); });
     std::vector<int> rank(count);
     for (int i = 0; i < count; ++i) rank[order_[i]] = i;
     for (int v = 0; v < count; ++v) unary_.push_back(as_double(network.unary(v)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "dsl/base/error.h"
 
@@ -23,7 +24,8 @@ std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& f
   }
   std::vector<int> order(fractions.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return remainders[a] > remainders[b] + 1e-9; });
+  auto key = [&](int d) { return std::pair(-std::llround(remainders[d] * 1e9), d); };
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
   for (size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++counts[order[i]];
   return counts;
 }
