@@ -1,0 +1,260 @@
+#include "codegen/cuda/device_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen::cuda {
+namespace {
+
+constexpr int64_t alignment = 256;  // what vector accesses and tensor cores ask for at most
+
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+class Scheduler {
+ public:
+  Scheduler(const Program& reference, const SpmdProgram& program, int rank, ElementTypes types)
+      : program_(program), types_(std::move(types)) {
+    out_.lowered.reference = &reference;
+    out_.lowered.program = &program;
+    out_.lowered.local = localize(reference, program, rank);
+    out_.lowered.layouts = lay_out(out_.lowered.local);
+    out_.lowered.names = name_values(out_.lowered.local, reference);
+    for (std::string& name : out_.lowered.names)
+      if (is_kernel_word(name)) name += "_tensor";
+  }
+
+  DeviceSchedule run() {
+    for (LaunchStep& step : fuse(local(), layouts())) out_.steps.push_back({.step = std::move(step)});
+    plan_transfers();
+    place_waits();
+    find_last_uses();
+    for (const auto& [target, value] : local().finals) settle_final(target, value);
+    print_kernels();
+    place_memory();
+    return std::move(out_);
+  }
+
+ private:
+  struct Live {
+    int64_t bytes = 0;
+    int first = 0, last = 0;
+    int64_t* offset = nullptr;
+  };
+
+  LocalProgram& local() { return out_.lowered.local; }
+  Layouts& layouts() { return out_.lowered.layouts; }
+  MemoryPlan& memory() { return out_.lowered.memory; }
+  int end() const { return int(out_.steps.size()); }
+  ValueId buffer(ValueId value) { return layouts().of[value].buffer; }
+  bool is_collective(int step) const { return out_.steps[step].step.kind == LaunchStep::Kind::collective; }
+
+  void plan_transfers() {
+    for (ScheduledStep& s : out_.steps) {
+      if (s.step.kind != LaunchStep::Kind::collective) continue;
+      s.transfer = plan_transfer(program_, local(), local().ops[s.step.op]);
+      s.event = out_.events;
+      out_.events += 2;
+    }
+  }
+
+  /// Values a step reads from memory, and those it makes.
+  template <class Visit>
+  void each_read(int step, const Visit& visit) {
+    const LaunchStep& s = out_.steps[step].step;
+    std::vector<int> ops = s.ops();
+    for (size_t m = 0; m < ops.size(); ++m)
+      for (size_t j = 0; j < local().ops[ops[m]].inputs.size(); ++j)
+        if (s.kind != LaunchStep::Kind::kernel || s.group.sources[m][j] < 0) visit(local().ops[ops[m]].inputs[j].value, m, j);
+  }
+
+  /// Compute waits for a transfer right before the first step that reads its result.
+  void place_waits() {
+    std::map<ValueId, int> pending;  // result -> collective
+    for (int at = 0; at < end(); ++at) {
+      each_read(at, [&](ValueId value, size_t, size_t) {
+        auto found = pending.find(buffer(value));
+        if (found == pending.end()) return;
+        out_.steps[at].wait_for.push_back(found->second);
+        waited_[found->second] = at;
+        pending.erase(found);
+      });
+      if (is_collective(at)) pending[buffer(local().ops[out_.steps[at].step.op].result)] = at;
+    }
+    for (const auto& entry : pending) out_.wait_at_end.push_back(entry.second);
+    std::sort(out_.wait_at_end.begin(), out_.wait_at_end.end());
+    for (int step : out_.wait_at_end) waited_[step] = end();
+  }
+
+  void find_last_uses() {
+    made_.assign(local().values.size(), -1);
+    last_.assign(local().values.size(), -1);
+    for (int at = 0; at < end(); ++at) {
+      for (int op : out_.steps[at].step.ops()) made_[local().ops[op].result] = at;
+      int until = is_collective(at) ? waited_.at(at) : at;
+      each_read(at, [&](ValueId value, size_t, size_t) { last_[buffer(value)] = std::max(last_[buffer(value)], until); });
+    }
+    // Results of collectives: until compute has waited, even if nobody reads them.
+    for (int at = 0; at < end(); ++at)
+      if (is_collective(at)) {
+        ValueId result = local().ops[out_.steps[at].step.op].result;
+        last_[result] = std::max(last_[result], waited_.at(at));
+      }
+    auto keep = [&](ValueId value) { last_[buffer(value)] = end(); };
+    for (const auto& output : local().outputs) keep(output.second);
+    if (local().loss >= 0) keep(local().loss);
+  }
+
+  void settle_final(NodeId target, ValueId value) {
+    ValueId leaf = -1;
+    for (ValueId l : local().leaves)
+      if (local().values[l].node == target) leaf = l;
+    if (leaf == value || local().values[value].count() == 0) return;
+    if (can_overwrite(leaf, value)) {
+      layouts().of[value].buffer = leaf;
+      last_[leaf] = end();
+    } else {
+      memory().copies.push_back({value, leaf});
+      last_[buffer(value)] = end();
+    }
+  }
+
+  bool can_overwrite(ValueId leaf, ValueId value) {
+    if (buffer(value) != value || made_[value] < 0 || last_[leaf] > made_[value]) return false;
+    const LaunchStep& maker = out_.steps[made_[value]].step;
+    bool safe = true;
+    each_read(made_[value], [&](ValueId read, size_t member, size_t input) {
+      if (buffer(read) != leaf) return;
+      bool by_element = maker.kind == LaunchStep::Kind::kernel && !maker.group.reduces;
+      safe = safe && by_element && reads_own_element(maker.group, member, int(input));
+    });
+    return safe;
+  }
+
+  /// Each thread reads of the operand exactly the element at its own position.
+  bool reads_own_element(const KernelGroup& group, size_t member, int input) {
+    const LocalOp& op = local().ops[group.ops[member]];
+    Address read = layouts().read(op, input);
+    if (!read.affine() || op.inputs[input].access.zero_outside) return false;
+    if (read.constant + layouts().of[op.inputs[input].value].offset != 0) return false;
+    for (size_t f = 0; f < op.factors.size(); ++f)
+      if (op.extent(int(f)) != 1 && read.coefficients[f] != group.roles[member].stride[f]) return false;
+    return true;
+  }
+
+  // ---- kernels ----
+
+  void print_kernels() {
+    std::vector<bool> stored(local().values.size(), false);
+    mark_stored(stored);
+    KernelContext context{*out_.lowered.reference, local(), layouts(), out_.lowered.names, stored, types_};
+    Names names;
+    for (ScheduledStep& s : out_.steps) {
+      if (s.step.kind == LaunchStep::Kind::kernel)
+        s.kernels = group_kernels(context, s.step.group, names.take("compute_" + main_result(s.step.group)));
+      if (s.step.kind == LaunchStep::Kind::scatter) {
+        const LocalOp& op = local().ops[s.step.op];
+        s.kernels = scatter_kernels(context, op, s.step.scatter, names.take("compute_" + out_.lowered.names[op.result]));
+      }
+      if (s.step.kind == LaunchStep::Kind::collective) print_packing(s, names);
+    }
+  }
+
+  void mark_stored(std::vector<bool>& stored) {
+    for (int at = 0; at < end(); ++at) each_read(at, [&](ValueId value, size_t, size_t) { stored[source_buffer(value)] = true; });
+    for (const auto& final : local().finals) stored[final.second] = true;
+    for (const auto& output : local().outputs) stored[source_buffer(output.second)] = true;
+    if (local().loss >= 0) stored[source_buffer(local().loss)] = true;
+  }
+
+  /// The value that is computed into the storage: differs from `buffer` for updates in place.
+  ValueId source_buffer(ValueId value) { return made_[value] >= 0 ? value : buffer(value); }
+
+  const std::string& main_result(const KernelGroup& group) {
+    return out_.lowered.names[local().ops[group.ops.back()].result];
+  }
+
+  void print_packing(ScheduledStep& s, Names& names) {
+    const LocalOp& op = local().ops[s.step.op];
+    DType dtype = local().values[op.result].type.dtype;
+    const std::string &source = out_.lowered.names[op.inputs[0].value], &result = out_.lowered.names[op.result];
+    for (const Transfer::Repack& repack : s.transfer.pack)
+      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype, types_, names.take("pack_" + source), source, "shares"));
+    for (const Transfer::Repack& repack : s.transfer.unpack)
+      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype, types_, names.take("unpack_" + result), "shares", result));
+    for (int64_t elements : s.transfer.scratch_elements) s.kernels.scratch_bytes.push_back(elements * size_bytes(dtype));
+  }
+
+  // ---- memory ----
+
+  void place_memory() {
+    MemoryPlan& plan = memory();
+    plan.offset_bytes.assign(local().values.size(), -1);
+    for (ValueId leaf : local().leaves) {
+      plan.offset_bytes[leaf] = plan.arena_bytes;
+      plan.arena_bytes += bytes_of(leaf);
+    }
+    std::vector<Live> waiting;
+    for (ValueId v = 0; v < ValueId(local().values.size()); ++v)
+      if (made_[v] >= 0 && buffer(v) == v && in_memory(v))
+        waiting.push_back({bytes_of(v), made_[v], std::max(made_[v], last_[v]), &plan.offset_bytes[v]});
+    for (int at = 0; at < end(); ++at) {
+      ScheduledStep& s = out_.steps[at];
+      s.scratch_offset.assign(s.kernels.scratch_bytes.size(), 0);
+      for (size_t i = 0; i < s.scratch_offset.size(); ++i)
+        waiting.push_back({aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at, &s.scratch_offset[i]});
+    }
+    place(std::move(waiting));
+    for (size_t v = 0; v < local().values.size(); ++v) {
+      const Layout& layout = layouts().of[v];
+      if (layout.buffer != ValueId(v) && plan.offset_bytes[layout.buffer] >= 0)
+        plan.offset_bytes[v] = plan.offset_bytes[layout.buffer] + layout.offset * size_bytes(local().values[v].type.dtype);
+      if (plan.offset_bytes[v] < 0) plan.offset_bytes[v] = 0;  // nothing of it here
+    }
+  }
+
+  int64_t bytes_of(ValueId v) { return aligned(local().values[v].count() * size_bytes(local().values[v].type.dtype)); }
+
+  bool in_memory(ValueId v) {
+    const ScheduledStep& s = out_.steps[made_[v]];
+    return s.step.kind != LaunchStep::Kind::kernel || last_[v] >= 0;
+  }
+
+  /// Largest first, each at the lowest place that is free during its life.
+  void place(std::vector<Live> waiting) {
+    std::stable_sort(waiting.begin(), waiting.end(), [](const Live& a, const Live& b) { return a.bytes > b.bytes; });
+    std::vector<Live> placed;  // by offset
+    int64_t base = memory().arena_bytes;
+    for (const Live& live : waiting) {
+      int64_t offset = base;
+      for (const Live& other : placed) {
+        bool together = other.first <= live.last && live.first <= other.last;
+        if (!together || other.bytes == 0) continue;
+        if (*other.offset >= offset + live.bytes) break;
+        offset = std::max(offset, *other.offset + other.bytes);
+      }
+      *live.offset = offset;
+      auto later = std::find_if(placed.begin(), placed.end(), [&](const Live& p) { return *p.offset > offset; });
+      placed.insert(later, live);
+      memory().arena_bytes = std::max(memory().arena_bytes, offset + live.bytes);
+    }
+  }
+
+  const SpmdProgram& program_;
+  ElementTypes types_;
+  DeviceSchedule out_;
+  std::map<int, int> waited_;  ///< by collective step: the step before which compute waits for it
+  std::vector<int> made_;      ///< by value: the step that computes it, -1: none
+  std::vector<int> last_;      ///< by value: the last step that needs its storage
+};
+
+}  // namespace
+
+DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, int rank, const ElementTypes& types) {
+  return Scheduler(reference, program, rank, types).run();
+}
+
+}  // namespace hetsynth::codegen::cuda

@@ -1,0 +1,350 @@
+#include "codegen/cuda/host_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "codegen/cuda/kernel_writer.h"
+#include "codegen/cuda/prelude.h"
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen::cuda {
+namespace {
+
+constexpr std::string_view declarations = R"(
+typedef long long int64;
+struct HetsynthContext {
+  char* arena;
+  long step;
+  unsigned long seed;
+  void* communicator;
+  void* stream;
+  void* communication_stream;
+  void* device;
+};
+extern "C" {
+int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
+int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column,
+                           const float* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                           int accumulate);
+int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
+int hetsynth_record(HetsynthContext*, int event, int stream);
+int hetsynth_wait(HetsynthContext*, int event, int stream);
+void* hetsynth_nccl_communicator(HetsynthContext*, int axis);
+int ncclGroupStart();
+int ncclGroupEnd();
+int ncclAllGather(const void* from, void* to, unsigned long count, int type, void* communicator, void* stream);
+int ncclAllReduce(const void* from, void* to, unsigned long count, int type, int op, void* communicator, void* stream);
+int ncclReduceScatter(const void* from, void* to, unsigned long count, int type, int op, void* communicator, void* stream);
+int ncclBroadcast(const void* from, void* to, unsigned long count, int type, int root, void* communicator, void* stream);
+int ncclReduce(const void* from, void* to, unsigned long count, int type, int op, int root, void* communicator, void* stream);
+int ncclSend(const void* from, unsigned long count, int type, int peer, void* communicator, void* stream);
+int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
+}
+enum { compute_stream = 0, communication_stream = 1 };
+enum { nccl_int32 = 2, nccl_float32 = 7 };
+enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
+
+// One launch; the kernel's arguments follow.
+template <class... Argument>
+static int launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads, Argument... argument) {
+  void* arguments[] = {(void*)&argument...};
+  return hetsynth_launch(context, stream, kernel, blocks, threads, 0, arguments);
+}
+)";
+
+std::string nccl_type(DType dtype) { return dtype == DType::i32 ? "nccl_int32" : "nccl_float32"; }
+
+std::string_view nccl_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "nccl_sum";
+    case ReduceOp::max:
+      return "nccl_max";
+    case ReduceOp::average:
+      return "nccl_average";
+    case ReduceOp::min:
+      return "nccl_min";
+    case ReduceOp::product:
+      return "nccl_product";
+  }
+  return "nccl_sum";
+}
+
+std::string c_type(DType dtype) { return dtype == DType::i32 ? "int" : "float"; }
+
+class HostPrinter {
+ public:
+  HostPrinter(const DeviceSchedule& schedule, const Cluster& cluster)
+      : schedule_(schedule),
+        lowered_(schedule.lowered),
+        local_(schedule.lowered.local),
+        program_(*schedule.lowered.program),
+        cluster_(cluster) {}
+
+  std::string print() {
+    Lines steps(1);
+    for (size_t i = 0; i < schedule_.steps.size(); ++i) print_step(steps, schedule_.steps[i]);
+    wait_for(steps, schedule_.wait_at_end);
+    for (const MemoryPlan::Copy& copy : lowered_.memory.copies) {
+      steps.add(fmt::format("// new contents of {}", name(copy.to)));
+      steps.add(fmt::format("if (hetsynth_device_copy(context, compute_stream, {}, {}, {})) return 1;", pointer(copy.to), pointer(copy.from),
+                            bytes(copy.to)));
+    }
+    Lines out(0);
+    head(out);
+    out.append(std::string(declarations));
+    kernel_table(out);
+    out.add("");
+    out.open("extern \"C\" int hetsynth_step(HetsynthContext* context) {");
+    out.add("char* const arena = context->arena;");
+    out.add("(void)arena;");
+    pointers(out);
+    for (int axis : axes_) out.add(fmt::format("void* const {}_ranks = hetsynth_nccl_communicator(context, {});", axis_name(axis), axis));
+    if (uses_step_) out.add("const int64 step = context->step;");
+    if (uses_seed_) out.add("const unsigned long long seed = context->seed;");
+    out.append(steps.text());
+    out.add("return 0;");
+    out.close();
+    return out.text();
+  }
+
+ private:
+  const std::string& name(ValueId value) const { return lowered_.names[value]; }
+  int64_t bytes(ValueId value) const { return local_.values[value].count() * size_bytes(local_.values[value].type.dtype); }
+
+  /// Name of a pointer to the value's first element; remembered for declaration.
+  std::string pointer(ValueId value) {
+    pointers_.insert(value);
+    return name(value);
+  }
+
+  std::string axis_name(int axis) const {
+    std::string out;
+    for (char c : program_.mesh.axes[size_t(axis)].name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    return out;
+  }
+
+  void head(Lines& out) const {
+    const Device& device = cluster_.devices.at(size_t(local_.rank));
+    out.add(fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Host side.", lowered_.reference->model_file, local_.rank,
+                        program_.mesh.device_count(), device.name, device.model, device.architecture.empty() ? "" : ", ",
+                        device.architecture));
+    out.add("// Everything is issued in order to two streams; the only places where one waits for the other are the events below.");
+  }
+
+  void kernel_table(Lines& out) const {
+    std::string numbers, names;
+    int count = 0;
+    for (const ScheduledStep& s : schedule_.steps)
+      for (const Kernel& kernel : s.kernels.kernels) {
+        numbers += fmt::format("  kernel_{} = {},\n", kernel.name, count);
+        names += fmt::format("    \"{}\",\n", kernel.name);
+        ++count;
+      }
+    out.add("");
+    out.append("enum {\n" + numbers + fmt::format("  kernel_count = {}\n}};\n", count));
+    out.append(fmt::format("extern \"C\" {{\nextern const int hetsynth_kernel_count, hetsynth_event_count;\n"
+                           "extern const char* const hetsynth_kernels[];\nconst int hetsynth_kernel_count = kernel_count, "
+                           "hetsynth_event_count = {};\nconst char* const hetsynth_kernels[] = {{\n{}    0}};\n}}\n",
+                           schedule_.events, names));
+  }
+
+  void pointers(Lines& out) const {
+    for (ValueId value : pointers_) {
+      const LocalValue& v = local_.values[value];
+      std::string shape;
+      for (const Range& range : v.ranges) shape += fmt::format("{}{}", shape.empty() ? "" : ",", range.hi - range.lo);
+      std::string whole = shape == text_of(v.type.shape) ? "" : fmt::format(" of [{}]", text_of(v.type.shape));
+      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // [{3}]{4}", c_type(v.type.dtype), name(value),
+                          lowered_.memory.offset_bytes[value], shape, whole));
+    }
+  }
+
+  static std::string text_of(const Shape& shape) {
+    std::string out;
+    for (int64_t extent : shape) out += fmt::format("{}{}", out.empty() ? "" : ",", extent);
+    return out;
+  }
+
+  void print_step(Lines& out, const ScheduledStep& s) {
+    out.add("");
+    wait_for(out, s.wait_for);
+    switch (s.step.kind) {
+      case LaunchStep::Kind::kernel:
+      case LaunchStep::Kind::scatter:
+        for (int op : s.step.ops()) comment(out, local_.ops[size_t(op)]);
+        for (const Kernel& kernel : s.kernels.kernels) print_launch(out, s, kernel);
+        break;
+      case LaunchStep::Kind::product:
+        comment(out, local_.ops[size_t(s.step.op)]);
+        print_product(out, local_.ops[size_t(s.step.op)], *s.step.contraction);
+        break;
+      case LaunchStep::Kind::collective:
+        print_collective(out, s, local_.ops[size_t(s.step.op)]);
+        break;
+    }
+  }
+
+  void comment(Lines& out, const LocalOp& op) const {
+    KernelContext context{*lowered_.reference, local_, lowered_.layouts, lowered_.names, {}, {}};
+    out.add("// " + comment_line(context, op));
+  }
+
+  void wait_for(Lines& out, const std::vector<int>& transfers) const {
+    for (int step : transfers) {
+      const ScheduledStep& s = schedule_.steps[size_t(step)];
+      out.add(fmt::format("if (hetsynth_wait(context, {}, compute_stream)) return 1;  // {} has arrived", s.event + 1,
+                          name(local_.ops[size_t(s.step.op)].result)));
+    }
+  }
+
+  std::string scratch(const ScheduledStep& s, int number) const { return fmt::format("arena + {}", s.scratch_offset[size_t(number)]); }
+
+  void print_launch(Lines& out, const ScheduledStep& s, const Kernel& kernel) {
+    std::string arguments;
+    for (const KernelArgument& argument : kernel.arguments) {
+      arguments += ", ";
+      switch (argument.kind) {
+        case KernelArgument::Kind::storage:
+          arguments += pointer(argument.value);
+          break;
+        case KernelArgument::Kind::scratch:
+          arguments += scratch(s, argument.scratch);
+          break;
+        case KernelArgument::Kind::step:
+          uses_step_ = true;
+          arguments += "step";
+          break;
+        case KernelArgument::Kind::seed:
+          uses_seed_ = true;
+          arguments += "seed";
+          break;
+      }
+    }
+    out.add(fmt::format("if (launch(context, compute_stream, kernel_{}, {}, {}{})) return 1;", kernel.name, kernel.blocks, kernel.threads,
+                        arguments));
+  }
+
+  void print_product(Lines& out, const LocalOp& op, const Contraction& c) {
+    auto offset = [](const std::string& base, int64_t constant, const std::vector<std::pair<std::string, int64_t>>& terms) {
+      std::string text = base;
+      if (constant) text += fmt::format(" + {}", constant);
+      for (const auto& [counter, stride] : terms)
+        if (stride) text += fmt::format(" + {} * {}", counter, stride);
+      return text;
+    };
+    std::vector<std::pair<std::string, int64_t>> a, w, result;
+    std::string accumulate;
+    int depth = 0;
+    auto loop = [&](const ProductDim& dim, bool sums) {
+      std::string counter = fmt::format("at_{}", depth++);
+      out.open(fmt::format("for (int64 {0} = 0; {0} < {1}; ++{0}) {{  // {2}", counter, dim.extent, dim.name));
+      a.push_back({counter, dim.a}), w.push_back({counter, dim.w}), result.push_back({counter, dim.c});
+      if (sums) accumulate += fmt::format("{}{} > 0", accumulate.empty() ? "" : " || ", counter);
+    };
+    for (const ProductDim& dim : c.outer) loop(dim, false);
+    for (const ProductDim& dim : c.outer_k) loop(dim, true);
+    std::string from_a = offset(pointer(op.inputs[size_t(c.a)].value), c.a_offset, a);
+    std::string from_w = offset(pointer(op.inputs[size_t(c.w)].value), c.w_offset, w);
+    std::string to = offset(pointer(op.result), c.c_offset, result);
+    out.add(fmt::format("// [{}] x {} x {}, sums of {}", c.batch.extent, c.m.extent, c.n.extent, c.k.extent));
+    out.add(fmt::format("if (hetsynth_device_matmul(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})) return 1;",
+                        c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a, from_w, c.batch.w, c.k.w,
+                        c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
+    while (depth-- > 0) out.close();
+  }
+
+  std::string where(const ScheduledStep& s, const LocalOp& op, const Spot& spot, DType dtype) {
+    switch (spot.kind) {
+      case Spot::Kind::source:
+        return pointer(op.inputs[0].value) + (spot.offset ? fmt::format(" + {}", spot.offset) : "");
+      case Spot::Kind::result:
+        return pointer(op.result) + (spot.offset ? fmt::format(" + {}", spot.offset) : "");
+      case Spot::Kind::scratch:
+        return fmt::format("arena + {}", s.scratch_offset[size_t(spot.scratch)] + spot.offset * size_bytes(dtype));
+    }
+    return "";
+  }
+
+  void print_collective(Lines& out, const ScheduledStep& s, const LocalOp& op) {
+    const Instruction& instruction = *op.collective;
+    DType dtype = local_.values[size_t(op.result)].type.dtype;
+    axes_.insert(instruction.axis);
+    const std::string& axis = program_.mesh.axes[size_t(instruction.axis)].name;
+    std::string moved = s.transfer.shares + (s.transfer.shares.empty() ? "" : ", ") + fmt::format("{} bytes", s.transfer.moved_bytes);
+    out.add(fmt::format("// {} = {}({}) over {}: {}", name(op.result), hetsynth::name(instruction.opcode), name(op.inputs[0].value), axis, moved));
+    if (!instruction.cause.empty()) out.add("// because " + instruction.cause);
+    out.add(fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, communication_stream)) return 1;", s.event));
+    size_t kernel = 0;
+    for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
+    for (const Transfer::Copy& copy : s.transfer.copies_before) copy_line(out, s, op, copy, dtype);
+    if (s.transfer.grouped) out.add("if (ncclGroupStart()) return 1;");
+    for (const NcclCall& call : s.transfer.calls) out.add("if (" + call_text(s, op, call, dtype) + ") return 1;");
+    if (s.transfer.grouped) out.add("if (ncclGroupEnd()) return 1;");
+    for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, op, copy, dtype);
+    for (const Transfer::Repack& repack : s.transfer.unpack) repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
+    out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
+  }
+
+  void repack_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Kernel& kernel, const Transfer::Repack& repack, DType dtype) {
+    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {})) return 1;", kernel.name, kernel.blocks,
+                        kernel.threads, where(s, op, repack.from, dtype), where(s, op, repack.to, dtype)));
+  }
+
+  void copy_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Transfer::Copy& copy, DType dtype) {
+    out.add(fmt::format("if (hetsynth_device_copy(context, communication_stream, {}, {}, {})) return 1;", where(s, op, copy.to, dtype),
+                        where(s, op, copy.from, dtype), copy.count * size_bytes(dtype)));
+  }
+
+  std::string call_text(const ScheduledStep& s, const LocalOp& op, const NcclCall& call, DType dtype) {
+    std::string from = where(s, op, call.from, dtype), to = where(s, op, call.to, dtype), type = nccl_type(dtype);
+    std::string_view reduce = nccl_op(op.collective->reduce);
+    std::string rest = fmt::format("{}_ranks, context->communication_stream)", axis_name(op.collective->axis));
+    switch (call.kind) {
+      case NcclCall::Kind::all_gather:
+        return fmt::format("ncclAllGather({}, {}, {}, {}, {}", from, to, call.count, type, rest);
+      case NcclCall::Kind::all_reduce:
+        return fmt::format("ncclAllReduce({}, {}, {}, {}, {}, {}", from, to, call.count, type, reduce, rest);
+      case NcclCall::Kind::reduce_scatter:
+        return fmt::format("ncclReduceScatter({}, {}, {}, {}, {}, {}", from, to, call.count, type, reduce, rest);
+      case NcclCall::Kind::broadcast:
+        return fmt::format("ncclBroadcast({}, {}, {}, {}, {}, {}", from, to, call.count, type, call.peer, rest);
+      case NcclCall::Kind::reduce:
+        return fmt::format("ncclReduce({}, {}, {}, {}, {}, {}, {}", from, to, call.count, type, reduce, call.peer, rest);
+      case NcclCall::Kind::send:
+        return fmt::format("ncclSend({}, {}, {}, {}, {}", from, call.count, type, call.peer, rest);
+      case NcclCall::Kind::receive:
+        return fmt::format("ncclRecv({}, {}, {}, {}, {}", to, call.count, type, call.peer, rest);
+    }
+    return "";
+  }
+
+  const DeviceSchedule& schedule_;
+  const Lowered& lowered_;
+  const LocalProgram& local_;
+  const SpmdProgram& program_;
+  const Cluster& cluster_;
+  std::set<ValueId> pointers_;
+  std::set<int> axes_;
+  bool uses_step_ = false, uses_seed_ = false;
+};
+
+}  // namespace
+
+std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster) { return HostPrinter(schedule, cluster).print(); }
+
+std::string kernels_text(const DeviceSchedule& schedule, const Cluster& cluster) {
+  const Device& device = cluster.devices.at(size_t(schedule.lowered.local.rank));
+  std::string out = fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Kernels.\n\n", schedule.lowered.reference->model_file,
+                                schedule.lowered.local.rank, schedule.lowered.program->mesh.device_count(), device.name, device.model,
+                                device.architecture.empty() ? "" : ", ", device.architecture);
+  out += prelude();
+  for (const ScheduledStep& s : schedule.steps)
+    for (const Kernel& kernel : s.kernels.kernels) out += "\n" + kernel.text;
+  return out;
+}
+
+}  // namespace hetsynth::codegen::cuda

@@ -1,0 +1,66 @@
+// One generated kernel: its text and what the host side must know to launch it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/element_text.h"
+#include "codegen/cuda/fusion.h"
+
+namespace hetsynth::codegen::cuda {
+
+struct KernelArgument {
+  enum class Kind : uint8_t { storage, scratch, step, seed };
+  Kind kind = Kind::storage;
+  ValueId value = -1;  ///< storage: of which value
+  int scratch = -1;    ///< scratch: number within the step
+  std::string name;
+};
+
+struct Kernel {
+  std::string name;
+  std::string text;
+  std::vector<KernelArgument> arguments;
+  int64_t blocks = 1;
+  int threads = 256;
+};
+
+/// The kernels of one step, in order; scratch storage lives during the step alone.
+struct StepKernels {
+  std::vector<Kernel> kernels;
+  std::vector<int64_t> scratch_bytes;
+};
+
+/// What printing a kernel needs to know of its surroundings.
+struct KernelContext {
+  const Program& reference;
+  const LocalProgram& program;
+  const Layouts& layouts;
+  const std::vector<std::string>& names;  ///< by value
+  /// By value: somebody outside of the step that makes it reads it.
+  const std::vector<bool>& stored;
+  ElementTypes types;
+};
+
+/// Names that kernels use themselves and that no tensor may have.
+bool is_kernel_word(const std::string& name);
+
+/// "h1 = gelu(x, w1)   model.cpp:7".
+std::string comment_line(const KernelContext& context, const LocalOp& op);
+
+StepKernels group_kernels(const KernelContext& context, const KernelGroup& group, const std::string& name);
+StepKernels scatter_kernels(const KernelContext& context, const LocalOp& op, const ScatterShape& shape,
+                            const std::string& name);
+
+/// Copies between a tensor and the order in which shares travel: piece by piece, each piece row-major.
+/// packed = [pieces][outer, length of the piece, inner]; whole = [outer, extent, inner]; pieces lie `piece_stride` elements apart, or
+/// directly after each other if it is 0.
+struct PieceCopy {
+  int64_t outer = 1, inner = 1;
+  std::vector<int64_t> bounds;  ///< of the pieces in the cut dimension, in elements
+  int64_t piece_stride = 0;
+  bool pack = true;             ///< whole -> packed, otherwise packed -> whole
+};
+Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes& types, const std::string& name,
+                         const std::string& source, const std::string& destination);
+
+}  // namespace hetsynth::codegen::cuda

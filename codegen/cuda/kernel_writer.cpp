@@ -1,0 +1,134 @@
+#include "codegen/cuda/kernel_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen::cuda {
+
+std::string Counters::take(const std::string& base, int64_t divide, int64_t modulo, const std::string& wish) {
+  std::string expression = base;
+  if (divide != 1) expression += fmt::format(" / {}", divide);
+  if (modulo != 0) expression += fmt::format(" % {}", modulo);
+  if (expression == base) return base;
+  for (const Counters* outer : outer_)
+    if (auto found = outer->by_expression_.find(expression); found != outer->by_expression_.end()) return found->second;
+  if (auto found = by_expression_.find(expression); found != by_expression_.end()) return found->second;
+  std::string stem = "at_";
+  for (char c : wish) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  std::string name = stem;
+  for (int n = 2; taken(name); ++n) name = fmt::format("{}{}", stem, n);
+  by_expression_[expression] = name;
+  definitions_.push_back({name, expression});
+  return name;
+}
+
+bool Counters::taken(const std::string& name) const {
+  auto defines = [&](const Counters& c) {
+    return std::any_of(c.definitions_.begin(), c.definitions_.end(), [&](const auto& d) { return d.first == name; });
+  };
+  return defines(*this) || std::any_of(outer_.begin(), outer_.end(), [&](const Counters* c) { return defines(*c); });
+}
+
+void Counters::write(Lines& lines) const {
+  for (const auto& [name, expression] : definitions_)
+    lines.add(fmt::format("const {} {} = {};", index_type_, name, expression));
+}
+
+std::string Arguments::storage(ValueId value, bool written) {
+  ValueId buffer = context_->layouts.of[value].buffer;
+  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return e.argument.kind == KernelArgument::Kind::storage && e.argument.value == buffer;
+  });
+  if (found == entries_.end()) {
+    KernelArgument argument{KernelArgument::Kind::storage, buffer, -1, context_->names[buffer]};
+    entries_.push_back({argument, context_->program.values[buffer].type.dtype});
+    found = std::prev(entries_.end());
+  }
+  (written ? found->written : found->read) = true;
+  return found->argument.name;
+}
+
+void Arguments::scratch(int number, const std::string& name, bool is_written) {
+  entries_.push_back({{KernelArgument::Kind::scratch, -1, number, name}, DType::f32, !is_written, is_written});
+}
+
+void Arguments::note(const Expr& body) {
+  if (mentions_random(body)) needs_seed();
+  if (mentions_step(body)) needs_step();
+}
+
+std::vector<KernelArgument> Arguments::list() const {
+  std::vector<KernelArgument> out;
+  for (const Entry& entry : entries_) out.push_back(entry.argument);
+  if (step_) out.push_back({KernelArgument::Kind::step, -1, -1, "step"});
+  if (seed_) out.push_back({KernelArgument::Kind::seed, -1, -1, "seed"});
+  return out;
+}
+
+std::string Arguments::declaration() const {
+  std::string out;
+  for (const Entry& entry : entries_) {
+    bool scratch = entry.argument.kind == KernelArgument::Kind::scratch;
+    std::string type = scratch ? context_->types.real : context_->types.memory_text(entry.dtype);
+    out += fmt::format("{}{}{}*{} {}", out.empty() ? "" : ", ", entry.written ? "" : "const ", type,
+                       entry.written && entry.read ? "" : " __restrict__", entry.argument.name);
+  }
+  if (step_) out += fmt::format("{}long long step", out.empty() ? "" : ", ");
+  if (seed_) out += ", unsigned long long seed";
+  return out;
+}
+
+std::string index_type(const KernelContext& context, const std::vector<int>& ops) {
+  constexpr double most = double(1 << 30);
+  bool fits = true;
+  auto check = [&](ValueId value) {
+    fits = fits && double(element_count(context.program.values[value].type.shape)) < most &&
+           double(context.program.values[context.layouts.of[value].buffer].count()) < most;
+  };
+  for (int i : ops) {
+    const LocalOp& op = context.program.ops[i];
+    double points = 1;
+    for (size_t f = 0; f < op.factors.size(); ++f) points *= double(int(f) == op.looked_up() ? 1 : op.extent(int(f)));
+    fits = fits && points < most;
+    check(op.result);
+    for (const Operand& operand : op.inputs) check(operand.value);
+  }
+  return fits ? "int" : "long long";
+}
+
+std::string element_name(const KernelContext& context, const LocalOp& op) { return context.names[op.result] + "_"; }
+
+bool is_kernel_word(const std::string& name) {
+  static const std::vector<std::string> words = {
+      "at",       "row",      "column",    "lane",      "first",       "last",        "chunk",        "v",      "k",
+      "hit",      "hits",     "found",     "piece",     "load4",       "store4",      "warp_sum",     "warp_max",
+      "expf",     "logf",     "sqrtf",     "tanhf",     "erff",        "powf",        "block_sum",    "block_max",
+      "exp",      "log",      "sqrt",      "tanh",      "erf",         "pow",         "stacked_sum",  "stacked_max",
+      "y0",       "y1",       "yn",        "j0",        "j1",          "jn",          "collect_hits", "philox_uniform",
+      "threadIdx", "blockIdx", "blockDim", "gridDim",   "launch",      "communicator", "float4",      "int4"};
+  return std::find(words.begin(), words.end(), name) != words.end() || name.rfind("at_", 0) == 0 ||
+         name.rfind("hetsynth", 0) == 0 || name.rfind("nccl", 0) == 0 || name.rfind("compute_", 0) == 0 ||
+         name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") || name.ends_with("_f64") || name.ends_with("_four") ||
+         name.ends_with("_result");
+}
+
+std::string comment_line(const KernelContext& context, const LocalOp& op) {
+  const Node& node = context.reference[op.node];
+  std::string inputs;
+  for (const Operand& operand : op.inputs) inputs += (inputs.empty() ? "" : ", ") + context.names[operand.value];
+  std::string tag = node.leaf() ? "copy" : std::string(node.tag());
+  std::string line = fmt::format("{} = {}({})", context.names[op.result], tag, inputs);
+  return node.where.known() ? line + "   " + node.where.text() : line;
+}
+
+std::string kernel_head(const std::string& comment, const std::string& name, int threads,
+                        const std::string& arguments) {
+  return fmt::format("{}extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{\n", comment, threads, name,
+                     arguments);
+}
+
+}  // namespace hetsynth::codegen::cuda

@@ -1,0 +1,86 @@
+// Shared by the kernel printers: arguments, counters and element variables of one kernel, collected while its statements are written.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/kernel.h"
+
+namespace hetsynth::codegen::cuda {
+
+/// Lines of text at a depth of indentation.
+class Lines {
+ public:
+  explicit Lines(int depth = 0) : depth_(depth) {}
+  void add(const std::string& line) { text_ += std::string(size_t(depth_) * 2, ' ') + line + "\n"; }
+  void open(const std::string& line) {
+    add(line);
+    ++depth_;
+  }
+  void close(const std::string& line = "}") {
+    --depth_;
+    add(line);
+  }
+  void append(const std::string& text) { text_ += text; }
+  int depth() const { return depth_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  int depth_;
+  std::string text_;
+};
+
+/// Definitions of factor counters, each once, in the order in which they were asked for: "const int at_b = row / 512 % 8;".
+class Counters {
+ public:
+  Counters(std::string index_type, const std::vector<Counters*>& outer = {})
+      : index_type_(std::move(index_type)), outer_(outer) {}
+  /// Name of (base / divide) % modulo; modulo 0: none. The base itself if nothing is to be done.
+  std::string take(const std::string& base, int64_t divide, int64_t modulo, const std::string& wish);
+  void write(Lines& lines) const;
+
+ private:
+  bool taken(const std::string& name) const;
+  std::string index_type_;
+  std::vector<Counters*> outer_;
+  std::map<std::string, std::string> by_expression_;
+  std::vector<std::pair<std::string, std::string>> definitions_;
+};
+
+/// Arguments of a kernel in the order of their first use.
+class Arguments {
+ public:
+  explicit Arguments(const KernelContext& context) : context_(&context) {}
+  /// Name of the storage in which a value lies.
+  std::string read(ValueId value) { return storage(value, false); }
+  std::string written(ValueId value) { return storage(value, true); }
+  void scratch(int number, const std::string& name, bool is_written);
+  void needs_step() { step_ = true; }
+  void needs_seed() { step_ = seed_ = true; }
+  /// Bodies may read the step or draw random numbers.
+  void note(const Expr& body);
+  std::vector<KernelArgument> list() const;
+  /// "const float* __restrict__ x, float* __restrict__ y, long long step". Storage both read and written may not be restricted.
+  std::string declaration() const;
+
+ private:
+  struct Entry {
+    KernelArgument argument;
+    DType dtype;
+    bool read = false, written = false;
+  };
+  std::string storage(ValueId value, bool written);
+  const KernelContext* context_;
+  std::vector<Entry> entries_;
+  bool step_ = false, seed_ = false;
+};
+
+/// "int" where all counters of the operators fit, otherwise "long long".
+std::string index_type(const KernelContext& context, const std::vector<int>& ops);
+
+std::string element_name(const KernelContext& context, const LocalOp& op);
+
+/// Start of a kernel: comments, name, arguments, opening brace.
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments);
+
+}  // namespace hetsynth::codegen::cuda

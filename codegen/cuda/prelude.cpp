@@ -1,0 +1,119 @@
+#include "codegen/cuda/prelude.h"
+
+namespace hetsynth::codegen::cuda {
+
+std::string_view prelude() {
+  return R"(// ---- common to all kernels ----
+__device__ __forceinline__ float exp_f32(float a) { return expf(a); }
+__device__ __forceinline__ float log_f32(float a) { return logf(a); }
+__device__ __forceinline__ float sqrt_f32(float a) { return sqrtf(a); }
+__device__ __forceinline__ float tanh_f32(float a) { return tanhf(a); }
+__device__ __forceinline__ float erf_f32(float a) { return erff(a); }
+__device__ __forceinline__ float power_f32(float a, float b) { return powf(a, b); }
+__device__ __forceinline__ float max_f32(float a, float b) { return a < b ? b : a; }
+__device__ __forceinline__ float min_f32(float a, float b) { return b < a ? b : a; }
+__device__ __forceinline__ double max_f64(double a, double b) { return a < b ? b : a; }
+__device__ __forceinline__ double min_f64(double a, double b) { return b < a ? b : a; }
+
+// Four neighbours in one access of 16 bytes.
+__device__ __forceinline__ void load4(float* to, const float* from) {
+  const float4 four = *reinterpret_cast<const float4*>(from);
+  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+__device__ __forceinline__ void load4(int* to, const int* from) {
+  const int4 four = *reinterpret_cast<const int4*>(from);
+  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+__device__ __forceinline__ void store4(float* to, const float* from) {
+  *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+__device__ __forceinline__ void store4(int* to, const int* from) {
+  *reinterpret_cast<int4*>(to) = make_int4(from[0], from[1], from[2], from[3]);
+}
+
+// Reductions always combine in the same order, so that a step gives the same bits every time. All threads of the warp or block take part
+// and all get the result.
+__device__ __forceinline__ float warp_sum(float value) {
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffu, value, distance);
+  return __shfl_sync(0xffffffffu, value, 0);
+}
+__device__ __forceinline__ float warp_max(float value) {
+  for (int distance = 16; distance > 0; distance /= 2) value = max_f32(value, __shfl_down_sync(0xffffffffu, value, distance));
+  return __shfl_sync(0xffffffffu, value, 0);
+}
+__device__ inline float block_sum(float value) {
+  __shared__ float warps[32];
+  value = warp_sum(value);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = warps[0];
+  for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value += warps[warp];
+  __syncthreads();
+  return value;
+}
+__device__ inline float block_max(float value) {
+  __shared__ float warps[32];
+  value = warp_max(value);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = warps[0];
+  for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value = max_f32(value, warps[warp]);
+  __syncthreads();
+  return value;
+}
+// The same lane of all warps of a block: 32 results, each combined over warps in their order.
+__device__ inline float stacked_sum(float value) {
+  __shared__ float warps[32][32];
+  warps[threadIdx.x / 32][threadIdx.x % 32] = value;
+  __syncthreads();
+  value = warps[0][threadIdx.x % 32];
+  for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value += warps[warp][threadIdx.x % 32];
+  __syncthreads();
+  return value;
+}
+__device__ inline float stacked_max(float value) {
+  __shared__ float warps[32][32];
+  warps[threadIdx.x / 32][threadIdx.x % 32] = value;
+  __syncthreads();
+  value = warps[0][threadIdx.x % 32];
+  for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) value = max_f32(value, warps[warp][threadIdx.x % 32]);
+  __syncthreads();
+  return value;
+}
+
+// Lists the threads whose `hit` holds, in order of the thread; returns their number to all.
+__device__ inline int collect_hits(bool hit, int* list) {
+  __shared__ int counts[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned votes = __ballot_sync(0xffffffffu, hit);
+  if (lane == 0) counts[warp] = __popc(votes);
+  __syncthreads();
+  int before = 0, total = 0;
+  for (int other = 0; other < (int)blockDim.x / 32; ++other) {
+    if (other < warp) before += counts[other];
+    total += counts[other];
+  }
+  if (hit) list[before + __popc(votes & ((1u << lane) - 1))] = threadIdx.x;
+  __syncthreads();
+  return total;
+}
+
+// Uniform in [0, 1) with 24 bits: Philox 4x32 with 10 rounds (Salmon et al. 2011), key: the seed; counter: element, step, stream.
+__device__ inline float philox_uniform(unsigned long long seed, unsigned stream, unsigned long long element, unsigned long long step) {
+  unsigned key0 = (unsigned)seed, key1 = (unsigned)(seed >> 32);
+  unsigned word0 = (unsigned)element, word1 = (unsigned)(element >> 32), word2 = (unsigned)step, word3 = stream;
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long product0 = 0xD2511F53ull * word0, product1 = 0xCD9E8D57ull * word2;
+    word0 = (unsigned)(product1 >> 32) ^ word1 ^ key0;
+    word1 = (unsigned)product1;
+    word2 = (unsigned)(product0 >> 32) ^ word3 ^ key1;
+    word3 = (unsigned)product0;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return (float)(word0 >> 8) * (1.0f / 16777216.0f);
+}
+)";
+}
+
+}  // namespace hetsynth::codegen::cuda

@@ -1,0 +1,204 @@
+#include "codegen/cuda/transfers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen::cuda {
+namespace {
+
+const Spot source{Spot::Kind::source, 0, 0};
+const Spot result{Spot::Kind::result, 0, 0};
+
+Spot at(Spot place, int64_t offset) {
+  place.offset += offset;
+  return place;
+}
+
+class Planner {
+ public:
+  Planner(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op)
+      : program_(program),
+        op_(op),
+        instruction_(*op.collective),
+        from_(local.values[op.inputs[0].value]),
+        to_(local.values[op.result]),
+        me_(program.mesh.coordinate(local.rank, instruction_.axis)),
+        ranks_(program.mesh.axes[instruction_.axis].size) {}
+
+  Transfer run() {
+    switch (instruction_.opcode) {
+      case Opcode::all_gather:
+        all_gather();
+        break;
+      case Opcode::reduce_scatter:
+        reduce_scatter();
+        break;
+      case Opcode::all_to_all:
+        all_to_all();
+        break;
+      case Opcode::all_reduce:
+        single({NcclCall::Kind::all_reduce, source, result, from_.count(), -1});
+        break;
+      case Opcode::broadcast:
+        single({NcclCall::Kind::broadcast, source, result, from_.count(), instruction_.root});
+        break;
+      default:
+        HETSYNTH_CHECK(false, "the instruction is a collective");
+    }
+    out_.grouped = out_.calls.size() > 1;
+    return std::move(out_);
+  }
+
+ private:
+  static int64_t extent(const LocalValue& value, size_t dim) { return value.ranges[dim].hi - value.ranges[dim].lo; }
+
+  static int64_t product(const LocalValue& value, size_t begin, size_t end) {
+    int64_t out = 1;
+    for (size_t d = begin; d < end; ++d) out *= extent(value, d);
+    return out;
+  }
+
+  /// The table's bounds in elements of a dimension.
+  std::vector<int64_t> bounds(int table, int dim) const {
+    const BoundaryTable& t = program_.tables.at(size_t(table));
+    int64_t unit = unit_of(t, to_.type.shape.at(size_t(dim)));
+    std::vector<int64_t> out;
+    for (int64_t b : t.bounds) out.push_back(b * unit);
+    return out;
+  }
+
+  static int64_t length(const std::vector<int64_t>& bounds, int piece) {
+    return bounds[size_t(piece) + 1] - bounds[size_t(piece)];
+  }
+
+  int64_t longest(const std::vector<int64_t>& bounds) const {
+    int64_t out = 0;
+    for (int p = 0; p < ranks_; ++p) out = std::max(out, length(bounds, p));
+    return out;
+  }
+
+  bool even(const std::vector<int64_t>& bounds) const {
+    for (int p = 0; p < ranks_; ++p)
+      if (length(bounds, p) != length(bounds, 0)) return false;
+    return true;
+  }
+
+  Spot scratch(int64_t elements) {
+    out_.scratch_elements.push_back(elements);
+    return {Spot::Kind::scratch, int(out_.scratch_elements.size()) - 1, 0};
+  }
+
+  void single(NcclCall call) {
+    if (call.count == 0) return;
+    out_.calls.push_back(call);
+    out_.moved_bytes = call.count * size_bytes(to_.type.dtype);
+  }
+
+  void note_shares(const std::vector<int64_t>& bounds, int64_t each) {
+    std::string text;
+    for (int p = 0; p < ranks_; ++p) text += fmt::format("{}{}", p ? ", " : "", length(bounds, p));
+    out_.shares = "shares of " + text;
+    out_.moved_bytes = bounds.back() * each * size_bytes(to_.type.dtype);
+  }
+
+  void all_gather() {
+    std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
+    size_t dim = size_t(instruction_.dim);
+    int64_t outer = product(to_, 0, dim), inner = product(to_, dim + 1, to_.ranges.size()), each = outer * inner;
+    note_shares(cut, each);
+    if (cut.back() * each == 0) return;
+    PieceCopy pieces{outer, inner, cut, 0, false};
+    if (even(cut)) {
+      Spot target = outer == 1 ? result : scratch(cut.back() * each);
+      out_.calls.push_back({NcclCall::Kind::all_gather, source, target, length(cut, 0) * each, -1});
+      if (outer != 1) out_.unpack.push_back({pieces, target, result});
+    } else if (instruction_.realisation == Realisation::padded) {
+      // In place: every rank's share stands at exactly its own place of the gathered buffer.
+      int64_t longest_share = longest(cut) * each;
+      Spot target = scratch(longest_share * ranks_);
+      if (length(cut, me_) > 0) out_.copies_before.push_back({source, at(target, me_ * longest_share), length(cut, me_) * each});
+      out_.calls.push_back({NcclCall::Kind::all_gather, at(target, me_ * longest_share), target, longest_share, -1});
+      pieces.piece_stride = longest_share;
+      out_.unpack.push_back({pieces, target, result});
+    } else {
+      Spot target = outer == 1 ? result : scratch(cut.back() * each);
+      for (int p = 0; p < ranks_; ++p)
+        if (length(cut, p) > 0)
+          out_.calls.push_back({NcclCall::Kind::broadcast, source, at(target, cut[size_t(p)] * each), length(cut, p) * each, p});
+      if (outer != 1) out_.unpack.push_back({pieces, target, result});
+    }
+  }
+
+  void reduce_scatter() {
+    std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
+    size_t dim = size_t(instruction_.dim);
+    int64_t outer = product(from_, 0, dim), inner = product(from_, dim + 1, from_.ranges.size()), each = outer * inner;
+    note_shares(cut, each);
+    if (cut.back() * each == 0) return;
+    bool padded = !even(cut) && instruction_.realisation == Realisation::padded;
+    int64_t longest_share = longest(cut) * each;
+    Spot whole = source;
+    if (outer != 1 || padded) {
+      whole = scratch(padded ? longest_share * ranks_ : cut.back() * each);
+      out_.pack.push_back({{outer, inner, cut, padded ? longest_share : 0, true}, source, whole});
+    }
+    if (even(cut)) {
+      out_.calls.push_back({NcclCall::Kind::reduce_scatter, whole, result, length(cut, 0) * each, -1});
+    } else if (padded) {
+      Spot share = scratch(longest_share);
+      out_.calls.push_back({NcclCall::Kind::reduce_scatter, whole, share, longest_share, -1});
+      if (length(cut, me_) > 0) out_.copies_after.push_back({share, result, length(cut, me_) * each});
+    } else {
+      for (int p = 0; p < ranks_; ++p)
+        if (length(cut, p) > 0)
+          out_.calls.push_back({NcclCall::Kind::reduce, at(whole, cut[size_t(p)] * each), result, length(cut, p) * each, p});
+    }
+  }
+
+  void all_to_all() {
+    std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
+    std::vector<int64_t> to = bounds(instruction_.to_table, instruction_.to_dim);
+    size_t dim = size_t(instruction_.dim), to_dim = size_t(instruction_.to_dim), rank = to_.ranges.size();
+    // Of every element along both dimensions.
+    int64_t others = 1;
+    for (size_t d = 0; d < rank; ++d)
+      if (d != dim && d != to_dim) others *= extent(to_, d);
+    note_shares(cut, others * to.back());
+    Spot sent = source, received = result;
+    int64_t outer = product(from_, 0, to_dim);
+    if (outer != 1 && from_.count() > 0) {
+      sent = scratch(from_.count());
+      out_.pack.push_back({{outer, product(from_, to_dim + 1, rank), to, 0, true}, source, sent});
+    }
+    int64_t result_outer = product(to_, 0, dim);
+    if (result_outer != 1 && to_.count() > 0) {
+      received = scratch(to_.count());
+      out_.unpack.push_back({{result_outer, product(to_, dim + 1, rank), cut, 0, false}, received, result});
+    }
+    int64_t mine = length(cut, me_) * others, ours = length(to, me_) * others;
+    for (int p = 0; p < ranks_; ++p) {
+      int64_t send = mine * length(to, p), receive = ours * length(cut, p);
+      if (send > 0) out_.calls.push_back({NcclCall::Kind::send, at(sent, mine * to[size_t(p)]), {}, send, p});
+      if (receive > 0) out_.calls.push_back({NcclCall::Kind::receive, {}, at(received, ours * cut[size_t(p)]), receive, p});
+    }
+  }
+
+  const SpmdProgram& program_;
+  const LocalOp& op_;
+  const Instruction& instruction_;
+  const LocalValue& from_;
+  const LocalValue& to_;
+  int me_, ranks_;
+  Transfer out_;
+};
+
+}  // namespace
+
+Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op) {
+  return Planner(program, local, op).run();
+}
+
+}  // namespace hetsynth::codegen::cuda

@@ -1,0 +1,50 @@
+// Collectives as NCCL calls: which calls, over which pieces, through which packing. NCCL has no collectives of uneven counts, so these become
+// grouped calls or padded ones, as the plan says.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/kernel.h"
+
+namespace hetsynth::codegen::cuda {
+
+/// Somewhere in the rank's memory: the source, the result, or scratch of the step, plus a number of elements.
+struct Spot {
+  enum class Kind : uint8_t { source, result, scratch };
+  Kind kind = Kind::source;
+  int scratch = 0;
+  int64_t offset = 0;
+  bool operator==(const Spot&) const = default;
+};
+
+struct NcclCall {
+  enum class Kind : uint8_t { all_gather, all_reduce, reduce_scatter, broadcast, reduce, send, receive };
+  Kind kind;
+  Spot from, to;
+  int64_t count = 0;  ///< elements, as the call takes it
+  int peer = -1;      ///< root or peer, as coordinate along the axis
+};
+
+/// What a collective does on one rank, all on the communication stream: packing, the calls (one group if more than one), unpacking.
+struct Transfer {
+  struct Copy {
+    Spot from, to;
+    int64_t count = 0;
+  };
+  struct Repack {
+    PieceCopy pieces;
+    Spot from, to;
+  };
+  std::vector<Repack> pack;
+  std::vector<Copy> copies_before, copies_after;
+  std::vector<NcclCall> calls;
+  bool grouped = false;
+  std::vector<Repack> unpack;
+  std::vector<int64_t> scratch_elements;
+  int64_t moved_bytes = 0;  ///< sent or received by this rank at least, over the fewest links
+  std::string shares;       ///< "shares of 10, 20, 34"
+};
+
+Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op);
+
+}  // namespace hetsynth::codegen::cuda
