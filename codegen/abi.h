@@ -51,7 +51,8 @@ int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, v
 //   extern "C" const int hetsynth_kernel_count, hetsynth_event_count;
 //   extern "C" const char* const hetsynth_kernels[];   // names in the kernels file, in the order of their numbers
 
-/// Launches a kernel by its number. `arguments`: addresses of the values of its parameters.
+/// Launches a kernel by its number. `arguments`: addresses of the values of its parameters (8 bytes each), then a
+/// null pointer.
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
                     void** arguments);
 /// As hetsynth_matmul, on the compute stream. In every operand one of the row and column strides is 1 (or the extent is).

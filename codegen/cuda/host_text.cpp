@@ -50,7 +50,7 @@ enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average 
 // One launch; the kernel's arguments follow.
 template <class... Argument>
 static int launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads, Argument... argument) {
-  void* arguments[] = {(void*)&argument...};
+  void* arguments[] = {(void*)&argument..., 0};
   return hetsynth_launch(context, stream, kernel, blocks, threads, 0, arguments);
 }
 )";

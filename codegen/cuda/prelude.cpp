@@ -4,6 +4,17 @@ namespace hetsynth::codegen::cuda {
 
 std::string_view prelude() {
   return R"(// ---- common to all kernels ----
+#ifdef __CUDACC__
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#define __builtin_nanf(text) __int_as_float(0x7fffffff)
+#define __builtin_exp exp
+#define __builtin_log log
+#define __builtin_sqrt sqrt
+#define __builtin_tanh tanh
+#define __builtin_erf erf
+#define __builtin_pow pow
+#endif
 __device__ __forceinline__ float exp_f32(float a) { return expf(a); }
 __device__ __forceinline__ float log_f32(float a) { return logf(a); }
 __device__ __forceinline__ float sqrt_f32(float a) { return sqrtf(a); }
