@@ -150,7 +150,7 @@ class Scheduler {
   void print_kernels() {
     std::vector<bool> stored(local().values.size(), false);
     mark_stored(stored);
-    KernelContext context{*out_.lowered.reference, local(), layouts(), out_.lowered.names, stored, types_};
+    KernelContext context{out_.lowered, stored, types_};
     Names names;
     for (ScheduledStep& s : out_.steps) {
       if (s.step.kind == LaunchStep::Kind::kernel)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/annotate.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "dsl/base/error.h"
 
@@ -27,8 +28,8 @@ class GroupPrinter {
   GroupPrinter(const KernelContext& context, const KernelGroup& group, std::string name)
       : context_(context), group_(group), name_(std::move(name)), arguments_(context), index_(index_type(context, group.ops)) {
     for (int i : group.ops) {
-      const LocalOp& op = context.program.ops[i];
-      comment_ += "// " + comment_line(context, op) + "\n";
+      const LocalOp& op = context.lowered.local.ops[i];
+      comment_ += "// " + origin_text(context.lowered, op) + "\n";
       arguments_.note(op.body);
     }
     find_levels();
@@ -41,7 +42,7 @@ class GroupPrinter {
   }
 
  private:
-  const LocalOp& op(size_t member) const { return context_.program.ops[group_.ops[member]]; }
+  const LocalOp& op(size_t member) const { return context_.lowered.local.ops[group_.ops[member]]; }
   const DomainRole& role(size_t member) const { return group_.roles[member]; }
   bool is(size_t member, DomainRole::Kind kind) const { return role(member).kind == kind; }
   bool stored(size_t member) const { return context_.stored[op(member).result]; }
@@ -88,7 +89,7 @@ class GroupPrinter {
       out[f] = is(member, DomainRole::Kind::row) ? row_counter(place, stride, extent, o.factors[f].name)
                                                  : position_counter(place, stride, extent, o.factors[f].name);
     }
-    if (role(member).lookup) out[o.one_hot->factor] = "at_" + context_.names[o.result];
+    if (role(member).lookup) out[o.one_hot->factor] = "at_" + context_.lowered.names[o.result];
     return out;
   }
 
@@ -106,15 +107,15 @@ class GroupPrinter {
   }
 
   Address address_of(const LocalOp& o, int input) const {
-    Address read = context_.layouts.read(o, input);
-    read.constant += context_.layouts.of[o.inputs[input].value].offset;
+    Address read = context_.lowered.layouts.read(o, input);
+    read.constant += context_.lowered.layouts.of[o.inputs[input].value].offset;
     return read;
   }
 
   std::string operand(const Spot& place, size_t member, int input) {
     const LocalOp& o = op(member);
     const Operand& from = o.inputs[input];
-    bool integer = context_.program.values[from.value].type.dtype == DType::i32;
+    bool integer = context_.lowered.local.values[from.value].type.dtype == DType::i32;
     if (int source = group_.sources[member][input]; source >= 0) return element(source);
     std::string pointer = arguments_.read(from.value);
     if (std::optional<std::string> direct = direct_index(member, input)) {
@@ -127,7 +128,7 @@ class GroupPrinter {
     std::vector<std::string> names = counters(place, member);
     std::string text = fmt::format("{}[{}]", pointer, address_text(address_of(o, input), names));
     if (from.access.zero_outside) {
-      std::string inside = inside_text(o, from.access, context_.program.values[from.value].ranges, names);
+      std::string inside = inside_text(o, from.access, context_.lowered.local.values[from.value].ranges, names);
       if (!inside.empty()) text = fmt::format("({} ? {} : {})", inside, text, integer ? "0" : "0.0f");
     }
     return text;
@@ -136,10 +137,10 @@ class GroupPrinter {
   ElementScope scope(const Spot& place, size_t member) {
     const LocalOp& o = op(member);
     ElementScope out{counters(place, member), {}, {}, ""};
-    for (const Operand& from : o.inputs) out.integer.push_back(context_.program.values[from.value].type.dtype == DType::i32);
+    for (const Operand& from : o.inputs) out.integer.push_back(context_.lowered.local.values[from.value].type.dtype == DType::i32);
     out.operand = [this, place, member](int input) { return operand(place, member, input); };
     if (mentions_random(o.body))
-      out.global_position = global_position_text(o, context_.reference[o.node].type.shape, out.counters);
+      out.global_position = global_position_text(o, (*context_.lowered.reference)[o.node].type.shape, out.counters);
     return out;
   }
 
@@ -148,7 +149,7 @@ class GroupPrinter {
     const LocalOp& o = op(member);
     ElementScope s = scope(place, member);
     if (!role(member).lookup) {
-      bool integer = context_.program.values[o.result].type.dtype == DType::i32;
+      bool integer = context_.lowered.local.values[o.result].type.dtype == DType::i32;
       return integer ? integer_body_text(o, o.body, s) : body_text(o, o.body, s);
     }
     std::string name = s.counters[o.one_hot->factor];
@@ -160,7 +161,7 @@ class GroupPrinter {
 
   void define(Lines& lines, const Spot& place, size_t member) {
     std::string text = value(lines, place, member);
-    DType dtype = context_.program.values[op(member).result].type.dtype;
+    DType dtype = context_.lowered.local.values[op(member).result].type.dtype;
     lines.add(fmt::format("const {} {} = {};", context_.types.value_text(dtype), element(member), text));
   }
 
@@ -199,7 +200,7 @@ class GroupPrinter {
       define(body, place, m);
       if (!stored(m)) continue;
       std::string pointer = arguments_.written(op(m).result);
-      bool integer = context_.program.values[op(m).result].type.dtype == DType::i32;
+      bool integer = context_.lowered.local.values[op(m).result].type.dtype == DType::i32;
       body.add(vector_ ? fmt::format("{}_result[v] = {};", pointer, element(m)) : fmt::format("{}[at] = {};", pointer, element(m)));
       if (vector_) vector_stores.push_back({pointer, integer});
     }
@@ -344,7 +345,7 @@ class GroupPrinter {
     return out;
   }
 
-  std::string partial_name(size_t member) const { return "partial_" + context_.names[op(member).result]; }
+  std::string partial_name(size_t member) const { return "partial_" + context_.lowered.names[op(member).result]; }
 
   std::set<size_t> all_sinks() const {
     std::set<size_t> wanted = of_level(0);
@@ -413,7 +414,7 @@ class GroupPrinter {
     std::string comment;
     for (size_t i = 0; i < reductions.size(); ++i) {
       size_t m = reductions[i];
-      comment += fmt::format("// {} from the results of {} chunks, in their order\n", context_.names[op(m).result], group_.splits);
+      comment += fmt::format("// {} from the results of {} chunks, in their order\n", context_.lowered.names[op(m).result], group_.splits);
       arguments_.scratch(int(i), partial_name(m), false);
       lines.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
       lines.add(fmt::format("for (int chunk = 0; chunk < {}; ++chunk) {}", group_.splits,

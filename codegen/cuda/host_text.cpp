@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "codegen/annotate.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "codegen/cuda/prelude.h"
 #include "dsl/base/error.h"
@@ -155,18 +156,9 @@ class HostPrinter {
   void pointers(Lines& out) const {
     for (ValueId value : pointers_) {
       const LocalValue& v = local_.values[value];
-      std::string shape;
-      for (const Range& range : v.ranges) shape += fmt::format("{}{}", shape.empty() ? "" : ",", range.hi - range.lo);
-      std::string whole = shape == text_of(v.type.shape) ? "" : fmt::format(" of [{}]", text_of(v.type.shape));
-      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // [{3}]{4}", c_type(v.type.dtype), name(value),
-                          lowered_.memory.offset_bytes[value], shape, whole));
+      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // {3}", c_type(v.type.dtype), name(value),
+                          lowered_.memory.offset_bytes[value], part_text(v)));
     }
-  }
-
-  static std::string text_of(const Shape& shape) {
-    std::string out;
-    for (int64_t extent : shape) out += fmt::format("{}{}", out.empty() ? "" : ",", extent);
-    return out;
   }
 
   void print_step(Lines& out, const ScheduledStep& s) {
@@ -188,10 +180,7 @@ class HostPrinter {
     }
   }
 
-  void comment(Lines& out, const LocalOp& op) const {
-    KernelContext context{*lowered_.reference, local_, lowered_.layouts, lowered_.names, {}, {}};
-    out.add("// " + comment_line(context, op));
-  }
+  void comment(Lines& out, const LocalOp& op) const { out.add("// " + origin_text(lowered_, op)); }
 
   void wait_for(Lines& out, const std::vector<int>& transfers) const {
     for (int step : transfers) {
@@ -273,10 +262,7 @@ class HostPrinter {
     const Instruction& instruction = *op.collective;
     DType dtype = local_.values[size_t(op.result)].type.dtype;
     axes_.insert(instruction.axis);
-    const std::string& axis = program_.mesh.axes[size_t(instruction.axis)].name;
-    std::string moved = s.transfer.shares + (s.transfer.shares.empty() ? "" : ", ") + fmt::format("{} bytes", s.transfer.moved_bytes);
-    out.add(fmt::format("// {} = {}({}) over {}: {}", name(op.result), hetsynth::name(instruction.opcode), name(op.inputs[0].value), axis, moved));
-    if (!instruction.cause.empty()) out.add("// because " + instruction.cause);
+    out.add("// " + collective_text(lowered_, op) + (s.transfer.shares.empty() ? "" : "; " + s.transfer.shares));
     out.add(fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, communication_stream)) return 1;", s.event));
     size_t kernel = 0;
     for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);

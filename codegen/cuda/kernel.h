@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/element_text.h"
 #include "codegen/cuda/fusion.h"
+#include "codegen/lower.h"
 
 namespace hetsynth::codegen::cuda {
 
@@ -32,10 +33,7 @@ struct StepKernels {
 
 /// What printing a kernel needs to know of its surroundings.
 struct KernelContext {
-  const Program& reference;
-  const LocalProgram& program;
-  const Layouts& layouts;
-  const std::vector<std::string>& names;  ///< by value
+  const Lowered& lowered;
   /// By value: somebody outside of the step that makes it reads it.
   const std::vector<bool>& stored;
   ElementTypes types;
@@ -43,9 +41,6 @@ struct KernelContext {
 
 /// Names that kernels use themselves and that no tensor may have.
 bool is_kernel_word(const std::string& name);
-
-/// "h1 = gelu(x, w1)   model.cpp:7".
-std::string comment_line(const KernelContext& context, const LocalOp& op);
 
 StepKernels group_kernels(const KernelContext& context, const KernelGroup& group, const std::string& name);
 StepKernels scatter_kernels(const KernelContext& context, const LocalOp& op, const ScatterShape& shape,

@@ -39,13 +39,13 @@ void Counters::write(Lines& lines) const {
 }
 
 std::string Arguments::storage(ValueId value, bool written) {
-  ValueId buffer = context_->layouts.of[value].buffer;
+  ValueId buffer = context_->lowered.layouts.of[value].buffer;
   auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
     return e.argument.kind == KernelArgument::Kind::storage && e.argument.value == buffer;
   });
   if (found == entries_.end()) {
-    KernelArgument argument{KernelArgument::Kind::storage, buffer, -1, context_->names[buffer]};
-    entries_.push_back({argument, context_->program.values[buffer].type.dtype});
+    KernelArgument argument{KernelArgument::Kind::storage, buffer, -1, context_->lowered.names[buffer]};
+    entries_.push_back({argument, context_->lowered.local.values[buffer].type.dtype});
     found = std::prev(entries_.end());
   }
   (written ? found->written : found->read) = true;
@@ -86,11 +86,11 @@ std::string index_type(const KernelContext& context, const std::vector<int>& ops
   constexpr double most = double(1 << 30);
   bool fits = true;
   auto check = [&](ValueId value) {
-    fits = fits && double(element_count(context.program.values[value].type.shape)) < most &&
-           double(context.program.values[context.layouts.of[value].buffer].count()) < most;
+    fits = fits && double(element_count(context.lowered.local.values[value].type.shape)) < most &&
+           double(context.lowered.local.values[context.lowered.layouts.of[value].buffer].count()) < most;
   };
   for (int i : ops) {
-    const LocalOp& op = context.program.ops[i];
+    const LocalOp& op = context.lowered.local.ops[i];
     double points = 1;
     for (size_t f = 0; f < op.factors.size(); ++f) points *= double(int(f) == op.looked_up() ? 1 : op.extent(int(f)));
     fits = fits && points < most;
@@ -100,7 +100,7 @@ std::string index_type(const KernelContext& context, const std::vector<int>& ops
   return fits ? "int" : "long long";
 }
 
-std::string element_name(const KernelContext& context, const LocalOp& op) { return context.names[op.result] + "_"; }
+std::string element_name(const KernelContext& context, const LocalOp& op) { return context.lowered.names[op.result] + "_"; }
 
 bool is_kernel_word(const std::string& name) {
   static const std::vector<std::string> words = {
@@ -114,15 +114,6 @@ bool is_kernel_word(const std::string& name) {
          name.rfind("hetsynth", 0) == 0 || name.rfind("nccl", 0) == 0 || name.rfind("compute_", 0) == 0 ||
          name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") || name.ends_with("_f64") || name.ends_with("_four") ||
          name.ends_with("_result");
-}
-
-std::string comment_line(const KernelContext& context, const LocalOp& op) {
-  const Node& node = context.reference[op.node];
-  std::string inputs;
-  for (const Operand& operand : op.inputs) inputs += (inputs.empty() ? "" : ", ") + context.names[operand.value];
-  std::string tag = node.leaf() ? "copy" : std::string(node.tag());
-  std::string line = fmt::format("{} = {}({})", context.names[op.result], tag, inputs);
-  return node.where.known() ? line + "   " + node.where.text() : line;
 }
 
 std::string kernel_head(const std::string& comment, const std::string& name, int threads,

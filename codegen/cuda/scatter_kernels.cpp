@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/annotate.h"
 #include "codegen/cuda/kernel_writer.h"
 
 namespace hetsynth::codegen::cuda {
@@ -51,7 +52,7 @@ class ScatterPrinter {
     kernel.arguments = arguments_.list();
     std::string comment = fmt::format(
         "// {}\n// {} rows of {}: one block owns a row and adds its hits among {} in their order, so nothing races\n",
-        comment_line(context_, op_), shape_.rows, shape_.columns, shape_.hits);
+        origin_text(context_.lowered, op_), shape_.rows, shape_.columns, shape_.hits);
     kernel.text = kernel_head(comment, name_, kernel.threads, arguments_.declaration()) + lines.text() + "}\n";
     return kernel;
   }
@@ -60,7 +61,7 @@ class ScatterPrinter {
   bool points_fit() const {
     double most = double(shape_.hits) * double(shape_.columns);
     return std::max(most, double(shape_.rows) * double(shape_.columns)) < double(1 << 30) &&
-           double(element_count(context_.program.values[op_.result].type.shape)) < double(1 << 30);
+           double(element_count(context_.lowered.local.values[op_.result].type.shape)) < double(1 << 30);
   }
 
   /// Which of the next 256 positions name this row.
@@ -116,15 +117,15 @@ class ScatterPrinter {
     return body_text(op_, op_.one_hot->rest, scope);
   }
 
-  bool is_integer(const Operand& from) const { return context_.program.values[from.value].type.dtype == DType::i32; }
+  bool is_integer(const Operand& from) const { return context_.lowered.local.values[from.value].type.dtype == DType::i32; }
 
   std::string operand(int input, const std::vector<std::string>& at) {
     const Operand& from = op_.inputs[input];
-    Address read = context_.layouts.read(op_, input);
-    read.constant += context_.layouts.of[from.value].offset;
+    Address read = context_.lowered.layouts.read(op_, input);
+    read.constant += context_.lowered.layouts.of[from.value].offset;
     std::string text = fmt::format("{}[{}]", arguments_.read(from.value), address_text(read, at));
     std::string inside;
-    if (from.access.zero_outside) inside = inside_text(op_, from.access, context_.program.values[from.value].ranges, at);
+    if (from.access.zero_outside) inside = inside_text(op_, from.access, context_.lowered.local.values[from.value].ranges, at);
     return inside.empty() ? text : fmt::format("({} ? {} : {})", inside, text, is_integer(from) ? "0" : "0.0f");
   }
 

@@ -94,21 +94,19 @@ class Planner {
   void single(NcclCall call) {
     if (call.count == 0) return;
     out_.calls.push_back(call);
-    out_.moved_bytes = call.count * size_bytes(to_.type.dtype);
   }
 
-  void note_shares(const std::vector<int64_t>& bounds, int64_t each) {
+  void note_shares(const std::vector<int64_t>& bounds) {
     std::string text;
     for (int p = 0; p < ranks_; ++p) text += fmt::format("{}{}", p ? ", " : "", length(bounds, p));
     out_.shares = "shares of " + text;
-    out_.moved_bytes = bounds.back() * each * size_bytes(to_.type.dtype);
   }
 
   void all_gather() {
     std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
     size_t dim = size_t(instruction_.dim);
     int64_t outer = product(to_, 0, dim), inner = product(to_, dim + 1, to_.ranges.size()), each = outer * inner;
-    note_shares(cut, each);
+    note_shares(cut);
     if (cut.back() * each == 0) return;
     PieceCopy pieces{outer, inner, cut, 0, false};
     if (even(cut)) {
@@ -136,7 +134,7 @@ class Planner {
     std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
     size_t dim = size_t(instruction_.dim);
     int64_t outer = product(from_, 0, dim), inner = product(from_, dim + 1, from_.ranges.size()), each = outer * inner;
-    note_shares(cut, each);
+    note_shares(cut);
     if (cut.back() * each == 0) return;
     bool padded = !even(cut) && instruction_.realisation == Realisation::padded;
     int64_t longest_share = longest(cut) * each;
@@ -166,7 +164,7 @@ class Planner {
     int64_t others = 1;
     for (size_t d = 0; d < rank; ++d)
       if (d != dim && d != to_dim) others *= extent(to_, d);
-    note_shares(cut, others * to.back());
+    note_shares(cut);
     Spot sent = source, received = result;
     int64_t outer = product(from_, 0, to_dim);
     if (outer != 1 && from_.count() > 0) {

@@ -41,7 +41,6 @@ struct Transfer {
   bool grouped = false;
   std::vector<Repack> unpack;
   std::vector<int64_t> scratch_elements;
-  int64_t moved_bytes = 0;  ///< sent or received by this rank at least, over the fewest links
   std::string shares;       ///< "shares of 10, 20, 34"
 };
 

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "codegen/abi.h"
-#include "dsl/jit/jit.h"
+#include "dsl/jit/compiled_code.h"
 
 namespace hetsynth::testing_support {
 namespace {

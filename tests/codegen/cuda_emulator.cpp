@@ -4,9 +4,10 @@
 #include <ucontext.h>
 
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
-#include "dsl/jit/jit.h"
+#include "dsl/jit/compiled_code.h"
 
 namespace hetsynth::testing_support {
 namespace {

@@ -1,0 +1,124 @@
+#include "runtime/cuda/cuda_api.h"
+
+#include "runtime/jit/shared_library.h"
+
+namespace hetsynth::cuda {
+namespace {
+
+/// Looks up symbols of one library and remembers the first that is missing.
+class Symbols {
+ public:
+  explicit Symbols(const SharedLibrary& library) : library_(library) {}
+  template <class F>
+  Symbols& find(const char* name, F*& function) {
+    if (!library_.find(name, function) && missing_.empty()) missing_ = name;
+    return *this;
+  }
+  Symbols& find(const char* name, void*& function) {
+    function = library_.symbol(name);
+    if (!function && missing_.empty()) missing_ = name;
+    return *this;
+  }
+  /// "" if all were found.
+  std::string problem() const { return missing_.empty() ? "" : library_.path() + " has no function " + missing_; }
+
+ private:
+  const SharedLibrary& library_;
+  std::string missing_;
+};
+
+std::string load(Driver& d) {
+  SharedLibrary library = SharedLibrary::open({"libcuda.so.1"});
+  if (!library) return "no NVIDIA driver: " + library.problem();
+  Symbols symbols(library);
+  symbols.find("cuInit", d.init)
+      .find("cuDeviceGet", d.device_get)
+      .find("cuDevicePrimaryCtxRetain", d.primary_context_retain)
+      .find("cuDevicePrimaryCtxRelease_v2", d.primary_context_release)
+      .find("cuCtxSetCurrent", d.context_set_current)
+      .find("cuCtxGetStreamPriorityRange", d.priority_range)
+      .find("cuModuleLoadData", d.module_load)
+      .find("cuModuleUnload", d.module_unload)
+      .find("cuModuleGetFunction", d.module_function)
+      .find("cuLaunchKernel", d.launch)
+      .find("cuMemAlloc_v2", d.allocate)
+      .find("cuMemFree_v2", d.free)
+      .find("cuMemsetD8Async", d.fill)
+      .find("cuMemcpyHtoDAsync_v2", d.copy_to_device)
+      .find("cuMemcpyDtoHAsync_v2", d.copy_to_host)
+      .find("cuMemcpyDtoDAsync_v2", d.copy_on_device)
+      .find("cuStreamCreateWithPriority", d.stream_create)
+      .find("cuStreamDestroy_v2", d.stream_destroy)
+      .find("cuStreamSynchronize", d.stream_synchronize)
+      .find("cuStreamWaitEvent", d.stream_wait)
+      .find("cuEventCreate", d.event_create)
+      .find("cuEventRecord", d.event_record)
+      .find("cuEventDestroy_v2", d.event_destroy)
+      .find("cuGetErrorString", d.error_text);
+  return symbols.problem();
+}
+
+std::string load(Nccl& n) {
+  SharedLibrary library = SharedLibrary::open({"libnccl.so.2"}, cuda_library_folders());
+  if (!library) return "no NCCL: " + library.problem();
+  Symbols symbols(library);
+  symbols.find("ncclGetUniqueId", n.unique_id)
+      .find("ncclCommInitRank", n.init_rank)
+      .find("ncclCommAbort", n.abort)
+      .find("ncclCommDestroy", n.destroy)
+      .find("ncclGetErrorString", n.error_text)
+      .find("ncclGroupStart", n.group_start)
+      .find("ncclGroupEnd", n.group_end)
+      .find("ncclAllGather", n.all_gather)
+      .find("ncclAllReduce", n.all_reduce)
+      .find("ncclReduceScatter", n.reduce_scatter)
+      .find("ncclBroadcast", n.broadcast)
+      .find("ncclReduce", n.reduce)
+      .find("ncclSend", n.send)
+      .find("ncclRecv", n.receive);
+  return symbols.problem();
+}
+
+std::string load(CublasLt& c) {
+  SharedLibrary library = SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"}, cuda_library_folders());
+  if (!library) return "no cublasLt: " + library.problem();
+  Symbols symbols(library);
+  symbols.find("cublasLtCreate", c.create)
+      .find("cublasLtDestroy", c.destroy)
+      .find("cublasLtMatmulDescCreate", c.product_create)
+      .find("cublasLtMatmulDescDestroy", c.product_destroy)
+      .find("cublasLtMatmulDescSetAttribute", c.product_set)
+      .find("cublasLtMatrixLayoutCreate", c.layout_create)
+      .find("cublasLtMatrixLayoutDestroy", c.layout_destroy)
+      .find("cublasLtMatrixLayoutSetAttribute", c.layout_set)
+      .find("cublasLtMatmulPreferenceCreate", c.preference_create)
+      .find("cublasLtMatmulPreferenceDestroy", c.preference_destroy)
+      .find("cublasLtMatmulPreferenceSetAttribute", c.preference_set)
+      .find("cublasLtMatmulAlgoGetHeuristic", c.heuristic)
+      .find("cublasLtMatmul", c.multiply);
+  return symbols.problem();
+}
+
+Api load_all() {
+  Api out;
+  out.driver_problem = load(out.driver);
+  out.has_driver = out.driver_problem.empty();
+  if (!out.has_driver) {
+    out.nccl_problem = out.cublas_problem = "not looked for without a driver";
+    return out;
+  }
+  out.nccl_problem = load(out.nccl);
+  out.has_nccl = out.nccl_problem.empty();
+  out.cublas_problem = load(out.cublas);
+  out.has_cublas = out.cublas_problem.empty();
+  return out;
+}
+
+}  // namespace
+
+const Api& api() {
+  static const Api loaded = load_all();
+  return loaded;
+}
+
+}  // namespace hetsynth::cuda

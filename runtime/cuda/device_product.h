@@ -1,0 +1,58 @@
+// Matrix products on a device through cublasLt, which thinks in column-major matrices.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "runtime/cuda/cuda_api.h"
+
+namespace hetsynth::cuda {
+
+/// A product as codegen/abi.h has it: strides in elements per batch, row and column.
+struct ProductShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t a_batch = 0, a_row = 0, a_column = 0;
+  int64_t w_batch = 0, w_row = 0, w_column = 0;
+  int64_t c_batch = 0, c_row = 0, c_column = 0;
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+/// One operand as cublasLt takes it: column-major with a leading dimension, perhaps to be transposed.
+struct ColumnMajor {
+  uint64_t rows = 0, columns = 0;
+  int64_t leading = 0, batch_stride = 0;
+  bool transpose = false;
+  bool operator==(const ColumnMajor&) const = default;
+};
+
+/// result = left * right, all column-major. `swapped`: left is the caller's w and right its a.
+struct ColumnMajorProduct {
+  ColumnMajor left, right, result;
+  bool swapped = false;
+};
+
+/// A row-major result is the column-major transpose: c^T = w^T a^T. Throws InternalError if an operand has neither rows nor columns of
+/// stride 1.
+ColumnMajorProduct column_major(const ProductShape& shape);
+
+/// Products of one device; chosen algorithms are kept by shape. Called from one thread.
+class DeviceProducts {
+ public:
+  DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes);
+  ~DeviceProducts();
+  DeviceProducts(const DeviceProducts&) = delete;
+  DeviceProducts& operator=(const DeviceProducts&) = delete;
+  /// Enqueues the product. Returns "" or what failed.
+  std::string enqueue(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate, void* stream);
+
+ private:
+  struct Planned;
+  std::string plan(const ProductShape& shape, Planned& planned);
+  const CublasLt& library_;
+  void* handle_ = nullptr;
+  void* workspace_;
+  size_t workspace_bytes_;
+  std::map<ProductShape, Planned> planned_;
+};
+
+}  // namespace hetsynth::cuda

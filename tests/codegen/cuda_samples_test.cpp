@@ -1,0 +1,84 @@
+// Every operator sample as CUDA: compiled for GPUs by NVRTC, and executed on the CPU from the same text against the float64 interpreter.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda_cluster_double.h"
+#include "cuda_programs.h"
+#include "runtime/jit/nvrtc.h"
+
+namespace hetsynth::testing_support {
+namespace {
+
+std::vector<DeviceProgram> generate_all(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
+  std::vector<DeviceProgram> out;
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) out.push_back(generate(reference, program, cluster, rank));
+  return out;
+}
+
+/// Largest difference from the reference in units of the bound, with its place.
+std::string compare(const Array& found, const Array& expected) {
+  // Sums of at most some hundred float32 terms of magnitude 10, through functions whose slope is at most 100.
+  constexpr double bound = 3e-5;
+  for (size_t i = 0; i < expected.values.size(); ++i) {
+    double e = expected.values[i], f = found.values[i];
+    if (e == f) continue;
+    if (!(std::abs(f - e) <= bound * (1 + std::abs(e)))) return fmt::format("element {}: {} instead of {}", i, f, e);
+  }
+  return "";
+}
+
+void run_and_compare(const SampleProgram& samples, const SpmdProgram& program, const std::vector<double>& speeds) {
+  const Program& reference = samples.program;
+  EvaluationContext context{77, 3};
+  CudaClusterDouble cluster(reference, program, generate_all(reference, program, cuda_cluster(speeds)));
+  Bindings leaves;
+  for (const auto& [leaf, domain] : samples.domains) {
+    leaves[leaf] = random_contents(reference[leaf], domain, 5);
+    cluster.write_leaf(leaf, leaves[leaf]);
+  }
+  std::vector<Array> expected = interpret(reference, leaves, context);
+  for (Turns turns : {Turns::forward, Turns::reversed})
+    for (Eager eager : {Eager::compute, Eager::communication}) {
+      if (turns == Turns::reversed && eager == Eager::communication) continue;
+      cluster.step(context, eager, turns);
+      for (const NamedOutput& output : reference.outputs) {
+        EXPECT_EQ(compare(cluster.read_output(output.node), expected[size_t(output.node)]), "")
+            << output.name << " " << text(reference[output.node].space);
+      }
+    }
+}
+
+TEST(CudaSamples, OneRankEqualsTheInterpreter) {
+  SampleProgram samples = all_samples();
+  ASSERT_GT(samples.program.outputs.size(), 30u);
+  run_and_compare(samples, split_samples(samples.program, 1, 0), {1});
+}
+
+class CudaSamplesSplit : public ::testing::TestWithParam<int> {};
+
+TEST_P(CudaSamplesSplit, UnevenAndEmptySharesEqualTheInterpreter) {
+  SampleProgram samples = all_samples();
+  run_and_compare(samples, split_samples(samples.program, 3, GetParam()), {1, 2, 3});
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, CudaSamplesSplit, ::testing::Range(0, 4));
+
+class CudaSamplesCompile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaSamplesCompile, NvrtcAcceptsEveryKernel) {
+  if (!cuda_toolkit().available) GTEST_SKIP() << "no NVRTC here: " << cuda_toolkit().problem;
+  SampleProgram samples = all_samples();
+  SpmdProgram program = split_samples(samples.program, 3, 1);
+  DeviceProgram device = generate(samples.program, program, cuda_cluster({1, 2, 3}), 2);
+  CudaCode code = compile_cuda(device.files.at(1).text, device.files.at(1).name, GetParam());
+  EXPECT_EQ(code.status, CudaCompileStatus::compiled) << code.log;
+  EXPECT_EQ(code.log, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaSamplesCompile, ::testing::Values("sm_75", "sm_80", "sm_90"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hetsynth::testing_support

@@ -1,0 +1,128 @@
+// Whole training steps of the example models for cuda ranks: compiled for GPUs by NVRTC, and executed on the CPU against the float64 interpreter,
+// with streams in adversarial order and every collective checked.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda_cluster_double.h"
+#include "cuda_programs.h"
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
+#include "runtime/jit/nvrtc.h"
+#include "synth/synthesize.h"
+
+namespace gpt {
+#include "examples/gpt.cpp"
+}
+namespace byte_model {
+#include "examples/mlp.cpp"
+}
+
+namespace hetsynth::testing_support {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+Program trace_model(const std::string& file, const std::function<void()>& model, const Settings& settings) {
+  Trace trace(file, settings);
+  run_builder(trace, model);
+  return differentiate(trace);
+}
+
+Program small_gpt() {
+  return trace_model("gpt.cpp", gpt::model, {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"seq", "6"}, {"batch", "4"}, {"dropout", "0.1"}});
+}
+
+Program small_mlp() {
+  return trace_model("mlp.cpp", byte_model::model, {{"context", "3"}, {"width", "4"}, {"hidden", "10"}, {"batch", "12"}});
+}
+
+struct Case {
+  std::string name;
+  std::vector<double> speeds;
+  Plan (*plan)(const Program&, const Cluster&);
+};
+
+Plan one_device(const Program& program, const Cluster& cluster) { return single_device_plan(program, cluster); }
+Plan data_parallel(const Program& program, const Cluster& cluster) {
+  return data_parallel_plan(program, cluster, RatioRule::proportional);
+}
+Plan searched(const Program& program, const Cluster& cluster) { return synthesize(program, cluster); }
+
+const Case cases[] = {{"one", {1}, one_device},
+                      {"two_uneven_data_parallel", {1, 2}, data_parallel},
+                      {"three_uneven_data_parallel", {1, 2, 4}, data_parallel},
+                      {"three_uneven_searched", {1, 2, 4}, searched}};
+
+std::vector<DeviceProgram> generate_all(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
+  std::vector<DeviceProgram> out;
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) out.push_back(generate(reference, program, cluster, rank));
+  return out;
+}
+
+Bindings starting_values(const Program& reference) {
+  Bindings leaves = initial_values(reference, 11);
+  for (const Node& node : reference.nodes) {
+    if (node.kind != NodeKind::input) continue;
+    double classes = node.data.classes > 0 ? double(node.data.classes) : 256.0;
+    leaves[node.id] = random_contents(node, node.type.dtype == DType::i32 ? OperatorSample::Domain{0, classes - 1} : OperatorSample::Domain{}, 3);
+  }
+  return leaves;
+}
+
+/// Runs `steps` steps on the double and in float64, comparing losses, and contents of parameters and states at the end.
+void train_and_compare(const Program& reference, const Plan& plan, const Cluster& cluster, int steps) {
+  CudaClusterDouble gpus(reference, plan.program, generate_all(reference, plan.program, cluster));
+  Bindings leaves = starting_values(reference);
+  for (const auto& [leaf, contents] : leaves) gpus.write_leaf(leaf, contents);
+  for (int step = 0; step < steps; ++step) {
+    EvaluationContext context{19, step};
+    gpus.step(context, step % 2 ? Eager::communication : Eager::compute, step % 2 ? Turns::reversed : Turns::forward);
+    std::vector<Array> expected = interpret(reference, leaves, context);
+    double loss = expected[size_t(reference.loss)].values[0];
+    // float32 rounding of sums over some hundred terms of order 1; three optimizer steps amplify it.
+    EXPECT_NEAR(gpus.loss(), loss, 2e-5 * (1 + std::abs(loss))) << "step " << step;
+    for (const Update& update : reference.updates) leaves[update.target] = expected[size_t(update.value)];
+  }
+  for (const Update& update : reference.updates) {
+    Array found = gpus.read_leaf(update.target);
+    const Array& expected = leaves[update.target];
+    for (size_t i = 0; i < found.values.size(); ++i)
+      // AdamW divides by the root of tiny second moments: an error of the gradient moves a parameter by up to the learning rate.
+      ASSERT_NEAR(found.values[i], expected.values[i], 2e-4 * (1 + std::abs(expected.values[i]))) << reference[update.target].name << " " << i;
+  }
+}
+
+class CudaTraining : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudaTraining, MlpEqualsTheInterpreter) {
+  Program reference = small_mlp();
+  Cluster cluster = cuda_cluster(GetParam().speeds);
+  train_and_compare(reference, GetParam().plan(reference, cluster), cluster, 3);
+}
+
+TEST_P(CudaTraining, GptEqualsTheInterpreter) {
+  Program reference = small_gpt();
+  Cluster cluster = cuda_cluster(GetParam().speeds);
+  train_and_compare(reference, GetParam().plan(reference, cluster), cluster, 3);
+}
+
+TEST_P(CudaTraining, NvrtcAcceptsAllKernelsOfAGpt) {
+  if (!cuda_toolkit().available) GTEST_SKIP() << "no NVRTC here: " << cuda_toolkit().problem;
+  Program reference = trace_model("gpt.cpp", gpt::model, {{"layers", "1"}, {"width", "64"}, {"dropout", "0.1"}});
+  Cluster cluster = cuda_cluster(GetParam().speeds);
+  Plan plan = GetParam().plan(reference, cluster);
+  DeviceProgram device = generate(reference, plan.program, cluster, 0);
+  for (const char* architecture : {"sm_75", "sm_80", "sm_90"}) {
+    CudaCode code = compile_cuda(device.files.at(1).text, device.files.at(1).name, architecture);
+    EXPECT_EQ(code.status, CudaCompileStatus::compiled) << code.log;
+    EXPECT_EQ(code.log, "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, CudaTraining, ::testing::ValuesIn(cases), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hetsynth::testing_support
