@@ -14,7 +14,7 @@ struct HetsynthContext {
   void* communicator;          ///< opaque to generated code
   void* stream;                ///< cuda: compute stream
   void* communication_stream;  ///< cuda
-  void* device;                ///< cuda: the runtime's state of the device, opaque to generated code
+  void* device = nullptr;      ///< cuda: the runtime's state of the device, opaque to generated code
 };
 
 /// Entry point of a generated program: one training step. 0: done; anything else: a collective was aborted.
@@ -55,13 +55,15 @@ int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, v
 /// null pointer.
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
                     void** arguments);
-/// As hetsynth_matmul, on the compute stream. In every operand one of the row and column strides is 1 (or the extent is).
+/// As hetsynth_matmul, on the compute stream. In every operand one of the row and column strides is 1 (or the extent
+/// is).
 int hetsynth_device_matmul(HetsynthContext*, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a,
                            int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
                            int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                            int accumulate);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, int64_t bytes);
-/// Events are numbered from 0. A stream that waits goes on when the stream that recorded has come to where it recorded last.
+/// Events are numbered from 0. A stream that waits goes on when the stream that recorded has come to where it recorded
+/// last.
 int hetsynth_record(HetsynthContext*, int event, int stream);
 int hetsynth_wait(HetsynthContext*, int event, int stream);
 /// The ncclComm_t over this rank's group along a mesh axis; ranks in it are coordinates.

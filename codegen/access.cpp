@@ -29,6 +29,31 @@ void add_normalised(DimIndex& out, IndexTerm term, const Range& range) {
   out.terms.push_back(term);
 }
 
+/// Joins quotient and remainder: (f / 3) * 3 + f % 3 is f, as reshapes write their result.
+void join_terms(Address& address, const std::vector<Range>& ranges) {
+  std::vector<Address::Term>& terms = address.others;
+  for (bool joined = true; joined;) {
+    joined = false;
+    for (size_t a = 0; a < terms.size() && !joined; ++a)
+      for (size_t b = 0; b < terms.size() && !joined; ++b) {
+        const Address::Term &high = terms[a], &low = terms[b];
+        bool fits = a != b && high.counter == low.counter && low.modulo != 0 &&
+                    high.divide == low.divide * low.modulo && high.stride == low.stride * low.modulo;
+        if (!fits) continue;
+        terms[b].modulo = high.modulo * low.modulo;
+        terms.erase(terms.begin() + long(a));
+        joined = true;
+      }
+  }
+  std::erase_if(terms, [&](const Address::Term& term) {
+    bool plain = term.divide == 1 && (term.modulo == 0 || ranges[size_t(term.counter)].hi <= term.modulo);
+    if (!plain) return false;
+    address.constant += term.start * term.stride;
+    address.coefficients[size_t(term.counter)] += term.stride;
+    return true;
+  });
+}
+
 }  // namespace
 
 Access normalise(const Access& access, const std::vector<Range>& ranges) {
@@ -101,6 +126,7 @@ Address address(const Access& access, const std::vector<Range>& ranges, const st
       }
     }
   }
+  join_terms(out, ranges);
   return out;
 }
 

@@ -68,7 +68,8 @@ class Scheduler {
     std::vector<int> ops = s.ops();
     for (size_t m = 0; m < ops.size(); ++m)
       for (size_t j = 0; j < local().ops[ops[m]].inputs.size(); ++j)
-        if (s.kind != LaunchStep::Kind::kernel || s.group.sources[m][j] < 0) visit(local().ops[ops[m]].inputs[j].value, m, j);
+        if (s.kind != LaunchStep::Kind::kernel || s.group.sources[m][j] < 0)
+          visit(local().ops[ops[m]].inputs[j].value, m, j);
   }
 
   /// Compute waits for a transfer right before the first step that reads its result.
@@ -95,7 +96,8 @@ class Scheduler {
     for (int at = 0; at < end(); ++at) {
       for (int op : out_.steps[at].step.ops()) made_[local().ops[op].result] = at;
       int until = is_collective(at) ? waited_.at(at) : at;
-      each_read(at, [&](ValueId value, size_t, size_t) { last_[buffer(value)] = std::max(last_[buffer(value)], until); });
+      each_read(at,
+                [&](ValueId value, size_t, size_t) { last_[buffer(value)] = std::max(last_[buffer(value)], until); });
     }
     // Results of collectives: until compute has waited, even if nobody reads them.
     for (int at = 0; at < end(); ++at)
@@ -157,14 +159,16 @@ class Scheduler {
         s.kernels = group_kernels(context, s.step.group, names.take("compute_" + main_result(s.step.group)));
       if (s.step.kind == LaunchStep::Kind::scatter) {
         const LocalOp& op = local().ops[s.step.op];
-        s.kernels = scatter_kernels(context, op, s.step.scatter, names.take("compute_" + out_.lowered.names[op.result]));
+        s.kernels =
+            scatter_kernels(context, op, s.step.scatter, names.take("compute_" + out_.lowered.names[op.result]));
       }
       if (s.step.kind == LaunchStep::Kind::collective) print_packing(s, names);
     }
   }
 
   void mark_stored(std::vector<bool>& stored) {
-    for (int at = 0; at < end(); ++at) each_read(at, [&](ValueId value, size_t, size_t) { stored[source_buffer(value)] = true; });
+    for (int at = 0; at < end(); ++at)
+      each_read(at, [&](ValueId value, size_t, size_t) { stored[source_buffer(value)] = true; });
     for (const auto& final : local().finals) stored[final.second] = true;
     for (const auto& output : local().outputs) stored[source_buffer(output.second)] = true;
     if (local().loss >= 0) stored[source_buffer(local().loss)] = true;
@@ -182,10 +186,13 @@ class Scheduler {
     DType dtype = local().values[op.result].type.dtype;
     const std::string &source = out_.lowered.names[op.inputs[0].value], &result = out_.lowered.names[op.result];
     for (const Transfer::Repack& repack : s.transfer.pack)
-      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype, types_, names.take("pack_" + source), source, "shares"));
+      s.kernels.kernels.push_back(
+          piece_copy_kernel(repack.pieces, dtype, types_, names.take("pack_" + source), source, "shares"));
     for (const Transfer::Repack& repack : s.transfer.unpack)
-      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype, types_, names.take("unpack_" + result), "shares", result));
-    for (int64_t elements : s.transfer.scratch_elements) s.kernels.scratch_bytes.push_back(elements * size_bytes(dtype));
+      s.kernels.kernels.push_back(
+          piece_copy_kernel(repack.pieces, dtype, types_, names.take("unpack_" + result), "shares", result));
+    for (int64_t elements : s.transfer.scratch_elements)
+      s.kernels.scratch_bytes.push_back(elements * size_bytes(dtype));
   }
 
   // ---- memory ----
@@ -205,13 +212,15 @@ class Scheduler {
       ScheduledStep& s = out_.steps[at];
       s.scratch_offset.assign(s.kernels.scratch_bytes.size(), 0);
       for (size_t i = 0; i < s.scratch_offset.size(); ++i)
-        waiting.push_back({aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at, &s.scratch_offset[i]});
+        waiting.push_back(
+            {aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at, &s.scratch_offset[i]});
     }
     place(std::move(waiting));
     for (size_t v = 0; v < local().values.size(); ++v) {
       const Layout& layout = layouts().of[v];
       if (layout.buffer != ValueId(v) && plan.offset_bytes[layout.buffer] >= 0)
-        plan.offset_bytes[v] = plan.offset_bytes[layout.buffer] + layout.offset * size_bytes(local().values[v].type.dtype);
+        plan.offset_bytes[v] =
+            plan.offset_bytes[layout.buffer] + layout.offset * size_bytes(local().values[v].type.dtype);
       if (plan.offset_bytes[v] < 0) plan.offset_bytes[v] = 0;  // nothing of it here
     }
   }

@@ -1,5 +1,5 @@
-// Everything a cuda rank does, before any text of the host side is written: launches, products and transfers in order, the events between the two
-// streams, and where every tensor lies.
+// Everything a cuda rank does, before any text of the host side is written: launches, products and transfers in order,
+// the events between the two streams, and where every tensor lies.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,22 +13,22 @@ namespace hetsynth::codegen::cuda {
 
 struct ScheduledStep {
   LaunchStep step;
-  StepKernels kernels = {};                      ///< kernel, scatter; collective: packing kernels, then unpacking ones
-  Transfer transfer = {};                        ///< collective
-  std::vector<int64_t> scratch_offset = {};      ///< bytes in the arena, per scratch of the step
-  int event = -1;                           ///< collective: two events, this one for its start and the next for its end
-  std::vector<int> wait_for = {};                ///< ends of collectives that compute waits for before this step
+  StepKernels kernels = {};                  ///< kernel, scatter; collective: packing kernels, then unpacking ones
+  Transfer transfer = {};                    ///< collective
+  std::vector<int64_t> scratch_offset = {};  ///< bytes in the arena, per scratch of the step
+  int event = -1;                  ///< collective: two events, this one for its start and the next for its end
+  std::vector<int> wait_for = {};  ///< ends of collectives that compute waits for before this step
 };
 
 struct DeviceSchedule {
-  Lowered lowered;                  ///< without groups
+  Lowered lowered;  ///< without groups
   std::vector<ScheduledStep> steps;
-  std::vector<int> wait_at_end;     ///< steps
+  std::vector<int> wait_at_end;  ///< steps
   int events = 0;
 };
 
-/// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a transfer.
-/// Parameters and states are updated in place where every reader of the old contents comes first.
+/// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a
+/// transfer. Parameters and states are updated in place where every reader of the old contents comes first.
 DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, int rank, const ElementTypes& types);
 
 }  // namespace hetsynth::codegen::cuda

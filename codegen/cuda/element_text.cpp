@@ -87,7 +87,9 @@ std::string inside_text(const LocalOp& op, const Access& access, const std::vect
   return text;
 }
 
-bool mentions_random(const Expr& expr) { return expr.kind() == ExprKind::random || any_argument(expr, mentions_random); }
+bool mentions_random(const Expr& expr) {
+  return expr.kind() == ExprKind::random || any_argument(expr, mentions_random);
+}
 
 bool mentions_step(const Expr& expr) { return expr.kind() == ExprKind::step || any_argument(expr, mentions_step); }
 

@@ -25,7 +25,8 @@ struct ElementScope {
   std::string global_position;  ///< of the output element in the whole tensor, where the body draws random numbers
 };
 
-/// The body as a real. What depends on the step alone is computed in double: 1 - power(0.999, t) would lose its digits in float.
+/// The body as a real. What depends on the step alone is computed in double: 1 - power(0.999, t) would lose its digits
+/// in float.
 std::string body_text(const LocalOp& op, const Expr& body, const ElementScope& scope);
 /// The body of an operator with an integer result.
 std::string integer_body_text(const LocalOp& op, const Expr& body, const ElementScope& scope);

@@ -48,7 +48,8 @@ struct Geometry {
   bool columns_outside;
 };
 
-/// The row (not the position) that a factor of a full or reducing operator moves; nullopt if it moves both or straddles.
+/// The row (not the position) that a factor of a full or reducing operator moves; nullopt if it moves both or
+/// straddles.
 std::optional<int64_t> row_stride(const Geometry& g, int64_t stride, int64_t extent) {
   if (g.columns_outside) {
     if (stride >= g.rows) return 0;
@@ -260,7 +261,8 @@ class Fuser {
   void add_candidates(const LocalOp& op, bool lookup, std::vector<std::pair<KernelGroup, DomainRole>>& out) const {
     int64_t count = program_.values[op.result].count();
     std::optional<std::vector<int64_t>> stride = output_strides(op, layouts_, count, lookup);
-    HETSYNTH_CHECK(stride.has_value(), "an operator writes every element of its result once");
+    HETSYNTH_CHECK(stride.has_value(), "an operator writes every element of its result once: " +
+                                           hetsynth::text(Space{op.factors, {}, op.output}));
     int64_t columns = 1;
     std::vector<int64_t> column_stride(op.factors.size(), 0);
     for (size_t f = op.factors.size(); f-- > 0;)
@@ -278,7 +280,8 @@ class Fuser {
     for (bool outside : {outside_first, !outside_first}) {
       DomainRole oriented = role;
       for (size_t f = 0; f < op.factors.size(); ++f)
-        oriented.stride[f] = outside ? (*stride)[f] + column_stride[f] * count : (*stride)[f] * columns + column_stride[f];
+        oriented.stride[f] =
+            outside ? (*stride)[f] + column_stride[f] * count : (*stride)[f] * columns + column_stride[f];
       KernelGroup group{.rows = count, .columns = columns, .columns_outside = outside, .reduces = true};
       group.splits = splits(group);
       out.push_back({group, oriented});

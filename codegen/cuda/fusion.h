@@ -1,5 +1,5 @@
-// The stage `fuse for CUDA`: local operators -> launches. One group becomes one kernel: all of its operators walk the same domain of
-// rows x columns, and what they hand each other stays in registers.
+// The stage `fuse for CUDA`: local operators -> launches. One group becomes one kernel: all of its operators walk the
+// same domain of rows x columns, and what they hand each other stays in registers.
 #pragma once
 #include <optional>
 #include <vector>
@@ -16,27 +16,31 @@ struct DomainRole {
     reduce,  ///< reads every position, one result per row
   };
   Kind kind = Kind::full;
-  /// Per factor: how far one step of it moves the position (full, reduce) or the row (row). 0 for factors of one value and for a
-  /// looked-up factor.
+  /// Per factor: how far one step of it moves the position (full, reduce) or the row (row). 0 for factors of one value
+  /// and for a looked-up factor.
   std::vector<int64_t> stride;
   bool lookup = false;  ///< the one-hot factor takes the value of its operand instead of being walked
 };
 
-/// Position = row * columns + column, or column * rows + row if `columns_outside`. A group without reductions has columns = 1.
+/// Position = row * columns + column, or column * rows + row if `columns_outside`. A group without reductions has
+/// columns = 1.
 struct KernelGroup {
   int64_t rows = 0, columns = 1;
   bool columns_outside = false;
   bool reduces = false;
-  int64_t splits = 1;  ///< above 1: columns are cut into that many chunks, partial results are added by a second kernel in their order
+  int64_t splits = 1;  ///< above 1: columns are cut into that many chunks, partial results are added by a second kernel
+                       ///< in their order
   std::vector<int> ops = {};
   std::vector<DomainRole> roles = {};  ///< as `ops`
-  /// Per operator and input: the operator (by its place in `ops`) whose result is read from a register, or -1: read from memory.
+  /// Per operator and input: the operator (by its place in `ops`) whose result is read from a register, or -1: read
+  /// from memory.
   std::vector<std::vector<int>> sources = {};
 
   int64_t positions() const { return rows * columns; }
 };
 
-/// out[v, columns] = sum over k of (index[k] == v) * rest: every output row is owned by one block, which adds its hits in order of k.
+/// out[v, columns] = sum over k of (index[k] == v) * rest: every output row is owned by one block, which adds its hits
+/// in order of k.
 struct ScatterShape {
   int64_t rows = 0, hits = 0, columns = 0;
   std::vector<int64_t> hit_stride, column_stride;  ///< per factor
@@ -45,16 +49,17 @@ struct ScatterShape {
 struct LaunchStep {
   enum class Kind : uint8_t { kernel, scatter, product, collective };
   Kind kind = Kind::kernel;
-  KernelGroup group = {};                        ///< kernel
-  int op = -1;                              ///< all others
+  KernelGroup group = {};  ///< kernel
+  int op = -1;             ///< all others
   ScatterShape scatter = {};
-  std::optional<Contraction> contraction = {};   ///< product
+  std::optional<Contraction> contraction = {};  ///< product
   /// The operators it carries out, in order.
   std::vector<int> ops() const { return kind == Kind::kernel ? group.ops : std::vector<int>{op}; }
 };
 
-/// The steps of a rank in order of execution. Operators that compute nothing here (windows, empty shares) are in none of them.
-/// Collectives keep the order of the program. Sums over empty ranges in `program` are replaced by their constants.
+/// The steps of a rank in order of execution. Operators that compute nothing here (windows, empty shares) are in none
+/// of them. Collectives keep the order of the program. Sums over empty ranges in `program` are replaced by their
+/// constants.
 std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts);
 
 }  // namespace hetsynth::codegen::cuda

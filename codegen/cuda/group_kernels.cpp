@@ -26,7 +26,11 @@ struct Spot {
 class GroupPrinter {
  public:
   GroupPrinter(const KernelContext& context, const KernelGroup& group, std::string name)
-      : context_(context), group_(group), name_(std::move(name)), arguments_(context), index_(index_type(context, group.ops)) {
+      : context_(context),
+        group_(group),
+        name_(std::move(name)),
+        arguments_(context),
+        index_(index_type(context, group.ops)) {
     for (int i : group.ops) {
       const LocalOp& op = context.lowered.local.ops[i];
       comment_ += "// " + origin_text(context.lowered, op) + "\n";
@@ -49,12 +53,14 @@ class GroupPrinter {
   std::string element(size_t member) const { return element_name(context_, op(member)); }
   bool is_max(size_t member) const { return op(member).reduction() == FactorKind::max; }
 
-  /// Full and reducing operators: the pass over the columns in which they can first be computed. Row values: the pass before which they are.
+  /// Full and reducing operators: the pass over the columns in which they can first be computed. Row values: the pass
+  /// before which they are.
   void find_levels() {
     level_.assign(group_.ops.size(), 0);
     for (size_t m = 0; m < group_.ops.size(); ++m)
       for (int source : group_.sources[m])
-        if (source >= 0) level_[m] = std::max(level_[m], level_[source] + (is(source, DomainRole::Kind::reduce) ? 1 : 0));
+        if (source >= 0)
+          level_[m] = std::max(level_[m], level_[source] + (is(source, DomainRole::Kind::reduce) ? 1 : 0));
   }
 
   // ---- counters ----
@@ -137,7 +143,8 @@ class GroupPrinter {
   ElementScope scope(const Spot& place, size_t member) {
     const LocalOp& o = op(member);
     ElementScope out{counters(place, member), {}, {}, ""};
-    for (const Operand& from : o.inputs) out.integer.push_back(context_.lowered.local.values[from.value].type.dtype == DType::i32);
+    for (const Operand& from : o.inputs)
+      out.integer.push_back(context_.lowered.local.values[from.value].type.dtype == DType::i32);
     out.operand = [this, place, member](int input) { return operand(place, member, input); };
     if (mentions_random(o.body))
       out.global_position = global_position_text(o, (*context_.lowered.reference)[o.node].type.shape, out.counters);
@@ -156,7 +163,8 @@ class GroupPrinter {
     const Range& range = o.ranges[o.one_hot->factor];
     std::string index = operand(place, member, o.one_hot->operand);
     lines.add(fmt::format("const {} {} = {}{};", index_, name, index, range.lo ? fmt::format(" - {}", range.lo) : ""));
-    return fmt::format("{} >= 0 && {} < {} ? {} : 0.0f", name, name, range.hi - range.lo, body_text(o, o.one_hot->rest, s));
+    return fmt::format("{} >= 0 && {} < {} ? {} : 0.0f", name, name, range.hi - range.lo,
+                       body_text(o, o.one_hot->rest, s));
   }
 
   void define(Lines& lines, const Spot& place, size_t member) {
@@ -201,23 +209,32 @@ class GroupPrinter {
       if (!stored(m)) continue;
       std::string pointer = arguments_.written(op(m).result);
       bool integer = context_.lowered.local.values[op(m).result].type.dtype == DType::i32;
-      body.add(vector_ ? fmt::format("{}_result[v] = {};", pointer, element(m)) : fmt::format("{}[at] = {};", pointer, element(m)));
+      body.add(vector_ ? fmt::format("{}_result[v] = {};", pointer, element(m))
+                       : fmt::format("{}[at] = {};", pointer, element(m)));
       if (vector_) vector_stores.push_back({pointer, integer});
     }
     Lines lines(1);
     int64_t threads = 256, step = threads * (vector_ ? 4 : 1), blocks = blocks_for(group_.rows, step);
     std::string start = vector_ ? "4 * (" : "";
-    lines.open(fmt::format("for ({0} {1} = {2}({0})blockIdx.x * {3} + threadIdx.x{4}; {1} < {5}; {1} += ({0})gridDim.x * {6}) {{",
-                           index_, vector_ ? "first" : "at", start, threads, vector_ ? ")" : "", group_.rows, step));
+    lines.open(fmt::format(
+        "for ({0} {1} = {2}({0})blockIdx.x * {3} + threadIdx.x{4}; {1} < {5}; {1} += ({0})gridDim.x * {6}) {{", index_,
+        vector_ ? "first" : "at", start, threads, vector_ ? ")" : "", group_.rows, step));
     if (vector_) open_vector(lines, vector_stores);
-    row.write(lines);
+    Lines counters(lines.depth());
+    row.write(counters, body.text());
+    if (vector_ && mentions_word(counters.text() + body.text(), "at"))
+      lines.add(fmt::format("const {} at = first + v;", index_));
+    lines.append(counters.text());
     lines.append(body.text());
     if (vector_) {
       lines.close();
-      for (const auto& [pointer, integer] : vector_stores) lines.add(fmt::format("store4({0} + first, {0}_result);", pointer));
+      for (const auto& [pointer, integer] : vector_stores)
+        lines.add(fmt::format("store4({0} + first, {0}_result);", pointer));
     }
     lines.close();
-    return finish(name_, lines, blocks, int(threads), comment_ + fmt::format("// {} elements{}\n", group_.rows, vector_ ? ", four per thread at a time" : ""));
+    return finish(
+        name_, lines, blocks, int(threads),
+        comment_ + fmt::format("// {} elements{}\n", group_.rows, vector_ ? ", four per thread at a time" : ""));
   }
 
   void open_vector(Lines& lines, const std::vector<std::pair<std::string, bool>>& stores) const {
@@ -229,7 +246,6 @@ class GroupPrinter {
       lines.add(fmt::format("{} {}_result[4];", integer ? "int" : context_.types.real, pointer));
     lines.add("#pragma unroll");
     lines.open("for (int v = 0; v < 4; ++v) {");
-    lines.add(fmt::format("const {} at = first + v;", index_));
   }
 
   // ---- rows with reductions ----
@@ -268,8 +284,11 @@ class GroupPrinter {
       if (wanted.count(m)) body.add(fmt::format("{}[at] = {};", arguments_.written(op(m).result), element(m)));
     }
     lines.open(fmt::format("for ({0} column = {1}; column < {2}; column += {3}) {{", index_, from, to, step));
-    lines.add(fmt::format("const {} at = {};", index_, position_text()));
-    column.write(lines);
+    Lines counters(lines.depth());
+    column.write(counters, body.text());
+    if (mentions_word(counters.text() + body.text(), "at"))
+      lines.add(fmt::format("const {} at = {};", index_, position_text()));
+    lines.append(counters.text());
     lines.append(body.text());
     lines.close();
   }
@@ -308,12 +327,14 @@ class GroupPrinter {
       std::set<size_t> wanted = of_level(level);
       if (wanted.empty()) continue;
       for (size_t m : wanted)
-        if (is(m, DomainRole::Kind::reduce)) body.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
+        if (is(m, DomainRole::Kind::reduce))
+          body.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
       pass(body, row, wanted, per_row > 1 ? "lane" : "0", std::to_string(group_.columns), per_row);
       for (size_t m : wanted) {
         if (!is(m, DomainRole::Kind::reduce)) continue;
         if (per_row > 1)
-          body.add(fmt::format("{0} = {1}_{2}({0});", element(m), per_row == 32 ? "warp" : "block", is_max(m) ? "max" : "sum"));
+          body.add(fmt::format("{0} = {1}_{2}({0});", element(m), per_row == 32 ? "warp" : "block",
+                               is_max(m) ? "max" : "sum"));
         if (stored(m)) store_row(body, m, per_row);
       }
     }
@@ -321,9 +342,10 @@ class GroupPrinter {
     if (per_row > 1) lines.add(fmt::format("const int lane = threadIdx.x{};", per_row == threads ? "" : " % 32"));
     std::string start = per_row == threads ? fmt::format("({})blockIdx.x", index_)
                         : per_row == 1     ? fmt::format("({})blockIdx.x * {} + threadIdx.x", index_, threads)
-                                           : fmt::format("({})blockIdx.x * {} + threadIdx.x / 32", index_, rows_per_block);
-    lines.open(fmt::format("for ({0} row = {1}; row < {2}; row += ({0})gridDim.x * {3}) {{", index_, start, group_.rows, rows_per_block));
-    row.write(lines);
+                                       : fmt::format("({})blockIdx.x * {} + threadIdx.x / 32", index_, rows_per_block);
+    lines.open(fmt::format("for ({0} row = {1}; row < {2}; row += ({0})gridDim.x * {3}) {{", index_, start, group_.rows,
+                           rows_per_block));
+    row.write(lines, body.text());
     lines.append(body.text());
     lines.close();
     std::string how = per_row == 1 ? "one thread" : per_row == 32 ? "one warp" : "one block";
@@ -358,7 +380,8 @@ class GroupPrinter {
 
   void chunk_bounds(Lines& lines) const {
     lines.add(fmt::format("const {0} first = chunk * ({0}){1};", index_, chunk_length()));
-    lines.add(fmt::format("const {0} last = first + {1} < {2} ? first + {1} : {2};", index_, chunk_length(), group_.columns));
+    lines.add(
+        fmt::format("const {0} last = first + {1} < {2} ? first + {1} : {2};", index_, chunk_length(), group_.columns));
   }
 
   /// One block for a chunk of a row.
@@ -371,15 +394,18 @@ class GroupPrinter {
       size_t m = reductions[i];
       arguments_.scratch(int(i), partial_name(m), true);
       body.add(fmt::format("{0} = block_{1}({0});", element(m), is_max(m) ? "max" : "sum"));
-      body.add(fmt::format("if (threadIdx.x == 0) {}[chunk * {} + row] = {};", partial_name(m), group_.rows, element(m)));
+      body.add(
+          fmt::format("if (threadIdx.x == 0) {}[chunk * {} + row] = {};", partial_name(m), group_.rows, element(m)));
     }
     Lines lines(1);
-    lines.add(fmt::format("const {} row = blockIdx.x / {}, chunk = blockIdx.x % {};", index_, group_.splits, group_.splits));
+    lines.add(
+        fmt::format("const {} row = blockIdx.x / {}, chunk = blockIdx.x % {};", index_, group_.splits, group_.splits));
     chunk_bounds(lines);
-    row.write(lines);
+    row.write(lines, body.text());
     lines.append(body.text());
     return finish(name_, lines, group_.rows * group_.splits, 256,
-                  comment_ + fmt::format("// {} rows of {} in {} chunks, one block for each chunk\n", group_.rows, group_.columns, group_.splits));
+                  comment_ + fmt::format("// {} rows of {} in {} chunks, one block for each chunk\n", group_.rows,
+                                         group_.columns, group_.splits));
   }
 
   /// 32 neighbouring rows by 8 warps for a chunk of their columns.
@@ -389,43 +415,51 @@ class GroupPrinter {
     pass(body, row, all_sinks(), "first + threadIdx.x / 32", "last", 8);
     Lines lines(1);
     int64_t tiles = (group_.rows + 31) / 32;
-    lines.add(fmt::format("const {} row = blockIdx.x % {} * 32 + threadIdx.x % 32, chunk = blockIdx.x / {};", index_, tiles, tiles));
+    lines.add(fmt::format("const {} row = blockIdx.x % {} * 32 + threadIdx.x % 32, chunk = blockIdx.x / {};", index_,
+                          tiles, tiles));
     chunk_bounds(lines);
     for (size_t m : reductions) lines.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
     lines.open(fmt::format("if (row < {}) {{", group_.rows));
-    row.write(lines);
+    row.write(lines, body.text());
     lines.append(body.text());
     lines.close();
     for (size_t i = 0; i < reductions.size(); ++i) {
       size_t m = reductions[i];
       arguments_.scratch(int(i), partial_name(m), true);
       lines.add(fmt::format("{0} = stacked_{1}({0});", element(m), is_max(m) ? "max" : "sum"));
-      lines.add(fmt::format("if (threadIdx.x < 32 && row < {}) {}[chunk * {} + row] = {};", group_.rows, partial_name(m), group_.rows, element(m)));
+      lines.add(fmt::format("if (threadIdx.x < 32 && row < {}) {}[chunk * {} + row] = {};", group_.rows,
+                            partial_name(m), group_.rows, element(m)));
     }
-    return finish(name_, lines, tiles * group_.splits, 256,
-                  comment_ + fmt::format("// {} sums of {} strided elements in {} chunks, one block for 32 sums and a chunk\n", group_.rows,
-                                         group_.columns, group_.splits));
+    return finish(
+        name_, lines, tiles * group_.splits, 256,
+        comment_ + fmt::format("// {} sums of {} strided elements in {} chunks, one block for 32 sums and a chunk\n",
+                               group_.rows, group_.columns, group_.splits));
   }
 
   /// Adds up the chunks of every row in their order.
   Kernel combine(const std::vector<size_t>& reductions) {
     Lines lines(1);
-    lines.open(fmt::format("for ({0} row = ({0})blockIdx.x * 256 + threadIdx.x; row < {1}; row += ({0})gridDim.x * 256) {{", index_, group_.rows));
+    lines.open(
+        fmt::format("for ({0} row = ({0})blockIdx.x * 256 + threadIdx.x; row < {1}; row += ({0})gridDim.x * 256) {{",
+                    index_, group_.rows));
     std::string comment;
     for (size_t i = 0; i < reductions.size(); ++i) {
       size_t m = reductions[i];
-      comment += fmt::format("// {} from the results of {} chunks, in their order\n", context_.lowered.names[op(m).result], group_.splits);
+      comment += fmt::format("// {} from the results of {} chunks, in their order\n",
+                             context_.lowered.names[op(m).result], group_.splits);
       arguments_.scratch(int(i), partial_name(m), false);
       lines.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
-      lines.add(fmt::format("for (int chunk = 0; chunk < {}; ++chunk) {}", group_.splits,
-                            accumulated(m, element(m), fmt::format("{}[chunk * ({}){} + row]", partial_name(m), index_, group_.rows))));
+      lines.add(fmt::format(
+          "for (int chunk = 0; chunk < {}; ++chunk) {}", group_.splits,
+          accumulated(m, element(m), fmt::format("{}[chunk * ({}){} + row]", partial_name(m), index_, group_.rows))));
       lines.add(fmt::format("{}[row] = {};", arguments_.written(op(m).result), element(m)));
     }
     lines.close();
     return finish(name_ + "_combined", lines, blocks_for(group_.rows, 256), 256, comment);
   }
 
-  Kernel finish(const std::string& name, const Lines& lines, int64_t blocks, int threads, const std::string& comment) const {
+  Kernel finish(const std::string& name, const Lines& lines, int64_t blocks, int threads,
+                const std::string& comment) const {
     Kernel kernel;
     kernel.name = name;
     kernel.arguments = arguments_.list();

@@ -91,8 +91,8 @@ class HostPrinter {
     wait_for(steps, schedule_.wait_at_end);
     for (const MemoryPlan::Copy& copy : lowered_.memory.copies) {
       steps.add(fmt::format("// new contents of {}", name(copy.to)));
-      steps.add(fmt::format("if (hetsynth_device_copy(context, compute_stream, {}, {}, {})) return 1;", pointer(copy.to), pointer(copy.from),
-                            bytes(copy.to)));
+      steps.add(fmt::format("if (hetsynth_device_copy(context, compute_stream, {}, {}, {})) return 1;",
+                            pointer(copy.to), pointer(copy.from), bytes(copy.to)));
     }
     Lines out(0);
     head(out);
@@ -103,7 +103,8 @@ class HostPrinter {
     out.add("char* const arena = context->arena;");
     out.add("(void)arena;");
     pointers(out);
-    for (int axis : axes_) out.add(fmt::format("void* const {}_ranks = hetsynth_nccl_communicator(context, {});", axis_name(axis), axis));
+    for (int axis : axes_)
+      out.add(fmt::format("void* const {}_ranks = hetsynth_nccl_communicator(context, {});", axis_name(axis), axis));
     if (uses_step_) out.add("const int64 step = context->step;");
     if (uses_seed_) out.add("const unsigned long long seed = context->seed;");
     out.append(steps.text());
@@ -114,7 +115,9 @@ class HostPrinter {
 
  private:
   const std::string& name(ValueId value) const { return lowered_.names[value]; }
-  int64_t bytes(ValueId value) const { return local_.values[value].count() * size_bytes(local_.values[value].type.dtype); }
+  int64_t bytes(ValueId value) const {
+    return local_.values[value].count() * size_bytes(local_.values[value].type.dtype);
+  }
 
   /// Name of a pointer to the value's first element; remembered for declaration.
   std::string pointer(ValueId value) {
@@ -130,10 +133,12 @@ class HostPrinter {
 
   void head(Lines& out) const {
     const Device& device = cluster_.devices.at(size_t(local_.rank));
-    out.add(fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Host side.", lowered_.reference->model_file, local_.rank,
-                        program_.mesh.device_count(), device.name, device.model, device.architecture.empty() ? "" : ", ",
-                        device.architecture));
-    out.add("// Everything is issued in order to two streams; the only places where one waits for the other are the events below.");
+    out.add(fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Host side.",
+                        lowered_.reference->model_file, local_.rank, program_.mesh.device_count(), device.name,
+                        device.model, device.architecture.empty() ? "" : ", ", device.architecture));
+    out.add(
+        "// Everything is issued in order to two streams; the only places where one waits for the other are the events "
+        "below.");
   }
 
   void kernel_table(Lines& out) const {
@@ -147,10 +152,11 @@ class HostPrinter {
       }
     out.add("");
     out.append("enum {\n" + numbers + fmt::format("  kernel_count = {}\n}};\n", count));
-    out.append(fmt::format("extern \"C\" {{\nextern const int hetsynth_kernel_count, hetsynth_event_count;\n"
-                           "extern const char* const hetsynth_kernels[];\nconst int hetsynth_kernel_count = kernel_count, "
-                           "hetsynth_event_count = {};\nconst char* const hetsynth_kernels[] = {{\n{}    0}};\n}}\n",
-                           schedule_.events, names));
+    out.append(
+        fmt::format("extern \"C\" {{\nextern const int hetsynth_kernel_count, hetsynth_event_count;\n"
+                    "extern const char* const hetsynth_kernels[];\nconst int hetsynth_kernel_count = kernel_count, "
+                    "hetsynth_event_count = {};\nconst char* const hetsynth_kernels[] = {{\n{}    0}};\n}}\n",
+                    schedule_.events, names));
   }
 
   void pointers(Lines& out) const {
@@ -190,7 +196,9 @@ class HostPrinter {
     }
   }
 
-  std::string scratch(const ScheduledStep& s, int number) const { return fmt::format("arena + {}", s.scratch_offset[size_t(number)]); }
+  std::string scratch(const ScheduledStep& s, int number) const {
+    return fmt::format("arena + {}", s.scratch_offset[size_t(number)]);
+  }
 
   void print_launch(Lines& out, const ScheduledStep& s, const Kernel& kernel) {
     std::string arguments;
@@ -213,12 +221,13 @@ class HostPrinter {
           break;
       }
     }
-    out.add(fmt::format("if (launch(context, compute_stream, kernel_{}, {}, {}{})) return 1;", kernel.name, kernel.blocks, kernel.threads,
-                        arguments));
+    out.add(fmt::format("if (launch(context, compute_stream, kernel_{}, {}, {}{})) return 1;", kernel.name,
+                        kernel.blocks, kernel.threads, arguments));
   }
 
   void print_product(Lines& out, const LocalOp& op, const Contraction& c) {
-    auto offset = [](const std::string& base, int64_t constant, const std::vector<std::pair<std::string, int64_t>>& terms) {
+    auto offset = [](const std::string& base, int64_t constant,
+                     const std::vector<std::pair<std::string, int64_t>>& terms) {
       std::string text = base;
       if (constant) text += fmt::format(" + {}", constant);
       for (const auto& [counter, stride] : terms)
@@ -240,9 +249,11 @@ class HostPrinter {
     std::string from_w = offset(pointer(op.inputs[size_t(c.w)].value), c.w_offset, w);
     std::string to = offset(pointer(op.result), c.c_offset, result);
     out.add(fmt::format("// [{}] x {} x {}, sums of {}", c.batch.extent, c.m.extent, c.n.extent, c.k.extent));
-    out.add(fmt::format("if (hetsynth_device_matmul(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})) return 1;",
-                        c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a, from_w, c.batch.w, c.k.w,
-                        c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
+    out.add(
+        fmt::format("if (hetsynth_device_matmul(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+                    "{}, {})) return 1;",
+                    c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a, from_w,
+                    c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
     while (depth-- > 0) out.close();
   }
 
@@ -263,26 +274,33 @@ class HostPrinter {
     DType dtype = local_.values[size_t(op.result)].type.dtype;
     axes_.insert(instruction.axis);
     out.add("// " + collective_text(lowered_, op) + (s.transfer.shares.empty() ? "" : "; " + s.transfer.shares));
-    out.add(fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, communication_stream)) return 1;", s.event));
+    out.add(
+        fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, "
+                    "communication_stream)) return 1;",
+                    s.event));
     size_t kernel = 0;
-    for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
+    for (const Transfer::Repack& repack : s.transfer.pack)
+      repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
     for (const Transfer::Copy& copy : s.transfer.copies_before) copy_line(out, s, op, copy, dtype);
     if (s.transfer.grouped) out.add("if (ncclGroupStart()) return 1;");
     for (const NcclCall& call : s.transfer.calls) out.add("if (" + call_text(s, op, call, dtype) + ") return 1;");
     if (s.transfer.grouped) out.add("if (ncclGroupEnd()) return 1;");
     for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, op, copy, dtype);
-    for (const Transfer::Repack& repack : s.transfer.unpack) repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
+    for (const Transfer::Repack& repack : s.transfer.unpack)
+      repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
     out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
   }
 
-  void repack_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Kernel& kernel, const Transfer::Repack& repack, DType dtype) {
-    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {})) return 1;", kernel.name, kernel.blocks,
-                        kernel.threads, where(s, op, repack.from, dtype), where(s, op, repack.to, dtype)));
+  void repack_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Kernel& kernel,
+                   const Transfer::Repack& repack, DType dtype) {
+    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {})) return 1;", kernel.name,
+                        kernel.blocks, kernel.threads, where(s, op, repack.from, dtype),
+                        where(s, op, repack.to, dtype)));
   }
 
   void copy_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Transfer::Copy& copy, DType dtype) {
-    out.add(fmt::format("if (hetsynth_device_copy(context, communication_stream, {}, {}, {})) return 1;", where(s, op, copy.to, dtype),
-                        where(s, op, copy.from, dtype), copy.count * size_bytes(dtype)));
+    out.add(fmt::format("if (hetsynth_device_copy(context, communication_stream, {}, {}, {})) return 1;",
+                        where(s, op, copy.to, dtype), where(s, op, copy.from, dtype), copy.count * size_bytes(dtype)));
   }
 
   std::string call_text(const ScheduledStep& s, const LocalOp& op, const NcclCall& call, DType dtype) {
@@ -299,7 +317,8 @@ class HostPrinter {
       case NcclCall::Kind::broadcast:
         return fmt::format("ncclBroadcast({}, {}, {}, {}, {}, {}", from, to, call.count, type, call.peer, rest);
       case NcclCall::Kind::reduce:
-        return fmt::format("ncclReduce({}, {}, {}, {}, {}, {}, {}", from, to, call.count, type, reduce, call.peer, rest);
+        return fmt::format("ncclReduce({}, {}, {}, {}, {}, {}, {}", from, to, call.count, type, reduce, call.peer,
+                           rest);
       case NcclCall::Kind::send:
         return fmt::format("ncclSend({}, {}, {}, {}, {}", from, call.count, type, call.peer, rest);
       case NcclCall::Kind::receive:
@@ -320,12 +339,15 @@ class HostPrinter {
 
 }  // namespace
 
-std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster) { return HostPrinter(schedule, cluster).print(); }
+std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster) {
+  return HostPrinter(schedule, cluster).print();
+}
 
 std::string kernels_text(const DeviceSchedule& schedule, const Cluster& cluster) {
   const Device& device = cluster.devices.at(size_t(schedule.lowered.local.rank));
-  std::string out = fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Kernels.\n\n", schedule.lowered.reference->model_file,
-                                schedule.lowered.local.rank, schedule.lowered.program->mesh.device_count(), device.name, device.model,
+  std::string out = fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Kernels.\n\n",
+                                schedule.lowered.reference->model_file, schedule.lowered.local.rank,
+                                schedule.lowered.program->mesh.device_count(), device.name, device.model,
                                 device.architecture.empty() ? "" : ", ", device.architecture);
   out += prelude();
   for (const ScheduledStep& s : schedule.steps)

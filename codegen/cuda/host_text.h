@@ -1,4 +1,5 @@
-// The host side of a cuda rank's program: C++ that includes nothing and issues kernels, products and NCCL calls to two streams.
+// The host side of a cuda rank's program: C++ that includes nothing and issues kernels, products and NCCL calls to two
+// streams.
 #pragma once
 #include <string>
 

@@ -47,13 +47,13 @@ StepKernels scatter_kernels(const KernelContext& context, const LocalOp& op, con
                             const std::string& name);
 
 /// Copies between a tensor and the order in which shares travel: piece by piece, each piece row-major.
-/// packed = [pieces][outer, length of the piece, inner]; whole = [outer, extent, inner]; pieces lie `piece_stride` elements apart, or
-/// directly after each other if it is 0.
+/// packed = [pieces][outer, length of the piece, inner]; whole = [outer, extent, inner]; pieces lie `piece_stride`
+/// elements apart, or directly after each other if it is 0.
 struct PieceCopy {
   int64_t outer = 1, inner = 1;
   std::vector<int64_t> bounds;  ///< of the pieces in the cut dimension, in elements
   int64_t piece_stride = 0;
-  bool pack = true;             ///< whole -> packed, otherwise packed -> whole
+  bool pack = true;  ///< whole -> packed, otherwise packed -> whole
 };
 Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes& types, const std::string& name,
                          const std::string& source, const std::string& destination);

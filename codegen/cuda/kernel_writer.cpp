@@ -33,9 +33,18 @@ bool Counters::taken(const std::string& name) const {
   return defines(*this) || std::any_of(outer_.begin(), outer_.end(), [&](const Counters* c) { return defines(*c); });
 }
 
-void Counters::write(Lines& lines) const {
+bool mentions_word(const std::string& text, const std::string& word) {
+  auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    size_t end = at + word.size();
+    if ((at == 0 || !part(text[at - 1])) && (end == text.size() || !part(text[end]))) return true;
+  }
+  return false;
+}
+
+void Counters::write(Lines& lines, const std::string& use) const {
   for (const auto& [name, expression] : definitions_)
-    lines.add(fmt::format("const {} {} = {};", index_type_, name, expression));
+    if (mentions_word(use, name)) lines.add(fmt::format("const {} {} = {};", index_type_, name, expression));
 }
 
 std::string Arguments::storage(ValueId value, bool written) {
@@ -100,20 +109,64 @@ std::string index_type(const KernelContext& context, const std::vector<int>& ops
   return fits ? "int" : "long long";
 }
 
-std::string element_name(const KernelContext& context, const LocalOp& op) { return context.lowered.names[op.result] + "_"; }
+std::string element_name(const KernelContext& context, const LocalOp& op) {
+  return context.lowered.names[op.result] + "_";
+}
 
 bool is_kernel_word(const std::string& name) {
-  static const std::vector<std::string> words = {
-      "at",       "row",      "column",    "lane",      "first",       "last",        "chunk",        "v",      "k",
-      "hit",      "hits",     "found",     "piece",     "load4",       "store4",      "warp_sum",     "warp_max",
-      "expf",     "logf",     "sqrtf",     "tanhf",     "erff",        "powf",        "block_sum",    "block_max",
-      "exp",      "log",      "sqrt",      "tanh",      "erf",         "pow",         "stacked_sum",  "stacked_max",
-      "y0",       "y1",       "yn",        "j0",        "j1",          "jn",          "collect_hits", "philox_uniform",
-      "threadIdx", "blockIdx", "blockDim", "gridDim",   "launch",      "communicator", "float4",      "int4"};
+  static const std::vector<std::string> words = {"at",
+                                                 "row",
+                                                 "column",
+                                                 "lane",
+                                                 "first",
+                                                 "last",
+                                                 "chunk",
+                                                 "v",
+                                                 "k",
+                                                 "hit",
+                                                 "hits",
+                                                 "found",
+                                                 "piece",
+                                                 "load4",
+                                                 "store4",
+                                                 "warp_sum",
+                                                 "warp_max",
+                                                 "expf",
+                                                 "logf",
+                                                 "sqrtf",
+                                                 "tanhf",
+                                                 "erff",
+                                                 "powf",
+                                                 "block_sum",
+                                                 "block_max",
+                                                 "exp",
+                                                 "log",
+                                                 "sqrt",
+                                                 "tanh",
+                                                 "erf",
+                                                 "pow",
+                                                 "stacked_sum",
+                                                 "stacked_max",
+                                                 "y0",
+                                                 "y1",
+                                                 "yn",
+                                                 "j0",
+                                                 "j1",
+                                                 "jn",
+                                                 "collect_hits",
+                                                 "philox_uniform",
+                                                 "threadIdx",
+                                                 "blockIdx",
+                                                 "blockDim",
+                                                 "gridDim",
+                                                 "launch",
+                                                 "communicator",
+                                                 "float4",
+                                                 "int4"};
   return std::find(words.begin(), words.end(), name) != words.end() || name.rfind("at_", 0) == 0 ||
          name.rfind("hetsynth", 0) == 0 || name.rfind("nccl", 0) == 0 || name.rfind("compute_", 0) == 0 ||
-         name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") || name.ends_with("_f64") || name.ends_with("_four") ||
-         name.ends_with("_result");
+         name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") ||
+         name.ends_with("_f64") || name.ends_with("_four") || name.ends_with("_result");
 }
 
 std::string kernel_head(const std::string& comment, const std::string& name, int threads,

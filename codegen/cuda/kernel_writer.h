@@ -1,4 +1,5 @@
-// Shared by the kernel printers: arguments, counters and element variables of one kernel, collected while its statements are written.
+// Shared by the kernel printers: arguments, counters and element variables of one kernel, collected while its
+// statements are written.
 #pragma once
 #include <map>
 #include <string>
@@ -30,14 +31,16 @@ class Lines {
   std::string text_;
 };
 
-/// Definitions of factor counters, each once, in the order in which they were asked for: "const int at_b = row / 512 % 8;".
+/// Definitions of factor counters, each once, in the order in which they were asked for: "const int at_b = row / 512 %
+/// 8;".
 class Counters {
  public:
   Counters(std::string index_type, const std::vector<Counters*>& outer = {})
       : index_type_(std::move(index_type)), outer_(outer) {}
   /// Name of (base / divide) % modulo; modulo 0: none. The base itself if nothing is to be done.
   std::string take(const std::string& base, int64_t divide, int64_t modulo, const std::string& wish);
-  void write(Lines& lines) const;
+  /// Writes the definitions that `use` mentions.
+  void write(Lines& lines, const std::string& use) const;
 
  private:
   bool taken(const std::string& name) const;
@@ -60,7 +63,8 @@ class Arguments {
   /// Bodies may read the step or draw random numbers.
   void note(const Expr& body);
   std::vector<KernelArgument> list() const;
-  /// "const float* __restrict__ x, float* __restrict__ y, long long step". Storage both read and written may not be restricted.
+  /// "const float* __restrict__ x, float* __restrict__ y, long long step". Storage both read and written may not be
+  /// restricted.
   std::string declaration() const;
 
  private:
@@ -74,6 +78,9 @@ class Arguments {
   std::vector<Entry> entries_;
   bool step_ = false, seed_ = false;
 };
+
+/// Whether a text mentions an identifier.
+bool mentions_word(const std::string& text, const std::string& word);
 
 /// "int" where all counters of the operators fit, otherwise "long long".
 std::string index_type(const KernelContext& context, const std::vector<int>& ops);

@@ -1,4 +1,5 @@
-// What every generated kernels file begins with: element functions, reductions in a fixed order, counter-based random numbers.
+// What every generated kernels file begins with: element functions, reductions in a fixed order, counter-based random
+// numbers.
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,5 @@
-// Kernels that sum into rows named by an integer tensor (gradient of an embedding), and copies between a tensor and its shares.
+// Kernels that sum into rows named by an integer tensor (gradient of an embedding), and copies between a tensor and its
+// shares.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +44,8 @@ class ScatterPrinter {
     lines.close();
     lines.open(fmt::format("for (int k = 0; k < {}; ++k) {{", items));
     lines.add(fmt::format("const {} column = first + k * {};", index_, threads));
-    lines.add(fmt::format("if (column < {}) {}[row * {} + column] = {}[k];", shape_.columns, result, shape_.columns, sum));
+    lines.add(
+        fmt::format("if (column < {}) {}[row * {} + column] = {}[k];", shape_.columns, result, shape_.columns, sum));
     lines.close();
     Kernel kernel;
     kernel.name = name_;
@@ -72,7 +74,7 @@ class ScatterPrinter {
     int64_t start = op_.ranges[op_.one_hot->factor].lo;
     lines.add("bool hit_here = false;");
     lines.open(fmt::format("if (const {} at = chunk + threadIdx.x; at < {}) {{", index_, shape_.hits));
-    counters.write(lines);
+    counters.write(lines, index);
     lines.add(fmt::format("hit_here = {} == row{};", index, start ? fmt::format(" + {}", start) : ""));
     lines.close();
     lines.add("const int found = collect_hits(hit_here, hits);");
@@ -82,13 +84,15 @@ class ScatterPrinter {
     Counters hit(index_), column(index_, {&hit});
     std::vector<std::string> at = hit_counters(hit, "at");
     std::string value = value_text(at, column);
+    Lines column_text(lines.depth() + 1);
+    column.write(column_text, value);
     lines.add(fmt::format("const {} at = chunk + hits[hit];", index_));
-    hit.write(lines);
+    hit.write(lines, value + column_text.text());
     lines.add("#pragma unroll");
     lines.open(fmt::format("for (int k = 0; k < {}; ++k) {{", items));
     lines.add(fmt::format("const {} column = first + k * {};", index_, threads));
     lines.add(fmt::format("if (column >= {}) break;", shape_.columns));
-    column.write(lines);
+    lines.append(column_text.text());
     lines.add(fmt::format("{}[k] += {};", sum, value));
     lines.close();
   }
@@ -117,7 +121,9 @@ class ScatterPrinter {
     return body_text(op_, op_.one_hot->rest, scope);
   }
 
-  bool is_integer(const Operand& from) const { return context_.lowered.local.values[from.value].type.dtype == DType::i32; }
+  bool is_integer(const Operand& from) const {
+    return context_.lowered.local.values[from.value].type.dtype == DType::i32;
+  }
 
   std::string operand(int input, const std::vector<std::string>& at) {
     const Operand& from = op_.inputs[input];
@@ -125,7 +131,8 @@ class ScatterPrinter {
     read.constant += context_.lowered.layouts.of[from.value].offset;
     std::string text = fmt::format("{}[{}]", arguments_.read(from.value), address_text(read, at));
     std::string inside;
-    if (from.access.zero_outside) inside = inside_text(op_, from.access, context_.lowered.local.values[from.value].ranges, at);
+    if (from.access.zero_outside)
+      inside = inside_text(op_, from.access, context_.lowered.local.values[from.value].ranges, at);
     return inside.empty() ? text : fmt::format("({} ? {} : {})", inside, text, is_integer(from) ? "0" : "0.0f");
   }
 
@@ -149,33 +156,41 @@ Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes&
   int64_t extent = copy.bounds.back(), total = copy.outer * extent * copy.inner;
   std::string type = types.memory_text(dtype);
   Lines lines(1);
-  lines.open(fmt::format("for (long long at = (long long)blockIdx.x * {0} + threadIdx.x; at < {1}; at += (long long)gridDim.x * {0}) {{",
-                         threads, total));
-  lines.add(fmt::format("const long long row = at / {}, column = at / {} % {}, lane = at % {};", extent * copy.inner, copy.inner,
-                        extent, copy.inner));
-  lines.add("long long start = 0, first = 0, last = 0;  // of the piece: where it begins in the packed order, and its part of the dimension");
+  lines.open(fmt::format(
+      "for (long long at = (long long)blockIdx.x * {0} + threadIdx.x; at < {1}; at += (long long)gridDim.x * {0}) {{",
+      threads, total));
+  lines.add(fmt::format("const long long row = at / {}, column = at / {} % {}, lane = at % {};", extent * copy.inner,
+                        copy.inner, extent, copy.inner));
+  lines.add(
+      "long long start = 0, first = 0, last = 0;  // of the piece: where it begins in the packed order, and its part "
+      "of the dimension");
   int64_t begin = 0;
   bool first = true;
   for (size_t p = 0; p + 1 < copy.bounds.size(); ++p) {
     int64_t length = copy.bounds[p + 1] - copy.bounds[p];
     if (length > 0)
-      lines.add(fmt::format("{}if (column < {}) start = {}, first = {}, last = {};", first ? "" : "else ", copy.bounds[p + 1],
-                            copy.piece_stride ? int64_t(p) * copy.piece_stride : begin, copy.bounds[p], copy.bounds[p + 1]));
+      lines.add(fmt::format("{}if (column < {}) start = {}, first = {}, last = {};", first ? "" : "else ",
+                            copy.bounds[p + 1], copy.piece_stride ? int64_t(p) * copy.piece_stride : begin,
+                            copy.bounds[p], copy.bounds[p + 1]));
     first = first && length == 0;
     begin += copy.outer * length * copy.inner;
   }
-  lines.add(fmt::format("const long long packed = start + (row * (last - first) + column - first) * {} + lane;", copy.inner));
-  lines.add(copy.pack ? fmt::format("{}[packed] = {}[at];", destination, source) : fmt::format("{}[at] = {}[packed];", destination, source));
+  lines.add(
+      fmt::format("const long long packed = start + (row * (last - first) + column - first) * {} + lane;", copy.inner));
+  lines.add(copy.pack ? fmt::format("{}[packed] = {}[at];", destination, source)
+                      : fmt::format("{}[at] = {}[packed];", destination, source));
   lines.close();
   Kernel kernel;
   kernel.name = name;
   kernel.threads = int(threads);
   kernel.blocks = std::clamp<int64_t>((total + threads - 1) / threads, 1, 65536);
-  kernel.text = kernel_head(fmt::format("// {} {}: shares one after the other {} the whole tensor\n", copy.pack ? "packs" : "unpacks",
-                                        copy.pack ? source : destination, copy.pack ? "from" : "to"),
-                            name, kernel.threads,
-                            fmt::format("const {0}* __restrict__ {1}, {0}* __restrict__ {2}", type, source, destination)) +
-                lines.text() + "}\n";
+  kernel.text =
+      kernel_head(
+          fmt::format("// {} {}: shares one after the other {} the whole tensor\n", copy.pack ? "packs" : "unpacks",
+                      copy.pack ? source : destination, copy.pack ? "from" : "to"),
+          name, kernel.threads,
+          fmt::format("const {0}* __restrict__ {1}, {0}* __restrict__ {2}", type, source, destination)) +
+      lines.text() + "}\n";
   return kernel;
 }
 

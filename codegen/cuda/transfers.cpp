@@ -117,7 +117,8 @@ class Planner {
       // In place: every rank's share stands at exactly its own place of the gathered buffer.
       int64_t longest_share = longest(cut) * each;
       Spot target = scratch(longest_share * ranks_);
-      if (length(cut, me_) > 0) out_.copies_before.push_back({source, at(target, me_ * longest_share), length(cut, me_) * each});
+      if (length(cut, me_) > 0)
+        out_.copies_before.push_back({source, at(target, me_ * longest_share), length(cut, me_) * each});
       out_.calls.push_back({NcclCall::Kind::all_gather, at(target, me_ * longest_share), target, longest_share, -1});
       pieces.piece_stride = longest_share;
       out_.unpack.push_back({pieces, target, result});
@@ -125,7 +126,8 @@ class Planner {
       Spot target = outer == 1 ? result : scratch(cut.back() * each);
       for (int p = 0; p < ranks_; ++p)
         if (length(cut, p) > 0)
-          out_.calls.push_back({NcclCall::Kind::broadcast, source, at(target, cut[size_t(p)] * each), length(cut, p) * each, p});
+          out_.calls.push_back(
+              {NcclCall::Kind::broadcast, source, at(target, cut[size_t(p)] * each), length(cut, p) * each, p});
       if (outer != 1) out_.unpack.push_back({pieces, target, result});
     }
   }
@@ -152,7 +154,8 @@ class Planner {
     } else {
       for (int p = 0; p < ranks_; ++p)
         if (length(cut, p) > 0)
-          out_.calls.push_back({NcclCall::Kind::reduce, at(whole, cut[size_t(p)] * each), result, length(cut, p) * each, p});
+          out_.calls.push_back(
+              {NcclCall::Kind::reduce, at(whole, cut[size_t(p)] * each), result, length(cut, p) * each, p});
     }
   }
 
@@ -180,7 +183,8 @@ class Planner {
     for (int p = 0; p < ranks_; ++p) {
       int64_t send = mine * length(to, p), receive = ours * length(cut, p);
       if (send > 0) out_.calls.push_back({NcclCall::Kind::send, at(sent, mine * to[size_t(p)]), {}, send, p});
-      if (receive > 0) out_.calls.push_back({NcclCall::Kind::receive, {}, at(received, ours * cut[size_t(p)]), receive, p});
+      if (receive > 0)
+        out_.calls.push_back({NcclCall::Kind::receive, {}, at(received, ours * cut[size_t(p)]), receive, p});
     }
   }
 

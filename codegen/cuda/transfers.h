@@ -1,5 +1,5 @@
-// Collectives as NCCL calls: which calls, over which pieces, through which packing. NCCL has no collectives of uneven counts, so these become
-// grouped calls or padded ones, as the plan says.
+// Collectives as NCCL calls: which calls, over which pieces, through which packing. NCCL has no collectives of uneven
+// counts, so these become grouped calls or padded ones, as the plan says.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,7 +25,8 @@ struct NcclCall {
   int peer = -1;      ///< root or peer, as coordinate along the axis
 };
 
-/// What a collective does on one rank, all on the communication stream: packing, the calls (one group if more than one), unpacking.
+/// What a collective does on one rank, all on the communication stream: packing, the calls (one group if more than
+/// one), unpacking.
 struct Transfer {
   struct Copy {
     Spot from, to;
@@ -41,7 +42,7 @@ struct Transfer {
   bool grouped = false;
   std::vector<Repack> unpack;
   std::vector<int64_t> scratch_elements;
-  std::string shares;       ///< "shares of 10, 20, 34"
+  std::string shares;  ///< "shares of 10, 20, 34"
 };
 
 Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op);

@@ -1,5 +1,6 @@
-// The CUDA libraries as tables of function pointers, filled at run time: the same binary works on machines without any of them, and tests fill
-// the tables with doubles. Declared as in cuda.h, nccl.h and cublasLt.h, with handles opaque and enumerations as int.
+// The CUDA libraries as tables of function pointers, filled at run time: the same binary works on machines without any
+// of them, and tests fill the tables with doubles. Declared as in cuda.h, nccl.h and cublasLt.h, with handles opaque
+// and enumerations as int.
 #pragma once
 #include <cstddef>
 #include <cstdint>

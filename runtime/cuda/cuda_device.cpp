@@ -53,14 +53,16 @@ class CudaDevice : public RankDevice {
   void write(int64_t offset_bytes, std::span<const std::byte> data) override {
     if (data.empty()) return;
     require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    require(driver_.copy_to_device(arena_ + DevicePointer(offset_bytes), data.data(), data.size(), streams_[0]), "cuMemcpyHtoDAsync");
+    require(driver_.copy_to_device(arena_ + DevicePointer(offset_bytes), data.data(), data.size(), streams_[0]),
+            "cuMemcpyHtoDAsync");
     synchronize(0);
   }
 
   void read(int64_t offset_bytes, std::span<std::byte> data) const override {
     if (data.empty()) return;
     require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    require(driver_.copy_to_host(data.data(), arena_ + DevicePointer(offset_bytes), data.size(), streams_[0]), "cuMemcpyDtoHAsync");
+    require(driver_.copy_to_host(data.data(), arena_ + DevicePointer(offset_bytes), data.size(), streams_[0]),
+            "cuMemcpyDtoHAsync");
     synchronize(0);
   }
 
@@ -82,7 +84,8 @@ class CudaDevice : public RankDevice {
   // ---- what the generated host program calls ----
 
   int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments) {
-    return note(driver_.launch(functions_[size_t(kernel)], blocks, 1, 1, threads, 1, 1, shared_bytes, streams_[stream], arguments, nullptr),
+    return note(driver_.launch(functions_[size_t(kernel)], blocks, 1, 1, threads, 1, 1, shared_bytes, streams_[stream],
+                               arguments, nullptr),
                 rank_.kernels[size_t(kernel)]);
   }
 
@@ -92,10 +95,15 @@ class CudaDevice : public RankDevice {
   }
 
   int copy(int stream, void* to, const void* from, int64_t bytes) {
-    return note(driver_.copy_on_device(device_pointer(to), device_pointer(from), size_t(bytes), streams_[stream]), "cuMemcpyDtoDAsync");
+    return note(driver_.copy_on_device(device_pointer(to), device_pointer(from), size_t(bytes), streams_[stream]),
+                "cuMemcpyDtoDAsync");
   }
-  int record(int event, int stream) { return note(driver_.event_record(events_[size_t(event)], streams_[stream]), "cuEventRecord"); }
-  int wait(int event, int stream) { return note(driver_.stream_wait(streams_[stream], events_[size_t(event)], 0), "cuStreamWaitEvent"); }
+  int record(int event, int stream) {
+    return note(driver_.event_record(events_[size_t(event)], streams_[stream]), "cuEventRecord");
+  }
+  int wait(int event, int stream) {
+    return note(driver_.stream_wait(streams_[stream], events_[size_t(event)], 0), "cuStreamWaitEvent");
+  }
   void* communicator(int axis) { return communicators_.empty() ? nullptr : communicators_[size_t(axis)]; }
 
  private:
@@ -152,7 +160,9 @@ CudaDevice& device_of(HetsynthContext* context) { return *static_cast<CudaDevice
 
 }  // namespace
 
-std::unique_ptr<RankDevice> cuda_device(const Api& api, CudaRank rank) { return std::make_unique<CudaDevice>(api, std::move(rank)); }
+std::unique_ptr<RankDevice> cuda_device(const Api& api, CudaRank rank) {
+  return std::make_unique<CudaDevice>(api, std::move(rank));
+}
 
 }  // namespace hetsynth::cuda
 
@@ -160,23 +170,27 @@ using hetsynth::cuda::device_of;
 
 extern "C" {
 
-int hetsynth_launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
-                    void** arguments) {
+int hetsynth_launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads,
+                    unsigned shared_bytes, void** arguments) {
   return device_of(context).launch(stream, kernel, blocks, threads, shared_bytes, arguments);
 }
 
-int hetsynth_device_matmul(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_batch,
-                           int64_t a_row, int64_t a_column, const float* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
-                           int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate) {
+int hetsynth_device_matmul(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a,
+                           int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
+                           int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
+                           int accumulate) {
   return device_of(context).multiply(
-      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column}, a, w, c, accumulate != 0);
+      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column}, a, w, c,
+      accumulate != 0);
 }
 
 int hetsynth_device_copy(HetsynthContext* context, int stream, void* to, const void* from, int64_t bytes) {
   return device_of(context).copy(stream, to, from, bytes);
 }
 
-int hetsynth_record(HetsynthContext* context, int event, int stream) { return device_of(context).record(event, stream); }
+int hetsynth_record(HetsynthContext* context, int event, int stream) {
+  return device_of(context).record(event, stream);
+}
 
 int hetsynth_wait(HetsynthContext* context, int event, int stream) { return device_of(context).wait(event, stream); }
 

@@ -26,9 +26,11 @@ ColumnMajor as_column_major(int64_t rows, int64_t columns, int64_t row, int64_t 
 ColumnMajorProduct column_major(const ProductShape& s) {
   ColumnMajor result = as_column_major(s.m, s.n, s.c_row, s.c_column, s.c_batch);
   if (!result.transpose)
-    return {as_column_major(s.m, s.k, s.a_row, s.a_column, s.a_batch), as_column_major(s.k, s.n, s.w_row, s.w_column, s.w_batch), result, false};
+    return {as_column_major(s.m, s.k, s.a_row, s.a_column, s.a_batch),
+            as_column_major(s.k, s.n, s.w_row, s.w_column, s.w_batch), result, false};
   result.transpose = false;
-  return {as_column_major(s.n, s.k, s.w_column, s.w_row, s.w_batch), as_column_major(s.k, s.m, s.a_column, s.a_row, s.a_batch), result, true};
+  return {as_column_major(s.n, s.k, s.w_column, s.w_row, s.w_batch),
+          as_column_major(s.k, s.m, s.a_column, s.a_row, s.a_batch), result, true};
 }
 
 struct DeviceProducts::Planned {
@@ -56,13 +58,16 @@ std::string DeviceProducts::plan(const ProductShape& shape, Planned& planned) {
   planned.swapped = p.swapped;
   int32_t left_transposed = p.left.transpose, right_transposed = p.right.transpose;
   int status = library_.product_create(&planned.product, compute_32f, real_32f);
-  if (!status) status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
-  if (!status) status = library_.product_set(planned.product, product_transpose_b, &right_transposed, sizeof right_transposed);
+  if (!status)
+    status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
+  if (!status)
+    status = library_.product_set(planned.product, product_transpose_b, &right_transposed, sizeof right_transposed);
   auto make = [&](void** layout, const ColumnMajor& matrix) {
     int32_t batch = int32_t(shape.batch);
     if (!status) status = library_.layout_create(layout, real_32f, matrix.rows, matrix.columns, matrix.leading);
     if (!status && batch != 1) status = library_.layout_set(*layout, layout_batch_count, &batch, sizeof batch);
-    if (!status && batch != 1) status = library_.layout_set(*layout, layout_batch_stride, &matrix.batch_stride, sizeof matrix.batch_stride);
+    if (!status && batch != 1)
+      status = library_.layout_set(*layout, layout_batch_stride, &matrix.batch_stride, sizeof matrix.batch_stride);
   };
   make(&planned.left, p.left);
   make(&planned.right, p.right);
@@ -70,18 +75,21 @@ std::string DeviceProducts::plan(const ProductShape& shape, Planned& planned) {
   void* preference = nullptr;
   int found = 0;
   if (!status) status = library_.preference_create(&preference);
-  if (!status) status = library_.preference_set(preference, preference_workspace_bytes, &workspace_bytes_, sizeof workspace_bytes_);
   if (!status)
-    status = library_.heuristic(handle_, planned.product, planned.left, planned.right, planned.result, planned.result, preference, 1,
-                                &planned.choice, &found);
+    status =
+        library_.preference_set(preference, preference_workspace_bytes, &workspace_bytes_, sizeof workspace_bytes_);
+  if (!status)
+    status = library_.heuristic(handle_, planned.product, planned.left, planned.right, planned.result, planned.result,
+                                preference, 1, &planned.choice, &found);
   if (preference) library_.preference_destroy(preference);
   if (status || found == 0)
-    return fmt::format("cublasLt has no algorithm for a product of {} x [{}, {}] x [{}, {}] (status {})", shape.batch, shape.m, shape.k,
-                       shape.k, shape.n, status);
+    return fmt::format("cublasLt has no algorithm for a product of {} x [{}, {}] x [{}, {}] (status {})", shape.batch,
+                       shape.m, shape.k, shape.k, shape.n, status);
   return "";
 }
 
-std::string DeviceProducts::enqueue(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate, void* stream) {
+std::string DeviceProducts::enqueue(const ProductShape& shape, const float* a, const float* w, float* c,
+                                    bool accumulate, void* stream) {
   auto found = planned_.find(shape);
   if (found == planned_.end()) {
     found = planned_.emplace(shape, Planned{}).first;
@@ -90,8 +98,9 @@ std::string DeviceProducts::enqueue(const ProductShape& shape, const float* a, c
   }
   const Planned& p = found->second;
   const float alpha = 1, beta = accumulate ? 1 : 0;
-  int status = library_.multiply(handle_, p.product, &alpha, p.swapped ? w : a, p.left, p.swapped ? a : w, p.right, &beta, c, p.result, c,
-                                 p.result, p.choice.algorithm, workspace_, workspace_bytes_, stream);
+  int status =
+      library_.multiply(handle_, p.product, &alpha, p.swapped ? w : a, p.left, p.swapped ? a : w, p.right, &beta, c,
+                        p.result, c, p.result, p.choice.algorithm, workspace_, workspace_bytes_, stream);
   return status ? fmt::format("cublasLtMatmul: status {}", status) : "";
 }
 

@@ -31,8 +31,8 @@ struct ColumnMajorProduct {
   bool swapped = false;
 };
 
-/// A row-major result is the column-major transpose: c^T = w^T a^T. Throws InternalError if an operand has neither rows nor columns of
-/// stride 1.
+/// A row-major result is the column-major transpose: c^T = w^T a^T. Throws InternalError if an operand has neither rows
+/// nor columns of stride 1.
 ColumnMajorProduct column_major(const ProductShape& shape);
 
 /// Products of one device; chosen algorithms are kept by shape. Called from one thread.
@@ -43,7 +43,8 @@ class DeviceProducts {
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
   /// Enqueues the product. Returns "" or what failed.
-  std::string enqueue(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate, void* stream);
+  std::string enqueue(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate,
+                      void* stream);
 
  private:
   struct Planned;

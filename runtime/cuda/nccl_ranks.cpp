@@ -20,10 +20,11 @@ std::vector<void*> NcclRanks::connect(int rank) {
   // All ranks go through the axes in the same order, so that no two groups wait for each other.
   for (int axis = 0; axis < int(mesh_.axes.size()); ++axis) {
     void* communicator = nullptr;
-    int error = library_.init_rank(&communicator, mesh_.axes[size_t(axis)].size, id_of(axis, mesh_.group(rank, axis).front()),
-                                   mesh_.coordinate(rank, axis));
+    int error = library_.init_rank(&communicator, mesh_.axes[size_t(axis)].size,
+                                   id_of(axis, mesh_.group(rank, axis).front()), mesh_.coordinate(rank, axis));
     if (error)
-      throw std::runtime_error(fmt::format("ncclCommInitRank, axis {}, rank {}: {}", mesh_.axes[size_t(axis)].name, rank, library_.error_text(error)));
+      throw std::runtime_error(fmt::format("ncclCommInitRank, axis {}, rank {}: {}", mesh_.axes[size_t(axis)].name,
+                                           rank, library_.error_text(error)));
     out.push_back(communicator);
   }
   return out;

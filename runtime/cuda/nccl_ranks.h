@@ -15,8 +15,8 @@ class NcclRanks {
  public:
   NcclRanks(const Nccl& library, Mesh mesh) : library_(library), mesh_(std::move(mesh)) {}
 
-  /// The rank's communicators by axis. Every rank calls this from its own thread with its device current; all meet inside.
-  /// Throws std::runtime_error with NCCL's words.
+  /// The rank's communicators by axis. Every rank calls this from its own thread with its device current; all meet
+  /// inside. Throws std::runtime_error with NCCL's words.
   std::vector<void*> connect(int rank);
   const Nccl& library() const { return library_; }
 

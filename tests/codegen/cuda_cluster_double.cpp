@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <barrier>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -29,7 +27,8 @@ struct Collective {
   int type, op, peer;
 
   std::string text() const {
-    static const char* names[] = {"all_gather", "all_reduce", "reduce_scatter", "broadcast", "reduce", "send", "receive"};
+    static const char* names[] = {"all_gather", "all_reduce", "reduce_scatter", "broadcast",
+                                  "reduce",     "send",       "receive"};
     return fmt::format("{} {} {} op {} peer {}", names[int(kind)], count, type == 7 ? "f32" : "i32", op, peer);
   }
   bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
@@ -40,47 +39,89 @@ class Meeting {
  public:
   explicit Meeting(int ranks) : calls_(size_t(ranks)) {}
 
-  void join(int me, std::vector<Collective> calls) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    calls_[size_t(me)] = std::move(calls);
-    int round = round_;
-    if (++arrived_ == int(calls_.size())) {
-      try {
-        carry_out();
-      } catch (const std::exception& error) {
-        problem_ = error.what();
-      }
-      arrived_ = 0, ++round_;
-      condition_.notify_all();
-    } else {
-      bool met = condition_.wait_for(lock, std::chrono::seconds(60), [&] { return round_ != round || !problem_.empty(); });
-      if (!met) problem_ = "a rank never came to a collective";
+  /// Sends and receives concern the two ranks of a pair alone; collectives concern all.
+  void join(int me, const std::vector<Collective>& calls) {
+    std::vector<Collective> together;
+    for (const Collective& call : calls) {
+      if (call.kind == Collective::Kind::send) post(me, call);
+      if (!call.point_to_point()) together.push_back(call);
     }
-    if (!problem_.empty()) {
-      condition_.notify_all();
-      throw std::runtime_error(problem_);
-    }
+    for (const Collective& call : calls)
+      if (call.kind == Collective::Kind::receive) fetch(me, call);
+    if (!together.empty()) meet(me, std::move(together));
+  }
+
+  void end_step() const {
+    for (const auto& [pair, queue] : mail_)
+      if (!queue.empty())
+        throw std::runtime_error(fmt::format("rank {} sends what rank {} does not receive", pair.first, pair.second));
   }
 
  private:
+  /// Waits until `ready`; a rank that failed, or that never comes, ends the wait for all.
+  template <class Ready>
+  void wait(std::unique_lock<std::mutex>& lock, const Ready& ready) {
+    bool came = condition_.wait_for(lock, std::chrono::seconds(60), [&] { return ready() || !problem_.empty(); });
+    if (!came) fail("a rank never came to a transfer");
+    if (!problem_.empty()) throw std::runtime_error(problem_);
+  }
+
+  void fail(const std::string& problem) {
+    if (problem_.empty()) problem_ = problem;
+    condition_.notify_all();
+  }
+
+  void meet(int me, std::vector<Collective> calls) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    calls_[size_t(me)] = std::move(calls);
+    int round = round_;
+    if (++arrived_ < int(calls_.size())) return wait(lock, [&] { return round_ != round; });
+    try {
+      carry_out();
+    } catch (const std::exception& error) {
+      fail(error.what());
+      throw;
+    }
+    arrived_ = 0, ++round_;
+    condition_.notify_all();
+  }
+
+  void post(int me, const Collective& call) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    mail_[{me, call.peer}].push_back({call.type, {call.from, call.from + call.count * 4}});
+    condition_.notify_all();
+  }
+
+  void fetch(int me, const Collective& call) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto& queue = mail_[{call.peer, me}];
+    wait(lock, [&] { return !queue.empty(); });
+    const auto& [type, bytes] = queue.front();
+    if (type != call.type || int64_t(bytes.size()) != call.count * 4) {
+      fail(fmt::format("rank {} receives {} elements from {}, which sends {}", me, call.count, call.peer,
+                       bytes.size() / 4));
+      throw std::runtime_error(problem_);
+    }
+    std::memcpy(call.to, bytes.data(), bytes.size());
+    queue.pop_front();
+  }
+
   void carry_out() {
-    std::vector<std::vector<Collective>> together(calls_.size());
-    for (size_t r = 0; r < calls_.size(); ++r)
-      for (const Collective& call : calls_[r])
-        if (!call.point_to_point()) together[r].push_back(call);
+    const std::vector<std::vector<Collective>>& together = calls_;
     for (size_t r = 1; r < calls_.size(); ++r) {
       if (together[r].size() != together[0].size())
-        throw std::runtime_error(fmt::format("rank {} issues {} collectives where rank 0 issues {}", r, together[r].size(), together[0].size()));
+        throw std::runtime_error(fmt::format("rank {} issues {} collectives where rank 0 issues {}", r,
+                                             together[r].size(), together[0].size()));
       for (size_t i = 0; i < together[r].size(); ++i)
         if (together[r][i].text() != together[0][i].text())
-          throw std::runtime_error(fmt::format("rank {} issues {} where rank 0 issues {}", r, together[r][i].text(), together[0][i].text()));
+          throw std::runtime_error(
+              fmt::format("rank {} issues {} where rank 0 issues {}", r, together[r][i].text(), together[0][i].text()));
     }
     for (size_t i = 0; i < together[0].size(); ++i) {
       std::vector<Collective> ranks;
       for (const auto& calls : together) ranks.push_back(calls[i]);
       carry_out(ranks);
     }
-    exchange();
   }
 
   template <class T>
@@ -93,7 +134,8 @@ class Meeting {
 
   template <class T>
   static std::vector<T> reduced(const std::vector<Collective>& ranks, int64_t begin, int64_t count) {
-    std::vector<T> out(reinterpret_cast<const T*>(ranks[0].from) + begin, reinterpret_cast<const T*>(ranks[0].from) + begin + count);
+    std::vector<T> out(reinterpret_cast<const T*>(ranks[0].from) + begin,
+                       reinterpret_cast<const T*>(ranks[0].from) + begin + count);
     for (size_t r = 1; r < ranks.size(); ++r)
       for (int64_t i = 0; i < count; ++i)
         out[size_t(i)] = combine(out[size_t(i)], reinterpret_cast<const T*>(ranks[r].from)[begin + i], ranks[0].op);
@@ -145,31 +187,10 @@ class Meeting {
     }
   }
 
-  void exchange() {
-    using Pair = std::pair<int, int>;
-    std::map<Pair, std::deque<Collective>> sent;
-    for (size_t r = 0; r < calls_.size(); ++r)
-      for (const Collective& c : calls_[r])
-        if (c.kind == Collective::Kind::send) sent[{int(r), c.peer}].push_back(c);
-    std::vector<std::pair<std::vector<char>, char*>> writes;
-    for (size_t r = 0; r < calls_.size(); ++r)
-      for (const Collective& c : calls_[r]) {
-        if (c.kind != Collective::Kind::receive) continue;
-        std::deque<Collective>& queue = sent[{c.peer, int(r)}];
-        if (queue.empty() || queue.front().count != c.count || queue.front().type != c.type)
-          throw std::runtime_error(fmt::format("rank {} receives {} elements from {}, which sends {}", r, c.count, c.peer,
-                                               queue.empty() ? "none" : std::to_string(queue.front().count)));
-        writes.push_back({{queue.front().from, queue.front().from + c.count * 4}, c.to});
-        queue.pop_front();
-      }
-    for (const auto& [pair, queue] : sent)
-      if (!queue.empty()) throw std::runtime_error(fmt::format("rank {} sends what rank {} does not receive", pair.first, pair.second));
-    for (const auto& [bytes, to] : writes) std::memcpy(to, bytes.data(), bytes.size());
-  }
-
   std::mutex mutex_;
   std::condition_variable condition_;
   std::vector<std::vector<Collective>> calls_;
+  std::map<std::pair<int, int>, std::deque<std::pair<int, std::vector<char>>>> mail_;  ///< by sender and receiver
   std::string problem_;
   int arrived_ = 0, round_ = 0;
 };
@@ -180,9 +201,9 @@ struct Communicator {
 };
 
 struct Operation {
-  Task task;            ///< empty: a record or a wait
+  Task task;  ///< empty: a record or a wait
   int record = -1, wait = -1;
-  int version = 0;      ///< wait: how many records of the event must have been carried out
+  int version = 0;  ///< wait: how many records of the event must have been carried out
 };
 
 /// One rank: its arena, its two queues and its programs.
@@ -231,11 +252,13 @@ struct Rank {
 Rank& rank_of(HetsynthContext* context) { return *static_cast<Rank*>(context->device); }
 
 // What generated host programs call. NCCL's functions get the context through the stream argument.
-int launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads, unsigned, void** arguments) {
+int launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads, unsigned,
+           void** arguments) {
   Rank& rank = rank_of(context);
   std::vector<int64_t> copies;
   for (int i = 0; i < 64; ++i) copies.push_back(0);
-  // The number of arguments is the kernel's affair; every one is at most 8 bytes and lies in the caller's frame, packed pointers first.
+  // The number of arguments is the kernel's affair; every one is at most 8 bytes and lies in the caller's frame, packed
+  // pointers first.
   int count = 0;
   while (arguments[count]) ++count;
   for (int i = 0; i < count; ++i) std::memcpy(&copies[size_t(i)], arguments[i], 8);
@@ -248,9 +271,9 @@ int launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, un
   return 0;
 }
 
-int device_matmul(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_batch, int64_t a_row,
-                  int64_t a_column, const float* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
-                  int64_t c_column, int accumulate) {
+int device_matmul(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a,
+                  int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch, int64_t w_row,
+                  int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate) {
   rank_of(context).streams[0].push_back({[=] {
                                            for (int64_t b = 0; b < batch; ++b)
                                              for (int64_t i = 0; i < m; ++i)
@@ -294,7 +317,8 @@ void issue_group(Rank& rank) {
   std::vector<Collective> calls = std::move(rank.group);
   rank.group.clear();
   if (calls.empty()) return;
-  rank.streams[1].push_back({[communicator, calls] { communicator->meeting->join(communicator->me, calls); }, -1, -1, 0});
+  rank.streams[1].push_back(
+      {[communicator, calls] { communicator->meeting->join(communicator->me, calls); }, -1, -1, 0});
 }
 
 thread_local Rank* issuing = nullptr;
@@ -330,16 +354,20 @@ char* bytes_of(void* p) { return static_cast<char*>(p); }
 int64_t group_size(void* communicator) { return static_cast<Communicator*>(communicator)->ranks; }
 
 int all_gather(const void* from, void* to, size_t count, int type, void* comm, void* stream) {
-  return issue({Kind::all_gather, bytes_of(from), bytes_of(to), int64_t(count), type, -1, -1}, comm, stream, int64_t(count) * group_size(comm));
+  return issue({Kind::all_gather, bytes_of(from), bytes_of(to), int64_t(count), type, -1, -1}, comm, stream,
+               int64_t(count) * group_size(comm));
 }
 int all_reduce(const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
-  return issue({Kind::all_reduce, bytes_of(from), bytes_of(to), int64_t(count), type, op, -1}, comm, stream, int64_t(count));
+  return issue({Kind::all_reduce, bytes_of(from), bytes_of(to), int64_t(count), type, op, -1}, comm, stream,
+               int64_t(count));
 }
 int reduce_scatter(const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
-  return issue({Kind::reduce_scatter, bytes_of(from), bytes_of(to), int64_t(count), type, op, -1}, comm, stream, int64_t(count));
+  return issue({Kind::reduce_scatter, bytes_of(from), bytes_of(to), int64_t(count), type, op, -1}, comm, stream,
+               int64_t(count));
 }
 int broadcast(const void* from, void* to, size_t count, int type, int root, void* comm, void* stream) {
-  return issue({Kind::broadcast, bytes_of(from), bytes_of(to), int64_t(count), type, -1, root}, comm, stream, int64_t(count));
+  return issue({Kind::broadcast, bytes_of(from), bytes_of(to), int64_t(count), type, -1, root}, comm, stream,
+               int64_t(count));
 }
 int reduce(const void* from, void* to, size_t count, int type, int op, int root, void* comm, void* stream) {
   return issue({Kind::reduce, bytes_of(from), bytes_of(to), int64_t(count), type, op, root}, comm, stream, -1);
@@ -376,7 +404,8 @@ const std::map<std::string, void*>& host_symbols() {
 }
 
 /// Walks the elements of a rank's part of a tensor: position in the part, position in the whole.
-void each_element(const std::vector<Range>& ranges, const Shape& shape, const std::function<void(int64_t, int64_t)>& visit) {
+void each_element(const std::vector<Range>& ranges, const Shape& shape,
+                  const std::function<void(int64_t, int64_t)>& visit) {
   std::vector<int64_t> strides = row_major_strides(shape);
   int64_t count = 1;
   for (const Range& range : ranges) count *= range.hi - range.lo;
@@ -415,7 +444,8 @@ struct CudaClusterDouble::Impl {
     rank->host = load_native(p.files.at(0).text, options, host_symbols());
     const char* const* names = static_cast<const char* const*>(rank->host.find("hetsynth_kernels"));
     int count = *static_cast<const int*>(rank->host.find("hetsynth_kernel_count"));
-    rank->kernels = std::make_unique<EmulatedKernels>(p.files.at(1).text, std::vector<std::string>(names, names + count));
+    rank->kernels =
+        std::make_unique<EmulatedKernels>(p.files.at(1).text, std::vector<std::string>(names, names + count));
     for (int axis = 0; axis < int(program.mesh.axes.size()); ++axis) {
       std::vector<int> group = program.mesh.group(p.rank, axis);
       std::unique_ptr<Meeting>& meeting = meetings[{axis, group.front()}];
@@ -447,7 +477,8 @@ struct CudaClusterDouble::Impl {
         double& value = out.values[size_t(whole)];
         double found = slot->dtype == DType::i32 ? reinterpret_cast<const int*>(data)[local] : data[local];
         if (!std::isnan(value) && value != found)
-          throw std::runtime_error(fmt::format("ranks hold different values of element {}: {} and {}", whole, value, found));
+          throw std::runtime_error(
+              fmt::format("ranks hold different values of element {}: {} and {}", whole, value, found));
         value = found;
       });
     }
@@ -455,7 +486,8 @@ struct CudaClusterDouble::Impl {
   }
 };
 
-CudaClusterDouble::CudaClusterDouble(const Program& reference, const SpmdProgram& program, std::vector<DeviceProgram> ranks)
+CudaClusterDouble::CudaClusterDouble(const Program& reference, const SpmdProgram& program,
+                                     std::vector<DeviceProgram> ranks)
     : impl_(new Impl{reference, program, {}, {}}) {
   for (DeviceProgram& rank : ranks) impl_->add(std::move(rank));
 }
@@ -490,6 +522,7 @@ void CudaClusterDouble::step(const EvaluationContext& context, Eager eager, Turn
   for (std::thread& thread : threads) thread.join();
   for (auto& rank : impl_->ranks)
     if (!rank->problem.empty()) throw std::runtime_error(fmt::format("rank {}: {}", rank->program.rank, rank->problem));
+  for (const auto& meeting : impl_->meetings) meeting.second->end_step();
 }
 
 Array CudaClusterDouble::read_leaf(NodeId leaf) const {
@@ -517,6 +550,8 @@ double CudaClusterDouble::loss() const {
   return *reinterpret_cast<const float*>(rank.arena + rank.program.loss.offset_bytes);
 }
 
-const std::vector<std::string>& CudaClusterDouble::collectives(int rank) const { return impl_->ranks.at(size_t(rank))->log; }
+const std::vector<std::string>& CudaClusterDouble::collectives(int rank) const {
+  return impl_->ranks.at(size_t(rank))->log;
+}
 
 }  // namespace hetsynth::testing_support

@@ -1,5 +1,6 @@
-// A cluster of cuda devices in one process, for tests: generated host programs and kernels run on the CPU, one thread per rank. Work is queued on
-// two streams and carried out in an adversarial order that the events still allow; collectives check that all ranks agree.
+// A cluster of cuda devices in one process, for tests: generated host programs and kernels run on the CPU, one thread
+// per rank. Work is queued on two streams and carried out in an adversarial order that the events still allow;
+// collectives check that all ranks agree.
 #pragma once
 #include <map>
 #include <memory>

@@ -132,7 +132,8 @@ class Block {
   /// Lets those go on who have all met: a warp at a warp operation, or the block at a barrier. True if anyone can.
   bool release() {
     bool any = false, whole_block = true;
-    for (const Fiber& fiber : fibers_) whole_block = whole_block && fiber.state == State::waiting && fiber.kind == barrier;
+    for (const Fiber& fiber : fibers_)
+      whole_block = whole_block && fiber.state == State::waiting && fiber.kind == barrier;
     if (whole_block) {
       for (Fiber& fiber : fibers_) fiber.state = State::ready;
       return true;
@@ -185,19 +186,23 @@ struct EmulatedKernels::Impl {
 EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std::string>& names) {
   std::string source = shim + text;
   for (const std::string& name : names)
-    source += fmt::format("extern \"C\" void emulated_{0}(unsigned block, unsigned thread, void** arguments) {{\n"
-                          "  blockIdx = {{block, 0, 0}}, threadIdx = {{thread, 0, 0}};\n  call(&{0}, arguments);\n}}\n",
-                          name);
+    source += fmt::format(
+        "extern \"C\" void emulated_{0}(unsigned block, unsigned thread, void** arguments) {{\n"
+        "  blockIdx = {{block, 0, 0}}, threadIdx = {{thread, 0, 0}};\n  call(&{0}, arguments);\n}}\n",
+        name);
   CompileOptions options;
   options.optimization = 1;
-  impl_.reset(new Impl{load_native(source, options, {{"emulated_meeting", reinterpret_cast<void*>(&emulated_meeting)}}), {}, nullptr});
+  impl_.reset(new Impl{
+      load_native(source, options, {{"emulated_meeting", reinterpret_cast<void*>(&emulated_meeting)}}), {}, nullptr});
   impl_->grid = impl_->module.function<void(unsigned, unsigned)>("emulated_grid");
   for (const std::string& name : names) {
     size_t begin = text.find(" " + name + "("), end = text.find("\n}\n", begin);
-    if (begin == std::string::npos || end == std::string::npos) throw std::runtime_error("the file has no kernel " + name);
+    if (begin == std::string::npos || end == std::string::npos)
+      throw std::runtime_error("the file has no kernel " + name);
     std::string body = text.substr(begin, end - begin);
     bool meets = false;
-    for (const char* word : {"warp_", "block_", "stacked_", "collect_hits", "__sync", "__shfl"}) meets = meets || body.find(word) != std::string::npos;
+    for (const char* word : {"warp_", "block_", "stacked_", "collect_hits", "__sync", "__shfl"})
+      meets = meets || body.find(word) != std::string::npos;
     impl_->kernels.push_back({impl_->module.function<void(unsigned, unsigned, void**)>("emulated_" + name), meets});
   }
 }
@@ -213,8 +218,7 @@ void EmulatedKernels::launch(int number, unsigned blocks, unsigned threads, void
       Block(threads, [&](unsigned thread) { kernel.call(block, thread, arguments); }).run(turns);
       continue;
     }
-    for (unsigned t = 0; t < threads; ++t)
-      kernel.call(block, turns == Turns::forward ? t : threads - 1 - t, arguments);
+    for (unsigned t = 0; t < threads; ++t) kernel.call(block, turns == Turns::forward ? t : threads - 1 - t, arguments);
   }
 }
 

@@ -1,4 +1,5 @@
-// Runs generated CUDA kernels on the CPU, from the same text: threads of a block are fibers, which meet at barriers and warp operations.
+// Runs generated CUDA kernels on the CPU, from the same text: threads of a block are fibers, which meet at barriers and
+// warp operations.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,7 +11,8 @@ namespace hetsynth::testing_support {
 /// In which order blocks and threads take their turns. What needs a barrier it does not have differs between orders.
 enum class Turns { forward, reversed };
 
-/// The kernels of one file, compiled for the CPU. Throws std::runtime_error if a block's threads do not meet where they must.
+/// The kernels of one file, compiled for the CPU. Throws std::runtime_error if a block's threads do not meet where they
+/// must.
 class EmulatedKernels {
  public:
   /// `names`: kernels of the file, numbered in this order.

@@ -88,7 +88,8 @@ class Splitter {
       const Node& leaf = reference_[node.inputs[j]];
       std::optional<FactorCut> cut;
       if (factor >= 0) cut = cut_of(node.space, node.space.inputs[j], leaf.type.shape, factor);
-      compute.operands.push_back(value(leaf, cut ? Placement::sharded(cut->dim, compute.splits[0].table) : Placement::replicated()));
+      compute.operands.push_back(
+          value(leaf, cut ? Placement::sharded(cut->dim, compute.splits[0].table) : Placement::replicated()));
       out_.leaves.push_back(compute.operands.back());
     }
     std::optional<Placements> placements = infer_placements(out_, reference_, compute, nullptr);
@@ -107,7 +108,8 @@ class Splitter {
     Realisation realisation = Realisation((variant_ + node.id) % 3);
     size_t rank = node.type.shape.size();
     if (p.kind == Placement::Kind::partial) {
-      if (rank == 0 || (variant_ + node.id) % 2) return collective(node, Opcode::all_reduce, from, Placement::replicated(), p.reduce, realisation);
+      if (rank == 0 || (variant_ + node.id) % 2)
+        return collective(node, Opcode::all_reduce, from, Placement::replicated(), p.reduce, realisation);
       int dim = (variant_ + node.id) % int(rank);
       Placement cut = Placement::sharded(dim, table(node.type.shape[size_t(dim)]));
       collective(node, Opcode::reduce_scatter, from, cut, p.reduce, realisation);
@@ -123,7 +125,8 @@ class Splitter {
     collective(node, Opcode::all_gather, from, Placement::replicated(), ReduceOp::sum, realisation);
   }
 
-  void collective(const Node& node, Opcode opcode, ValueId from, Placement to, ReduceOp reduce, Realisation realisation) {
+  void collective(const Node& node, Opcode opcode, ValueId from, Placement to, ReduceOp reduce,
+                  Realisation realisation) {
     Placement source = out_.values[size_t(from)].placements[0];
     Instruction i;
     i.opcode = opcode;
@@ -147,14 +150,17 @@ class Splitter {
 
 }  // namespace
 
-SpmdProgram split_samples(const Program& reference, int ranks, int variant) { return Splitter(reference, ranks, variant).run(); }
+SpmdProgram split_samples(const Program& reference, int ranks, int variant) {
+  return Splitter(reference, ranks, variant).run();
+}
 
 Array random_contents(const Node& leaf, const OperatorSample::Domain& domain, uint64_t seed) {
   Array out(leaf.type.shape);
   for (size_t i = 0; i < out.values.size(); ++i) {
     double u = philox_uniform(seed, leaf.id, i, 0);
     double value = domain.low + u * (domain.high - domain.low);
-    out.values[i] = leaf.type.dtype == DType::i32 ? std::floor(domain.low + u * (domain.high - domain.low + 1)) : double(float(value));
+    out.values[i] = leaf.type.dtype == DType::i32 ? std::floor(domain.low + u * (domain.high - domain.low + 1))
+                                                  : double(float(value));
   }
   return out;
 }

@@ -1,4 +1,5 @@
-// Programs the tests of the CUDA generator run: every operator sample at once, cut over ranks in every way its iteration space allows.
+// Programs the tests of the CUDA generator run: every operator sample at once, cut over ranks in every way its
+// iteration space allows.
 #pragma once
 #include <map>
 #include <string>
@@ -18,8 +19,8 @@ struct SampleProgram {
 /// All samples of the operator list.
 SampleProgram all_samples();
 
-/// Every operation split over one axis of `ranks` by one of its factors (which one: `variant`), with uneven and empty shares; results come back
-/// whole by the different collectives and realisations.
+/// Every operation split over one axis of `ranks` by one of its factors (which one: `variant`), with uneven and empty
+/// shares; results come back whole by the different collectives and realisations.
 SpmdProgram split_samples(const Program& reference, int ranks, int variant);
 
 /// Random contents of a leaf.

@@ -1,0 +1,269 @@
+// The runtime side of cuda devices, through doubles of the library tables: which calls are made, in which order, with
+// what.
+#include "runtime/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "dsl/base/error.h"
+#include "dsl/jit/compiler.h"
+#include "runtime/cuda/device_product.h"
+#include "runtime/jit/nvrtc.h"
+
+namespace hetsynth::cuda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// ---- a driver that writes down what it is asked for ----
+
+std::vector<std::string> calls;
+int fail_launch = 0;
+
+void* handle(intptr_t number) { return reinterpret_cast<void*>(number); }
+std::string stream_name(void* stream) {
+  return stream == handle(100) ? "compute" : stream == handle(101) ? "communication" : "other";
+}
+
+Api make_double() {
+  Api api;
+  api.has_driver = api.has_nccl = api.has_cublas = true;
+  Driver& d = api.driver;
+  d.init = [](unsigned) { return 0; };
+  d.device_get = [](int* device, int ordinal) { return *device = ordinal, 0; };
+  d.primary_context_retain = [](void** context, int) { return *context = handle(1), 0; };
+  d.primary_context_release = [](int) { return calls.push_back("release"), 0; };
+  d.context_set_current = [](void*) { return 0; };
+  d.priority_range = [](int* least, int* greatest) { return *least = 0, *greatest = -5, 0; };
+  d.module_load = [](void** module, const void* image) {
+    calls.push_back(std::string("load ") + static_cast<const char*>(image));
+    return *module = handle(2), 0;
+  };
+  d.module_unload = [](void*) { return 0; };
+  d.module_function = [](void** function, void*, const char* name) {
+    calls.push_back(std::string("function ") + name);
+    return *function = handle(std::strlen(name)), 0;
+  };
+  d.launch = [](void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                void* stream, void**, void**) {
+    calls.push_back(fmt::format("launch {} {}x{} on {}", reinterpret_cast<intptr_t>(function), blocks, threads,
+                                stream_name(stream)));
+    return fail_launch;
+  };
+  d.allocate = [](DevicePointer* pointer, size_t bytes) {
+    calls.push_back(fmt::format("allocate {}", bytes));
+    return *pointer = 0x10000, 0;
+  };
+  d.free = [](DevicePointer) { return calls.push_back("free"), 0; };
+  d.fill = [](DevicePointer, unsigned char, size_t, void*) { return 0; };
+  d.copy_to_device = [](DevicePointer to, const void*, size_t bytes, void* stream) {
+    calls.push_back(fmt::format("write {} at {} on {}", bytes, to - 0x10000, stream_name(stream)));
+    return 0;
+  };
+  d.copy_to_host = [](void*, DevicePointer from, size_t bytes, void* stream) {
+    calls.push_back(fmt::format("read {} at {} on {}", bytes, from - 0x10000, stream_name(stream)));
+    return 0;
+  };
+  d.copy_on_device = [](DevicePointer, DevicePointer, size_t bytes, void* stream) {
+    calls.push_back(fmt::format("copy {} on {}", bytes, stream_name(stream)));
+    return 0;
+  };
+  d.stream_create = [](void** stream, unsigned, int priority) { return *stream = handle(priority < 0 ? 101 : 100), 0; };
+  d.stream_destroy = [](void*) { return 0; };
+  d.stream_synchronize = [](void* stream) { return calls.push_back("synchronize " + stream_name(stream)), 0; };
+  d.stream_wait = [](void* stream, void* event, unsigned) {
+    calls.push_back(fmt::format("{} waits for {}", stream_name(stream), reinterpret_cast<intptr_t>(event)));
+    return 0;
+  };
+  d.event_create = [](void** event, unsigned) {
+    static intptr_t next = 0;
+    return *event = handle(200 + next++ % 2), 0;
+  };
+  d.event_record = [](void* event, void* stream) {
+    calls.push_back(fmt::format("{} records {}", stream_name(stream), reinterpret_cast<intptr_t>(event)));
+    return 0;
+  };
+  d.event_destroy = [](void*) { return 0; };
+  d.error_text = [](int, const char** text) { return *text = "out of luck", 0; };
+  api.nccl.unique_id = [](NcclUniqueId* id) { return std::memset(id, 7, sizeof *id), 0; };
+  api.nccl.init_rank = [](void** communicator, int ranks, NcclUniqueId id, int rank) {
+    calls.push_back(fmt::format("connect rank {} of {} id {}", rank, ranks, int(id.bytes[127])));
+    return *communicator = handle(300 + rank), 0;
+  };
+  api.nccl.destroy = [](void*) { return calls.push_back("disconnect"), 0; };
+  api.nccl.abort = [](void*) { return calls.push_back("abort"), 0; };
+  api.nccl.error_text = [](int) { return "unhandled"; };
+  return api;
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { calls.clear(), fail_launch = 0; }
+
+  std::unique_ptr<RankDevice> device(StepFunction step) {
+    CudaRank rank;
+    rank.rank = 1;
+    rank.cubin = "cubin";
+    rank.step = std::move(step);
+    rank.kernels = {"one", "three"};
+    rank.events = 2;
+    rank.ranks = std::make_shared<NcclRanks>(api_.nccl, Mesh{{{"dp", 2}}});
+    return cuda_device(api_, rank);
+  }
+
+  Api api_ = make_double();
+};
+
+TEST_F(CudaDeviceTest, LoadsKernelsAllocatesAndConnectsAndCleansUp) {
+  device([](HetsynthContext*) { return 0; })->allocate(4096);
+  EXPECT_THAT(calls,
+              ElementsAre("load cubin", "function one", "function three", "allocate 4096", "allocate 33554432",
+                          "synchronize compute", "connect rank 1 of 2 id 7", "disconnect", "free", "free", "release"));
+}
+
+TEST_F(CudaDeviceTest, CopiesGoThroughTheComputeStreamAndAreAwaited) {
+  auto rank = device([](HetsynthContext*) { return 0; });
+  rank->allocate(4096);
+  calls.clear();
+  std::vector<std::byte> bytes(16);
+  rank->write(256, bytes);
+  rank->read(512, bytes);
+  rank->write(0, {});
+  EXPECT_THAT(calls, ElementsAre("write 16 at 256 on compute", "synchronize compute", "read 16 at 512 on compute",
+                                 "synchronize compute"));
+}
+
+TEST_F(CudaDeviceTest, StepIssuesToTwoStreamsAndAwaitsBoth) {
+  auto rank = device([](HetsynthContext* context) {
+    void* none[] = {nullptr};
+    int failed = hetsynth_launch(context, 0, 1, 7, 256, 0, none);
+    failed |= hetsynth_record(context, 0, 0) | hetsynth_wait(context, 0, 1);
+    failed |= hetsynth_device_copy(context, 1, context->arena, context->arena + 64, 32);
+    failed |= hetsynth_record(context, 1, 1) | hetsynth_wait(context, 1, 0);
+    failed |= hetsynth_nccl_communicator(context, 0) != handle(301);
+    return failed;
+  });
+  rank->allocate(4096);
+  calls.clear();
+  EXPECT_EQ(rank->step({}), 0);
+  EXPECT_THAT(calls, ElementsAre("launch 5 7x256 on compute", "compute records 200", "communication waits for 200",
+                                 "copy 32 on communication", "communication records 201", "compute waits for 201",
+                                 "synchronize compute", "synchronize communication"));
+}
+
+TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {
+  auto rank = device([](HetsynthContext* context) {
+    void* none[] = {nullptr};
+    return hetsynth_launch(context, 0, 1, 7, 256, 0, none);
+  });
+  rank->allocate(4096);
+  fail_launch = 2;
+  try {
+    rank->step({});
+    FAIL() << "the failed launch went unnoticed";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("three: out of luck"));
+  }
+  calls.clear();
+  rank.reset();
+  EXPECT_EQ(calls.front(), "abort");
+}
+
+TEST(CudaApi, EverythingIsOptional) {
+  const Api& found = api();
+  if (!found.has_driver) {
+    EXPECT_THAT(found.driver_problem, HasSubstr("driver"));
+    EXPECT_FALSE(found.has_nccl);
+  }
+}
+
+// ---- products ----
+
+/// What cublasLt would compute, in column-major terms.
+void multiply(const ColumnMajorProduct& p, int64_t batch, const float* left, const float* right, float* result) {
+  auto at = [](const ColumnMajor& matrix, int64_t b, uint64_t i, uint64_t j) {
+    if (matrix.transpose) std::swap(i, j);
+    EXPECT_LT(i, matrix.rows);
+    EXPECT_LT(j, matrix.columns);
+    return b * matrix.batch_stride + int64_t(i) + int64_t(j) * matrix.leading;
+  };
+  uint64_t inner = p.left.transpose ? p.left.rows : p.left.columns;
+  EXPECT_EQ(inner, p.right.transpose ? p.right.columns : p.right.rows);
+  for (int64_t b = 0; b < batch; ++b)
+    for (uint64_t i = 0; i < p.result.rows; ++i)
+      for (uint64_t j = 0; j < p.result.columns; ++j) {
+        float sum = 0;
+        for (uint64_t l = 0; l < inner; ++l) sum += left[at(p.left, b, i, l)] * right[at(p.right, b, l, j)];
+        result[at(p.result, b, i, j)] = sum;
+      }
+}
+
+TEST(DeviceProduct, ColumnMajorFormMeansTheSame) {
+  int checked = 0;
+  for (int64_t m : {1, 2, 5})
+    for (int64_t n : {1, 3})
+      for (int64_t k : {1, 4})
+        for (int form = 0; form < 8; ++form) {
+          ProductShape s{2, m, n, k, m * k, k, 1, k * n, n, 1, m * n, n, 1};
+          if (form & 1) s.a_row = 1, s.a_column = m;
+          if (form & 2) s.w_row = 1, s.w_column = k;
+          if (form & 4) s.c_row = 1, s.c_column = m;
+          std::vector<float> a(size_t(2 * m * k)), w(size_t(2 * k * n)), found(size_t(2 * m * n)),
+              expected(found.size());
+          for (size_t i = 0; i < a.size(); ++i) a[i] = float(i + 1);
+          for (size_t i = 0; i < w.size(); ++i) w[i] = float(int(i * 7 % 5) - 2);
+          for (int64_t b = 0; b < 2; ++b)
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < n; ++j)
+                for (int64_t l = 0; l < k; ++l)
+                  expected[size_t(b * s.c_batch + i * s.c_row + j * s.c_column)] +=
+                      a[size_t(b * s.a_batch + i * s.a_row + l * s.a_column)] *
+                      w[size_t(b * s.w_batch + l * s.w_row + j * s.w_column)];
+          ColumnMajorProduct p = column_major(s);
+          multiply(p, 2, p.swapped ? w.data() : a.data(), p.swapped ? a.data() : w.data(), found.data());
+          EXPECT_EQ(found, expected) << "m " << m << " n " << n << " k " << k << " form " << form;
+          ++checked;
+        }
+  EXPECT_EQ(checked, 96);
+}
+
+TEST(DeviceProduct, StridesOfNeitherRowsNorColumnsAreOurFault) {
+  ProductShape s{1, 4, 4, 4, 0, 8, 2, 0, 4, 1, 0, 4, 1};
+  EXPECT_THROW(column_major(s), InternalError);
+}
+
+// ---- agreement with the toolkit's headers ----
+
+TEST(CudaApi, NumbersAndTypesAreThoseOfTheToolkitsHeaders) {
+  if (cuda_toolkit().include_directory.empty()) GTEST_SKIP() << "no CUDA headers here";
+  std::string source = fmt::format(R"(
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nccl.h>
+static_assert(CUBLAS_COMPUTE_32F == {} && CUDA_R_32F == {});
+static_assert(CUBLASLT_MATMUL_DESC_TRANSA == {} && CUBLASLT_MATMUL_DESC_TRANSB == {});
+static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == {} && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == {});
+static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == {});
+static_assert(CU_STREAM_NON_BLOCKING == {} && CU_EVENT_DISABLE_TIMING == {});
+static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == {} && sizeof(cublasLtMatmulAlgo_t) == 64);
+static_assert(sizeof(ncclUniqueId) == {} && sizeof(CUdeviceptr) == 8);
+static_assert(ncclInt32 == 2 && ncclFloat32 == 7);
+static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4);
+)",
+                                   compute_32f, real_32f, product_transpose_a, product_transpose_b, layout_batch_count,
+                                   layout_batch_stride, preference_workspace_bytes, stream_non_blocking,
+                                   event_disable_timing, sizeof(CublasLtChoice), sizeof(NcclUniqueId));
+  CompileOptions options;
+  options.include_directories = {cuda_toolkit().include_directory};
+  CompileResult result = compile_object(source, options);
+  if (result.text.find("file not found") != std::string::npos)
+    GTEST_SKIP() << "headers are incomplete: " << result.text;
+  EXPECT_TRUE(result.ok) << result.text;
+}
+
+}  // namespace
+}  // namespace hetsynth::cuda
