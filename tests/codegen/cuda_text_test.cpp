@@ -1,0 +1,71 @@
+// Golden text of a small training step for one of three uneven cuda ranks, and what the text must have everywhere.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/cuda/prelude.h"
+#include "cuda_programs.h"
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
+#include "support/golden.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+void classifier() {
+  auto [x, labels] = synthetic_batch(64, 12, 8);
+  Tensor w = parameter("w", {12, 8}, normal(0.1));
+  Tensor b = parameter("b", {8}, zeros());
+  Tensor logits = matmul(x, w) + b;
+  minimize(cross_entropy(logits, labels), SGD{.learning_rate = 0.1, .momentum = 0.9});
+}
+
+DeviceProgram classifier_program(int rank) {
+  Trace trace("classifier.cpp");
+  run_builder(trace, classifier);
+  Program reference = differentiate(trace);
+  Cluster cluster = cuda_cluster({1, 2, 3});
+  Plan plan = data_parallel_plan(reference, cluster, RatioRule::proportional);
+  return generate(reference, plan.program, cluster, rank);
+}
+
+TEST(CudaText, HostOfASmallStep) { testing::expect_golden("cuda_host.cpp", classifier_program(1).files.at(0).text); }
+
+TEST(CudaText, KernelsOfASmallStep) {
+  std::string text = classifier_program(1).files.at(1).text, prelude(codegen::cuda::prelude());
+  size_t at = text.find(prelude);
+  ASSERT_NE(at, std::string::npos);
+  testing::expect_golden("cuda_kernels.cu", text.erase(at, prelude.size()));
+}
+
+TEST(CudaText, IncludesNothingAndIsTheSameEachTime) {
+  for (int rank = 0; rank < 3; ++rank) {
+    DeviceProgram first = classifier_program(rank), second = classifier_program(rank);
+    for (size_t f = 0; f < 2; ++f) {
+      EXPECT_EQ(first.files.at(f).text, second.files.at(f).text);
+      EXPECT_THAT(first.files.at(f).text, Not(HasSubstr("#include")));
+    }
+    EXPECT_EQ(first.kind, DeviceKind::cuda);
+    EXPECT_EQ(first.architecture, "sm_80");
+    EXPECT_THAT(first.files.at(0).text, HasSubstr("classifier.cpp"));
+  }
+}
+
+TEST(CudaText, EachRankOfAMixedClusterGetsTheSourceOfItsKind) {
+  Trace trace("classifier.cpp");
+  run_builder(trace, classifier);
+  Program reference = differentiate(trace);
+  Cluster cluster = cuda_cluster({1, 1});
+  cluster.devices[1].kind = DeviceKind::cpu;
+  Plan plan = data_parallel_plan(reference, cluster);
+  EXPECT_EQ(generate(reference, plan.program, cluster, 0).files.size(), 2u);
+  EXPECT_EQ(generate(reference, plan.program, cluster, 1).files.size(), 1u);
+}
+
+}  // namespace
+}  // namespace hetsynth::testing_support
