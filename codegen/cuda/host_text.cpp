@@ -345,7 +345,7 @@ std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster) {
 
 std::string kernels_text(const DeviceSchedule& schedule, const Cluster& cluster) {
   const Device& device = cluster.devices.at(size_t(schedule.lowered.local.rank));
-  std::string out = fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Kernels.\n\n",
+  std::string out = fmt::format("// Training step of {}, rank {} of {}: device {} ({}{}{}). Kernels.\n",
                                 schedule.lowered.reference->model_file, schedule.lowered.local.rank,
                                 schedule.lowered.program->mesh.device_count(), device.name, device.model,
                                 device.architecture.empty() ? "" : ", ", device.architecture);

@@ -13,7 +13,9 @@ namespace hetsynth::codegen::cuda {
 class Lines {
  public:
   explicit Lines(int depth = 0) : depth_(depth) {}
-  void add(const std::string& line) { text_ += std::string(size_t(depth_) * 2, ' ') + line + "\n"; }
+  void add(const std::string& line) {
+    text_ += (line.empty() ? "" : std::string(size_t(depth_) * 2, ' ')) + line + "\n";
+  }
   void open(const std::string& line) {
     add(line);
     ++depth_;

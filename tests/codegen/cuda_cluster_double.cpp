@@ -51,6 +51,12 @@ class Meeting {
     if (!together.empty()) meet(me, std::move(together));
   }
 
+  /// A rank has failed: the others must not wait for it.
+  void abandon(const std::string& problem) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    fail(problem);
+  }
+
   void end_step() const {
     for (const auto& [pair, queue] : mail_)
       if (!queue.empty())
@@ -516,12 +522,14 @@ void CudaClusterDouble::step(const EvaluationContext& context, Eager eager, Turn
       try {
         impl_->step(*r, context, eager, turns);
       } catch (const std::exception& error) {
-        r->problem = error.what();
+        std::string problem = error.what();
+        r->problem = problem.rfind("rank ", 0) == 0 ? problem : fmt::format("rank {}: {}", r->program.rank, problem);
+        for (const auto& meeting : impl_->meetings) meeting.second->abandon(r->problem);
       }
     });
   for (std::thread& thread : threads) thread.join();
   for (auto& rank : impl_->ranks)
-    if (!rank->problem.empty()) throw std::runtime_error(fmt::format("rank {}: {}", rank->program.rank, rank->problem));
+    if (!rank->problem.empty()) throw std::runtime_error(rank->problem);
   for (const auto& meeting : impl_->meetings) meeting.second->end_step();
 }
 

@@ -71,13 +71,11 @@ class Block {
     current = this;
     for (unsigned t = 0; t < fibers_.size(); ++t) start(t);
     while (!all_done()) {
-      for (unsigned i = 0; i < fibers_.size(); ++i) {
-        unsigned t = turns == Turns::forward ? i : unsigned(fibers_.size()) - 1 - i;
-        if (fibers_[t].state != State::ready) continue;
-        turn_ = t;
-        swapcontext(&scheduler_, &fibers_[t].context);
-      }
-      if (!release()) {
+      bool any = false;
+      size_t warps = (fibers_.size() + 31) / 32;
+      for (size_t w = 0; w < warps; ++w)
+        any = run_warp(32 * (turns == Turns::forward ? w : warps - 1 - w), turns) || any;
+      if (!any && !release_block()) {
         current = outer;
         throw std::runtime_error("threads of a block wait where others never come");
       }
@@ -129,19 +127,29 @@ class Block {
     return true;
   }
 
-  /// Lets those go on who have all met: a warp at a warp operation, or the block at a barrier. True if anyone can.
-  bool release() {
-    bool any = false, whole_block = true;
-    for (const Fiber& fiber : fibers_)
-      whole_block = whole_block && fiber.state == State::waiting && fiber.kind == barrier;
-    if (whole_block) {
-      for (Fiber& fiber : fibers_) fiber.state = State::ready;
-      return true;
+  /// Runs a warp until all of its threads are done or wait for other warps: a warp may be that far ahead.
+  bool run_warp(size_t first, Turns turns) {
+    size_t lanes = std::min<size_t>(32, fibers_.size() - first);
+    for (bool any = false;; any = true) {
+      bool ran = false;
+      for (size_t i = 0; i < lanes; ++i) {
+        size_t t = first + (turns == Turns::forward ? i : lanes - 1 - i);
+        if (fibers_[t].state != State::ready) continue;
+        turn_ = unsigned(t), ran = true;
+        swapcontext(&scheduler_, &fibers_[t].context);
+      }
+      if (!release_warp(first) && !ran) return any;
     }
-    for (size_t first = 0; first < fibers_.size(); first += 32) any = release_warp(first) || any;
-    return any || all_done();
   }
 
+  bool release_block() {
+    for (const Fiber& fiber : fibers_)
+      if (fiber.state != State::waiting || fiber.kind != barrier) return false;
+    for (Fiber& fiber : fibers_) fiber.state = State::ready;
+    return true;
+  }
+
+  /// Lets a warp go on that has met as a whole at a warp operation.
   bool release_warp(size_t first) {
     size_t lanes = std::min<size_t>(32, fibers_.size() - first);
     const Fiber& leader = fibers_[first];

@@ -75,7 +75,8 @@ Gathered gathered_program() {
   p.leaves = {0};
   Instruction y, gather, z;
   y.node = 1, y.operands = {0}, y.result = 1, y.splits = {Split{0, 0}};
-  gather.opcode = Opcode::all_gather, gather.operands = {1}, gather.result = 2, gather.axis = 0, gather.dim = 0, gather.table = 0;
+  gather.opcode = Opcode::all_gather, gather.operands = {1}, gather.result = 2, gather.axis = 0, gather.dim = 0,
+  gather.table = 0;
   z.node = 2, z.operands = {2}, z.result = 3, z.splits = {Split{}};
   p.instructions = {y, gather, z};
   return out;
@@ -108,6 +109,8 @@ struct Mutation {
   std::string name, from, to, found;
 };
 
+std::ostream& operator<<(std::ostream& out, const Mutation& m) { return out << m.name; }
+
 class CudaMutation : public ::testing::TestWithParam<Mutation> {};
 
 TEST_P(CudaMutation, IsFound) {
@@ -120,7 +123,7 @@ TEST_P(CudaMutation, IsFound) {
 const Mutation mutations[] = {
     {"compute_does_not_wait", "if (hetsynth_wait(context, 1, compute_stream)) return 1;", "", "element"},
     {"communication_does_not_wait", "|| hetsynth_wait(context, 0, communication_stream)", "", "element"},
-    {"event_is_never_recorded", "if (hetsynth_record(context, 1, communication_stream)) return 1;", "", ""},
+    {"event_is_never_recorded", "if (hetsynth_record(context, 1, communication_stream)) return 1;", "", "element"},
     {"group_is_not_ended", "if (ncclGroupEnd()) return 1;", "", "group"},
     {"wrong_count", ", 12, nccl_float32, 1,", ", 11, nccl_float32, 1,", "issues broadcast 11"},
     {"wrong_root", ", 12, nccl_float32, 1,", ", 12, nccl_float32, 0,", "peer 0"},
@@ -131,7 +134,8 @@ const Mutation mutations[] = {
     {"outside_of_the_arena", "y_gathered + 6, 12", "y_gathered + 6000, 12", "returned"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Host, CudaMutation, ::testing::ValuesIn(mutations), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Host, CudaMutation, ::testing::ValuesIn(mutations),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(CudaMutation, TheUnchangedProgramIsRight) {
   EXPECT_EQ(run([](std::vector<DeviceProgram>&) {}), "");
@@ -163,7 +167,8 @@ bool block_sums_hold(const std::string& prelude) {
 TEST(CudaPrelude, BlockSumNeedsBothBarriers) {
   std::string prelude(codegen::cuda::prelude());
   EXPECT_TRUE(block_sums_hold(prelude));
-  size_t sum = prelude.find("float block_sum("), first = prelude.find("__syncthreads();", sum), second = prelude.find("__syncthreads();", first + 1);
+  size_t sum = prelude.find("float block_sum("), first = prelude.find("__syncthreads();", sum),
+         second = prelude.find("__syncthreads();", first + 1);
   std::string without_first = prelude, without_second = prelude;
   without_first.erase(first, 16);
   without_second.erase(second, 16);
@@ -172,8 +177,10 @@ TEST(CudaPrelude, BlockSumNeedsBothBarriers) {
 }
 
 TEST(CudaEmulator, ThreadsThatDoNotMeetAreAnError) {
-  EmulatedKernels kernels("extern \"C\" __global__ void partly(float* y) {\n  if (threadIdx.x < 5) __syncthreads();\n  y[threadIdx.x] = 1;\n}\n",
-                          {"partly"});
+  EmulatedKernels kernels(
+      "extern \"C\" __global__ void partly(float* y) {\n  if (threadIdx.x < 5) __syncthreads();\n  y[threadIdx.x] = "
+      "1;\n}\n",
+      {"partly"});
   std::vector<float> y(32);
   float* to = y.data();
   void* arguments[] = {&to};

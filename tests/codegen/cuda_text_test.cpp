@@ -4,26 +4,19 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/prelude.h"
+#include "codegen/device_program.h"
+#include "cuda_classifier.h"
 #include "cuda_programs.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
-#include "hetsynth/hetsynth.h"
-#include "support/golden.h"
 #include "synth/synthesize.h"
+#include "tests/support/golden.h"
 
 namespace hetsynth::testing_support {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-void classifier() {
-  auto [x, labels] = synthetic_batch(64, 12, 8);
-  Tensor w = parameter("w", {12, 8}, normal(0.1));
-  Tensor b = parameter("b", {8}, zeros());
-  Tensor logits = matmul(x, w) + b;
-  minimize(cross_entropy(logits, labels), SGD{.learning_rate = 0.1, .momentum = 0.9});
-}
 
 DeviceProgram classifier_program(int rank) {
   Trace trace("classifier.cpp");
