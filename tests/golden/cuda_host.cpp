@@ -83,52 +83,52 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   float* const d_w = (float*)(arena + 2816);  // f32[12, 8]
   float* const d_w_reduced = (float*)(arena + 3328);  // f32[12, 8]
   void* const dp_ranks = hetsynth_nccl_communicator(context, 0);
-  
-  // cuda_text_test.cpp:25  t.einsum = einsum(samples, w)
+
+  // cuda_classifier.h:11  t.einsum = einsum(samples, w)
   // [1] x 21 x 8, sums of 12
   if (hetsynth_device_matmul(context, 1, 21, 8, 12, samples, 0, 12, 1, w, 0, 8, 1, t_einsum, 0, 8, 1, 0)) return 1;
-  
-  // cuda_text_test.cpp:25  t.add = add(t.einsum, b)
-  // cuda_text_test.cpp:26  t.max = max(t.add)
-  // cuda_text_test.cpp:26  t.exp_sum = exp_sum(t.add, t.max)
-  // cuda_text_test.cpp:26  t.pick = pick(t.add, labels)
-  // cuda_text_test.cpp:26  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
+
+  // cuda_classifier.h:11  t.add = add(t.einsum, b)
+  // cuda_classifier.h:12  t.max = max(t.add)
+  // cuda_classifier.h:12  t.exp_sum = exp_sum(t.add, t.max)
+  // cuda_classifier.h:12  t.pick = pick(t.add, labels)
+  // cuda_classifier.h:12  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
   if (launch(context, compute_stream, kernel_compute_d_t_add, 1, 256, b, t_einsum, labels, t_max, t_pick, t_exp_sum, d_t_add)) return 1;
-  
-  // cuda_text_test.cpp:26  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
-  // cuda_text_test.cpp:26  t.mul = mul(t.nll_sum)
+
+  // cuda_classifier.h:12  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
+  // cuda_classifier.h:12  t.mul = mul(t.nll_sum)
   if (launch(context, compute_stream, kernel_compute_t_mul, 1, 256, t_pick, t_max, t_exp_sum, t_mul)) return 1;
-  
+
   // all_reduce t.mul over dp, 8 B received: t.mul is partial over dp; the result of the step is needed whole
   if (hetsynth_record(context, 0, compute_stream) || hetsynth_wait(context, 0, communication_stream)) return 1;
   if (ncclAllReduce(t_mul, t_mul_reduced, 1, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
   if (hetsynth_record(context, 1, communication_stream)) return 1;
-  
-  // cuda_text_test.cpp:25  d_b = sum(d_t.add)
+
+  // cuda_classifier.h:11  d_b = sum(d_t.add)
   if (launch(context, compute_stream, kernel_compute_d_b, 1, 256, d_t_add, d_b)) return 1;
-  
+
   // all_reduce d_b over dp, 64 B received: d_b is partial over dp (each device has its share of r0); b.velocity.next needs it whole
   if (hetsynth_record(context, 2, compute_stream) || hetsynth_wait(context, 2, communication_stream)) return 1;
   if (ncclAllReduce(d_b, d_b_reduced, 8, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
   if (hetsynth_record(context, 3, communication_stream)) return 1;
-  
-  // cuda_text_test.cpp:25  d_w = einsum(d_t.add, samples)
+
+  // cuda_classifier.h:11  d_w = einsum(d_t.add, samples)
   // [1] x 8 x 12, sums of 21
   if (hetsynth_device_matmul(context, 1, 8, 12, 21, d_t_add, 0, 1, 8, samples, 0, 12, 1, d_w, 0, 1, 8, 0)) return 1;
-  
+
   // all_reduce d_w over dp, 768 B received: d_w is partial over dp (each device has its share of m); w.velocity.next needs it whole
   if (hetsynth_record(context, 4, compute_stream) || hetsynth_wait(context, 4, communication_stream)) return 1;
   if (ncclAllReduce(d_w, d_w_reduced, 96, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
   if (hetsynth_record(context, 5, communication_stream)) return 1;
-  
+
   if (hetsynth_wait(context, 5, compute_stream)) return 1;  // d_w_reduced has arrived
-  // cuda_text_test.cpp:26  w.velocity.next = sgd_velocity(w.velocity, d_w)
-  // cuda_text_test.cpp:26  w.next = sgd_parameter(w, w.velocity.next)
+  // cuda_classifier.h:13  w.velocity.next = sgd_velocity(w.velocity, d_w)
+  // cuda_classifier.h:13  w.next = sgd_parameter(w, w.velocity.next)
   if (launch(context, compute_stream, kernel_compute_w_next, 1, 256, d_w_reduced, w_velocity, w)) return 1;
-  
+
   if (hetsynth_wait(context, 3, compute_stream)) return 1;  // d_b_reduced has arrived
-  // cuda_text_test.cpp:26  b.velocity.next = sgd_velocity(b.velocity, d_b)
-  // cuda_text_test.cpp:26  b.next = sgd_parameter(b, b.velocity.next)
+  // cuda_classifier.h:13  b.velocity.next = sgd_velocity(b.velocity, d_b)
+  // cuda_classifier.h:13  b.next = sgd_parameter(b, b.velocity.next)
   if (launch(context, compute_stream, kernel_compute_b_next, 1, 256, d_b_reduced, b_velocity, b)) return 1;
   if (hetsynth_wait(context, 1, compute_stream)) return 1;  // t_mul_reduced has arrived
   return 0;

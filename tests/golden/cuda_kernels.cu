@@ -1,11 +1,10 @@
 // Training step of classifier.cpp, rank 1 of 3: device gpu1 (A100, sm_80). Kernels.
 
-
-// cuda_text_test.cpp:25  t.add = add(t.einsum, b)
-// cuda_text_test.cpp:26  t.max = max(t.add)
-// cuda_text_test.cpp:26  t.exp_sum = exp_sum(t.add, t.max)
-// cuda_text_test.cpp:26  t.pick = pick(t.add, labels)
-// cuda_text_test.cpp:26  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
+// cuda_classifier.h:11  t.add = add(t.einsum, b)
+// cuda_classifier.h:12  t.max = max(t.add)
+// cuda_classifier.h:12  t.exp_sum = exp_sum(t.add, t.max)
+// cuda_classifier.h:12  t.pick = pick(t.add, labels)
+// cuda_classifier.h:12  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
 // 21 rows of 8, one thread for each row
 extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* __restrict__ b, const float* __restrict__ t_einsum, const int* __restrict__ labels, float* __restrict__ t_max, float* __restrict__ t_pick, float* __restrict__ t_exp_sum, float* __restrict__ d_t_add) {
   for (int row = (int)blockIdx.x * 256 + threadIdx.x; row < 21; row += (int)gridDim.x * 256) {
@@ -35,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* _
   }
 }
 
-// cuda_text_test.cpp:26  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
-// cuda_text_test.cpp:26  t.mul = mul(t.nll_sum)
+// cuda_classifier.h:12  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
+// cuda_classifier.h:12  t.mul = mul(t.nll_sum)
 // 1 rows of 21, one warp for each row
 extern "C" __global__ void __launch_bounds__(256) compute_t_mul(const float* __restrict__ t_pick, const float* __restrict__ t_max, const float* __restrict__ t_exp_sum, float* __restrict__ t_mul) {
   const int lane = threadIdx.x % 32;
@@ -52,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) compute_t_mul(const float* __r
   }
 }
 
-// cuda_text_test.cpp:25  d_b = sum(d_t.add)
+// cuda_classifier.h:11  d_b = sum(d_t.add)
 // 8 rows of 21, one thread for each row
 extern "C" __global__ void __launch_bounds__(256) compute_d_b(const float* __restrict__ d_t_add, float* __restrict__ d_b) {
   for (int row = (int)blockIdx.x * 256 + threadIdx.x; row < 8; row += (int)gridDim.x * 256) {
@@ -65,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(256) compute_d_b(const float* __res
   }
 }
 
-// cuda_text_test.cpp:26  w.velocity.next = sgd_velocity(w.velocity, d_w)
-// cuda_text_test.cpp:26  w.next = sgd_parameter(w, w.velocity.next)
+// cuda_classifier.h:13  w.velocity.next = sgd_velocity(w.velocity, d_w)
+// cuda_classifier.h:13  w.next = sgd_parameter(w, w.velocity.next)
 // 96 elements, four per thread at a time
 extern "C" __global__ void __launch_bounds__(256) compute_w_next(const float* __restrict__ d_w_reduced, float* w_velocity, float* w) {
   for (int first = 4 * ((int)blockIdx.x * 256 + threadIdx.x); first < 96; first += (int)gridDim.x * 1024) {
@@ -90,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(256) compute_w_next(const float* __
   }
 }
 
-// cuda_text_test.cpp:26  b.velocity.next = sgd_velocity(b.velocity, d_b)
-// cuda_text_test.cpp:26  b.next = sgd_parameter(b, b.velocity.next)
+// cuda_classifier.h:13  b.velocity.next = sgd_velocity(b.velocity, d_b)
+// cuda_classifier.h:13  b.next = sgd_parameter(b, b.velocity.next)
 // 8 elements, four per thread at a time
 extern "C" __global__ void __launch_bounds__(256) compute_b_next(const float* __restrict__ d_b_reduced, float* b_velocity, float* b) {
   for (int first = 4 * ((int)blockIdx.x * 256 + threadIdx.x); first < 8; first += (int)gridDim.x * 1024) {
