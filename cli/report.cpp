@@ -92,6 +92,17 @@ std::string devices_text(const std::vector<DevicePrediction>& devices) {
   return out;
 }
 
+/// A batch of fewer samples than devices is legal, since other dimensions can be cut, but seldom what was meant.
+std::string small_batch_text(const Plan& plan, const Program& reference) {
+  for (const Node& node : reference.nodes)
+    if (node.kind == NodeKind::input && !node.type.shape.empty() && node.type.shape[0] < int64_t(plan.devices.size()))
+      return fmt::format(
+          "  note: {}: the batch of {} has {} samples for {} devices: they cannot each have one; raise it with --batch "
+          "N\n",
+          node.where.text(), node.name, node.type.shape[0], plan.devices.size());
+  return "";
+}
+
 std::string baselines_text(const Prediction& prediction) {
   std::string out;
   for (const BaselinePrediction& b : prediction.baselines) {
@@ -119,7 +130,7 @@ std::string plan_text(const Plan& plan, const Program& reference) {
   out += fmt::format("  {:<34} {:>12}  {}\n", "predicted step", seconds_text(p.step_seconds),
                      p.optimal ? "(optimal under the cost model at these shares)"
                                : fmt::format("(lower bound {})", seconds_text(p.lower_bound_seconds)));
-  return out + baselines_text(p);
+  return out + baselines_text(p) + small_batch_text(plan, reference);
 }
 
 std::string plan_json(const Plan& plan, const Program& reference) {

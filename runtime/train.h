@@ -12,7 +12,7 @@ namespace hetsynth {
 
 struct TrainOptions {
   int64_t first_step = 0;       ///< steps already done, by a checkpoint
-  int64_t steps = 100;          ///< to do now
+  int64_t steps = 600;          ///< to do now
   std::string log_json;         ///< file; empty: none
   std::ostream* out = nullptr;  ///< progress goes here; nullptr: nowhere
   ProgressOptions progress;
