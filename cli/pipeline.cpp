@@ -23,19 +23,22 @@ void trace(Compilation& c) { c.trace = c.model->trace(model_settings(c)); }
 
 void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace); }
 
-Cluster given_cluster(const Compilation& c, int local_devices) {
-  return c.cluster_file.empty() ? local_cluster(local_devices) : load_cluster(c.cluster_file);
+Cluster given_cluster(const Compilation& c) {
+  if (!c.cluster_file.empty()) return load_cluster(c.cluster_file);
+  return local_cluster(int(std::max(1u, std::thread::hardware_concurrency())));
 }
 
 void synthesize_plan(Compilation& c) {
   if (!c.plan_file.empty()) {
     c.plan = load_plan(c.plan_file, c.reference);
-    c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c, int(c.plan.devices.size()));
-    if (!c.devices_of_plan) check_plan_cluster(c.plan, c.cluster);
-    return;
+    c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c);
+  } else {
+    c.cluster = given_cluster(c);
+    c.plan = synthesize(c.reference, c.cluster);
   }
-  c.cluster = given_cluster(c, int(std::max(1u, std::thread::hardware_concurrency())));
-  c.plan = synthesize(c.reference, c.cluster);
+  if (c.devices_of_plan) return;
+  c.left_out = left_out_devices(c.plan, c.cluster);
+  c.cluster = used_devices(c.plan, c.cluster);
 }
 
 void verify_plan(Compilation& c) {

@@ -27,7 +27,8 @@ struct Compilation {
   std::shared_ptr<LoadedModel> model;
   std::unique_ptr<Trace> trace;
   Program reference;
-  Cluster cluster;
+  Cluster cluster;                    ///< the devices the plan uses
+  std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
   Plan plan;
   Verification verification;
   std::vector<DeviceProgram> programs;  ///< one per rank

@@ -29,7 +29,8 @@ Command add_plan(CLI::App& app) {
     Compilation& c = options->compilation;
     run_pipeline(c, "synthesize", options->pipeline);
     if (!options->out.empty()) save_plan(options->out, c.plan, c.reference);
-    fmt::print("{}", options->json ? plan_json(c.plan, c.reference) : plan_text(c.plan, c.reference));
+    fmt::print("{}",
+               options->json ? plan_json(c.plan, c.reference, c.left_out) : plan_text(c.plan, c.reference, c.left_out));
     if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);
     return ExitCode::done;
   };

@@ -92,6 +92,14 @@ std::string devices_text(const std::vector<DevicePrediction>& devices) {
   return out;
 }
 
+/// "a, b, c", or the ends of a long list.
+std::string name_list(const std::vector<std::string>& names) {
+  if (names.size() > 6) return fmt::format("{} .. {} ({} devices)", names.front(), names.back(), names.size());
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 /// A batch of fewer samples than devices is legal, since other dimensions can be cut, but seldom what was meant.
 std::string small_batch_text(const Plan& plan, const Program& reference) {
   for (const Node& node : reference.nodes)
@@ -117,7 +125,7 @@ std::string baselines_text(const Prediction& prediction) {
 
 }  // namespace
 
-std::string plan_text(const Plan& plan, const Program& reference) {
+std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
   const Prediction& p = plan.prediction;
   auto [whole, cut] = parameters_whole_and_cut(plan.program, reference);
   std::string out = fmt::format("plan for {} on {} ({} device{})\n", plan.model_file, plan.cluster_name,
@@ -127,13 +135,14 @@ std::string plan_text(const Plan& plan, const Program& reference) {
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
   out += devices_text(p.devices);
+  if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   out += fmt::format("  {:<34} {:>12}  {}\n", "predicted step", seconds_text(p.step_seconds),
                      p.optimal ? "(optimal under the cost model at these shares)"
                                : fmt::format("(lower bound {})", seconds_text(p.lower_bound_seconds)));
   return out + baselines_text(p) + small_batch_text(plan, reference);
 }
 
-std::string plan_json(const Plan& plan, const Program& reference) {
+std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
   const Prediction& p = plan.prediction;
   Json out;
   out["model"] = plan.model_file;
@@ -151,6 +160,7 @@ std::string plan_json(const Plan& plan, const Program& reference) {
                               {"idle_seconds", d.idle_seconds},
                               {"memory_bytes", d.memory_bytes},
                               {"memory_limit_bytes", d.memory_limit_bytes}});
+  out["left_out"] = left_out;
   out["collectives"] = Json::object();
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};

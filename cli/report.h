@@ -1,6 +1,7 @@
 // What people and scripts are shown of a plan and of a proof.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "dsl/spmd/plan.h"
 #include "verify/verify.h"
@@ -8,8 +9,9 @@
 namespace hetsynth::cli {
 
 /// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
-std::string plan_text(const Plan& plan, const Program& reference);
-std::string plan_json(const Plan& plan, const Program& reference);
+/// `left_out`: devices of the cluster that the plan does not use.
+std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
+std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
 
 /// Verdict, scope and, if refuted, the counterexample.
 std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);

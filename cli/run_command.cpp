@@ -81,7 +81,7 @@ void print_sample(RunOptions& options, const Executor& trained) {
 ExitCode execute(RunOptions& options) {
   Compilation& c = options.compilation;
   run_pipeline(c, "verify", options.pipeline);
-  fmt::print("{}", plan_text(c.plan, c.reference));
+  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
   if (!proof_allows(options)) return exit_code(c.verification.verdict);
   if (options.data.path.empty()) options.data.path = default_text;
   if (!options.resume.empty()) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dsl/base/version.h"
 #include "dsl/spmd/plan.h"
 
@@ -29,6 +31,25 @@ Cluster cluster_of(const Plan& plan) {
     cluster.devices.push_back(std::move(device));
   }
   return cluster;
+}
+
+Cluster used_devices(const Plan& plan, const Cluster& cluster) {
+  check_plan_cluster(plan, cluster);
+  Cluster used = cluster;
+  used.devices.clear();
+  for (const PlanDevice& wanted : plan.devices)
+    used.devices.push_back(*std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                                         [&](const Device& device) { return device.name == wanted.name; }));
+  return used;
+}
+
+std::vector<std::string> left_out_devices(const Plan& plan, const Cluster& cluster) {
+  std::vector<std::string> out;
+  for (const Device& device : cluster.devices)
+    if (std::none_of(plan.devices.begin(), plan.devices.end(),
+                     [&](const PlanDevice& d) { return d.name == device.name; }))
+      out.push_back(device.name);
+  return out;
 }
 
 }  // namespace hetsynth
