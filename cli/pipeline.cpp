@@ -34,7 +34,7 @@ void synthesize_plan(Compilation& c) {
     c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c);
   } else {
     c.cluster = given_cluster(c);
-    c.plan = synthesize(c.reference, c.cluster);
+    c.plan = synthesize(c.reference, c.cluster, {.time_limit_seconds = 0, .progress = {}, .drop_devices = true});
   }
   if (c.devices_of_plan) return;
   c.left_out = left_out_devices(c.plan, c.cluster);
