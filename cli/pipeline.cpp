@@ -38,7 +38,8 @@ void synthesize_plan(Compilation& c) {
   }
   if (c.devices_of_plan) return;
   c.left_out = left_out_devices(c.plan, c.cluster);
-  c.cluster = used_devices(c.plan, c.cluster);
+  check_plan_cluster(c.plan, c.cluster);
+  c.cluster = ranks_of(c.plan, c.cluster);
 }
 
 void verify_plan(Compilation& c) {
@@ -46,9 +47,8 @@ void verify_plan(Compilation& c) {
 }
 
 void generate_programs(Compilation& c) {
-  const Cluster ranks = ranks_of(c.plan, c.cluster);
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
-    c.programs.push_back(generate(c.reference, c.plan.program, ranks, rank));
+    c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
 }
 
 std::string dump_source(const Compilation& c) {

@@ -92,8 +92,8 @@ ExitCode execute(RunOptions& options) {
   }
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
   LaunchReport launched;
-  std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, ranks_of(c.plan, c.cluster),
-                                              {.executor = {.seed = options.data.seed}}, &launched);
+  std::unique_ptr<Executor> executor =
+      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}}, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());

@@ -91,9 +91,6 @@ void save_plan(const std::string& path, const Plan& plan, const Program& referen
 /// Throws UserError if the plan was made for another cluster.
 void check_plan_cluster(const Plan& plan, const Cluster& cluster);
 
-/// The part of the cluster that the plan uses, in its rank order: what generation and the runtime take. Checks as
-/// above.
-Cluster used_devices(const Plan& plan, const Cluster& cluster);
 /// Names of the cluster's devices that the plan does not use, because they do not pay.
 std::vector<std::string> left_out_devices(const Plan& plan, const Cluster& cluster);
 

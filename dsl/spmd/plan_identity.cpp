@@ -33,16 +33,6 @@ Cluster cluster_of(const Plan& plan) {
   return cluster;
 }
 
-Cluster used_devices(const Plan& plan, const Cluster& cluster) {
-  check_plan_cluster(plan, cluster);
-  Cluster used = cluster;
-  used.devices.clear();
-  for (const PlanDevice& wanted : plan.devices)
-    used.devices.push_back(*std::find_if(cluster.devices.begin(), cluster.devices.end(),
-                                         [&](const Device& device) { return device.name == wanted.name; }));
-  return used;
-}
-
 std::vector<std::string> left_out_devices(const Plan& plan, const Cluster& cluster) {
   std::vector<std::string> out;
   for (const Device& device : cluster.devices)
