@@ -132,6 +132,7 @@ TEST(Train, FailingRankIsNamedAfterThePlainLines) {
   std::ostringstream out;
   TrainOptions options;
   options.out = &out;
+  options.steps = 100;
   EXPECT_THROW(train_fake(fake, options), RunFailed);
   EXPECT_THAT(out.str(), HasSubstr("step  0/99"));
 }
