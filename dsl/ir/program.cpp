@@ -141,6 +141,11 @@ std::vector<NodeId> merge_equal(const Program& program) {
   return first;
 }
 
+/// Dropout: noise that belongs to training.
+bool draws_random(const Expr& e) {
+  return e.kind() == ExprKind::random || std::any_of(e.args().begin(), e.args().end(), draws_random);
+}
+
 }  // namespace
 
 std::string text(const Program& program) { return program_text(program, true); }
@@ -174,8 +179,11 @@ Program restrict_to_output(const Program& program, const std::string& output) {
   cut.updates.clear();
   cut.loss = -1;
   cut.outputs = {*found};
-  std::vector<NodeId> same = identity(cut);
-  return rebuild(cut, needed_by(cut, {found->node}, same), same);
+  std::vector<NodeId> stand_in = identity(cut);
+  for (const Node& node : cut.nodes)
+    if (!node.leaf() && node.inputs.size() == 1 && draws_random(node.body))
+      stand_in[node.id] = stand_in[node.inputs[0]];
+  return rebuild(cut, needed_by(cut, {found->node}, stand_in), stand_in);
 }
 
 }  // namespace hetsynth

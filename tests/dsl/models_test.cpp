@@ -139,6 +139,14 @@ TEST(Models, GptHasTheParametersOfItsSizes) {
   EXPECT_EQ(program.parameter_count(), 256 * 8 + 5 * 8 + 2 * block + 2 * 8);
 }
 
+TEST(Models, OutputsAreReadWithoutDropout) {
+  Settings settings = tiny_gpt;
+  settings["dropout"] = "0.3";
+  Program with = training_step(gpt_example::model, settings), without = training_step(gpt_example::model, tiny_gpt);
+  EXPECT_EQ(hash_text(restrict_to_output(with, "logits")), hash_text(restrict_to_output(without, "logits")));
+  EXPECT_NE(hash_text(with), hash_text(without));
+}
+
 TEST(Models, TheTrainingStepOfMlpIsAsReviewed) {
   std::string step;
   std::istringstream lines(
