@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dsl/frontend/model.h"
+#include "hetsynth/build_paths.h"
 
 namespace {
 using namespace hetsynth;

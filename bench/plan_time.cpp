@@ -7,6 +7,7 @@
 #include "examples/gpt.cpp"
 #include "synth/baselines.h"
 #include "synth/search.h"
+#include "hetsynth/build_paths.h"
 
 namespace {
 

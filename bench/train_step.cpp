@@ -19,6 +19,7 @@
 #include "runtime/progress.h"
 #include "runtime/throttle.h"
 #include "synth/synthesize.h"
+#include "hetsynth/build_paths.h"
 
 namespace {
 

@@ -14,6 +14,7 @@
 
 namespace gpt {
 #include "examples/gpt.cpp"
+#include "hetsynth/build_paths.h"
 }  // namespace gpt
 
 namespace {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/cli/command.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
 namespace {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <regex>
 #include <sstream>
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
 namespace {

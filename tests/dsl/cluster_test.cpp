@@ -9,6 +9,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/device_models.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth {
 namespace {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dsl/ir/operator.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "dsl/ir/differentiate.h"
 #include "model_fixture.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "dsl/frontend/model.h"
 #include "tests/support/temporary_cache.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth {
 

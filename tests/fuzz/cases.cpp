@@ -8,6 +8,7 @@
 #include "dsl/base/file.h"
 #include "dsl/spmd/plan.h"
 #include "tests/support/plan_fixture.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
 namespace {

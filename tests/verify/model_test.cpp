@@ -15,6 +15,7 @@ namespace gpt_example {
 }
 namespace mlp_example {
 #include "examples/mlp.cpp"
+#include "hetsynth/build_paths.h"
 }
 
 namespace hetsynth {
