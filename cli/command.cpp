@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <fmt/format.h>
+
 namespace hetsynth::cli {
 
 std::map<std::string, std::string> ModelOptions::settings() const {
@@ -16,6 +18,28 @@ std::map<std::string, std::string> ModelOptions::settings() const {
   }
   if (batch) out["batch"] = std::to_string(*batch);
   return out;
+}
+
+namespace {
+
+CLI::Validator number(std::string wanted, std::function<bool(double)> accepts) {
+  return CLI::Validator(
+      [wanted, accepts](std::string& text) {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && accepts(value)) return std::string();
+        return fmt::format("expected {}, found {}", wanted, text);
+      },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator at_least(double least) {
+  return number(fmt::format("a number from {}", least), [least](double value) { return value >= least; });
+}
+
+CLI::Validator above_zero() {
+  return number("a number above 0", [](double value) { return value > 0; });
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {

@@ -22,6 +22,10 @@ struct ModelOptions {
   std::map<std::string, std::string> settings() const;
 };
 
+/// Check of a number on the command line, "expected a number from 1, found -3"; CLI11's own names the largest double.
+CLI::Validator at_least(double least);
+CLI::Validator above_zero();
+
 void add_model_options(CLI::App& command, ModelOptions& options);
 
 /// A command registers itself with its options; the function it returns runs it and gives the exit code.

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "cli/command.h"
 #include "dsl/base/excerpt.h"
+#include "dsl/base/suggest.h"
 #include "dsl/base/version.h"
 #include "runtime/run_state.h"
 
@@ -29,6 +31,19 @@ void write_repro(int argc, char** argv, const std::string& fault) {
              fault, path);
 }
 
+/// CLI11 reports an unknown word in place of a command as a missing command; this names the word.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
+  throw UserError({.message = "there is no such command",
+                   .expected = fmt::format("one of: {}", fmt::join(known, ", ")),
+                   .found = argv[1],
+                   .mend = did_you_mean(argv[1], known, "hetsynth --help lists the commands")},
+                  ExitCode::usage);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Trains a model written for one device across unequal devices: synthesizes, proves, generates, compiles and runs "
@@ -45,6 +60,7 @@ int run(int argc, char** argv) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));
   }
+  check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

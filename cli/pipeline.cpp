@@ -19,7 +19,35 @@ void load(Compilation& c) {
   fmt::print(stderr, "{}", c.model->warnings());
 }
 
-void trace(Compilation& c) { c.trace = c.model->trace(model_settings(c)); }
+/// A plan of another model is found out by its options first: the message is about the plan, not about a setting that
+/// nobody typed.
+[[noreturn]] void throw_foreign_plan(const Compilation& c, const UserError& error) {
+  const auto typed = c.model_options.settings();
+  const auto own = c.model->trace(typed);
+  for (const OptionValue& option : read_plan_options(c.plan_file)) {
+    bool known = false;
+    for (const OptionValue& other : own->program.options) known = known || other.name == option.name;
+    if (known || typed.count(option.name)) continue;
+    throw UserError(
+        {.where = {c.plan_file},
+         .tag = "plan",
+         .message = "the plan was made for another model",
+         .expected = fmt::format("a plan of {}", c.model_options.file),
+         .found = fmt::format("the option {}={}, which that model does not have", option.name, option.value),
+         .mend = "name the model the plan was made for, or plan anew"},
+        ExitCode::invalid_input);
+  }
+  throw error;
+}
+
+void trace(Compilation& c) {
+  try {
+    c.trace = c.model->trace(model_settings(c));
+  } catch (const UserError& error) {
+    if (c.plan_file.empty()) throw;
+    throw_foreign_plan(c, error);
+  }
+}
 
 void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace); }
 

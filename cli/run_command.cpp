@@ -119,9 +119,7 @@ Command add_run(CLI::App& app) {
                       "Cluster file (TOML); default: the cores of this machine as equal devices");
   command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
-  command->add_option("--steps", options->train.steps, "Training steps")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
       ->capture_default_str();
   command->add_option("--data", options->data.path,
@@ -135,7 +133,7 @@ Command add_run(CLI::App& app) {
   command
       ->add_option("--checkpoint-every", options->train.checkpoint_every, "And each so many steps; 0: only at the end")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command
       ->add_option("--resume", options->resume,
                    "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
@@ -145,7 +143,7 @@ Command add_run(CLI::App& app) {
   command->add_option("--prompt", options->prompt, "What the sample begins with")->capture_default_str();
   command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   add_pipeline_options(*command, options->pipeline);
   return [options]() { return execute(*options); };
 }

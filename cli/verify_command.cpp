@@ -31,7 +31,7 @@ Command add_verify(CLI::App& app) {
   command->add_option("plan", options->compilation.plan_file, "Plan file")->required();
   command
       ->add_option("--time-limit", options->compilation.verify_seconds, "Seconds after which the answer is 'unknown'")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->type_name("SECONDS");
   command->add_flag("--json", options->json, "Report as JSON");
   add_pipeline_options(*command, options->pipeline);

@@ -29,11 +29,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(BadUsage, IsAnsweredWithExitCodeTwo) {
   const Workplace place;
   expect_refusal(place, "", 2, {"A subcommand is required"});
-  expect_refusal(place, "frobnicate", 2, {});
+  expect_refusal(place, "frobnicate", 2,
+                 {"there is no such command", "one of: run, plan, verify", "found:    frobnicate"});
+  expect_refusal(place, "verfy model.cpp p.json", 2, {"did you mean \"verify\"?"});
   expect_refusal(place, "run", 2, {"model is required"});
   expect_refusal(place, "run model.cpp --frobnicate", 2, {"--frobnicate"});
   expect_refusal(place, "run model.cpp --steps many", 2, {"--steps"});
-  expect_refusal(place, "run model.cpp --steps -1", 2, {"--steps"});
+  expect_refusal(place, "run model.cpp --steps -1", 2, {"--steps: expected a number from 0, found -1"});
   expect_refusal(place, "plan model.cpp", 2, {"--cluster"});
   expect_refusal(place, "run model.cpp --set batch", 2,
                  {"[--set] a setting needs a name and a value", "found:    batch"});
@@ -124,6 +126,13 @@ TEST_F(BadPlan, OfAnotherModel) {
     expect_refusal(place, arguments, 3,
                    {"plan.json:4: error: [plan.model] the plan was made for another model", "expected: \"model.cpp\""});
   }
+}
+
+TEST_F(BadPlan, OfAnotherModelWithOptionsOfItsOwn) {
+  place.write("other.cpp", replaced(small_model, "option(\"batch\"", "option(\"rows\""));
+  expect_refusal(
+      place, "verify other.cpp plan.json", 3,
+      {"plan.json: error: [plan] the plan was made for another model", "a plan of other.cpp", "the option batch="});
 }
 
 TEST_F(BadPlan, OfOtherOptions) {
