@@ -83,7 +83,7 @@ ExitCode execute(RunOptions& options) {
   run_pipeline(c, "verify", options.pipeline);
   fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
   if (!proof_allows(options)) return exit_code(c.verification.verdict);
-  if (options.data.path.empty()) options.data.path = default_text;
+  if (options.data.path.empty() && reads_text(c.reference)) options.data.path = default_text;
   if (!options.resume.empty()) {
     // The order of the data and dropout go on as if training had never stopped.
     const CheckpointInfo info = read_checkpoint_info(options.resume);

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "dsl/base/error.h"
 #include "runtime/arena.h"
+#include "runtime/data/synthetic.h"
 #include "runtime/host_tensor.h"
 #include "runtime/sample_order.h"
 #include "runtime/text_corpus.h"
@@ -19,29 +18,28 @@ namespace {
 
 using Kind = DataSource::Kind;
 
-bool is_text(Kind kind) { return kind == Kind::text_tokens || kind == Kind::text_targets || kind == Kind::text_next; }
-
-/// Standard normal (Box and Muller 1958), rounded to float32 as the devices see it. `stream` tells different tensors
-/// apart.
-double normal_at(uint64_t seed, int stream, uint64_t index) {
-  constexpr uint64_t data_step = uint64_t(1)
-                                 << 31;  // no training step: streams of dropout and of starting values stay apart
-  const double u = 1 - philox_uniform(seed, stream, 2 * index, data_step);
-  const double v = philox_uniform(seed, stream, 2 * index + 1, data_step);
-  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
+bool is_real(Kind kind) {
+  return kind == Kind::synthetic_normal || kind == Kind::image || kind == Kind::numeric || kind == Kind::response;
 }
+
+bool is_text(Kind kind) { return kind == Kind::text_tokens || kind == Kind::text_targets || kind == Kind::text_next; }
 
 class DeclaredData : public BatchSource {
  public:
-  DeclaredData(const Program& program, const DataOptions& options) : seed_(options.seed) {
+  DeclaredData(const Program& program, const DataOptions& options)
+      : seed_(options.seed), synthetic_(program, options.seed) {
     for (const Node& node : program.nodes) {
       if (node.kind != NodeKind::input) continue;
       check_input(node);
-      if (node.data.kind == Kind::synthetic_normal) add_features(node);
       if (is_text(node.data.kind)) open_text(node, options);
-    }
-    for (const Node& node : program.nodes) {
-      if (node.kind == NodeKind::input && node.data.kind == Kind::synthetic_label) make_teacher(class_count(node));
+      if (node.data.files && !options.path.empty()) {
+        throw UserError({{options.path, 0, 0},
+                         "data",
+                         "files cannot fill input " + node.name,
+                         "",
+                         "",
+                         "leave out --data: the model then trains on synthetic samples"});
+      }
     }
   }
 
@@ -68,33 +66,17 @@ class DeclaredData : public BatchSource {
   }
 
  private:
-  struct Features {
-    int stream;
-    int64_t per_sample;
-  };
-
-  static int stream_of(const std::string& name) {
-    uint64_t hash = 0;
-    for (unsigned char c : name) hash = mix(hash, c);
-    return static_cast<int>(hash >> 33);
-  }
-
   static void check_input(const Node& node) {
     if (node.data.kind == Kind::none) {
       throw UserError({node.where, "input", "input " + node.name + " has no source of data", "", "",
-                       "make it with text_batch, text_next_byte or synthetic_batch"});
+                       "make it with a function of data.h, such as text_batch or image_batch"});
     }
-    const bool integer = node.data.kind != Kind::synthetic_normal;
+    const bool integer = !is_real(node.data.kind);
     if (node.type.shape.empty() || node.type.dtype != (integer ? DType::i32 : DType::f32)) {
       throw UserError({node.where, "input", "input " + node.name + " cannot hold its data",
                        integer ? "i32 with samples in dimension 0" : "f32 with samples in dimension 0", text(node.type),
                        ""});
     }
-  }
-
-  void add_features(const Node& node) {
-    const int64_t batch = node.type.shape[0];
-    features_.push_back({stream_of(node.name), batch == 0 ? 0 : element_count(node.type.shape) / batch});
   }
 
   void open_text(const Node& node, const DataOptions& options) {
@@ -117,21 +99,14 @@ class DeclaredData : public BatchSource {
 
   void fill_run(const Node& input, int64_t sample, int64_t inside, int64_t count, std::byte* out) const {
     switch (input.data.kind) {
-      case Kind::none:
-        return;
       case Kind::text_tokens:
         return fill_text(input, sample, inside, count, out);
       case Kind::text_targets:
         return fill_text(input, sample, inside + 1, count, out);
       case Kind::text_next:
         return fill_text(input, sample, input.data.length, count, out);
-      case Kind::synthetic_normal:
-        return fill_normal(input, sample, inside, count, out);
-      case Kind::synthetic_label: {
-        const int32_t label = label_of(input, sample);
-        for (int64_t i = 0; i < count; ++i) reinterpret_cast<int32_t*>(out)[i] = label;
-        return;
-      }
+      default:
+        return synthetic_.fill(input, sample, inside, count, out);
     }
   }
 
@@ -164,54 +139,9 @@ class DeclaredData : public BatchSource {
     }
   }
 
-  void fill_normal(const Node& input, int64_t sample, int64_t inside, int64_t count, std::byte* out) const {
-    const int64_t per_sample = element_count(input.type.shape) / input.type.shape[0];
-    for (int64_t i = 0; i < count; ++i) {
-      const auto index = static_cast<uint64_t>(sample * per_sample + inside + i);
-      reinterpret_cast<float*>(out)[i] = static_cast<float>(normal_at(seed_, stream_of(input.name), index));
-    }
-  }
-
-  /// Weights [classes, features] of the linear teacher: standard normal, the same for every run seed.
-  void make_teacher(int64_t classes) {
-    std::vector<double>& weights = teachers_[classes];
-    if (!weights.empty()) return;
-    for (int64_t c = 0; c < classes; ++c) {
-      for (const Features& x : features_) {
-        for (int64_t f = 0; f < x.per_sample; ++f) {
-          weights.push_back(normal_at(teacher_seed, x.stream, static_cast<uint64_t>(c * x.per_sample + f)));
-        }
-      }
-    }
-  }
-
-  /// The class to which the teacher gives the greatest score.
-  int32_t label_of(const Node& input, int64_t sample) const {
-    const int64_t classes = class_count(input);
-    std::vector<double> sample_features;
-    for (const Features& x : features_) {
-      for (int64_t f = 0; f < x.per_sample; ++f) {
-        sample_features.push_back(normal_at(seed_, x.stream, static_cast<uint64_t>(sample * x.per_sample + f)));
-      }
-    }
-    auto weight = teachers_.at(classes).begin();
-    int32_t best = 0;
-    double best_score = -HUGE_VAL;
-    for (int64_t c = 0; c < classes; ++c) {
-      double score = 0;
-      for (const double value : sample_features) score += value * *weight++;
-      if (score > best_score) best_score = score, best = static_cast<int32_t>(c);
-    }
-    return best;
-  }
-
-  static int64_t class_count(const Node& node) { return std::max<int64_t>(node.data.classes, 1); }
-
-  static constexpr uint64_t teacher_seed = 0x7EAC4E5;
   const uint64_t seed_;
+  const SyntheticData synthetic_;
   std::optional<TextCorpus> corpus_;
-  std::vector<Features> features_;                   ///< inputs of kind synthetic_normal, in program order
-  std::map<int64_t, std::vector<double>> teachers_;  ///< by number of classes
 };
 
 }  // namespace

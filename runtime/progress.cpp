@@ -23,7 +23,14 @@ WorkUnit work_unit(const Program& program) {
   const Node* first = nullptr;
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
-    if (node.data.kind == DataSource::Kind::text_tokens) return {"tokens", element_count(node.type.shape)};
+    switch (node.data.kind) {
+      case DataSource::Kind::text_tokens:
+      case DataSource::Kind::tokens:
+      case DataSource::Kind::pair_target:
+        return {"tokens", element_count(node.type.shape)};
+      default:
+        break;
+    }
     if (!first) first = &node;
   }
   return {"samples", first ? first->type.shape[0] : 0};

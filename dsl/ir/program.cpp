@@ -54,8 +54,12 @@ int64_t Program::parameter_count() const {
 namespace {
 
 std::string leaf_text(const Node& node) {
-  if (node.kind == NodeKind::input)
-    return fmt::format(" source={} length={} classes={}", int(node.data.kind), node.data.length, node.data.classes);
+  if (node.kind == NodeKind::input) {
+    const DataSource& data = node.data;
+    std::string out = fmt::format(" source={} length={} classes={}", int(data.kind), data.length, data.classes);
+    if (data.column > 0) out += fmt::format(" column={}", data.column);
+    return out + (data.files ? " files" : "");
+  }
   static constexpr const char* kinds[] = {"constant", "normal", "uniform"};
   return fmt::format(" init={}({})", kinds[int(node.initializer.kind)], node.initializer.value);
 }

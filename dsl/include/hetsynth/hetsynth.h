@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "hetsynth/data.h"
 #include "hetsynth/model.h"
 #include "hetsynth/operators.h"  // generated: every operator of the list
 #include "hetsynth/tensor.h"

@@ -27,23 +27,6 @@ Init uniform(double half_width);
 Tensor parameter(const std::string& name, const Dims& shape, Init init,
                  std::source_location where = std::source_location::current());
 
-/// Windows of bytes of the text given by --data, int32 [batch, length], and the same windows moved one byte on.
-struct TextBatch {
-  Tensor tokens;
-  Tensor targets;
-};
-TextBatch text_batch(int64_t batch, int64_t length, std::source_location where = std::source_location::current());
-/// Windows of `length` bytes, int32 [batch, length], and the one byte that follows each, int32 [batch].
-TextBatch text_next_byte(int64_t batch, int64_t length, std::source_location where = std::source_location::current());
-/// Standard normal samples, float32 [batch, features], and the class a fixed random linear teacher gives them, int32
-/// [batch].
-struct LabelledBatch {
-  Tensor samples;
-  Tensor labels;
-};
-LabelledBatch synthetic_batch(int64_t batch, int64_t features, int64_t classes,
-                              std::source_location where = std::source_location::current());
-
 /// A hyper-parameter: the default, unless the command line set it (--set name=value). Throws UserError for a value that
 /// is no number of that type.
 int64_t option(const char* name, int default_value, const char* help = "",
