@@ -49,7 +49,7 @@ double loss_of_project(const Program& program, const std::vector<double>& speeds
   write_standalone_project(folder.path() + "/project", program,
                            data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
   std::string build = folder.path() + "/build";
-  output_of("cmake -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
+  output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
   output_of("cmake --build " + build);
   std::string printed = output_of(build + "/step");
   EXPECT_THAT(printed, testing::StartsWith("loss "));
