@@ -5,9 +5,9 @@
 
 #include "dsl/ir/differentiate.h"
 #include "examples/gpt.cpp"
+#include "hetsynth/build_paths.h"
 #include "synth/baselines.h"
 #include "synth/search.h"
-#include "hetsynth/build_paths.h"
 
 namespace {
 
@@ -34,7 +34,7 @@ void report(const std::string& name, const Program& program, const Cluster& clus
   synth::Shares shares = synth::common_shares(problem.classes, synth::fractions_of(problem, RatioRule::proportional));
   synth::Solution solution;
   double search_seconds = seconds_of([&] {
-    synth::Conversions conversions(program, problem.classes, problem.rules, problem.cost, shares);
+    synth::Conversions conversions(*problem.analysis, problem.cost, shares);
     solution = synth::search(problem, conversions, shares, {}, {});
   });
   Plan plan;

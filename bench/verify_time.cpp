@@ -59,6 +59,6 @@ int main(int argc, char** argv) {
     Plan data_parallel = data_parallel_plan(program, cluster, RatioRule::proportional);
     measure(layers, "data parallel", program, data_parallel);
     measure_refutation(layers, program, data_parallel);
-    measure(layers, "searched", program, synthesize(program, cluster, {.time_limit_seconds = 20, .progress = {}}));
+    measure(layers, "searched", program, synthesize(program, cluster, {.time_limit_seconds = 20.0, .progress = {}}));
   }
 }

@@ -8,11 +8,15 @@
 
 #include "cli/report.h"
 #include "dsl/ir/differentiate.h"
+#include "runtime/interrupt.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth::cli {
 namespace {
+
+/// Planning that ends sooner shows no progress line.
+constexpr double seconds_without_progress = 0.5;
 
 void load(Compilation& c) {
   c.model = load_model(c.model_options.file, {.color = ::isatty(STDERR_FILENO) == 1});
@@ -56,13 +60,42 @@ Cluster given_cluster(const Compilation& c) {
   return local_cluster(int(std::max(1u, std::thread::hardware_concurrency())));
 }
 
+std::string progress_text(const SynthesisProgress& p) {
+  if (!p.best_seconds) return fmt::format("planning: {}, no plan yet", seconds_text(p.elapsed_seconds));
+  double gap = *p.best_seconds > 0 ? 1 - p.bound_seconds / *p.best_seconds : 0;
+  return fmt::format("planning: {}, {} searches, best step {}, bound {}, gap {:.2g} %", seconds_text(p.elapsed_seconds),
+                     p.searches, seconds_text(*p.best_seconds), seconds_text(p.bound_seconds), 100 * gap);
+}
+
+/// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
+Plan searched_plan(const Compilation& c) {
+  InterruptGuard interrupt;
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  bool shown = false;
+  SynthesisOptions options;
+  options.time_limit_seconds = c.plan_seconds;
+  options.drop_devices = true;
+  options.progress = [&](const SynthesisProgress& progress) {
+    if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
+      fmt::print(stderr, "\r\033[K{}", progress_text(progress));
+      std::fflush(stderr);
+      shown = true;
+    }
+    return !interrupt.requested();
+  };
+  Plan plan = synthesize(c.reference, c.cluster, options);
+  if (shown) fmt::print(stderr, "\r\033[K");
+  if (interrupt.requested()) fmt::print(stderr, "hetsynth: planning was interrupted; the best plan so far is taken\n");
+  return plan;
+}
+
 void synthesize_plan(Compilation& c) {
   if (!c.plan_file.empty()) {
     c.plan = load_plan(c.plan_file, c.reference);
     c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c);
   } else {
     c.cluster = given_cluster(c);
-    c.plan = synthesize(c.reference, c.cluster, {.time_limit_seconds = 0, .progress = {}, .drop_devices = true});
+    c.plan = searched_plan(c);
   }
   if (c.devices_of_plan) return;
   c.left_out = left_out_devices(c.plan, c.cluster);
@@ -115,6 +148,13 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
   for (const Stage& stage : pipeline()) names.emplace_back(stage.name);
   command.add_option("--dump-after", options.dump_after, "Print the result of this stage")->check(CLI::IsMember(names));
   command.add_flag("--times", options.show_times, "Print the seconds each stage took on standard error");
+}
+
+void add_planning_options(CLI::App& command, Compilation& compilation) {
+  command
+      .add_option("--time-limit", compilation.plan_seconds,
+                  "Seconds after which the best plan so far is taken; default: until it is proven best")
+      ->check(CLI::NonNegativeNumber);
 }
 
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {

@@ -23,6 +23,7 @@ struct Compilation {
   bool devices_of_plan =
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
+  std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   // made
   std::shared_ptr<LoadedModel> model;
   std::unique_ptr<Trace> trace;
@@ -58,6 +59,9 @@ struct PipelineOptions {
   bool show_times = false;  ///< print seconds per stage on stderr
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
+
+/// --time-limit of the synthesis.
+void add_planning_options(CLI::App& command, Compilation& compilation);
 
 /// Runs the stages up to and including `last`.
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);

@@ -24,6 +24,7 @@ Command add_plan(CLI::App& app) {
       ->required();
   command->add_option("-o,--output", options->out, "Write the plan to this file (JSON)");
   command->add_flag("--json", options->json, "Report as JSON");
+  add_planning_options(*command, options->compilation);
   add_pipeline_options(*command, options->pipeline);
   return [options]() {
     Compilation& c = options->compilation;

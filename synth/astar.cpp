@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "dsl/base/error.h"
-#include "synth/reparametrise.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -29,13 +28,16 @@ struct Open {
 
 class AStar {
  public:
-  AStar(const TableStore& store, const Elimination& elimination, const Network& network)
-      : store_(store), elimination_(elimination), network_(network), values_(network.variable_count(), -1) {}
+  AStar(const Elimination& elimination, const Network& network)
+      : store_(network.store()), elimination_(elimination), network_(network), values_(network.variable_count(), -1) {
+    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
+  }
 
   void run(const SearchLimits& limits, SearchResult* result) {
     Picoseconds root = elimination_.constant;
     result->lower_bound = root;
     dive(root, result);
+    if (result->cost == root) return;
     states_.push_back({});
     std::priority_queue<Open> open;
     open.push({root, 0, 0});
@@ -49,12 +51,12 @@ class AStar {
         return;
       }
       if (result->expansions >= limits.expansion_limit) return;
-      if (limits.keep_going && result->expansions % 1024 == 1023 && !limits.keep_going()) return;
+      if (result->expansions % 1024 == 1023 && limits.stop.stopped()) return;
       open.pop();
       ++result->expansions;
       load(best.state);
       int variable = bucket_at(best.depth).variable;
-      for (int value = 0; value < network_.domain(variable); ++value) {
+      for (int value = 0; value < sizes_[variable]; ++value) {
         Picoseconds f = child_cost(best.depth, best.f, value);
         if (f > result->cost || f >= forbidden) continue;
         states_.push_back({best.state, value, best.depth + 1});
@@ -69,7 +71,7 @@ class AStar {
 
   Picoseconds evaluate(const CostFunction& function) const {
     size_t offset = 0;
-    for (int v : function.scope) offset = offset * network_.domain(v) + values_[v];
+    for (int v : function.scope) offset = offset * size_t(sizes_[v]) + size_t(values_[v]);
     return store_[function.table][offset];
   }
 
@@ -87,9 +89,20 @@ class AStar {
     return add(f, gain);
   }
 
+  /// Puts a state's values in place; what it shares with the state loaded before is in place already.
   void load(int state) {
-    for (; states_[state].parent >= 0; state = states_[state].parent)
+    int other = loaded_;
+    loaded_ = state;
+    while (state != other) {
+      if (other >= 0 && states_[other].depth > states_[state].depth) {
+        other = states_[other].parent;
+        continue;
+      }
+      if (states_[state].parent < 0) return;
       values_[bucket_at(states_[state].depth - 1).variable] = states_[state].value;
+      if (other >= 0 && states_[other].depth == states_[state].depth) other = states_[other].parent;
+      state = states_[state].parent;
+    }
   }
 
   /// The best child at every level: a first solution, and the optimum if the heuristic is perfect.
@@ -97,7 +110,7 @@ class AStar {
     for (int depth = 0; depth < network_.variable_count(); ++depth) {
       int variable = bucket_at(depth).variable, best_value = -1;
       Picoseconds best = forbidden;
-      for (int value = 0; value < network_.domain(variable); ++value) {
+      for (int value = 0; value < sizes_[variable]; ++value) {
         Picoseconds child = child_cost(depth, f, value);
         if (child < best) best = child, best_value = value;
       }
@@ -105,6 +118,7 @@ class AStar {
       values_[variable] = best_value;
       f = best;
     }
+    result->expansions = network_.variable_count();
     result->cost = f;
     result->assignment = values_;
   }
@@ -112,123 +126,22 @@ class AStar {
   const TableStore& store_;
   const Elimination& elimination_;
   const Network& network_;
+  std::vector<int> sizes_;
   std::vector<int> values_;
   std::vector<State> states_;
-};
-
-/// Eliminates and searches. `result` gains assignment, cost and bound of this network.
-SearchResult solve(const Network& network, const SearchLimits& limits) {
-  SearchResult result;
-  TableStore store;
-  Elimination elimination = eliminate(network, &store, limits.table_limit);
-  result.buckets_reused = elimination.reused;
-  result.largest_table = elimination.largest_table;
-  result.lower_bound = elimination.constant;
-  if (elimination.constant < forbidden) AStar(store, elimination, network).run(limits, &result);
-  return result;
-}
-
-/// A network over some values of another, with the way back.
-struct Part {
-  Network network;
-  std::vector<std::vector<int>> values;  ///< of the other network, by variable
-  bool impossible = false;               ///< some variable has no value left
-
-  static Part of(const Network& whole, std::vector<std::vector<int>> values) {
-    Part part;
-    part.impossible = std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); });
-    if (!part.impossible) part.network = restrict(whole, values);
-    part.values = std::move(values);
-    return part;
-  }
-  std::vector<int> original(std::vector<int> assignment) const {
-    for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][assignment[v]];
-    return assignment;
-  }
-  int64_t value_count() const {
-    int64_t count = 0;
-    for (const auto& v : values) count += int64_t(v.size());
-    return count;
-  }
-};
-
-/// Step 2 of `minimise`.
-class BoundedSearch {
- public:
-  BoundedSearch(const Network& network, const SearchLimits& limits)
-      : limits_(limits), shifted_(reparametrise(network)) {
-    result_.relaxation = result_.lower_bound = shifted_.bound;
-    if (shifted_.decoded.empty()) return;
-    result_.assignment = shifted_.decoded;
-    result_.cost = network.cost(shifted_.decoded);
-  }
-
-  SearchResult run() {
-    Picoseconds tau = std::max<Picoseconds>(1, shifted_.bound / 10'000'000);
-    while (result_.cost > result_.lower_bound) {
-      Picoseconds gap = result_.cost - shifted_.bound;  // with this budget nothing better is left out
-      bool complete = tau >= gap;
-      if (!attempt(complete ? gap : tau, complete)) break;
-      tau = tau > forbidden / 16 ? forbidden : tau * 16;
-    }
-    return result_;
-  }
-
- private:
-  /// Looks for solutions below the bound plus `budget`. False: the tables are too large or the search was stopped,
-  /// nothing more can be proven.
-  bool attempt(Picoseconds budget, bool complete) {
-    Part within = Part::of(shifted_.network, values_within(shifted_.network, budget));
-    if (within.impossible) return prove(budget);
-    Part part = Part::of(within.network, undominated_values(within.network));
-    if (part.impossible) return prove(budget);
-    if (!complete && elimination_size(part.network) > limits_.table_limit) {
-      Picoseconds gap = result_.cost - shifted_.bound;
-      return attempt(gap, true) && false;
-    }
-    SearchResult found = solve(part.network, limits_);
-    result_.expansions += found.expansions;
-    result_.buckets_reused += found.buckets_reused;
-    result_.largest_table = std::max(result_.largest_table, found.largest_table);
-    result_.values_left = part.value_count();
-    if (found.cost < forbidden && add(shifted_.bound, found.cost) < result_.cost) {
-      result_.cost = shifted_.bound + found.cost;
-      result_.assignment = within.original(part.original(found.assignment));
-    }
-    return prove(std::min(budget, found.lower_bound)) &&
-           (found.lower_bound >= budget || found.cost == found.lower_bound);
-  }
-
-  /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
-  bool prove(Picoseconds excess) {
-    Picoseconds bound = std::min(result_.cost, add(shifted_.bound, excess));
-    result_.lower_bound = std::max(result_.lower_bound, bound);
-    return true;
-  }
-
-  const SearchLimits& limits_;
-  Reparametrised shifted_;
-  SearchResult result_;
+  int loaded_ = -1;
 };
 
 }  // namespace
 
-SearchResult minimise(const Network& network, const SearchLimits& limits) {
-  Part part = Part::of(network, undominated_values(network));
+SearchResult eliminate_and_search(const Network& network, const EliminationOrder& order, const SearchLimits& limits) {
   SearchResult result;
-  if (part.impossible) {
-    result.lower_bound = forbidden;
-    return result;
-  }
-  bool direct = elimination_size(part.network) <= std::min(limits.direct_limit, limits.table_limit);
-  result = direct ? solve(part.network, limits) : BoundedSearch(part.network, limits).run();
-  result.variables = network.variable_count();
-  result.values = part.value_count();
-  if (direct) result.values_left = result.values;
-  if (result.assignment.empty()) return result;
-  result.assignment = part.original(std::move(result.assignment));
-  HETSYNTH_CHECK(network.cost(result.assignment) == result.cost,
-                 "the search and the network disagree on the cost of an assignment");
+  Elimination elimination = eliminate(network, order, limits.table_limit, limits.stop);
+  result.buckets_reused = elimination.reused;
+  result.largest_table = order.largest;
+  if (!elimination.complete) return result;
+  result.lower_bound = elimination.constant;
+  if (elimination.constant < forbidden) AStar(elimination, network).run(limits, &result);
   return result;
 }
 

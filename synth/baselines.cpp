@@ -1,6 +1,7 @@
 #include "synth/baselines.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "dsl/base/error.h"
@@ -11,11 +12,17 @@ namespace {
 
 /// Seconds of the whole step on each device, nothing cut.
 std::vector<double> whole_step_seconds(const Problem& problem) {
-  std::vector<double> seconds(problem.cost.device_count(), 0);
+  std::map<int, double> count;  // by kind of work
+  std::map<int, NodeId> example;
   for (const Node& node : problem.program.nodes) {
     if (node.leaf()) continue;
-    Work work = problem.cost.work(node.id, Option{});
-    for (size_t d = 0; d < seconds.size(); ++d) seconds[d] += problem.cost.device_seconds(work, {}, int(d));
+    ++count[problem.cost.work_kind(node.id)];
+    example.try_emplace(problem.cost.work_kind(node.id), node.id);
+  }
+  std::vector<double> seconds(problem.cost.device_count(), 0);
+  for (const auto& [kind, times] : count) {
+    Work work = problem.cost.work(example[kind], Option{});
+    for (size_t d = 0; d < seconds.size(); ++d) seconds[d] += times * problem.cost.device_seconds(work, {}, int(d));
   }
   return seconds;
 }
@@ -85,6 +92,8 @@ Choices data_parallel_choices(const Problem& problem) {
   return choices;
 }
 
+Choices replicated_choices(const Problem& problem) { return {std::vector<int>(problem.program.nodes.size(), 0), {}}; }
+
 Pins tensor_parallel_pins(const Problem& problem) {
   int batch = batch_class(problem);
   Pins pins;
@@ -129,22 +138,44 @@ std::vector<BaselinePrediction> baselines(const Problem& problem) {
     }
     out.push_back(baseline);
   };
-  record("even data parallel", [&] { return data_parallel_plan(problem.program, problem.cluster, RatioRule::even); });
-  record("speed-proportional data parallel",
-         [&] { return data_parallel_plan(problem.program, problem.cluster, RatioRule::proportional); });
-  record("fastest device alone", [&] { return single_device_plan(problem.program, problem.cluster); });
+  record("even data parallel", [&] { return data_parallel_plan(problem, RatioRule::even); });
+  record("speed-proportional data parallel", [&] { return data_parallel_plan(problem, RatioRule::proportional); });
+  record("fastest device alone", [&] { return single_device_plan(problem); });
   return out;
 }
 
-int fastest_device(const Program& program, const Cluster& cluster) {
-  int best = 0;
-  double best_seconds = 0;
-  for (int d = 0; d < int(cluster.devices.size()); ++d) {
-    Cluster one = restricted(cluster, {d});
-    double seconds = whole_step_seconds(Problem(program, one))[0];
-    if (d == 0 || seconds < best_seconds) best = d, best_seconds = seconds;
+int fastest_device(const Problem& problem) {
+  std::vector<double> seconds = whole_step_seconds(problem);
+  return int(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
+double ideal_seconds(const Problem& problem) {
+  double rate = 0;
+  for (double seconds : whole_step_seconds(problem)) {
+    if (seconds <= 0) return 0;
+    rate += 1 / seconds;
   }
-  return best;
+  return 1 / rate;
+}
+
+Plan single_device_plan(const Problem& all) {
+  Problem problem(all.program, restricted(all.cluster, {fastest_device(all)}));
+  Conversions conversions(*problem.analysis, problem.cost, {});
+  Plan plan = assemble(problem, conversions, {}, replicated_choices(problem), {1.0}, "dev");
+  plan.cluster_hash = hash_text(all.cluster);
+  plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
+  plan.prediction.optimal = true;
+  check_memory(problem, plan.prediction, "the plan of one device");
+  return plan;
+}
+
+Plan data_parallel_plan(const Problem& problem, RatioRule rule) {
+  std::vector<double> fractions = fractions_of(problem, rule);
+  Shares shares = common_shares(problem.classes, fractions);
+  Conversions conversions(*problem.analysis, problem.cost, shares);
+  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions, "dp");
+  check_memory(problem, plan.prediction, "data parallelism");
+  return plan;
 }
 
 }  // namespace hetsynth::synth
@@ -152,29 +183,12 @@ int fastest_device(const Program& program, const Cluster& cluster) {
 namespace hetsynth {
 
 Plan single_device_plan(const Program& reference, const Cluster& cluster) {
-  using namespace synth;
   HETSYNTH_CHECK(!cluster.devices.empty(), "a cluster has a device");
-  Cluster one = restricted(cluster, {fastest_device(reference, cluster)});
-  Problem problem(reference, one);
-  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, {});
-  Plan plan =
-      assemble(problem, conversions, {}, Choices{std::vector<int>(reference.nodes.size(), 0), {}}, {1.0}, "dev");
-  plan.cluster_hash = hash_text(cluster);
-  plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
-  plan.prediction.optimal = true;
-  check_memory(problem, plan.prediction, "the plan of one device");
-  return plan;
+  return synth::single_device_plan(synth::Problem(reference, cluster));
 }
 
 Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
-  using namespace synth;
-  Problem problem(reference, cluster);
-  std::vector<double> fractions = fractions_of(problem, rule);
-  Shares shares = common_shares(problem.classes, fractions);
-  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
-  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions, "dp");
-  check_memory(problem, plan.prediction, "data parallelism");
-  return plan;
+  return synth::data_parallel_plan(synth::Problem(reference, cluster), rule);
 }
 
 Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
@@ -182,7 +196,7 @@ Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, Rati
   Problem problem(reference, cluster);
   std::vector<double> fractions = fractions_of(problem, rule);
   Shares shares = common_shares(problem.classes, fractions);
-  Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
+  Conversions conversions(*problem.analysis, problem.cost, shares);
   Pins pins = tensor_parallel_pins(problem);
   SearchInput input;
   input.pins = &pins;

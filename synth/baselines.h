@@ -17,6 +17,9 @@ int batch_class(const Problem& problem);
 /// partial results reduced where an operator needs them.
 Choices data_parallel_choices(const Problem& problem);
 
+/// Everything whole, computed by every device.
+Choices replicated_choices(const Problem& problem);
+
 /// Holds operators to splits other than the batch's, and matrix products with parameters to some split.
 Pins tensor_parallel_pins(const Problem& problem);
 
@@ -28,6 +31,13 @@ Plan assemble(const Problem& problem, const Conversions& conversions, const Shar
 /// them.
 std::vector<BaselinePrediction> baselines(const Problem& problem);
 
+/// As the functions of synthesize.h, for a problem at hand.
+Plan single_device_plan(const Problem& problem);
+Plan data_parallel_plan(const Problem& problem, RatioRule rule);
+
 /// Index of the device that runs the whole step fastest.
-int fastest_device(const Program& program, const Cluster& cluster);
+int fastest_device(const Problem& problem);
+
+/// Least seconds a step can take on these devices: all of its work spread without loss.
+double ideal_seconds(const Problem& problem);
 }  // namespace hetsynth::synth

@@ -22,6 +22,7 @@ class Ties {
     return x;
   }
   int64_t granules(int x) { return granules_[find(x)]; }
+  int count() const { return int(parent_.size()); }
   /// Unites all of them unless the union would have one granule only.
   bool unite(const std::vector<int>& members) {
     int64_t common = 0;
@@ -41,7 +42,7 @@ class Ties {
 
 class Builder {
  public:
-  explicit Builder(const Program& program) : program_(program) {
+  Builder(const Program& program, const std::vector<int>& kinds) : program_(program), kinds_(kinds) {
     for (const Node& node : program.nodes) {
       std::vector<int> dims;
       for (int64_t extent : node.type.shape) dims.push_back(ties_.add(extent));
@@ -53,14 +54,16 @@ class Builder {
     for (const Update& update : program.updates)
       for (size_t d = 0; d < dims_[update.target].size(); ++d)
         ties_.unite({dims_[update.target][d], dims_[update.value][d]});
+    colour();
   }
 
   DimensionClasses result() {
     DimensionClasses out;
-    auto class_of = [&](int element, const std::string& name) {
+    auto class_of = [&](int element, const Node& node, const std::string& part) {
       if (element < 0 || ties_.granules(element) <= 1) return -1;
-      auto [it, fresh] = number_.try_emplace(ties_.find(element), int(out.classes.size()));
-      if (fresh) out.classes.push_back({name, ties_.granules(element)});
+      auto [it, fresh] =
+          number_.try_emplace({colour_[ties_.find(element)], ties_.granules(element)}, int(out.classes.size()));
+      if (fresh) out.classes.push_back({fmt::format("{}.{}", node.name, part), ties_.granules(element)});
       return it->second;
     };
     out.dims.resize(dims_.size());
@@ -68,43 +71,93 @@ class Builder {
       for (const Node& node : program_.nodes) {
         if (node.leaf() != leaves) continue;
         for (size_t d = 0; d < dims_[node.id].size(); ++d)
-          out.dims[node.id].push_back(class_of(dims_[node.id][d], fmt::format("{}.{}", node.name, d)));
+          out.dims[node.id].push_back(class_of(dims_[node.id][d], node, std::to_string(d)));
       }
     for (const Node& node : program_.nodes) {
       out.factors.emplace_back();
       for (size_t f = 0; f < factors_[node.id].size(); ++f)
-        out.factors.back().push_back(
-            class_of(factors_[node.id][f], fmt::format("{}.{}", node.name, node.space.factors[f].name)));
+        out.factors.back().push_back(class_of(factors_[node.id][f], node, node.space.factors[f].name));
     }
     return out;
   }
 
  private:
-  void tie_factors(const Node& node) {
+  /// What a split of one factor ties together: the result's dimension and the operands', where it cuts them.
+  struct Tie {
+    int factor;
+    int output = -1;
+    std::vector<std::pair<int, int>> inputs;  ///< operand, dimension
+  };
+
+  std::vector<Tie> ties_of(const Node& node) const {
+    std::vector<Tie> ties;
     for (size_t f = 0; f < node.space.factors.size(); ++f) {
       const Factor& factor = node.space.factors[f];
       if (factor.size <= 1 || factor.kind == FactorKind::whole) continue;
       auto output_cut = cut_of(node.space, node.space.output, node.type.shape, int(f));
       if (factor.kind == FactorKind::parallel && !output_cut) continue;
-      std::vector<int> members{ties_.add(factor.size)};
-      if (output_cut) members.push_back(dims_[node.id][output_cut->dim]);
-      for (size_t j = 0; j < node.inputs.size(); ++j) {
-        const Node& input = program_[node.inputs[j]];
-        if (auto cut = cut_of(node.space, node.space.inputs[j], input.type.shape, int(f)))
-          members.push_back(dims_[input.id][cut->dim]);
-      }
-      if (ties_.unite(members)) factors_[node.id][f] = members[0];
+      Tie tie{int(f), output_cut ? output_cut->dim : -1, {}};
+      for (size_t j = 0; j < node.inputs.size(); ++j)
+        if (auto cut = cut_of(node.space, node.space.inputs[j], program_[node.inputs[j]].type.shape, int(f)))
+          tie.inputs.push_back({int(j), cut->dim});
+      ties.push_back(std::move(tie));
+    }
+    return ties;
+  }
+
+  void tie_factors(const Node& node) {
+    auto [it, fresh] = ties_of_kind_.try_emplace(kinds_[node.id]);
+    if (fresh) it->second = ties_of(node);
+    for (const Tie& tie : it->second) {
+      std::vector<int> members{ties_.add(node.space.factors[tie.factor].size)};
+      if (tie.output >= 0) members.push_back(dims_[node.id][tie.output]);
+      for (auto [operand, dim] : tie.inputs) members.push_back(dims_[node.inputs[operand]][dim]);
+      if (ties_.unite(members)) factors_[node.id][tie.factor] = members[0];
     }
   }
 
+  /// Colour refinement: sets of elements have one colour if they have as many granules and occur equally often in every
+  /// place of every kind of operation, beside sets of equal colours. A colour is a hash; sets of equally many
+  /// granules that share one by accident merely share a table that fits both.
+  void colour() {
+    colour_.resize(ties_.count());
+    for (int x = 0; x < ties_.count(); ++x) colour_[x] = uint64_t(ties_.granules(x));
+    for (int round = 0; round < colour_rounds; ++round) {
+      std::vector<uint64_t> occurrences(colour_.size(), 0);
+      for (const Node& node : program_.nodes) {
+        uint64_t place = mixed(uint64_t(kinds_[node.id]), uint64_t(node.phase));
+        for (const auto* elements : {&dims_[node.id], &factors_[node.id]})
+          for (int x : *elements) place = mixed(place, x < 0 ? 0 : colour_[ties_.find(x)]);
+        for (const auto* elements : {&dims_[node.id], &factors_[node.id]})
+          for (int x : *elements) {
+            place = mixed(place, 1);
+            if (x >= 0) occurrences[ties_.find(x)] += place;
+          }
+      }
+      for (int x = 0; x < ties_.count(); ++x)
+        colour_[x] = mixed(mixed(colour_[x], occurrences[x]), uint64_t(ties_.granules(x)));
+    }
+  }
+
+  static uint64_t mixed(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0xff51afd7ed558ccdull + 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 32;
+  }
+
+  static constexpr int colour_rounds = 3;
   const Program& program_;
+  const std::vector<int>& kinds_;
   Ties ties_;
   std::vector<std::vector<int>> dims_, factors_;
-  std::map<int, int> number_;
+  std::map<int, std::vector<Tie>> ties_of_kind_;
+  std::vector<uint64_t> colour_;                        ///< of the sets' representatives
+  std::map<std::pair<uint64_t, int64_t>, int> number_;  ///< by colour and granules
 };
 
 }  // namespace
 
-DimensionClasses dimension_classes(const Program& program) { return Builder(program).result(); }
+DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds) {
+  return Builder(program, kinds).result();
+}
 
 }  // namespace hetsynth::synth

@@ -23,7 +23,9 @@ struct DimensionClasses {
 };
 
 /// Union-find over all dimensions and splittable factors. A tie that would leave a class with a single granule is not
-/// made; that factor is then never split.
-DimensionClasses dimension_classes(const Program& program);
+/// made; that factor is then never split. Classes that occur in the same places of like operations (the hidden
+/// dimensions of repeated layers) are one class: by symmetry one table serves them all, since every cost is convex in
+/// the shares. `kinds`: as node_kinds gives them.
+DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds);
 
 }  // namespace hetsynth::synth

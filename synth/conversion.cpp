@@ -81,17 +81,8 @@ FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& need
   return best;
 }
 
-Conversions::Conversions(const Program& program, const DimensionClasses& classes, const Rules& rules,
-                         const CostModel& cost, const Shares& shares) {
-  using Kind = std::tuple<Shape, DType, std::vector<int>, size_t>;
-  std::map<Kind, int> number;
-  for (const Node& node : program.nodes) {
-    auto [it, fresh] =
-        number.try_emplace(Kind(node.type.shape, node.type.dtype, classes.dims[node.id], rules.forms[node.id].size()),
-                           int(tables_.size()));
-    if (fresh) tables_.emplace_back(cost, node.id, rules.forms[node.id], shares);
-    table_.push_back(it->second);
-  }
+Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares) : analysis_(analysis) {
+  for (NodeId node : analysis.tensor_example) tables_.emplace_back(cost, node, analysis.rules.forms[node], shares);
 }
 
 }  // namespace hetsynth::synth

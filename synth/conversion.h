@@ -1,9 +1,9 @@
 // Conversion trees: the cheapest instructions that make a set of forms of one tensor out of the form it is computed in.
 #pragma once
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "synth/analysis.h"
 #include "synth/cost.h"
 
 namespace hetsynth::synth {
@@ -42,15 +42,14 @@ class ConversionTable {
 /// Conversion tables of all tensors, one per kind.
 class Conversions {
  public:
-  Conversions(const Program& program, const DimensionClasses& classes, const Rules& rules, const CostModel& cost,
-              const Shares& shares);
-  const ConversionTable& of(NodeId node) const { return tables_[table_[node]]; }
+  Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares);
+  const ConversionTable& of(NodeId node) const { return tables_[analysis_.tensor_kind[node]]; }
   /// Equal for tensors whose conversions are the same.
-  int kind_of(NodeId node) const { return table_[node]; }
+  int kind_of(NodeId node) const { return analysis_.tensor_kind[node]; }
 
  private:
+  const Analysis& analysis_;
   std::vector<ConversionTable> tables_;
-  std::vector<int> table_;
 };
 
 }  // namespace hetsynth::synth

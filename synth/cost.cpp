@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -40,47 +41,76 @@ Picoseconds to_picoseconds(double seconds) {
 }
 double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
-CostModel::CostModel(const Program& program, const DimensionClasses& classes, const Cluster& cluster)
+CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
+                     const Cluster& cluster)
     : program_(program), classes_(classes), cluster_(cluster) {
   link_ = cluster.devices.size() > 1 ? cluster.slowest_link() : unlimited_link;
   for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
-  find_fused();
+  find_fused(kinds);
+  find_works(kinds);
 }
 
-void CostModel::find_fused() {
+void CostModel::find_fused(const std::vector<int>& kinds) {
   fused_.assign(program_.nodes.size(), 0);
   auto consumers = program_.consumers();
   std::vector<char> kept(program_.nodes.size(), 0);
   for (const Update& update : program_.updates) kept[update.value] = 1;
   for (const NamedOutput& output : program_.outputs) kept[output.node] = 1;
+  std::map<std::pair<int, size_t>, bool> read_once;
   for (const Node& node : program_.nodes) {
     if (node.leaf() || node.space.reduction() || kept[node.id] || consumers[node.id].size() != 1) continue;
     const Node& consumer = program_[consumers[node.id][0]];
     bool once = consumer.phase == node.phase;
-    for (size_t j = 0; j < consumer.inputs.size(); ++j)
-      if (consumer.inputs[j] == node.id) once = once && reads_once(consumer, j, element_count(node.type.shape));
+    for (size_t j = 0; j < consumer.inputs.size(); ++j) {
+      if (consumer.inputs[j] != node.id) continue;
+      auto [it, fresh] = read_once.try_emplace({kinds[consumer.id], j}, false);
+      if (fresh) it->second = reads_once(consumer, j, element_count(node.type.shape));
+      once = once && it->second;
+    }
     fused_[node.id] = once;
   }
 }
 
-Work CostModel::work(NodeId id, const Option& option) const {
-  const Node& node = program_[id];
-  Work work;
-  double iterations = effective_iterations(node);
-  double flop_count = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
-  int f = option.factor;
-  if (f >= 0) work.class_id = classes_.factors[id][f];
-  (f >= 0 ? work.flops_cut : work.flops_fixed) += flop_count;
-  auto add = [&](const Access& access, const TensorType& type, double elements) {
-    bool cut = f >= 0 && mentions_factor(access, f);
-    (cut ? work.bytes_cut : work.bytes_fixed) += elements * double(size_bytes(type.dtype));
-  };
-  for (size_t j = 0; j < node.inputs.size(); ++j) {
-    const Node& input = program_[node.inputs[j]];
-    if (!fused_[input.id])
-      add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))));
+void CostModel::find_works(const std::vector<int>& kinds) {
+  std::map<std::vector<int>, int> number;
+  for (const Node& node : program_.nodes) {
+    std::vector<int> key{kinds[node.id], fused_[node.id]};
+    for (NodeId input : node.inputs) key.push_back(fused_[input]);
+    key.insert(key.end(), classes_.factors[node.id].begin(), classes_.factors[node.id].end());
+    auto [it, fresh] = number.try_emplace(std::move(key), -1);
+    if (fresh) {
+      WholeWork work;
+      if (!node.leaf()) {
+        double iterations = effective_iterations(node);
+        work.flops = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
+        work.factor_classes = classes_.factors[node.id];
+        auto add = [&](const Access& access, const TensorType& type, double elements) {
+          WholeWork::Operand operand{elements * double(size_bytes(type.dtype)), 0};
+          for (size_t f = 0; f < std::min<size_t>(64, node.space.factors.size()); ++f)
+            if (mentions_factor(access, int(f))) operand.factors |= uint64_t(1) << f;
+          work.operands.push_back(operand);
+        };
+        for (size_t j = 0; j < node.inputs.size(); ++j) {
+          const Node& input = program_[node.inputs[j]];
+          if (!fused_[input.id])
+            add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))));
+        }
+        if (!fused_[node.id]) add(node.space.output, node.type, double(element_count(node.type.shape)));
+      }
+      it->second = works_.add_kind(std::move(work));
+    }
+    works_.add(it->second);
   }
-  if (!fused_[id]) add(node.space.output, node.type, double(element_count(node.type.shape)));
+}
+
+Work CostModel::work(NodeId id, const Option& option) const {
+  const WholeWork& whole = works_[id];
+  Work work;
+  int f = option.factor;
+  if (f >= 0) work.class_id = whole.factor_classes[f];
+  (f >= 0 ? work.flops_cut : work.flops_fixed) += whole.flops;
+  for (const WholeWork::Operand& operand : whole.operands)
+    (f >= 0 && operand.factors >> f & 1 ? work.bytes_cut : work.bytes_fixed) += operand.bytes;
   return work;
 }
 

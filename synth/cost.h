@@ -52,13 +52,17 @@ struct Conversion {
 
 class CostModel {
  public:
-  CostModel(const Program& program, const DimensionClasses& classes, const Cluster& cluster);
+  /// `kinds`: as node_kinds gives them.
+  CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
+            const Cluster& cluster);
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
   const Link& link() const { return link_; }
 
   Work work(NodeId node, const Option& option) const;
+  /// Equal for nodes whose work is the same under equal options.
+  int work_kind(NodeId node) const { return works_.kind(node); }
   /// Seconds device d needs; 0 for a device without a share of cut work.
   double device_seconds(const Work& work, const Shares& shares, int device) const;
   /// Floating-point operations of device d.
@@ -80,7 +84,19 @@ class CostModel {
   double gather_seconds(double total, const std::vector<double>& shards, Realisation* realisation) const;
   double all_to_all_seconds(const std::vector<double>& before, const std::vector<double>& after) const;
   std::vector<double> shard_bytes(NodeId node, int dim, const Shares& shares) const;
-  void find_fused();
+  void find_fused(const std::vector<int>& kinds);
+  void find_works(const std::vector<int>& kinds);
+
+  /// What an operation touches, whole.
+  struct WholeWork {
+    struct Operand {
+      double bytes = 0;
+      uint64_t factors = 0;  ///< those that index it; more than 64 are never split
+    };
+    double flops = 0;
+    std::vector<Operand> operands;  ///< and the result; none of them fused
+    std::vector<int> factor_classes;
+  };
 
   const Program& program_;
   const DimensionClasses& classes_;
@@ -88,6 +104,7 @@ class CostModel {
   Link link_;
   bool native_ = true;
   std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
+  ByKind<WholeWork> works_;
 };
 
 }  // namespace hetsynth::synth

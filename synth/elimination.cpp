@@ -1,150 +1,155 @@
 #include "synth/elimination.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "dsl/base/error.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Walks over all assignments of some variables, keeping the offset into every function's table up to date.
-class Odometer {
+/// Between two questions whether to go on, in table entries.
+constexpr size_t entries_between_stops = 1 << 20;
+
+/// The sum of some functions over all assignments of some variables, minimised over the last one.
+class JointTable {
  public:
-  Odometer(const std::vector<int>& variables, const std::vector<int>& sizes, const std::vector<CostFunction>& functions,
-           const std::vector<int>& domain_sizes)
-      : sizes_(sizes), digits_(sizes.size(), 0), offsets_(functions.size(), 0), strides_(sizes.size()) {
-    for (size_t d = 0; d < variables.size(); ++d)
-      for (const CostFunction& f : functions) {
-        size_t stride = 0, step = 1;
-        for (size_t s = f.scope.size(); s-- > 0; step *= domain_sizes[f.scope[s]])
-          if (f.scope[s] == variables[d]) stride = step;
-        strides_[d].push_back(stride);
-      }
+  /// `variables`: the last one is minimised over.
+  JointTable(const std::vector<int>& variables, const std::vector<CostFunction>& functions,
+             const std::vector<int>& domains, const TableStore& store) {
+    for (int v : variables) sizes_.push_back(domains[v]);
+    for (const CostFunction& f : functions) {
+      Operand operand{store[f.table].data(), std::vector<size_t>(variables.size(), 0)};
+      size_t step = 1;
+      for (size_t s = f.scope.size(); s-- > 0; step *= size_t(domains[f.scope[s]]))
+        operand.strides[size_t(std::find(variables.begin(), variables.end(), f.scope[s]) - variables.begin())] = step;
+      operands_.push_back(std::move(operand));
+    }
   }
-  const std::vector<size_t>& offsets() const { return offsets_; }
-  void advance() {
-    for (size_t d = sizes_.size(); d-- > 0;) {
-      bool carry = ++digits_[d] == sizes_[d];
-      if (carry) digits_[d] = 0;
-      for (size_t f = 0; f < offsets_.size(); ++f) {
-        if (carry)
-          offsets_[f] -= strides_[d][f] * (sizes_[d] - 1);
-        else
-          offsets_[f] += strides_[d][f];
+
+  /// False if stopped.
+  bool minimise(Table* out, const Stop& stop) {
+    size_t count = 1, inner = sizes_.size() - 1;
+    for (size_t d = 0; d < inner; ++d) count *= size_t(sizes_[d]);
+    out->assign(count, forbidden);
+    std::vector<int> digits(inner, 0);
+    std::vector<Picoseconds> sums(size_t(sizes_[inner]));
+    size_t since_stop = 0;
+    for (Picoseconds& best : *out) {
+      std::fill(sums.begin(), sums.end(), 0);
+      for (const Operand& operand : operands_) {
+        const Picoseconds* at = operand.at;
+        size_t stride = operand.strides[inner];
+        for (size_t x = 0; x < sums.size(); ++x) sums[x] = std::min(forbidden, sums[x] + at[x * stride]);
       }
+      best = *std::min_element(sums.begin(), sums.end());
+      advance(&digits);
+      since_stop += sums.size();
+      if (since_stop < entries_between_stops) continue;
+      since_stop = 0;
+      if (stop.stopped()) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Operand {
+    const Picoseconds* at;
+    std::vector<size_t> strides;  ///< by variable
+  };
+
+  void advance(std::vector<int>* digits) {
+    for (size_t d = digits->size(); d-- > 0;) {
+      bool carry = ++(*digits)[d] == sizes_[d];
+      for (Operand& operand : operands_)
+        operand.at = carry ? operand.at - operand.strides[d] * size_t(sizes_[d] - 1) : operand.at + operand.strides[d];
       if (!carry) return;
+      (*digits)[d] = 0;
     }
   }
 
- private:
-  std::vector<int> sizes_, digits_;
-  std::vector<size_t> offsets_;
-  std::vector<std::vector<size_t>> strides_;
-};
-
-/// The order: always the variable with the smallest joint table, of equals the one with fewest neighbours, then the
-/// first.
-class EliminationOrder {
- public:
-  explicit EliminationOrder(const Network& network) : neighbours_(network.variable_count()) {
-    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
-    for (const auto& [ends, table] : network.pairs()) {
-      if (sizes_[ends.first] < 2 || sizes_[ends.second] < 2) continue;
-      neighbours_[ends.first].insert(ends.second);
-      neighbours_[ends.second].insert(ends.first);
-    }
-    for (int v = 0; v < network.variable_count(); ++v) queue_.insert(key(v));
-  }
-  bool empty() const { return queue_.empty(); }
-  double next_size() const { return std::get<0>(*queue_.begin()); }
-  /// Removes the next variable and joins its neighbours.
-  int pop() {
-    int v = std::get<2>(*queue_.begin());
-    queue_.erase(queue_.begin());
-    const std::set<int>& joined = neighbours_[v];
-    for (int u : joined) queue_.erase(key(u));
-    for (int u : joined) {
-      neighbours_[u].insert(joined.begin(), joined.end());
-      neighbours_[u].erase(u);
-      neighbours_[u].erase(v);
-    }
-    for (int u : joined) queue_.insert(key(u));
-    return v;
-  }
-
- private:
-  std::tuple<double, size_t, int> key(int v) const {
-    double size = sizes_[v];
-    for (int u : neighbours_[v]) size *= sizes_[u];
-    return {size, neighbours_[v].size(), v};
-  }
   std::vector<int> sizes_;
-  std::vector<std::set<int>> neighbours_;
-  std::set<std::tuple<double, size_t, int>> queue_;
+  std::vector<Operand> operands_;
 };
 
 class Eliminator {
  public:
-  Eliminator(const Network& network, TableStore* store, double limit)
-      : store_(store), limit_(limit), order_(network), touching_(network.variable_count()) {
+  Eliminator(const Network& network, const EliminationOrder& order, double limit, const Stop& stop)
+      : store_(network.store()), order_(order), limit_(limit), stop_(stop), touching_(network.variable_count()) {
     for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
-    std::vector<std::vector<Picoseconds>> unary;
-    for (int v = 0; v < network.variable_count(); ++v) unary.push_back(network.unary(v));
-    for (const auto& [ends, table] : network.pairs()) {
-      auto [a, b] = ends;
-      if (sizes_[a] > 1 && sizes_[b] > 1) {
-        add_function({{a, b}, normalise(table)});
-        continue;
-      }
-      auto& remaining = unary[sizes_[a] > 1 ? a : b];
-      for (size_t x = 0; x < remaining.size(); ++x) remaining[x] = add(remaining[x], table[x]);
+    std::vector<int> unary;
+    for (int v = 0; v < network.variable_count(); ++v) unary.push_back(network.unary_table(v));
+    for (const Network::Pair& pair : network.pairs()) {
+      if (sizes_[pair.a] > 1 && sizes_[pair.b] > 1)
+        add_function({{pair.a, pair.b}, normalise(pair.table)});
+      else  // a pair with a variable of one value is a cost of the other
+        unary[sizes_[pair.a] > 1 ? pair.a : pair.b] =
+            store_.sum(unary[sizes_[pair.a] > 1 ? pair.a : pair.b], pair.table);
     }
-    for (int v = 0; v < network.variable_count(); ++v) add_function({{v}, normalise(std::move(unary[v]))});
+    for (int v = 0; v < network.variable_count(); ++v) add_function({{v}, normalise(unary[v])});
   }
 
   Elimination run() {
     if (std::find(sizes_.begin(), sizes_.end(), 0) != sizes_.end()) out_.constant = forbidden;
-    while (!order_.empty() && out_.constant < forbidden) {
-      double size = order_.next_size();
-      out_.largest_table = std::max(out_.largest_table, size);
-      eliminate_variable(order_.pop(), size);
+    out_.buckets.reserve(sizes_.size());
+    for (size_t i = 0; i < order_.variables.size() && out_.complete && out_.constant < forbidden; ++i) {
+      if (i % 256 == 255 && stop_.stopped()) out_.complete = false;
+      eliminate_variable(order_.variables[i], order_.sizes[i]);
     }
     return std::move(out_);
   }
 
  private:
+  struct Reduced {
+    int table = -1;
+    Picoseconds least = 0;
+  };
+
   /// Moves the smallest entry into the constant.
-  int normalise(std::vector<Picoseconds> table) {
+  int normalise(int table) {
+    auto [it, fresh] = normal_.try_emplace(table);
+    if (fresh) it->second = normal(Table(store_[table]));
+    out_.constant = add(out_.constant, it->second.least);
+    return it->second.table;
+  }
+
+  Reduced normal(Table table) {
     Picoseconds least = table.empty() ? 0 : *std::min_element(table.begin(), table.end());
-    out_.constant = add(out_.constant, least);
-    if (least >= forbidden) least = 0;
-    for (Picoseconds& cost : table)
-      if (cost < forbidden) cost -= least;
-    return store_->intern(std::move(table));
+    if (least < forbidden)
+      for (Picoseconds& cost : table)
+        if (cost < forbidden) cost -= least;
+    return {store_.intern(std::move(table)), least};
   }
 
   void add_function(CostFunction function) {
-    for (int v : function.scope) touching_[v].insert(int(functions_.size()));
+    for (int v : function.scope) touching_[v].push_back(int(functions_.size()));
     functions_.push_back(std::move(function));
+    used_.push_back(0);
   }
 
   void eliminate_variable(int v, double size) {
     Bucket bucket;
     bucket.variable = v;
-    for (int id : touching_[v]) bucket.functions.push_back(functions_[id]);
-    for (int id : std::set<int>(touching_[v]))
-      for (int u : functions_[id].scope) touching_[u].erase(id);
-    std::vector<std::vector<CostFunction>> groups{bucket.functions};
-    if (size > limit_) groups = mini_buckets(bucket.functions), out_.exact = false;
-    for (const auto& group : groups) {
-      CostFunction message = reduce(v, group, &bucket.shift);
-      if (message.scope.empty()) continue;
-      bucket.messages.push_back(message);
-      add_function(std::move(message));
+    for (int id : touching_[v]) {
+      if (used_[id]) continue;
+      used_[id] = 1;
+      bucket.functions.push_back(functions_[id]);
+    }
+    if (size <= limit_) {
+      eliminate_group(v, bucket.functions, &bucket);
+    } else {
+      out_.exact = false;
+      for (const auto& group : mini_buckets(bucket.functions)) eliminate_group(v, group, &bucket);
     }
     out_.buckets.push_back(std::move(bucket));
+  }
+
+  void eliminate_group(int v, const std::vector<CostFunction>& group, Bucket* bucket) {
+    CostFunction message = reduce(v, group, &bucket->shift);
+    if (message.scope.empty()) return;
+    bucket->messages.push_back(message);
+    add_function(std::move(message));
   }
 
   /// First fit in order of falling size, so that every group's joint table stays below the limit.
@@ -153,12 +158,12 @@ class Eliminator {
       return std::tuple(-scope_size(a.scope), a.scope, a.table) < std::tuple(-scope_size(b.scope), b.scope, b.table);
     });
     std::vector<std::vector<CostFunction>> groups;
-    std::vector<std::set<int>> scopes;
+    std::vector<std::vector<int>> scopes;
     for (CostFunction& f : functions) {
       size_t g = 0;
       for (; g < groups.size(); ++g) {
-        std::set<int> merged = scopes[g];
-        merged.insert(f.scope.begin(), f.scope.end());
+        std::vector<int> merged;
+        std::set_union(scopes[g].begin(), scopes[g].end(), f.scope.begin(), f.scope.end(), std::back_inserter(merged));
         if (scope_size(merged) <= limit_) {
           scopes[g] = std::move(merged);
           break;
@@ -166,14 +171,14 @@ class Eliminator {
       }
       if (g == groups.size()) {
         groups.emplace_back();
-        scopes.emplace_back(f.scope.begin(), f.scope.end());
+        scopes.push_back(f.scope);
       }
       groups[g].push_back(std::move(f));
     }
     return groups;
   }
 
-  double scope_size(const auto& scope) const {
+  double scope_size(const std::vector<int>& scope) const {
     double size = 1;
     for (int v : scope) size *= sizes_[v];
     return size;
@@ -181,86 +186,60 @@ class Eliminator {
 
   /// Minimum over v of the group's sum, as a function of the others; its smallest entry goes into the constant.
   CostFunction reduce(int v, const std::vector<CostFunction>& group, Picoseconds* shift) {
-    std::set<int> others;
-    for (const CostFunction& f : group) others.insert(f.scope.begin(), f.scope.end());
-    others.erase(v);
-    std::vector<int> scope(others.begin(), others.end());
+    std::vector<int> scope;
+    for (const CostFunction& f : group)
+      for (int u : f.scope)
+        if (u != v) scope.push_back(u);
+    std::sort(scope.begin(), scope.end());
+    scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
     auto [it, fresh] = memo_.try_emplace(key(v, scope, group));
-    if (fresh) {
-      std::vector<Picoseconds> table = minimum(v, scope, group);
-      it->second.least = *std::min_element(table.begin(), table.end());
-      Picoseconds before = out_.constant;
-      it->second.table = normalise(std::move(table));
-      out_.constant = before;
-    } else {
+    if (fresh)
+      it->second = minimum(v, scope, group);
+    else
       ++out_.reused;
-    }
     out_.constant = add(out_.constant, it->second.least);
     *shift += it->second.least;
-    return {scope, it->second.table};
+    return {std::move(scope), it->second.table};
   }
 
   /// Sizes and tables up to the names of the variables.
   std::vector<int> key(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) const {
     std::vector<int> key{sizes_[v], int(scope.size())};
     for (int u : scope) key.push_back(sizes_[u]);
-    std::vector<std::vector<int>> parts;
     for (const CostFunction& f : group) {
-      std::vector<int> part{f.table};
+      key.push_back(f.table);
+      key.push_back(-int(f.scope.size()));
       for (int u : f.scope)
-        part.push_back(u == v ? -1 : int(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
-      parts.push_back(std::move(part));
-    }
-    std::sort(parts.begin(), parts.end());
-    for (const auto& part : parts) {
-      key.push_back(int(part.size()));
-      key.insert(key.end(), part.begin(), part.end());
+        key.push_back(u == v ? -1 : int(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
     }
     return key;
   }
 
-  std::vector<Picoseconds> minimum(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) const {
-    std::vector<int> variables = scope, sizes;
+  Reduced minimum(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) {
+    std::vector<int> variables = scope;
     variables.push_back(v);
-    for (int u : variables) sizes.push_back(sizes_[u]);
-    std::vector<const Picoseconds*> tables;
-    for (const CostFunction& f : group) tables.push_back((*store_)[f.table].data());
-    Odometer odometer(variables, sizes, group, sizes_);
-    std::vector<Picoseconds> out(size_t(scope_size(scope)), forbidden);
-    for (Picoseconds& best : out)
-      for (int value = 0; value < sizes_[v]; ++value, odometer.advance()) {
-        Picoseconds sum = 0;
-        for (size_t f = 0; f < tables.size(); ++f) sum = add(sum, tables[f][odometer.offsets()[f]]);
-        best = std::min(best, sum);
-      }
-    return out;
+    Table table;
+    if (!JointTable(variables, group, sizes_, store_).minimise(&table, stop_)) out_.complete = false;
+    return normal(std::move(table));
   }
 
-  struct Reduced {
-    int table = -1;
-    Picoseconds least = 0;
-  };
-
-  TableStore* store_;
+  TableStore& store_;
+  const EliminationOrder& order_;
   double limit_;
-  EliminationOrder order_;
+  const Stop& stop_;
   std::vector<int> sizes_;
   std::vector<CostFunction> functions_;
-  std::vector<std::set<int>> touching_;  ///< functions that mention a variable and are in no bucket yet
-  std::map<std::vector<int>, Reduced> memo_;
+  std::vector<char> used_;                  ///< by function: in a bucket
+  std::vector<std::vector<int>> touching_;  ///< functions that mention a variable, those in buckets included
+  std::unordered_map<std::vector<int>, Reduced, SequenceHash> memo_;
+  std::unordered_map<int, Reduced> normal_;  ///< by table
   Elimination out_;
 };
 
 }  // namespace
 
-double elimination_size(const Network& network) {
-  double largest = 0;
-  for (EliminationOrder order(network); !order.empty(); order.pop()) largest = std::max(largest, order.next_size());
-  return largest;
-}
-
-Elimination eliminate(const Network& network, TableStore* store, double table_limit) {
-  return Eliminator(network, store, table_limit).run();
+Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit, const Stop& stop) {
+  return Eliminator(network, order, table_limit, stop).run();
 }
 
 }  // namespace hetsynth::synth

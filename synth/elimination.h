@@ -2,7 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "synth/network.h"
+#include "synth/elimination_order.h"
+#include "synth/stop.h"
 
 namespace hetsynth::synth {
 
@@ -26,16 +27,13 @@ struct Elimination {
   Picoseconds constant =
       0;  ///< with nothing assigned: the optimum if exact, else a lower bound; `forbidden` if there is no solution
   bool exact = true;
-  int64_t reused = 0;        ///< buckets found among earlier ones with equal tables
-  double largest_table = 0;  ///< entries of the largest joint table met
+  bool complete = true;  ///< false: stopped; nothing can be said
+  int64_t reused = 0;    ///< buckets found among earlier ones with equal tables
 };
 
-/// Entries of the largest joint table that elimination would meet.
-double elimination_size(const Network& network);
-
-/// Eliminates the variable with the smallest joint table first. Buckets with equal tables are computed once, so that
-/// repeated layers cost next to nothing. A variable with a single value is put into its neighbours' costs. A joint
-/// table above `table_limit` entries is split into mini-buckets.
-Elimination eliminate(const Network& network, TableStore* store, double table_limit);
+/// Eliminates in the given order. Buckets with equal tables are computed once, so that repeated layers cost next to
+/// nothing. A variable with a single value is put into its neighbours' costs. A joint table above `table_limit` entries
+/// is split into mini-buckets.
+Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit, const Stop& stop);
 
 }  // namespace hetsynth::synth

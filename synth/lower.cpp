@@ -14,14 +14,18 @@ class Lowering {
  public:
   Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
            const std::string& axis)
-      : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), choices_(choices) {
+      : problem_(problem),
+        program_(problem.program),
+        conversions_(conversions),
+        shares_(shares),
+        choices_(choices),
+        plans_(materialise_all(problem, conversions, choices)) {
     out_.mesh.axes = {{axis, problem.cost.device_count()}};
     table_of_class_.assign(problem.classes.classes.size(), -1);
     value_of_.resize(program_.nodes.size());
     for (const Node& node : program_.nodes) {
       for (auto& stage : value_of_[node.id]) stage.assign(problem.rules.forms[node.id].size(), -1);
-      plans_.push_back(materialise(problem, conversions, choices, node.id));
-      HETSYNTH_CHECK(plans_.back().cost < forbidden, "choices ask for a form that no conversion makes: " + node.name);
+      HETSYNTH_CHECK(plans_[node.id].cost < forbidden, "choices ask for a form that no conversion makes");
     }
   }
 
@@ -58,8 +62,9 @@ class Lowering {
   void check(const Instruction& instruction) {
     std::string reason;
     auto placements = infer_placements(out_, program_, instruction, &reason);
-    HETSYNTH_CHECK(placements && *placements == out_.values[instruction.result].placements,
-                   fmt::format("a derived rule is not legal at {}: {}", program_[instruction.node].name, reason));
+    if (!placements || *placements != out_.values[instruction.result].placements)
+      throw InternalError(
+          fmt::format("a derived rule is not legal at {}: {}", program_[instruction.node].name, reason));
   }
 
   /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
@@ -87,7 +92,7 @@ class Lowering {
   int pick(NodeId node, FormMask acceptable, NodeId consumer) const {
     FormMask exist = stage_of(node, consumer) ? plans_[node].sets.late : plans_[node].sets.early;
     FormMask both = (exist | FormMask(1) << plans_[node].source) & acceptable;
-    HETSYNTH_CHECK(both != 0, "no form for a consumer of " + program_[node].name);
+    HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
     for (int form = 31; form > 0; --form)
       if (both >> form & 1) return form;
     return 0;
@@ -99,7 +104,7 @@ class Lowering {
     if (value_of_[node][stage][form] >= 0) return value_of_[node][stage][form];
     const auto& steps = stage ? plans_[node].late_steps : plans_[node].steps;
     auto step = std::find_if(steps.begin(), steps.end(), [&](auto& s) { return s.second == form; });
-    HETSYNTH_CHECK(step != steps.end(), "no conversion to a planned form of " + program_[node].name);
+    HETSYNTH_CHECK(step != steps.end(), "no conversion to a planned form of a tensor");
     ValueId source = obtain(node, step->first, consumer);
     emit(node, step->first, form, source, consumer);
     return value_of_[node][stage][form];
@@ -205,8 +210,8 @@ class Lowering {
   const Conversions& conversions_;
   const Shares& shares_;
   const Choices& choices_;
-  SpmdProgram out_;
   std::vector<Materialisation> plans_;
+  SpmdProgram out_;
   std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
   std::vector<int> table_of_class_;
 };

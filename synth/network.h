@@ -2,56 +2,90 @@
 // minimises the sum of all costs.
 #pragma once
 #include <map>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "synth/cost.h"
+#include "synth/interner.h"
 
 namespace hetsynth::synth {
 
-/// Tables of costs by number; equal contents have equal numbers.
-class TableStore {
- public:
-  int intern(std::vector<Picoseconds> table);
-  const std::vector<Picoseconds>& operator[](int id) const { return *tables_[id]; }
-
- private:
-  std::map<std::vector<Picoseconds>, int> number_;
-  std::vector<const std::vector<Picoseconds>*> tables_;
-};
-
-class Network {
- public:
-  /// `position`: where the variable stands among the others; message passing follows it.
-  int add_variable(int domain, double position);
-  double position(int variable) const { return position_[variable]; }
-  int variable_count() const { return int(unary_.size()); }
-  int domain(int variable) const { return int(unary_[variable].size()); }
-  void add_cost(int variable, int value, Picoseconds cost);
-  /// `table`: [value of a][value of b], a != b. Tables of one pair add up.
-  void add_pair(int a, int b, std::vector<Picoseconds> table);
-
-  const std::vector<Picoseconds>& unary(int variable) const { return unary_[variable]; }
-  /// Keys (a, b) with a < b.
-  const std::map<std::pair<int, int>, std::vector<Picoseconds>>& pairs() const { return pairs_; }
-  Picoseconds cost(const std::vector<int>& assignment) const;
-
- private:
-  std::vector<double> position_;
-  std::vector<std::vector<Picoseconds>> unary_;
-  std::map<std::pair<int, int>, std::vector<Picoseconds>> pairs_;
-};
-
-/// The network over some values of each variable only, renumbered from 0.
-Network restrict(const Network& network, const std::vector<std::vector<int>>& values);
+using Table = std::vector<Picoseconds>;
 
 /// Adds, saturating at `forbidden`.
 inline Picoseconds add(Picoseconds a, Picoseconds b) { return a + b >= forbidden ? forbidden : a + b; }
 
-/// Dead-end elimination: the values of each variable that some optimum may use. A value a goes if some b has
-///   cost(b) - cost(a) + sum over pairs of max over the neighbour's values of [cost(b, .) - cost(a, .)] <= 0.
-/// At least one optimum survives; of two values that dominate each other the first stays. A variable without a possible
-/// value keeps none.
-std::vector<std::vector<int>> undominated_values(const Network& network);
+/// Tables of costs by number; equal contents have equal numbers, so that repeated layers are told by their tables, not
+/// by their names.
+class TableStore {
+ public:
+  int intern(Table table) { return tables_.number(std::move(table)); }
+  const Table& operator[](int id) const { return tables_[id]; }
+  /// Entry by entry, saturating.
+  int sum(int a, int b);
+  /// The same table with rows and columns exchanged.
+  int turned(int id, int rows);
+
+ private:
+  Interner<Picoseconds> tables_;
+  std::map<std::pair<int, int>, int> sums_, turned_;
+};
+
+class Network {
+ public:
+  struct Pair {
+    int a, b;   ///< a < b
+    int table;  ///< [value of a][value of b]
+  };
+  /// One end of a pair.
+  struct End {
+    int pair;
+    int other;   ///< the variable at the other end
+    bool first;  ///< this end is the pair's a
+  };
+
+  Network() : store_(std::make_shared<TableStore>()) {}
+  explicit Network(std::shared_ptr<TableStore> store) : store_(std::move(store)) {}
+
+  /// `unary`: costs of the values, a table of the store. `position`: where the variable stands among the others;
+  /// message passing follows it.
+  int add_variable(int unary, double position);
+  void add_costs(int variable, int unary);
+  /// `table`: [value of a][value of b], a != b. Tables of one pair add up.
+  void add_pair(int a, int b, int table);
+  /// To be called once, before the pairs are read.
+  void finish();
+
+  TableStore& store() const { return *store_; }
+  const std::shared_ptr<TableStore>& shared_store() const { return store_; }
+  double position(int variable) const { return position_[variable]; }
+  int variable_count() const { return int(unary_.size()); }
+  int domain(int variable) const { return int(unary(variable).size()); }
+  int unary_table(int variable) const { return unary_[variable]; }
+  const Table& unary(int variable) const { return (*store_)[unary_[variable]]; }
+  /// In rising order of their ends; no two alike.
+  const std::vector<Pair>& pairs() const { return pairs_; }
+  const Table& table(const Pair& pair) const { return (*store_)[pair.table]; }
+  std::span<const End> ends(int variable) const {
+    return {ends_.data() + first_end_[variable], ends_.data() + first_end_[variable + 1]};
+  }
+  Picoseconds cost(const std::vector<int>& assignment) const;
+
+ private:
+  std::shared_ptr<TableStore> store_;
+  std::vector<double> position_;
+  std::vector<int> unary_;
+  std::vector<Pair> pairs_;
+  std::vector<End> ends_;
+  std::vector<size_t> first_end_;
+};
+
+/// Some values of each variable.
+using ValueLists = std::vector<std::vector<int>>;
+
+/// The network over some values of each variable only, renumbered from 0.
+Network restrict(const Network& network, const ValueLists& values);
 
 }  // namespace hetsynth::synth

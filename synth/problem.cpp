@@ -1,27 +1,12 @@
 #include "synth/problem.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "synth/interner.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// On a single device nothing is cut.
-DimensionClasses classes_for(const Program& program, const Cluster& cluster) {
-  DimensionClasses classes = dimension_classes(program);
-  if (cluster.devices.size() > 1) return classes;
-  for (auto* table : {&classes.dims, &classes.factors})
-    for (auto& row : *table) std::fill(row.begin(), row.end(), -1);
-  classes.classes.clear();
-  return classes;
-}
-
-/// ... and nothing is partial.
-Rules rules_for(const Program& program, const DimensionClasses& classes, const Cluster& cluster) {
-  Rules rules = derive_rules(program, classes);
-  if (cluster.devices.size() > 1) return rules;
-  for (auto& options : rules.options) options.resize(std::min<size_t>(1, options.size()));
-  return rules;
-}
 
 FormMask not_partial(const std::vector<Form>& forms) {
   FormMask mask = 0;
@@ -43,17 +28,18 @@ int input_form(const std::vector<TensorNeed>& needs) {
 }  // namespace
 
 Problem::Problem(const Program& program, const Cluster& cluster)
-    : program(program),
+    : Problem(std::make_shared<const Analysis>(program, cluster.devices.size() == 1), cluster) {}
+
+Problem::Problem(std::shared_ptr<const Analysis> given, const Cluster& cluster)
+    : analysis(std::move(given)),
+      program(analysis->program),
       cluster(cluster),
-      classes(classes_for(program, cluster)),
-      rules(rules_for(program, classes, cluster)),
-      cost(program, classes, this->cluster),
-      consumers(program.consumers()),
-      update_targets(program.nodes.size()),
-      is_output(program.nodes.size(), 0) {
-  for (const Update& update : program.updates) update_targets[update.value].push_back(update.target);
-  for (const NamedOutput& output : program.outputs) is_output[output.node] = 1;
-}
+      classes(analysis->classes),
+      rules(analysis->rules),
+      cost(program, classes, analysis->kinds, this->cluster),
+      consumers(analysis->consumers),
+      update_targets(analysis->update_targets),
+      is_output(analysis->is_output) {}
 
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {
   std::vector<TensorNeed> needs;
@@ -78,40 +64,86 @@ bool is_late(const Problem& problem, NodeId consumer) {
   return node.leaf() || node.phase != Phase::forward;
 }
 
-Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,
-                            NodeId node) {
-  auto needs = needs_of(problem, choices, node);
+namespace {
+
+/// The form a tensor is first made in.
+int source_of(const Problem& problem, const Choices& choices, const Node& node, const std::vector<TensorNeed>& needs) {
+  if (node.kind == NodeKind::input) return input_form(needs);
+  return node.leaf() ? choices[node.id] : problem.rules.options[node.id][choices[node.id]].form;
+}
+
+/// `chosen`: the sets that memory decided, or none. `masks`: what the consumers need.
+Materialisation made_from(const ConversionTable& table, int source, const FormSets& chosen,
+                          const std::vector<FormMask>& masks) {
   Materialisation out;
-  const Node& n = problem.program[node];
-  if (n.kind == NodeKind::input)
-    out.source = input_form(needs);
-  else
-    out.source = n.leaf() ? choices[node] : problem.rules.options[node][choices[node]].form;
-  const ConversionTable& table = conversions.of(node);
-  if (!choices.sets.empty()) out.sets = choices.sets[node];
-  if (out.sets.chosen && n.kind != NodeKind::input) {
-    out.cost = table.tree_cost(out.source, out.sets.early);
-    if (out.sets.apart) out.cost = std::min(forbidden, out.cost + table.tree_cost(out.source, out.sets.late));
+  out.source = source;
+  out.sets = chosen;
+  if (chosen.chosen) {
+    out.cost = table.tree_cost(source, chosen.early);
+    if (chosen.apart) out.cost = std::min(forbidden, out.cost + table.tree_cost(source, chosen.late));
   } else {
-    std::vector<FormMask> masks;
-    for (const TensorNeed& need : needs) masks.push_back(need.forms);
     out.sets = {};
-    out.sets.early = table.best_set(out.source, masks, &out.cost);
+    out.sets.early = table.best_set(source, masks, &out.cost);
   }
   if (out.cost >= forbidden) return out;
-  out.steps = table.tree(out.source, out.sets.early);
-  if (out.sets.apart) out.late_steps = table.tree(out.source, out.sets.late);
+  out.steps = table.tree(source, out.sets.early);
+  if (out.sets.apart) out.late_steps = table.tree(source, out.sets.late);
+  return out;
+}
+
+FormSets chosen_sets(const Choices& choices, const Node& node) {
+  if (choices.sets.empty() || node.kind == NodeKind::input) return {};
+  return choices.sets[node.id];
+}
+
+std::vector<FormMask> distinct_masks(const std::vector<TensorNeed>& needs) {
+  std::vector<FormMask> masks;
+  for (const TensorNeed& need : needs) masks.push_back(need.forms);
+  std::sort(masks.begin(), masks.end());
+  masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
+  return masks;
+}
+
+}  // namespace
+
+Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices, NodeId id) {
+  const Node& node = problem.program[id];
+  std::vector<TensorNeed> needs = needs_of(problem, choices, id);
+  return made_from(conversions.of(id), source_of(problem, choices, node, needs), chosen_sets(choices, node),
+                   distinct_masks(needs));
+}
+
+std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
+                                             const Choices& choices) {
+  std::vector<Materialisation> out;
+  std::unordered_map<std::vector<int64_t>, NodeId, SequenceHash> seen;
+  for (const Node& node : problem.program.nodes) {
+    std::vector<TensorNeed> needs = needs_of(problem, choices, node.id);
+    std::vector<FormMask> masks = distinct_masks(needs);
+    int source = source_of(problem, choices, node, needs);
+    FormSets sets = chosen_sets(choices, node);
+    std::vector<int64_t> key{conversions.kind_of(node.id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early),
+                             int64_t(sets.late)};
+    key.insert(key.end(), masks.begin(), masks.end());
+    auto [it, fresh] = seen.try_emplace(std::move(key), node.id);
+    out.push_back(fresh ? made_from(conversions.of(node.id), source, sets, masks) : Materialisation(out[it->second]));
+  }
   return out;
 }
 
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const Choices& choices) {
   Picoseconds total = 0;
+  std::unordered_map<std::vector<int>, Picoseconds, SequenceHash> operators;
+  std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
   for (const Node& node : problem.program.nodes) {
-    Picoseconds cost = materialise(problem, conversions, choices, node.id).cost;
-    if (!node.leaf())
-      cost += problem.cost.operator_cost(node.id, problem.rules.options[node.id][choices[node.id]], shares);
-    total = std::min(forbidden, total + cost);
+    total = std::min(forbidden, total + made[node.id].cost);
+    if (node.leaf()) continue;
+    auto [it, fresh] = operators.try_emplace(
+        {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]}, 0);
+    if (fresh)
+      it->second = problem.cost.operator_cost(node.id, problem.rules.options[node.id][choices[node.id]], shares);
+    total = std::min(forbidden, total + it->second);
   }
   return total;
 }

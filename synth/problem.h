@@ -1,5 +1,6 @@
 // The planning problem of one reference program on one cluster, and what a solution of it is.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,18 +11,20 @@ namespace hetsynth::synth {
 /// Everything derived once from program and cluster. Not copyable: the parts refer to each other.
 struct Problem {
   Problem(const Program& program, const Cluster& cluster);
+  /// With the analysis of another problem of the same program; both clusters have several devices, or both have one.
+  Problem(std::shared_ptr<const Analysis> analysis, const Cluster& cluster);
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
+  std::shared_ptr<const Analysis> analysis;
   const Program& program;
   const Cluster cluster;
-  DimensionClasses classes;  ///< none on a single device
-  Rules rules;
+  const DimensionClasses& classes;
+  const Rules& rules;
   CostModel cost;
-  std::vector<std::vector<NodeId>> consumers;
-  std::vector<std::vector<NodeId>>
-      update_targets;           ///< by value node: leaves that take its value at the end of the step
-  std::vector<char> is_output;  ///< by node: a named output
+  const std::vector<std::vector<NodeId>>& consumers;
+  const std::vector<std::vector<NodeId>>& update_targets;
+  const std::vector<char>& is_output;
 };
 
 /// The forms one tensor is materialised in. Apart: those that the backward and update phases use are made again from
@@ -65,6 +68,9 @@ struct Materialisation {
 };
 Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,
                             NodeId node);
+/// Of every node; equal situations are worked out once.
+std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
+                                             const Choices& choices);
 
 /// Seconds of the step under the choices, in picoseconds: operators and conversions; `forbidden` if some need cannot be
 /// met.

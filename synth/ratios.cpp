@@ -4,8 +4,10 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "synth/interner.h"
 #include "synth/linear_program.h"
 #include "synth/schedule.h"
 
@@ -152,36 +154,42 @@ double bytes_at(const MemoryPoint& point, const std::vector<std::vector<double>>
 std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices) {
   std::vector<CostTerm> terms;
   std::map<std::tuple<double, double, double, double, int>, size_t> operators;
+  std::unordered_map<std::vector<int>, int, SequenceHash> operator_of;  // term; -1: none
   std::map<std::tuple<int, int, int>, size_t> converted;
+  std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
+  auto operator_term = [&](const Node& node) {
+    Work w = problem.cost.work(node.id, problem.rules.options[node.id][choices[node.id]]);
+    if (w.class_id < 0) return -1;
+    auto [it, fresh] =
+        operators.try_emplace({w.flops_fixed, w.flops_cut, w.bytes_fixed, w.bytes_cut, w.class_id}, terms.size());
+    if (fresh) {
+      terms.emplace_back();
+      terms.back().work = w;
+    }
+    return int(it->second);
+  };
   for (const Node& node : problem.program.nodes) {
     if (!node.leaf()) {
-      Work w = problem.cost.work(node.id, problem.rules.options[node.id][choices[node.id]]);
-      if (w.class_id >= 0) {
-        auto [it, fresh] =
-            operators.try_emplace({w.flops_fixed, w.flops_cut, w.bytes_fixed, w.bytes_cut, w.class_id}, terms.size());
+      auto [it, fresh] = operator_of.try_emplace(
+          {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]}, -1);
+      if (fresh) it->second = operator_term(node);
+      if (it->second >= 0) ++terms[size_t(it->second)].count;
+    }
+    const auto& forms = problem.rules.forms[node.id];
+    for (const auto* steps : {&made[node.id].steps, &made[node.id].late_steps})
+      for (const auto& [from, to] : *steps) {
+        if (forms[from].kind != Form::Kind::sharded && forms[to].kind != Form::Kind::sharded) continue;
+        auto [it, fresh] = converted.try_emplace({conversions.kind_of(node.id), from, to}, terms.size());
         if (fresh) {
           terms.emplace_back();
-          terms.back().work = w;
+          terms.back().is_operator = false;
+          terms.back().node = node.id;
+          terms.back().from = forms[from];
+          terms.back().to = forms[to];
+          terms.back().realisation = conversions.of(node.id).edge(from, to).realisation;
         }
         ++terms[it->second].count;
       }
-    }
-    const auto& forms = problem.rules.forms[node.id];
-    Materialisation made = materialise(problem, conversions, choices, node.id);
-    made.steps.insert(made.steps.end(), made.late_steps.begin(), made.late_steps.end());
-    for (const auto& [from, to] : made.steps) {
-      if (forms[from].kind != Form::Kind::sharded && forms[to].kind != Form::Kind::sharded) continue;
-      auto [it, fresh] = converted.try_emplace({conversions.kind_of(node.id), from, to}, terms.size());
-      if (fresh) {
-        terms.emplace_back();
-        terms.back().is_operator = false;
-        terms.back().node = node.id;
-        terms.back().from = forms[from];
-        terms.back().to = forms[to];
-        terms.back().realisation = conversions.of(node.id).edge(from, to).realisation;
-      }
-      ++terms[it->second].count;
-    }
   }
   return terms;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "dsl/base/error.h"
@@ -24,10 +25,12 @@ class MessagePassing {
     std::vector<int> rank(count);
     for (int i = 0; i < count; ++i) rank[order_[i]] = i;
     for (int v = 0; v < count; ++v) unary_.push_back(as_double(network.unary(v)));
-    for (const auto& [ends, table] : network.pairs()) {
-      auto [a, b] = ends;
+    for (const Network::Pair& pair : network.pairs()) {
+      auto [a, b, table] = pair;
       bool forward = rank[a] < rank[b];
-      Edge edge{a, b, as_double(table), std::vector<double>(network.domain(a), 0),
+      auto [costs, fresh] = tables_.try_emplace(table);
+      if (fresh) costs->second = as_double(network.table(pair));
+      Edge edge{a, b, costs->second.data(), std::vector<double>(network.domain(a), 0),
                 std::vector<double>(network.domain(b), 0)};
       at_[a].push_back({int(edges_.size()), true, forward});
       at_[b].push_back({int(edges_.size()), false, !forward});
@@ -35,10 +38,10 @@ class MessagePassing {
     }
   }
 
-  void run(int max_sweeps, int patience) {
+  void run(const Stop& stop, int max_sweeps, int patience) {
     double reached = 0;
     int since = 0;
-    for (int sweep = 0; sweep < max_sweeps && since < patience; ++sweep) {
+    for (int sweep = 0; sweep < max_sweeps && since < patience && !stop.stopped(); ++sweep) {
       double bound = pass(true);
       pass(false);
       if (bound > reached + std::abs(reached) * 1e-8)
@@ -54,7 +57,7 @@ class MessagePassing {
     Reparametrised out;
     std::vector<std::vector<Picoseconds>> unary, pairs;
     for (int v = 0; v < network_.variable_count(); ++v) unary.push_back(network_.unary(v));
-    for (const auto& [ends, table] : network_.pairs()) pairs.push_back(table);
+    for (const Network::Pair& pair : network_.pairs()) pairs.push_back(network_.table(pair));
     for (int v : order_) {
       std::vector<double> total = belief(v);
       double weight = share(v);
@@ -74,14 +77,14 @@ class MessagePassing {
       }
     }
     for (int v = 0; v < network_.variable_count(); ++v) {
-      out.network.add_variable(network_.domain(v), network_.position(v));
       out.bound += lift(&unary[v]);
-      for (int x = 0; x < network_.domain(v); ++x) out.network.add_cost(v, x, unary[v][x]);
+      out.network.add_variable(out.network.store().intern(std::move(unary[v])), network_.position(v));
     }
     for (size_t e = 0; e < edges_.size(); ++e) {
       out.bound += lift(&pairs[e]);
-      out.network.add_pair(edges_[e].a, edges_[e].b, std::move(pairs[e]));
+      out.network.add_pair(edges_[e].a, edges_[e].b, out.network.store().intern(std::move(pairs[e])));
     }
+    out.network.finish();
     out.decoded = decode();
     return out;
   }
@@ -89,7 +92,7 @@ class MessagePassing {
  private:
   struct Edge {
     int a, b;
-    std::vector<double> costs;           ///< [a][b]
+    const double* costs;                 ///< [a][b]
     std::vector<double> into_a, into_b;  ///< messages
   };
   struct Incidence {
@@ -188,31 +191,33 @@ class MessagePassing {
   const Network& network_;
   std::vector<int> order_;
   std::vector<std::vector<double>> unary_;
+  std::unordered_map<int, std::vector<double>> tables_;  ///< by number in the network's store
   std::vector<Edge> edges_;
   std::vector<std::vector<Incidence>> at_;
 };
 
 }  // namespace
 
-Reparametrised reparametrise(const Network& network, int max_sweeps, int patience) {
+Reparametrised reparametrise(const Network& network, const Stop& stop, int max_sweeps, int patience) {
   MessagePassing passing(network);
-  passing.run(max_sweeps, patience);
+  passing.run(stop, max_sweeps, patience);
   return passing.apply();
 }
 
-std::vector<std::vector<int>> values_within(const Network& network, Picoseconds budget) {
-  std::vector<std::vector<int>> values(network.variable_count());
+ValueLists values_within(const Network& network, Picoseconds budget) {
+  ValueLists values(network.variable_count());
   for (int v = 0; v < network.variable_count(); ++v) {
     values[v].resize(network.domain(v));
     std::iota(values[v].begin(), values[v].end(), 0);
   }
   for (bool changed = true; changed;) {
     changed = false;
-    std::vector<std::vector<Picoseconds>> excess;
+    std::vector<Table> excess;
     for (int v = 0; v < network.variable_count(); ++v) excess.push_back(network.unary(v));
-    for (const auto& [ends, table] : network.pairs()) {
-      auto [a, b] = ends;
-      std::vector<Picoseconds> least_a(network.domain(a), forbidden), least_b(network.domain(b), forbidden);
+    for (const Network::Pair& pair : network.pairs()) {
+      auto [a, b, id] = pair;
+      const Table& table = network.table(pair);
+      Table least_a(network.domain(a), forbidden), least_b(network.domain(b), forbidden);
       for (int x : values[a])
         for (int y : values[b]) {
           Picoseconds cost = table[size_t(x) * network.domain(b) + y];

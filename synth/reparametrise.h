@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "synth/network.h"
+#include "synth/stop.h"
 
 namespace hetsynth::synth {
 
@@ -18,11 +19,11 @@ struct Reparametrised {
 
 /// Messages are passed in floating point, then rounded to whole picoseconds and applied exactly: rounding cannot
 /// invalidate the bound. Stops when the bound gains less than 1e-8 of itself in `patience` sweeps, or after
-/// `max_sweeps`. Every pair must be arc consistent (`undominated_values`).
-Reparametrised reparametrise(const Network& network, int max_sweeps = 500, int patience = 16);
+/// `max_sweeps`, or when told to. Every pair must be arc consistent (`undominated_values`).
+Reparametrised reparametrise(const Network& network, const Stop& stop, int max_sweeps = 500, int patience = 16);
 
 /// Values whose least excess does not push a solution above `budget` (relative to the bound of a reparametrised
 /// network), to a fixed point.
-std::vector<std::vector<int>> values_within(const Network& reparametrised, Picoseconds budget);
+ValueLists values_within(const Network& reparametrised, Picoseconds budget);
 
 }  // namespace hetsynth::synth

@@ -1,6 +1,7 @@
 #include "synth/rules.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace hetsynth::synth {
@@ -80,21 +81,49 @@ int Rules::form_index(NodeId node, Form form) const {
   return it == forms[node].end() ? -1 : int(it - forms[node].begin());
 }
 
-Rules derive_rules(const Program& program, const DimensionClasses& classes) {
-  Rules rules;
-  for (const Node& node : program.nodes) rules.forms.push_back(forms_of(program, classes, node.id));
-  for (const Node& node : program.nodes) {
-    std::vector<Option> options;
-    if (!node.leaf()) {
-      options.push_back(replicated_option(node));
-      for (size_t f = 0; f < node.space.factors.size(); ++f)
-        if (classes.factors[node.id][f] >= 0) {
-          Option option = split_option(program, rules, node, int(f));
-          if (option.form >= 0) options.push_back(std::move(option));
-        }
-      add_pass_options(rules, node, &options);
+namespace {
+
+std::vector<Option> options_of(const Program& program, const DimensionClasses& classes, const Rules& rules,
+                               const Node& node) {
+  std::vector<Option> options;
+  if (node.leaf()) return options;
+  options.push_back(replicated_option(node));
+  for (size_t f = 0; f < node.space.factors.size(); ++f)
+    if (classes.factors[node.id][f] >= 0) {
+      Option option = split_option(program, rules, node, int(f));
+      if (option.form >= 0) options.push_back(std::move(option));
     }
-    rules.options.push_back(std::move(options));
+  add_pass_options(rules, node, &options);
+  return options;
+}
+
+}  // namespace
+
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds) {
+  Rules rules;
+  std::map<std::vector<int>, int> form_kinds, option_kinds;
+  std::map<std::vector<int>, int> seen_forms;  // by content
+  for (const Node& node : program.nodes) {
+    std::vector<int> key{kinds[node.id]};
+    for (int c : classes.dims[node.id]) key.push_back(c >= 0);
+    auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
+    if (fresh) {
+      std::vector<Form> forms = forms_of(program, classes, node.id);
+      std::vector<int> content;
+      for (const Form& form : forms) content.push_back(int(form.kind) * 64 + form.dim + 1);
+      auto [known, first] = seen_forms.try_emplace(std::move(content), -1);
+      if (first) known->second = rules.forms.add_kind(std::move(forms));
+      it->second = known->second;
+    }
+    rules.forms.add(it->second);
+  }
+  for (const Node& node : program.nodes) {
+    std::vector<int> key{node.leaf() ? -1 : kinds[node.id], rules.forms.kind(node.id)};
+    for (NodeId input : node.inputs) key.push_back(rules.forms.kind(input));
+    for (int c : classes.factors[node.id]) key.push_back(c >= 0);
+    auto [it, fresh] = option_kinds.try_emplace(std::move(key), -1);
+    if (fresh) it->second = rules.options.add_kind(options_of(program, classes, rules, node));
+    rules.options.add(it->second);
   }
   return rules;
 }

@@ -6,6 +6,7 @@
 
 #include "dsl/ir/program.h"
 #include "synth/classes.h"
+#include "synth/kinds.h"
 
 namespace hetsynth::synth {
 
@@ -34,8 +35,8 @@ struct Option {
 
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
 struct Rules {
-  std::vector<std::vector<Form>> forms;          ///< by node
-  std::vector<std::vector<Option>> options;      ///< by node; empty for leaves
+  ByKind<std::vector<Form>> forms;               ///< by node
+  ByKind<std::vector<Option>> options;           ///< by node; empty for leaves
   int form_index(NodeId node, Form form) const;  ///< -1 if the tensor cannot take it
 };
 
@@ -45,6 +46,7 @@ struct Rules {
 ///   replicated; the result is cut (parallel factor) or partial (sum, max);
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 /// others replicated.
-Rules derive_rules(const Program& program, const DimensionClasses& classes);
+/// Derived once for every kind of operation and operand forms.
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds);
 
 }  // namespace hetsynth::synth

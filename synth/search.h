@@ -1,44 +1,15 @@
-// The exact search: the planning problem as a weighted constraint network, solved by elimination and A*.
-//
-// Variables: the option of every operation; the form every parameter and state is kept in, equal at the start and the
-// end of the step; and for every tensor with several consumers the SET of forms that are materialised. Costs: an
-// operation's time; the cheapest conversion tree from the form a tensor is computed in to the set; a set that lacks
-// what a consumer needs is forbidden. Every operation is computed in one way only, and every form of a tensor that
-// exists at all exists from its first use to its last.
+// The exact search at fixed shares: the planning problem as a constraint network, solved by elimination and A*.
 #pragma once
-#include <map>
-#include <optional>
-
-#include "synth/astar.h"
-#include "synth/problem.h"
+#include "synth/minimise.h"
+#include "synth/plan_network.h"
 
 namespace hetsynth::synth {
 
-/// Choices that a node is held to; a node without an entry is free.
-using Pins = std::map<NodeId, std::vector<int>>;
-
-struct SearchInput {
-  const Pins* pins = nullptr;
-  /// Picoseconds per byte, by device, of what is kept from step to step or from one phase to the next, on top of time
-  /// (a Lagrangian multiplier of memory); empty: none. With a price, forms may be dropped after the forward phase and
-  /// made again (ZeRO-3).
-  std::vector<double> memory_price;
-};
-
 struct Solution {
-  Choices choices;               ///< empty if pins or rules admit none
+  Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only
   SearchResult search;           ///< cost and bound include the price of memory
 };
-
-/// The network of a problem, and what the values of its set variables stand for.
-struct PlanNetwork {
-  Network network;               ///< its first variables are the program's nodes, by number; sets of forms follow
-  std::vector<NodeId> set_node;  ///< by set variable
-  std::vector<std::vector<FormSets>> sets;  ///< by set variable and value
-};
-PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
-                          const SearchInput& input);
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits);

@@ -1,17 +1,27 @@
 // The stage `synthesize`: reference program x cluster -> the best SPMD program under the cost model, with its
 // prediction.
 #pragma once
+#include <cstdint>
 #include <functional>
-#include <string>
+#include <optional>
 
 #include "dsl/spmd/plan.h"
 
 namespace hetsynth {
 
+/// How a synthesis is going. Steps' seconds are those of the cost model.
+struct SynthesisProgress {
+  double elapsed_seconds = 0;
+  std::optional<double> best_seconds;  ///< a step of the fastest plan so far
+  double bound_seconds = 0;            ///< proven for that plan's devices and shares
+  int64_t searches = 0;                ///< at fixed shares, finished
+};
+
 struct SynthesisOptions {
-  double time_limit_seconds = 0;  ///< 0: none
-  /// Called now and then; return false to stop with the best plan so far.
-  std::function<bool(const std::string& progress)> progress;
+  /// After this time the best plan so far is taken, or, before any was found, one that needs no search.
+  std::optional<double> time_limit_seconds;
+  /// Called every tenth of a second and for every better plan; return false to stop with the best plan so far.
+  std::function<bool(const SynthesisProgress&)> progress;
   /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
   /// all; it names its devices.
   bool drop_devices = false;

@@ -58,7 +58,7 @@ struct DataParallel {
   explicit DataParallel(const Program& program, const Cluster& cluster)
       : problem(program, cluster),
         shares(common_shares(problem.classes, std::vector<double>(cluster.devices.size(), 1.0))),
-        conversions(program, problem.classes, problem.rules, problem.cost, shares),
+        conversions(*problem.analysis, problem.cost, shares),
         choices(data_parallel_choices(problem)),
         terms(cost_terms(problem, conversions, choices)),
         spmd(lower(problem, conversions, shares, choices, "dp")) {}

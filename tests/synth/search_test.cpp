@@ -19,7 +19,7 @@ struct Searched {
   explicit Searched(const Program& program, const Cluster& cluster, RatioRule rule, SearchLimits limits = {})
       : problem(program, cluster),
         shares(common_shares(problem.classes, fractions_of(problem, rule))),
-        conversions(program, problem.classes, problem.rules, problem.cost, shares),
+        conversions(*problem.analysis, problem.cost, shares),
         solution(search(problem, conversions, shares, {}, limits)) {}
   Problem problem;
   Shares shares;

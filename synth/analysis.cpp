@@ -1,0 +1,61 @@
+#include "synth/analysis.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hetsynth::synth {
+namespace {
+
+DimensionClasses classes_for(const Program& program, const std::vector<int>& kinds, bool single_device) {
+  DimensionClasses classes = dimension_classes(program, kinds);
+  if (!single_device) return classes;
+  for (auto* table : {&classes.dims, &classes.factors})
+    for (auto& row : *table) std::fill(row.begin(), row.end(), -1);
+  classes.classes.clear();
+  return classes;
+}
+
+Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
+                bool single_device) {
+  Rules rules = derive_rules(program, classes, kinds);
+  if (!single_device) return rules;
+  Rules whole;
+  whole.forms = std::move(rules.forms);
+  int none = whole.options.add_kind({});
+  std::map<size_t, int> by_operands;
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) {
+      whole.options.add(none);
+      continue;
+    }
+    auto [it, fresh] = by_operands.try_emplace(node.inputs.size(), -1);
+    if (fresh) it->second = whole.options.add_kind({rules.options[node.id].front()});
+    whole.options.add(it->second);
+  }
+  return whole;
+}
+
+}  // namespace
+
+Analysis::Analysis(const Program& program, bool single_device)
+    : program(program),
+      kinds(node_kinds(program)),
+      classes(classes_for(program, kinds, single_device)),
+      rules(rules_for(program, classes, kinds, single_device)),
+      consumers(program.consumers()),
+      update_targets(program.nodes.size()),
+      is_output(program.nodes.size(), 0) {
+  for (const Update& update : program.updates) update_targets[update.value].push_back(update.target);
+  for (const NamedOutput& output : program.outputs) is_output[output.node] = 1;
+  std::map<std::vector<int64_t>, int> number;
+  for (const Node& node : program.nodes) {
+    std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id)};
+    key.insert(key.end(), node.type.shape.begin(), node.type.shape.end());
+    for (int c : classes.dims[node.id]) key.push_back(-1 - int64_t(c));
+    auto [it, fresh] = number.try_emplace(std::move(key), int(tensor_example.size()));
+    if (fresh) tensor_example.push_back(node.id);
+    tensor_kind.push_back(it->second);
+  }
+}
+
+}  // namespace hetsynth::synth

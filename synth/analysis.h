@@ -1,0 +1,27 @@
+// What follows from the reference program alone, derived once for all clusters and meshes.
+#pragma once
+#include <vector>
+
+#include "synth/rules.h"
+
+namespace hetsynth::synth {
+
+struct Analysis {
+  /// Single device: nothing is cut and nothing is partial.
+  Analysis(const Program& program, bool single_device);
+  Analysis(const Analysis&) = delete;
+  Analysis& operator=(const Analysis&) = delete;
+
+  const Program& program;
+  std::vector<int> kinds;    ///< node_kinds
+  DimensionClasses classes;  ///< none on a single device
+  Rules rules;
+  std::vector<std::vector<NodeId>> consumers;
+  std::vector<std::vector<NodeId>>
+      update_targets;                  ///< by value node: leaves that take its value at the end of the step
+  std::vector<char> is_output;         ///< by node: a named output
+  std::vector<int> tensor_kind;        ///< by node: equal for tensors of equal size, forms and classes
+  std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
+};
+
+}  // namespace hetsynth::synth

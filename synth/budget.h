@@ -1,0 +1,38 @@
+// How long a synthesis may take, and whom it tells.
+#pragma once
+#include <chrono>
+
+#include "synth/stop.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::synth {
+
+/// Shared by all searches of one synthesis.
+class Budget {
+ public:
+  explicit Budget(const SynthesisOptions& options) : options_(options), started_(Clock::now()) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  /// True once the time is spent or the listener has had enough. The listener hears of it every tenth of a second.
+  bool spent();
+  /// For the loops inside a search.
+  Stop stop() {
+    return Stop([this] { return !spent(); });
+  }
+  /// A plan was found: step seconds, and the proven bound at its shares.
+  void found(double step_seconds, double bound_seconds);
+  void searched() { ++progress_.searches; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void tell();
+
+  const SynthesisOptions& options_;
+  Clock::time_point started_;
+  double told_seconds_ = 0;
+  bool spent_ = false;
+  SynthesisProgress progress_;
+};
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,13 @@
+// Dead-end elimination: values that no optimum needs.
+#pragma once
+#include "synth/network.h"
+
+namespace hetsynth::synth {
+
+/// The values of each variable that some optimum may use. A value a goes if some b has
+///   cost(b) - cost(a) + sum over pairs of max over the neighbour's values of [cost(b, .) - cost(a, .)] <= 0
+/// (Desmet et al. 1992; Goldstein 1994). At least one optimum survives; of two values that dominate each other the
+/// first stays. A variable without a possible value keeps none. Variables with equal tables are decided once.
+ValueLists undominated_values(const Network& network);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,16 @@
+// In which order bucket elimination takes the variables.
+#pragma once
+#include "synth/network.h"
+
+namespace hetsynth::synth {
+
+struct EliminationOrder {
+  std::vector<int> variables;
+  std::vector<double> sizes;  ///< entries of the joint table met at each
+  double largest = 0;
+};
+
+/// Always the variable with the smallest joint table, of equals the one with fewest neighbours, then the first.
+EliminationOrder elimination_order(const Network& network);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,332 @@
+#include "synth/plan_network.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// A consumer whose need depends on a variable: per value, the masks it asks for.
+struct VariableNeeds {
+  NodeId variable;
+  bool late;
+  std::vector<std::vector<FormMask>> by_value;
+};
+
+bool holds(FormMask set, const std::vector<FormMask>& masks) {
+  return std::all_of(masks.begin(), masks.end(), [&](FormMask mask) { return (mask & set) != 0; });
+}
+
+class NetworkBuilder {
+ public:
+  NetworkBuilder(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input)
+      : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), input_(input) {}
+
+  PlanNetwork build() {
+    for (const Node& node : program_.nodes) add_node(node);
+    for (const Node& node : program_.nodes) add_tensor(node);
+    out_.network.finish();
+    return std::move(out_);
+  }
+
+ private:
+  /// The costs that stem from one tensor, by number of table: of the node's own variable, of pairs of the node or of
+  /// the set variable with each consumer.
+  struct TensorCosts {
+    int unary = -1;
+    int to_consumer = -1;  ///< no set variable: pair of node and only consumer
+    const std::vector<FormSets>* sets = nullptr;
+    int set_unary = -1;
+    int to_set = -1;            ///< pair of node and set variable
+    std::vector<int> of_needs;  ///< pairs of set variable and consumers
+  };
+
+  TableStore& store() const { return out_.network.store(); }
+
+  /// The form a node's tensor is first made in, by value of its variable.
+  std::vector<int> sources(const Node& node) const {
+    std::vector<int> forms;
+    if (node.kind == NodeKind::input) return {0};
+    if (!node.leaf())
+      for (const Option& option : problem_.rules.options[node.id]) forms.push_back(option.form);
+    else
+      for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
+        if (!problem_.rules.forms[node.id][f].partial()) forms.push_back(int(f));
+    return forms;
+  }
+
+  void add_node(const Node& node) {
+    int& unary = unary_of_kind_
+                     .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
+                                   node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind)},
+                                  -1)
+                     .first->second;
+    if (unary < 0) unary = store().intern(node_costs(node));
+    out_.network.add_variable(unary, node.id);
+    if (!input_.pins) return;
+    auto pin = input_.pins->find(node.id);
+    if (pin == input_.pins->end()) return;
+    Table pinned(size_t(out_.network.domain(node.id)), forbidden);
+    for (int value : pin->second) pinned[value] = 0;
+    out_.network.add_costs(node.id, store().intern(std::move(pinned)));
+  }
+
+  Table node_costs(const Node& node) const {
+    Table costs;
+    for (int v = 0; v < int(sources(node).size()); ++v)
+      costs.push_back(node.leaf() ? price(node, sources(node)[v])
+                                  : problem_.cost.operator_cost(node.id, problem_.rules.options[node.id][v], shares_));
+    return costs;
+  }
+
+  std::vector<VariableNeeds> variable_needs(const Node& node) const {
+    std::vector<VariableNeeds> out;
+    for (NodeId consumer : problem_.consumers[node.id]) {
+      VariableNeeds needs{consumer, is_late(problem_, consumer), {}};
+      for (const Option& option : problem_.rules.options[consumer]) {
+        std::set<FormMask> masks;
+        const auto& inputs = program_[consumer].inputs;
+        for (size_t j = 0; j < inputs.size(); ++j)
+          if (inputs[j] == node.id) masks.insert(option.needs[j]);
+        needs.by_value.emplace_back(masks.begin(), masks.end());
+      }
+      out.push_back(std::move(needs));
+    }
+    for (NodeId leaf : problem_.update_targets[node.id]) {
+      if (leaf == node.id) continue;  // kept as it is
+      VariableNeeds needs{leaf, true, {}};
+      for (int form : sources(program_[leaf]))
+        needs.by_value.push_back({FormMask(1) << problem_.rules.form_index(node.id, problem_.rules.forms[leaf][form])});
+      out.push_back(std::move(needs));
+    }
+    return out;
+  }
+
+  std::vector<FormMask> constant_needs(const Node& node) const {
+    std::vector<FormMask> out;
+    if (node.id == program_.loss) out.push_back(1);
+    FormMask whole_or_cut = 0;
+    for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
+      if (!problem_.rules.forms[node.id][f].partial()) whole_or_cut |= FormMask(1) << f;
+    if (problem_.is_output[node.id]) out.push_back(whole_or_cut);
+    return out;
+  }
+
+  bool priced() const { return !input_.memory_price.empty(); }
+
+  /// Price of keeping a tensor in a form on all devices.
+  Picoseconds price(const Node& node, int form) const {
+    double sum = 0;
+    for (size_t d = 0; d < input_.memory_price.size(); ++d)
+      sum += input_.memory_price[d] *
+             double(problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d)));
+    return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
+  }
+
+  /// Price of what stays of a tensor until its late consumers have read it; a leaf's own form is priced at the leaf.
+  Picoseconds kept_price(const Node& node, int source, const FormSets& sets) const {
+    if (!priced() || node.kind == NodeKind::input) return 0;
+    bool saved = std::any_of(
+        problem_.consumers[node.id].begin(), problem_.consumers[node.id].end(),
+        [&](NodeId consumer) { return program_[consumer].phase != (node.leaf() ? Phase::forward : node.phase); });
+    if (!saved || problem_.cost.fused(node.id)) return 0;
+    FormMask kept = sets.apart ? 0 : sets.early;
+    if (!problem_.rules.forms[node.id][source].partial()) kept |= FormMask(1) << source;
+    Picoseconds sum = 0;
+    for (int form = 0; kept >> form; ++form)
+      if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = add(sum, price(node, form));
+    return sum;
+  }
+
+  Picoseconds sets_cost(const Node& node, int source, const FormSets& sets) const {
+    const ConversionTable& table = conversions_.of(node.id);
+    Picoseconds cost = table.tree_cost(source, sets.early);
+    if (sets.apart) {
+      if (problem_.rules.forms[node.id][source].partial()) return forbidden;
+      cost = add(cost, table.tree_cost(source, sets.late));
+    }
+    return add(cost, kept_price(node, source, sets));
+  }
+
+  void add_tensor(const Node& node) {
+    auto [it, fresh] = costs_of_kind_.try_emplace(tensor_key(node));
+    if (fresh) it->second = tensor_costs(node);
+    const TensorCosts& costs = it->second;
+    if (costs.unary >= 0) out_.network.add_costs(node.id, costs.unary);
+    if (costs.to_consumer >= 0) out_.network.add_pair(node.id, only_consumer(node), costs.to_consumer);
+    if (!costs.sets) return;
+    int variable = out_.network.add_variable(costs.set_unary, node.id + 0.5);
+    out_.network.add_pair(node.id, variable, costs.to_set);
+    size_t need = 0;
+    for (NodeId consumer : problem_.consumers[node.id])
+      out_.network.add_pair(variable, consumer, costs.of_needs[need++]);
+    for (NodeId leaf : problem_.update_targets[node.id])
+      if (leaf != node.id) out_.network.add_pair(variable, leaf, costs.of_needs[need++]);
+    out_.set_node.push_back(node.id);
+    out_.sets.push_back(costs.sets);
+  }
+
+  NodeId only_consumer(const Node& node) const {
+    if (!problem_.consumers[node.id].empty()) return problem_.consumers[node.id][0];
+    for (NodeId leaf : problem_.update_targets[node.id])
+      if (leaf != node.id) return leaf;
+    throw InternalError("a tensor without a consumer");
+  }
+
+  /// Everything that tensor_costs depends on.
+  std::vector<int> tensor_key(const Node& node) const {
+    const auto& options = problem_.rules.options;
+    std::vector<int> key{conversions_.kind_of(node.id),
+                         options.kind(node.id),
+                         int(node.kind),
+                         int(node.phase),
+                         node.id == program_.loss,
+                         problem_.is_output[node.id],
+                         problem_.cost.fused(node.id)};
+    for (NodeId consumer : problem_.consumers[node.id]) {
+      key.push_back(options.kind(consumer));
+      key.push_back(int(program_[consumer].phase));
+      int positions = 0;
+      const auto& inputs = program_[consumer].inputs;
+      for (size_t j = 0; j < inputs.size(); ++j)
+        if (inputs[j] == node.id) {
+          key.push_back(int(j));
+          ++positions;
+        }
+      key.push_back(-positions);
+    }
+    for (NodeId leaf : problem_.update_targets[node.id])
+      key.push_back(leaf == node.id ? -1 : problem_.rules.forms.kind(leaf));
+    return key;
+  }
+
+  TensorCosts tensor_costs(const Node& node) {
+    std::vector<VariableNeeds> needs = variable_needs(node);
+    std::vector<FormMask> fixed = constant_needs(node);
+    std::vector<int> from = sources(node);
+    const ConversionTable& table = conversions_.of(node.id);
+    TensorCosts out;
+    if (needs.empty()) {
+      Table costs(from.size());
+      for (size_t v = 0; v < from.size(); ++v) table.best_set(from[v], fixed, &costs[v]);
+      out.unary = store().intern(std::move(costs));
+    } else if (needs.size() == 1 && !priced()) {
+      Table costs;
+      for (int source : from)
+        for (const auto& masks : needs[0].by_value) {
+          std::vector<FormMask> all = fixed;
+          all.insert(all.end(), masks.begin(), masks.end());
+          costs.emplace_back();
+          table.best_set(source, all, &costs.back());
+        }
+      out.to_consumer = store().intern(std::move(costs));
+    } else {
+      add_sets(node, from, needs, fixed, &out);
+    }
+    return out;
+  }
+
+  void add_sets(const Node& node, const std::vector<int>& from, const std::vector<VariableNeeds>& needs,
+                const std::vector<FormMask>& fixed, TensorCosts* out) {
+    out_.set_lists.push_back(candidate_sets(node, from, needs, fixed));
+    const std::vector<FormSets>& sets = out_.set_lists.back();
+    out->sets = &sets;
+    out->set_unary = store().intern(Table(sets.size(), 0));
+    Table costs;
+    for (int source : from)
+      for (const FormSets& set : sets) costs.push_back(sets_cost(node, source, set));
+    out->to_set = store().intern(std::move(costs));
+    for (const VariableNeeds& need : needs) {
+      Table allowed;
+      for (const FormSets& set : sets)
+        for (const auto& masks : need.by_value)
+          allowed.push_back(holds(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
+      out->of_needs.push_back(store().intern(std::move(allowed)));
+    }
+  }
+
+  /// Sets for all consumers alike and, with a price on memory, pairs of sets for the forward phase and for what
+  /// follows.
+  std::vector<FormSets> candidate_sets(const Node& node, const std::vector<int>& from,
+                                       const std::vector<VariableNeeds>& needs,
+                                       const std::vector<FormMask>& fixed) const {
+    std::set<FormMask> early(fixed.begin(), fixed.end()), late, all(fixed.begin(), fixed.end());
+    for (const VariableNeeds& need : needs)
+      for (const auto& masks : need.by_value) {
+        (need.late ? late : early).insert(masks.begin(), masks.end());
+        all.insert(masks.begin(), masks.end());
+      }
+    std::vector<FormSets> out;
+    for (FormMask set : useful_sets(node, from, all))
+      if (holds(set, fixed)) out.push_back({true, false, set, 0});
+    bool may_part = priced() && node.kind != NodeKind::input && !early.empty() && !late.empty();
+    if (!may_part) return out;
+    std::vector<FormMask> late_sets = useful_sets(node, from, late);
+    for (FormMask set : useful_sets(node, from, early))
+      for (FormMask other : late_sets)
+        if (holds(set, fixed) && (set | other) != 0) out.push_back({true, true, set, other});
+    return out;
+  }
+
+  /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
+  std::vector<FormMask> useful_sets(const Node& node, const std::vector<int>& from,
+                                    const std::set<FormMask>& masks) const {
+    FormMask useful = 0;
+    for (FormMask mask : masks) useful |= mask;
+    struct Candidate {
+      FormMask set;
+      std::vector<char> meets;
+      std::vector<Picoseconds> costs;
+    };
+    std::vector<Candidate> candidates;
+    for (FormMask set = useful;; set = (set - 1) & useful) {
+      Candidate c{set, {}, {}};
+      for (FormMask mask : masks) c.meets.push_back((mask & set) != 0);
+      for (int source : from) c.costs.push_back(sets_cost(node, source, {true, false, set, 0}));
+      candidates.push_back(std::move(c));
+      if (set == 0) break;
+    }
+    auto beats = [&](const Candidate& a, const Candidate& b) {
+      for (size_t m = 0; m < a.meets.size(); ++m)
+        if (b.meets[m] && !a.meets[m]) return false;
+      for (size_t s = 0; s < a.costs.size(); ++s)
+        if (a.costs[s] > b.costs[s]) return false;
+      return true;
+    };
+    auto order = [](const Candidate& a, const Candidate& b) {
+      return std::pair(std::popcount(a.set), a.set) < std::pair(std::popcount(b.set), b.set);
+    };
+    std::sort(candidates.begin(), candidates.end(), order);
+    std::vector<char> beaten(candidates.size(), 0);
+    for (size_t b = candidates.size(); b-- > 0;)
+      for (size_t a = 0; a < candidates.size() && !beaten[b]; ++a)
+        beaten[b] = a != b && !beaten[a] && beats(candidates[a], candidates[b]);
+    std::vector<FormMask> sets;
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (!beaten[i]) sets.push_back(candidates[i].set);
+    return sets;
+  }
+
+  const Problem& problem_;
+  const Program& program_;
+  const Conversions& conversions_;
+  const Shares& shares_;
+  const SearchInput& input_;
+  std::map<std::vector<int>, int> unary_of_kind_;
+  std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
+  PlanNetwork out_;
+};
+
+}  // namespace
+
+PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                          const SearchInput& input) {
+  return NetworkBuilder(problem, conversions, shares, input).build();
+}
+
+}  // namespace hetsynth::synth
