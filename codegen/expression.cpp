@@ -56,6 +56,12 @@ class Printer {
         return call(e, "tanh");
       case ExprKind::erf:
         return call(e, "erf");
+      case ExprKind::sin:
+        return call(e, "sin");
+      case ExprKind::cos:
+        return call(e, "cos");
+      case ExprKind::floor:
+        return call(e, "floor");
       case ExprKind::power:
         return power(e);
       case ExprKind::maximum:

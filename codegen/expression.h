@@ -1,5 +1,5 @@
-// Prints bodies as C: the same text serves C++ and CUDA, whose preludes define exp_f32, log_f32, tanh_f32, erf_f32,
-// power_f32, max_f32, min_f32, uniform.
+// Prints bodies as C: the same text serves C++ and CUDA, whose preludes define exp_f32, log_f32, tanh_f32, erf_f32, sin_f32,
+// cos_f32, floor_f32, power_f32, max_f32, min_f32, uniform.
 #pragma once
 #include <functional>
 #include <string>

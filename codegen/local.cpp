@@ -16,7 +16,7 @@ std::optional<FactorKind> LocalOp::reduction() const {
 }
 
 bool LocalOp::is_view() const {
-  return !collective && body.kind() == ExprKind::input && !reduction() && !inputs[0].access.zero_outside;
+  return !collective && body.kind() == ExprKind::input && !reduction() && !converts && !inputs[0].access.zero_outside;
 }
 
 int64_t LocalValue::count() const {
@@ -109,6 +109,7 @@ class Localizer {
 
   void finish(LocalOp op) {
     drop_unread_inputs(op);
+    op.converts = !op.inputs.empty() && type_of(op.result).dtype != type_of(op.inputs[0].value).dtype;
     bool constant = op.body.kind() == ExprKind::constant && !op.reduction();
     if (constant) constants_.emplace(op.result, op.body);
     if (op.is_view()) remember_view(op);
@@ -118,6 +119,8 @@ class Localizer {
     }
     out_.ops.push_back(std::move(op));
   }
+
+  const TensorType& type_of(ValueId value) const { return out_.values[value].type; }
 
   void drop_unread_inputs(LocalOp& op) {
     std::vector<Operand> kept;
@@ -307,6 +310,12 @@ std::optional<double> fold_constant(ExprKind kind, const std::vector<double>& a)
       return std::tanh(a[0]);
     case ExprKind::erf:
       return std::erf(a[0]);
+    case ExprKind::sin:
+      return std::sin(a[0]);
+    case ExprKind::cos:
+      return std::cos(a[0]);
+    case ExprKind::floor:
+      return std::floor(a[0]);
     case ExprKind::add:
       return a[0] + a[1];
     case ExprKind::sub:

@@ -29,6 +29,7 @@ struct LocalOp {
   /// Sum over a one-hot factor: the factor takes the value of an integer operand instead of being looped over. The same
   /// structure with the factor indexing the output of a reduction is a scatter.
   std::optional<OneHot> one_hot;
+  bool converts = false;  ///< the result has another element type than input 0
   // collective
   std::optional<Instruction> collective;
 

@@ -52,6 +52,12 @@ class Translator {
         return function("tanh", e);
       case ExprKind::erf:
         return function("erf", e);
+      case ExprKind::sin:
+        return function("sin", e);
+      case ExprKind::cos:
+        return function("cos", e);
+      case ExprKind::floor:
+        return function("floor", e);
       case ExprKind::power:
         return function("power", e);
     }

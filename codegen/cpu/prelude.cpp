@@ -11,7 +11,7 @@ struct Piece {
   std::string_view text;
 };
 
-// The polynomials are minimax fits (Remez) made for these functions; tests measure their errors against the C library
+// The polynomials are minimax fits (Remez) made for these functions (those of sine and cosine: Moshier, Cephes); tests measure their errors against the C library
 // in double.
 constexpr Piece pieces[] = {
     {"max_f32", R"(static inline float max_f32(float a, float b) { return a > b ? a : b; }
@@ -106,6 +106,48 @@ static inline float erf_f32(float x) {
   p = p * square - 3.761248529e-1f;
   p = p * square + 1.283791483e-1f;
   return a < 0.927f ? x + x * p : __builtin_copysignf(large, x);
+}
+)"},
+    {"floor_f32", R"(static inline float floor_f32(float x) {
+#ifdef __clang__
+  return __builtin_elementwise_floor(x);
+#else
+  return __builtin_floorf(x);
+#endif
+}
+)"},
+    {"quarter_turns",
+     R"(// The angle as whole quarter turns and a rest in [-pi/4, pi/4], taken away in double: right to a rounding of x up to 1e8.
+static inline float quarter_turns(float x, long* turns) {
+  const double shifted = x * 0.63661977236758134 + 6755399441055744.0, n = shifted - 6755399441055744.0;
+  *turns = __builtin_bit_cast(long, shifted);
+  return (float)(x - n * 1.57079632679489662);
+}
+static inline float sine_near_zero(float r, float square) {
+  float p = -1.9515295891e-4f;
+  p = p * square + 8.3321608736e-3f;
+  p = p * square - 1.6666654611e-1f;
+  return r + r * (square * p);
+}
+static inline float cosine_near_zero(float square) {
+  float p = 2.443315711809948e-5f;
+  p = p * square - 1.388731625493765e-3f;
+  p = p * square + 4.166664568298827e-2f;
+  return 1.0f - 0.5f * square + square * (square * p);
+}
+)"},
+    {"sin_f32", R"(static inline float sin_f32(float x) {
+  long turns;
+  const float r = quarter_turns(x, &turns), square = r * r;
+  const float y = turns & 1 ? cosine_near_zero(square) : sine_near_zero(r, square);
+  return turns & 2 ? -y : y;
+}
+)"},
+    {"cos_f32", R"(static inline float cos_f32(float x) {
+  long turns;
+  const float r = quarter_turns(x, &turns), square = r * r;
+  const float y = turns & 1 ? sine_near_zero(r, square) : cosine_near_zero(square);
+  return (turns + 1) & 2 ? -y : y;
 }
 )"},
     {"row_sum", R"(// Sum in a fixed order: 64 lanes, then halves; long rows in blocks that are added in double.

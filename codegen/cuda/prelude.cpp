@@ -13,6 +13,9 @@ std::string_view prelude() {
 #define __builtin_sqrt sqrt
 #define __builtin_tanh tanh
 #define __builtin_erf erf
+#define __builtin_sin sin
+#define __builtin_cos cos
+#define __builtin_floor floor
 #define __builtin_pow pow
 #endif
 __device__ __forceinline__ float exp_f32(float a) { return expf(a); }
@@ -20,6 +23,9 @@ __device__ __forceinline__ float log_f32(float a) { return logf(a); }
 __device__ __forceinline__ float sqrt_f32(float a) { return sqrtf(a); }
 __device__ __forceinline__ float tanh_f32(float a) { return tanhf(a); }
 __device__ __forceinline__ float erf_f32(float a) { return erff(a); }
+__device__ __forceinline__ float sin_f32(float a) { return sinf(a); }
+__device__ __forceinline__ float cos_f32(float a) { return cosf(a); }
+__device__ __forceinline__ float floor_f32(float a) { return floorf(a); }
 __device__ __forceinline__ float power_f32(float a, float b) { return powf(a, b); }
 __device__ __forceinline__ float max_f32(float a, float b) { return a < b ? b : a; }
 __device__ __forceinline__ float min_f32(float a, float b) { return b < a ? b : a; }

@@ -29,6 +29,9 @@ Expr log(const Expr& a) { return Expr(ExprKind::log, {a}); }
 Expr sqrt(const Expr& a) { return Expr(ExprKind::sqrt, {a}); }
 Expr tanh(const Expr& a) { return Expr(ExprKind::tanh, {a}); }
 Expr erf(const Expr& a) { return Expr(ExprKind::erf, {a}); }
+Expr sin(const Expr& a) { return Expr(ExprKind::sin, {a}); }
+Expr cos(const Expr& a) { return Expr(ExprKind::cos, {a}); }
+Expr floor(const Expr& a) { return Expr(ExprKind::floor, {a}); }
 Expr maximum(const Expr& a, const Expr& b) { return Expr(ExprKind::maximum, {a, b}); }
 Expr minimum(const Expr& a, const Expr& b) { return Expr(ExprKind::minimum, {a, b}); }
 Expr power(const Expr& base, const Expr& exponent) { return Expr(ExprKind::power, {base, exponent}); }
@@ -69,6 +72,12 @@ std::string text(const Expr& e) {
       return call("tanh");
     case ExprKind::erf:
       return call("erf");
+    case ExprKind::sin:
+      return call("sin");
+    case ExprKind::cos:
+      return call("cos");
+    case ExprKind::floor:
+      return call("floor");
     case ExprKind::add:
       return infix("+");
     case ExprKind::sub:
@@ -167,6 +176,8 @@ double flops(const Expr& e, double transcendental_flops) {
     case ExprKind::log:
     case ExprKind::tanh:
     case ExprKind::erf:
+    case ExprKind::sin:
+    case ExprKind::cos:
     case ExprKind::power:
     case ExprKind::random:
       return total + transcendental_flops;

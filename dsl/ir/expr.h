@@ -22,6 +22,9 @@ enum class ExprKind : uint8_t {
   sqrt,
   tanh,
   erf,
+  sin,
+  cos,
+  floor,
   add,
   sub,
   mul,
@@ -77,6 +80,9 @@ Expr log(const Expr& a);
 Expr sqrt(const Expr& a);
 Expr tanh(const Expr& a);
 Expr erf(const Expr& a);
+Expr sin(const Expr& a);
+Expr cos(const Expr& a);
+Expr floor(const Expr& a);
 Expr maximum(const Expr& a, const Expr& b);
 Expr minimum(const Expr& a, const Expr& b);
 Expr power(const Expr& base, const Expr& exponent);

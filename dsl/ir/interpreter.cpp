@@ -156,6 +156,12 @@ class Evaluator {
         return std::tanh(arg(0));
       case ExprKind::erf:
         return std::erf(arg(0));
+      case ExprKind::sin:
+        return std::sin(arg(0));
+      case ExprKind::cos:
+        return std::cos(arg(0));
+      case ExprKind::floor:
+        return std::floor(arg(0));
       case ExprKind::add:
         return arg(0) + arg(1);
       case ExprKind::sub:

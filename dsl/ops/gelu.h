@@ -8,4 +8,7 @@ namespace hetsynth {
 /// GPT-2 uses.
 Tensor gelu(Operand x);
 
+/// x times the standard normal distribution function of x, elementwise: 0.5 x (1 + erf(x / sqrt(2))), as in BERT.
+Tensor gelu_erf(Operand x);
+
 }  // namespace hetsynth

@@ -29,6 +29,9 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define sqrtf __builtin_sqrtf
 #define tanhf __builtin_tanhf
 #define erff __builtin_erff
+#define sinf __builtin_sinf
+#define cosf __builtin_cosf
+#define floorf __builtin_floorf
 #define powf __builtin_powf
 #define __popc __builtin_popcount
 extern "C" unsigned emulated_meeting(int kind, unsigned bits, int argument);

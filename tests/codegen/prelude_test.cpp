@@ -19,6 +19,9 @@ struct Prelude {
   float (*log)(float);
   float (*tanh)(float);
   float (*erf)(float);
+  float (*sin)(float);
+  float (*cos)(float);
+  float (*floor)(float);
   float (*sum)(const float*, long);
   float (*max)(const float*, long);
   float (*uniform)(unsigned long, unsigned, unsigned long, unsigned long);
@@ -32,6 +35,9 @@ extern "C" float test_exp(float x) { return exp_f32(x); }
 extern "C" float test_log(float x) { return log_f32(x); }
 extern "C" float test_tanh(float x) { return tanh_f32(x); }
 extern "C" float test_erf(float x) { return erf_f32(x); }
+extern "C" float test_sin(float x) { return sin_f32(x); }
+extern "C" float test_cos(float x) { return cos_f32(x); }
+extern "C" float test_floor(float x) { return floor_f32(x); }
 extern "C" float test_sum(const float* x, long n) { return row_sum(x, n); }
 extern "C" float test_max(const float* x, long n) { return row_max(x, n); }
 extern "C" float test_uniform(unsigned long a, unsigned b, unsigned long c, unsigned long d) { return uniform(a, b, c, d); }
@@ -40,6 +46,9 @@ extern "C" float test_uniform(unsigned long a, unsigned b, unsigned long c, unsi
     p.log = p.module.function<float(float)>("test_log");
     p.tanh = p.module.function<float(float)>("test_tanh");
     p.erf = p.module.function<float(float)>("test_erf");
+    p.sin = p.module.function<float(float)>("test_sin");
+    p.cos = p.module.function<float(float)>("test_cos");
+    p.floor = p.module.function<float(float)>("test_floor");
     p.sum = p.module.function<float(const float*, long)>("test_sum");
     p.max = p.module.function<float(const float*, long)>("test_max");
     p.uniform = p.module.function<float(unsigned long, unsigned, unsigned long, unsigned long)>("test_uniform");
@@ -96,6 +105,34 @@ TEST(Prelude, TanhAndErfAreWithinFiveUlps) {
   EXPECT_EQ(prelude().erf(-infinity), -1);
   EXPECT_TRUE(std::isnan(prelude().tanh(NAN)));
   EXPECT_TRUE(std::isnan(prelude().erf(NAN)));
+}
+
+/// Near their zeros sine and cosine are small beside the angle's own rounding, so the error is absolute.
+double worst_error(float (*f)(float), double (*exact)(double), float to) {
+  double worst = 0;
+  for (int i = -100000; i <= 100000; ++i) {
+    float x = to * float(i) / 100000;
+    worst = std::max(worst, std::abs(double(f(x)) - exact(x)));
+  }
+  return worst;
+}
+
+TEST(Prelude, SineAndCosineAreWithinTwoRoundingsOfOne) {
+  for (float to : {3.2f, 1000.0f, 1e5f, 1e8f}) {
+    EXPECT_LT(worst_error(prelude().sin, std::sin, to), 0x1p-23) << to;
+    EXPECT_LT(worst_error(prelude().cos, std::cos, to), 0x1p-23) << to;
+  }
+  EXPECT_LT(worst_ulps(prelude().sin, std::sin, 1e-6f, 0.7f), 2);
+  EXPECT_EQ(prelude().cos(0), 1);
+  EXPECT_EQ(prelude().sin(0), 0);
+  for (float x : {infinity, -infinity, float(NAN)}) {
+    EXPECT_TRUE(std::isnan(prelude().sin(x))) << x;
+    EXPECT_TRUE(std::isnan(prelude().cos(x))) << x;
+  }
+}
+
+TEST(Prelude, FloorRoundsDown) {
+  for (float x : {-2.5f, -2.0f, -0.25f, 0.0f, 0.75f, 1.0f, 1e9f}) EXPECT_EQ(prelude().floor(x), std::floor(x)) << x;
 }
 
 TEST(Prelude, SumsOfManyValuesStayAccurate) {

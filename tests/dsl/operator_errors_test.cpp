@@ -8,6 +8,7 @@
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "tests/dsl/evaluation.h"
 
 namespace hetsynth {
 namespace {
@@ -25,16 +26,6 @@ class OperatorErrors : public ::testing::Test {
     return t;
   }
 };
-
-/// The text of the error that the call throws; "" if it throws none.
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST_F(OperatorErrors, SayWhereTheCallIsAndWhatTheArgumentsWere) {
   Tensor h = tensor({32, 256}), w = tensor({128, 10});

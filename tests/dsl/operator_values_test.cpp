@@ -4,12 +4,10 @@
 
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
-#include "dsl/ir/interpreter.h"
-#include "dsl/ir/trace.h"
+#include "tests/dsl/evaluation.h"
 
 namespace hetsynth {
 namespace {
@@ -17,35 +15,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
-using Values = std::vector<double>;
-
-constexpr double exact = 1e-12;  // double against double: only the order of a few roundings differs
-
-/// Leaves with values, for one expression of the DSL.
-class Evaluation {
- public:
-  Tensor leaf(const Shape& shape, Values values, DType dtype = DType::f32) {
-    Tensor t = trace_.add_leaf(NodeKind::parameter, "", {shape, dtype}, std::source_location::current());
-    Array array(shape);
-    array.values = std::move(values);
-    leaves_[t.node()] = std::move(array);
-    return t;
-  }
-  Tensor indices(const Shape& shape, Values values) { return leaf(shape, std::move(values), DType::i32); }
-  /// 0, 1, 2, ...
-  Tensor counting(const Shape& shape) {
-    Values values(size_t(element_count(shape)));
-    std::iota(values.begin(), values.end(), 0);
-    return leaf(shape, std::move(values));
-  }
-  Values operator()(Tensor t, const EvaluationContext& context = {}) const {
-    return interpret(trace_.program, leaves_, context)[t.node()].values;
-  }
-
- private:
-  Trace trace_{"model.cpp"};
-  Bindings leaves_;
-};
 
 TEST(OperatorValues, NumbersStandOnEitherSide) {
   Evaluation value;

@@ -51,6 +51,10 @@ std::optional<Expr> gradient(const Expr& e, int operand, const Expr& seed) {
       return by(0, product(seed, 1.0 - e * e));
     case ExprKind::erf:
       return by(0, product(seed, 2 / std::sqrt(M_PI) * exp(-(e.arg(0) * e.arg(0)))));
+    case ExprKind::sin:
+      return by(0, product(seed, cos(e.arg(0))));
+    case ExprKind::cos:
+      return by(0, product(-seed, sin(e.arg(0))));
     case ExprKind::add:
       return plus(by(0, seed), by(1, seed));
     case ExprKind::sub:

@@ -29,6 +29,7 @@ class Pointwise final : public Operator {
       out += fmt::format(" {} over [{}]", *rule_.reduce == FactorKind::max ? "max" : "sum", fmt::join(rule_.dims, ","));
     if (rule_.drop) out += fmt::format(" drop [{}]", fmt::join(*rule_.drop, ","));
     if (!rule_.shape.empty()) out += " to " + text(rule_.shape);
+    if (rule_.result == DType::i32) out += " as i32";
     for (size_t j = 0; j < rule_.lift.size(); ++j)
       if (rule_.lift[j] != 0) out += fmt::format(" lift{}={}", j, rule_.lift[j]);
     return out;
@@ -46,7 +47,7 @@ class Pointwise final : public Operator {
     std::vector<int> reduced = reduced_dims(shape), dropped = dropped_dims(shape);
     for (int d = 0; d < int(shape.size()); ++d)
       if (!contains(dropped, d)) out.push_back(contains(reduced, d) ? 1 : shape[d]);
-    return {out, DType::f32};
+    return {out, rule_.result};
   }
 
   Space space(std::span<const TensorType> inputs, const TensorType&) const override {
@@ -127,7 +128,7 @@ class Pointwise final : public Operator {
 
   /// One operator that multiplies the derivative by the output's gradient and adds up what broadcasting had copied.
   Tensor input_gradient(const VjpArguments& arguments, int input) const {
-    if (rule_.integers.count(input)) return {};
+    if (rule_.integers.count(input) || rule_.result == DType::i32) return {};
     size_t count = arguments.inputs.size();
     std::optional<Expr> derivative = gradient(rule_.body, input, Expr::input(int(count)));
     if (!derivative) return {};

@@ -22,9 +22,10 @@ struct PointwiseRule {
   std::optional<FactorKind> reduce = {};  ///< sum or max
   std::vector<int> dims = {};             ///< reduced dimensions; negative ones count from the end; empty: all
   std::optional<std::vector<int>> drop =
-      {};              ///< reduced dimensions absent from the output; the others stay with extent 1. Not set: all
-  Shape shape = {};    ///< the iteration shape is broadcast to at least this
-  CustomVjp vjp = {};  ///< derived from the body if empty; must be given for max
+      {};            ///< reduced dimensions absent from the output; the others stay with extent 1. Not set: all
+  Shape shape = {};  ///< the iteration shape is broadcast to at least this
+  DType result = DType::f32;  ///< i32: the body gives whole numbers; nothing is reduced and no gradient flows
+  CustomVjp vjp = {};         ///< derived from the body if empty; must be given for max
 };
 
 /// The operator of a rule. A body that draws random numbers must not be reduced.

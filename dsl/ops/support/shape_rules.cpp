@@ -60,7 +60,7 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
                                           wants_float ? "numbers, not indices" : "indices"),
                    .expected = std::string(name(expected)),
                    .found = text(type),
-                   .mend = wants_float ? "turn indices into vectors with embedding(table, indices)"
+                   .mend = wants_float ? "turn indices into vectors with embedding(table, indices), or into numbers with to_float(indices)"
                                        : "pass an integer input, such as the tokens or targets of text_batch"});
 }
 
