@@ -26,6 +26,15 @@ void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float
                      int64_t a_column, const float* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
                      int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
 
+/// One of image [batch, groups * channels, height, width], kernel [groups * outputs, channels, ...] and result [batch,
+/// groups * outputs, ...] from the other two, float32, as the sum of all products that meet at
+///   image position = result position * stride + kernel position * dilation - padding,
+/// positions outside of the tensors giving nothing. `computes`: 0 image, 1 kernel, 2 result. sizes = {batch, groups,
+/// channels, outputs (of a group), then of height and of width: image, kernel, result, stride, dilation, padding}; the
+/// padding may be negative. strides: of the four dimensions of image, kernel and result, in elements.
+void hetsynth_convolution(int computes, const int64_t* sizes, const int64_t* strides, float* image, float* kernel,
+                          float* result);
+
 /// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the
 /// same one. Element type 0 = f32, 1 = i32; `reduce`: 0 sum, 1 max, 2 average, 3 min, 4 product. `bounds` has group
 /// size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in the dimension is [outer, extent, inner]

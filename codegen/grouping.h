@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/contraction.h"
+#include "codegen/convolution.h"
 #include "codegen/layout.h"
 
 namespace hetsynth::codegen {
@@ -38,11 +39,12 @@ struct Member {
 };
 
 struct Group {
-  enum class Kind : uint8_t { loops, product, collective } kind = Kind::loops;
+  enum class Kind : uint8_t { loops, product, convolution, collective } kind = Kind::loops;
   std::vector<Loop> loops;      ///< outermost first
   std::vector<Member> members;  ///< in an order in which each comes after what it reads
   int passes = 0;               ///< over each row
   Contraction product;
+  LocalConvolution convolution;
   int op() const { return members.front().op; }
 };
 

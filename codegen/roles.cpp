@@ -198,6 +198,9 @@ Group single(const LocalProgram& program, const Layouts& layouts, int index) {
   member.op = index;
   if (op.collective) {
     group.kind = Group::Kind::collective;
+  } else if (auto convolution = match_convolution(op, program, layouts)) {
+    group.kind = Group::Kind::convolution;
+    group.convolution = *convolution;
   } else if (auto product = match_contraction(op, layouts)) {
     group.kind = Group::Kind::product;
     group.product = *product;

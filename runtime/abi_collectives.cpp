@@ -93,6 +93,7 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
           {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
+          {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},
           {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)}};
 }
 

@@ -40,6 +40,45 @@ extern "C" void hetsynth_matmul(long batch, long m, long n, long k, const float*
       }
 }
 
+// --- convolution --------------------------------------------------------------------------------------------------------------------
+
+extern "C" void hetsynth_convolution(int computes, const long* sizes, const long* strides, float* image, float* kernel, float* result) {
+  const long batch = sizes[0], groups = sizes[1], channels = sizes[2], outputs = sizes[3];
+  const long *rows = sizes + 4, *columns = sizes + 10, *si = strides, *sk = strides + 4, *sr = strides + 8;
+  // Visits every meeting of an image, a kernel and a result element.
+  const auto each = [&](const auto& visit) {
+    for (long n = 0; n < batch; ++n)
+      for (long g = 0; g < groups; ++g)
+        for (long o = g * outputs; o < (g + 1) * outputs; ++o)
+          for (long c = 0; c < channels; ++c)
+            for (long y = 0; y < rows[2]; ++y)
+              for (long i = 0; i < rows[1]; ++i) {
+                const long h = y * rows[3] + i * rows[4] - rows[5];
+                if (h < 0 || h >= rows[0]) continue;
+                for (long x = 0; x < columns[2]; ++x)
+                  for (long j = 0; j < columns[1]; ++j) {
+                    const long w = x * columns[3] + j * columns[4] - columns[5];
+                    if (w < 0 || w >= columns[0]) continue;
+                    visit(n * si[0] + (g * channels + c) * si[1] + h * si[2] + w * si[3], o * sk[0] + c * sk[1] + i * sk[2] + j * sk[3],
+                          n * sr[0] + o * sr[1] + y * sr[2] + x * sr[3]);
+                  }
+              }
+  };
+  const long image_extents[] = {batch, groups * channels, rows[0], columns[0]};
+  const long kernel_extents[] = {groups * outputs, channels, rows[1], columns[1]};
+  const long result_extents[] = {batch, groups * outputs, rows[2], columns[2]};
+  const long* extents = computes == 0 ? image_extents : computes == 1 ? kernel_extents : result_extents;
+  const long* stride = strides + 4 * computes;
+  float* out = computes == 0 ? image : computes == 1 ? kernel : result;
+  for (long a = 0; a < extents[0]; ++a)
+    for (long b = 0; b < extents[1]; ++b)
+      for (long c = 0; c < extents[2]; ++c)
+        for (long d = 0; d < extents[3]; ++d) out[a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]] = 0;
+  if (computes == 0) each([&](long i, long k, long r) { image[i] += kernel[k] * result[r]; });
+  if (computes == 1) each([&](long i, long k, long r) { kernel[k] += image[i] * result[r]; });
+  if (computes == 2) each([&](long i, long k, long r) { result[r] += image[i] * kernel[k]; });
+}
+
 // --- collectives --------------------------------------------------------------------------------------------------------------------
 
 static std::barrier<> meeting(rank_count);

@@ -19,6 +19,12 @@ extern "C" void hetsynth_matmul(long batch, long m, long n, long k, const float*
                                 long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column, int accumulate);
 )";
 
+constexpr std::string_view convolution_declaration =
+    R"(// Image, kernel or result (computes 0, 1, 2) of a convolution from the other two. sizes: batch, groups, channels and outputs of a group; then of
+// height and of width: image, kernel, result, stride, dilation, padding. strides: of the four dimensions of image, kernel and result.
+extern "C" void hetsynth_convolution(int computes, const long* sizes, const long* strides, float* image, float* kernel, float* result);
+)";
+
 /// Declarations of the functions the runtime provides, by what calls them.
 constexpr std::pair<std::string_view, std::string_view> collective_declarations[] = {
     {"hetsynth_all_gather",
@@ -66,6 +72,7 @@ class StepPrinter {
     std::string calls = kernels_ + body;
     std::string out = header() + "\n" + std::string(context_declaration);
     if (calls.find("hetsynth_matmul") != std::string::npos) out += "\n" + std::string(matmul_declaration);
+    if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
     for (const auto& [name, text] : collective_declarations)
       if (calls.find(name) != std::string::npos) out += "\n" + std::string(text);
     if (!tables_.empty()) out += "\n" + table_text_;
@@ -124,6 +131,8 @@ class StepPrinter {
         return print_kernel(group);
       case Group::Kind::product:
         return print_product(group);
+      case Group::Kind::convolution:
+        return print_convolution(group);
       case Group::Kind::collective:
         return print_collective(group);
     }
@@ -184,6 +193,29 @@ class StepPrinter {
     operand(out + c_at, c.batch.c, c.m.c, c.n.c);
     arguments.push_back(accumulate);
     line(indent + call_text("hetsynth_matmul", arguments, 2 + indent.size()) + ";");
+  }
+
+  void print_convolution(const Group& group) {
+    const LocalOp& op = l_.local.ops[group.op()];
+    const LocalConvolution& c = group.convolution;
+    step_ += "\n";
+    line("// " + origin_text(l_, op));
+    std::vector<std::string> at;
+    for (size_t part = 0; part < 3; ++part) {
+      ValueId value = c.operand[part] < 0 ? op.result : op.inputs[c.operand[part]].value;
+      at.push_back(pointer(value) + offset_text(c.offset[part]));
+    }
+    std::string name = table_names_.take("convolution_" + l_.names[op.result]);
+    std::string sizes = fmt::format("{}, {}, {}, {}", c.batch, c.groups, c.channels, c.outputs), strides;
+    for (const LocalSlide& s : c.slides)
+      sizes += fmt::format(",  {}, {}, {}, {}, {}, {}", s.image, s.window, s.result, s.stride, s.dilation, s.padding);
+    for (const auto& of : c.strides)
+      strides += fmt::format("{}{}, {}, {}, {}", strides.empty() ? "" : ",  ", of[0], of[1], of[2], of[3]);
+    line(fmt::format("static const long {}[] = {{{}}};", name, sizes));
+    line(fmt::format("static const long {}_strides[] = {{{}}};", name, strides));
+    line(call_text("hetsynth_convolution",
+                   {fmt::format("{}", int(c.computes)), name, name + "_strides", at[0], at[1], at[2]}, 2) +
+         ";");
   }
 
   static std::string offset_text(int64_t offset) { return offset ? fmt::format(" + {}", offset) : ""; }

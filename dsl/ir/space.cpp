@@ -54,7 +54,8 @@ std::optional<FactorCut> cut_of(const Space& space, const Access& access, const 
   for (size_t dim = 0; dim < access.dims.size(); ++dim) {
     const DimIndex& index = access.dims[dim];
     if (!mentions(index, factor)) continue;
-    if (cut || access.zero_outside || index.offset != 0) return std::nullopt;
+    // Other dimensions may be left (convolution's padding); this one is covered exactly, so it never is.
+    if (cut || index.offset != 0) return std::nullopt;
     const IndexTerm& outer = index.terms[0];
     bool outermost = outer.factor == factor && outer.plain() && outer.stride > 0 && inner_terms_fit(space, index);
     bool once = std::count_if(index.terms.begin(), index.terms.end(),

@@ -1,0 +1,46 @@
+// AlexNet (Krizhevsky, Sutskever, Hinton 2012), in the single-tower form of "One weird trick" (Krizhevsky 2014).
+//   hetsynth run alexnet.cpp --set size=tiny
+// Model: AlexNet | 61100840 parameters
+#include <cmath>
+#include <string>
+
+#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+
+struct Config {
+  int64_t image = 224, width = 64, hidden = 4096, pooled = 6, classes = 1000, batch = 256;
+};
+
+Tensor conv(const std::string& name, Tensor x, int64_t outputs, int64_t window, Conv2d options) {
+  double deviation = std::sqrt(2.0 / double(x.size(1) * window * window));
+  Tensor weight = parameter(name + ".weight", {outputs, x.size(1), window, window}, normal(deviation));
+  Tensor bias = parameter(name + ".bias", {outputs, 1, 1}, zeros());
+  return relu(conv2d(x, weight, options) + bias);
+}
+
+Tensor linear(const std::string& name, Tensor x, int64_t outputs) {
+  Tensor weight = parameter(name + ".weight", {x.size(1), outputs}, normal(std::sqrt(2.0 / double(x.size(1)))));
+  Tensor bias = parameter(name + ".bias", {outputs}, zeros());
+  return matmul(x, weight) + bias;
+}
+
+void model() {
+  Config c;
+  if (option("size", "published", "published or tiny") == "tiny") c = {64, 4, 32, 1, 10, 12};
+  c.batch = option("batch", c.batch, "images per step");
+  double lr = option("lr", 0.01, "learning rate");
+  double drop = option("dropout", 0.5, "share of hidden units dropped");
+
+  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
+  Tensor images = reshape(samples, {c.batch, 3, c.image, c.image});
+  Tensor x = max_pool2d(conv("conv1", images, c.width, 11, {.stride = 4, .padding = 2}), 3, {.stride = 2});
+  x = max_pool2d(conv("conv2", x, 3 * c.width, 5, {.padding = 2}), 3, {.stride = 2});
+  x = conv("conv3", x, 6 * c.width, 3, {.padding = 1});
+  x = conv("conv4", x, 4 * c.width, 3, {.padding = 1});
+  x = max_pool2d(conv("conv5", x, 4 * c.width, 3, {.padding = 1}), 3, {.stride = 2});
+  Tensor features = reshape(adaptive_avg_pool2d(x, c.pooled), {c.batch, -1});
+  Tensor hidden = relu(linear("fc6", dropout(features, drop), c.hidden));
+  hidden = relu(linear("fc7", dropout(hidden, drop), c.hidden));
+  Tensor logits = linear("fc8", hidden, c.classes);
+  minimize(cross_entropy(logits, labels), SGD{.learning_rate = lr});
+}

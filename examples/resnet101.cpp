@@ -1,0 +1,58 @@
+// ResNet-101 (He, Zhang, Ren, Sun 2015), with the stride in the 3 x 3 convolution as in torchvision.
+//   hetsynth run resnet101.cpp --set size=tiny
+// Model: ResNet-101 | 44549160 parameters
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+
+struct Config {
+  int64_t image = 224, width = 64, classes = 1000, batch = 64;
+  std::vector<int64_t> blocks = {3, 4, 23, 3};
+};
+
+/// Convolution and batch normalisation.
+Tensor conv(const std::string& name, Tensor x, int64_t outputs, int64_t window, Conv2d options = {}) {
+  int64_t inputs = x.size(1) / options.groups;
+  options.padding = window / 2;
+  double deviation = std::sqrt(2.0 / double(inputs * window * window));
+  Tensor weight = parameter(name + ".weight", {outputs, inputs, window, window}, normal(deviation));
+  Tensor gain = parameter(name + ".norm.gain", {outputs}, ones());
+  Tensor bias = parameter(name + ".norm.bias", {outputs}, zeros());
+  return batchnorm(conv2d(x, weight, options), gain, bias);
+}
+
+/// 1 x 1, 3 x 3 and 1 x 1 around a shortcut, which is projected where the shape changes.
+Tensor bottleneck(const std::string& name, Tensor x, int64_t width, int64_t stride) {
+  Tensor narrow = relu(conv(name + ".conv1", x, width, 1));
+  Tensor middle = relu(conv(name + ".conv2", narrow, width, 3, {.stride = stride}));
+  Tensor wide = conv(name + ".conv3", middle, 4 * width, 1);
+  bool changes = stride != 1 || x.size(1) != 4 * width;
+  Tensor shortcut = changes ? conv(name + ".shortcut", x, 4 * width, 1, {.stride = stride}) : x;
+  return relu(wide + shortcut);
+}
+
+void model() {
+  Config c;
+  if (option("size", "published", "published or tiny") == "tiny") c = {32, 4, 10, 12, {1, 2, 1, 1}};
+  c.batch = option("batch", c.batch, "images per step");
+  double lr = option("lr", 0.05, "learning rate");
+
+  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
+  Tensor images = reshape(samples, {c.batch, 3, c.image, c.image});
+  Tensor x = relu(conv("stem", images, c.width, 7, {.stride = 2}));
+  x = max_pool2d(x, 3, {.stride = 2, .padding = 1});
+  for (size_t stage = 0; stage < c.blocks.size(); ++stage)
+    for (int64_t i = 0; i < c.blocks[stage]; ++i) {
+      std::string name = "stage" + std::to_string(stage + 1) + ".block" + std::to_string(i + 1);
+      x = bottleneck(name, x, c.width << stage, stage > 0 && i == 0 ? 2 : 1);
+    }
+  Tensor features = mean(x, {2, 3});
+  double deviation = std::sqrt(1.0 / double(features.size(1)));
+  Tensor weight = parameter("fc.weight", {features.size(1), c.classes}, normal(deviation));
+  Tensor bias = parameter("fc.bias", {c.classes}, zeros());
+  Tensor logits = matmul(features, weight) + bias;
+  minimize(cross_entropy(logits, labels), SGD{.learning_rate = lr});
+}
