@@ -31,8 +31,7 @@ void model() {
   double lr = option("lr", 0.01, "learning rate");
   double drop = option("dropout", 0.5, "share of hidden units dropped");
 
-  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
-  Tensor images = reshape(samples, {c.batch, 3, c.image, c.image});
+  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
   Tensor x = max_pool2d(conv("conv1", images, c.width, 11, {.stride = 4, .padding = 2}), 3, {.stride = 2});
   x = max_pool2d(conv("conv2", x, 3 * c.width, 5, {.padding = 2}), 3, {.stride = 2});
   x = conv("conv3", x, 6 * c.width, 3, {.padding = 1});

@@ -95,9 +95,8 @@ void model() {
   double lr = option("lr", 0.05, "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");
 
-  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
-  Tensor x = reshape(samples, {c.batch, 3, c.image, c.image});
-  x = conv("stem2", conv("stem1", x, 32, 3, {.stride = 2}), 32, 3);
+  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
+  Tensor x = conv("stem2", conv("stem1", images, 32, 3, {.stride = 2}), 32, 3);
   x = max_pool2d(conv("stem3", x, 64, 3, {.padding = 1}), 3, {.stride = 2});
   x = max_pool2d(conv("stem5", conv("stem4", x, 80, 1), 192, 3), 3, {.stride = 2});
   x = inception_a("mixed1", x, 32);

@@ -41,8 +41,7 @@ void model() {
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", 0.05, "learning rate");
 
-  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
-  Tensor images = reshape(samples, {c.batch, 3, c.image, c.image});
+  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
   Tensor x = relu(conv("stem", images, c.width, 7, {.stride = 2}));
   x = max_pool2d(x, 3, {.stride = 2, .padding = 1});
   for (size_t stage = 0; stage < c.blocks.size(); ++stage)

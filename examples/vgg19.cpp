@@ -31,8 +31,8 @@ void model() {
   double lr = option("lr", 0.01, "learning rate");
   double drop = option("dropout", 0.5, "share of hidden units dropped");
 
-  auto [samples, labels] = synthetic_batch(c.batch, 3 * c.image * c.image, c.classes);
-  Tensor x = reshape(samples, {c.batch, 3, c.image, c.image});
+  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
+  Tensor x = images;
   struct Stage {
     int64_t convolutions, outputs;
   };
