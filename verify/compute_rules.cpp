@@ -175,11 +175,15 @@ class Compute {
   }
 
   /// Records what a device holds of the dimension: a range of the outermost digit if the table cuts there, else a range
-  /// of indices.
+  /// of indices, in steps of the outermost term where the table cuts at these.
   void hold(DimRead& dim, int table) {
     int64_t stride = dim.digits ? outer_stride(space_, dim.index) : 1;
     int64_t unit = dim.extent / s_.parts[table];
     if (dim.index.terms.empty() || unit % stride != 0) dim.digits = false, stride = 1;
+    if (!dim.digits && !dim.index.terms.empty()) {
+      const IndexTerm& outer = dim.index.terms[0];
+      if (outer.plain() && outer.stride > 1 && unit % outer.stride == 0) dim.scale = stride = outer.stride;
+    }
     dim.held = cut(table, dim.extent / stride);
   }
 

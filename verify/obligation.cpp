@@ -50,7 +50,7 @@ std::string key(const Obligation& o) {
     for (const DimRead& dim : operand.dims) {
       out += dim.digits ? "[" : fmt::format("({}:", dim.extent);
       append_index(out, dim.index, dim.digits);
-      out += fmt::format("|{}", dim.held);
+      out += fmt::format("|{}*{}", dim.held, dim.scale);
     }
     out += ';';
   }
@@ -106,6 +106,14 @@ class Proof {
     Bounds b{s_.integer_symbol(fmt::format("lo{}", cut)), s_.integer_symbol(fmt::format("hi{}", cut))};
     facts_.push_back(s_.all({s_.less_equal(zero_, b.lo), s_.less_equal(b.lo, b.hi), s_.less_equal(b.hi, size)}));
     return b;
+  }
+
+  /// The range of indices that a device holds of a dimension counted in numbers.
+  Bounds scaled_bounds(const DimRead& dim, Term extent) {
+    if (dim.held == whole || dim.scale == 1) return bounds(dim.held, extent);
+    Bounds b = bounds(dim.held, s_.integer(dim.extent / dim.scale));
+    Term scale = s_.integer(dim.scale);
+    return {s_.mul(scale, b.lo), s_.mul(scale, b.hi)};
   }
 
   Term within(Term index, Bounds b) { return s_.all({s_.less_equal(b.lo, index), s_.less(index, b.hi)}); }
@@ -166,7 +174,7 @@ class Proof {
     for (const DimRead& dim : operand.dims) {
       if (!dim.digits) {
         Term at = index(dim.index, device), extent = s_.integer(dim.extent);
-        Bounds b = bounds(dim.held, extent);
+        Bounds b = scaled_bounds(dim, extent);
         p.local.push_back(s_.sub(at, b.lo));
         p.logical.push_back(at);
         held.push_back(within(at, b));

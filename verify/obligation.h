@@ -24,7 +24,8 @@ struct DimRead {
   bool digits = true;
   DimIndex index;
   int64_t extent = 0;
-  Cut held = whole;  ///< part of the outermost digit (or of the dimension) that a device holds
+  Cut held = whole;   ///< part of the outermost digit (or of the dimension) that a device holds
+  int64_t scale = 1;  ///< of numbers: the part is [lo * scale, hi * scale), as a strided window's share of its image
 };
 
 struct OperandRead {
