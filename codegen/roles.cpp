@@ -166,8 +166,19 @@ int64_t jumps(const LocalOp& op, const Layouts& layouts, int factor) {
   return count;
 }
 
+/// Whether results and a reduced factor move along one dimension of an operand together, as windows do in pooling.
+bool slides_window(const LocalOp& op) {
+  for (const Operand& operand : op.inputs)
+    for (const DimIndex& dim : operand.access.dims) {
+      bool kept = false, reduced = false;
+      for (const IndexTerm& t : dim.terms) (op.factors[t.factor].reduced() ? reduced : kept) = true;
+      if (kept && reduced) return true;
+    }
+  return false;
+}
+
 /// Factors in loop order: as they index the result, then the reduced ones; these go outside where that makes the inner
-/// loop run over neighbouring elements.
+/// loop run over neighbouring elements. Windows are short: their loops run outside of a row of results.
 std::vector<int> loop_order(const LocalOp& op, const Layouts& layouts) {
   std::vector<int> kept, reduced;
   auto looped = [&](int f) { return op.extent(f) != 1 && f != op.looked_up(); };
@@ -177,6 +188,12 @@ std::vector<int> loop_order(const LocalOp& op, const Layouts& layouts) {
   for (int f = 0; f < int(op.factors.size()); ++f) {
     if (!looped(f) || std::count(kept.begin(), kept.end(), f)) continue;
     (op.factors[f].reduced() ? reduced : kept).push_back(f);
+  }
+  bool rows_inside =
+      !kept.empty() && !reduced.empty() && slides_window(op) && op.extent(reduced.back()) < op.extent(kept.back());
+  if (rows_inside) {
+    kept.insert(kept.end() - 1, reduced.begin(), reduced.end());
+    return kept;
   }
   bool reduced_outside = false;
   if (!kept.empty() && !reduced.empty()) {

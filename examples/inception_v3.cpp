@@ -92,7 +92,7 @@ void model() {
   c = Config();
   if (option("size", "published", "published or tiny") == "tiny") c = {107, 16, 10, 6, 1, 1};
   c.batch = option("batch", c.batch, "images per step");
-  double lr = option("lr", 0.05, "learning rate");
+  double lr = option("lr", 0.02, "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");
 
   auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);

@@ -39,7 +39,7 @@ void model() {
   Config c;
   if (option("size", "published", "published or tiny") == "tiny") c = {32, 4, 10, 12, 4, {1, 2, 1, 1}};
   c.batch = option("batch", c.batch, "images per step");
-  double lr = option("lr", 0.05, "learning rate");
+  double lr = option("lr", 0.02, "learning rate");
 
   auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
   Tensor x = relu(conv("stem", images, c.width, 7, {.stride = 2}));
