@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "cli/report.h"
+#include "dsl/base/error.h"
 #include "dsl/ir/differentiate.h"
 #include "runtime/interrupt.h"
 #include "runtime/launch.h"
@@ -159,14 +161,17 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
 
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {
   std::vector<StageTime> times;
-  for (const Stage& stage : pipeline()) {
+  const auto place = [](std::string_view name) { return std::ranges::find(pipeline(), name, &Stage::name); };
+  HETSYNTH_CHECK(place(last) != pipeline().end(), "the stage is one of the list");
+  for (const size_t end = size_t(place(last) - pipeline().begin()) + 1; compilation.stages_done < end;
+       ++compilation.stages_done) {
+    const Stage& stage = pipeline()[compilation.stages_done];
     auto start = std::chrono::steady_clock::now();
     stage.run(compilation);
     times.push_back({stage.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
     if (options.show_times)
       fmt::print(stderr, "{:<14} {:>10}  {}\n", stage.name, seconds_text(times.back().seconds), stage.purpose);
     if (options.dump_after == stage.name) fmt::print("{}", stage.dump(compilation));
-    if (stage.name == last) break;
   }
   return times;
 }

@@ -25,6 +25,7 @@ struct Compilation {
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   // made
+  size_t stages_done = 0;
   std::shared_ptr<LoadedModel> model;
   std::unique_ptr<Trace> trace;
   Program reference;
@@ -63,7 +64,7 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 /// --time-limit of the synthesis.
 void add_planning_options(CLI::App& command, Compilation& compilation);
 
-/// Runs the stages up to and including `last`.
+/// Runs the stages that are still to be done, up to and including `last`.
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);
 
 }  // namespace hetsynth::cli

@@ -80,9 +80,8 @@ void print_sample(RunOptions& options, const Executor& trained) {
 
 ExitCode execute(RunOptions& options) {
   Compilation& c = options.compilation;
-  run_pipeline(c, "verify", options.pipeline);
-  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
-  if (!proof_allows(options)) return exit_code(c.verification.verdict);
+  run_pipeline(c, "differentiate", options.pipeline);
+  // Data that cannot be used are told of now, not after a minute of planning.
   if (options.data.path.empty() && reads_text(c.reference)) options.data.path = default_text;
   if (!options.resume.empty()) {
     // The order of the data and dropout go on as if training had never stopped.
@@ -91,6 +90,9 @@ ExitCode execute(RunOptions& options) {
     options.train.first_step = info.next_step;
   }
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  run_pipeline(c, "verify", options.pipeline);
+  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
+  if (!proof_allows(options)) return exit_code(c.verification.verdict);
   LaunchReport launched;
   std::unique_ptr<Executor> executor =
       launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}}, &launched);
@@ -122,8 +124,10 @@ Command add_run(CLI::App& app) {
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
       ->capture_default_str();
-  command->add_option("--data", options->data.path,
-                      "Text file, or folder of text files; default for models of text: " + std::string(default_text));
+  command->add_option(
+      "--data", options->data.path,
+      "File or folder, perhaps after its format and a colon (docs/data.md); default for models of text: " +
+          std::string(default_text) + ", for others samples made up");
   command->add_option("--log-json", options->train.log_json, "Append one JSON object per step to this file")
       ->type_name("FILE");
   command

@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "dsl/base/error.h"
-#include "runtime/arena.h"
+#include "runtime/data/dataset.h"
 #include "runtime/data/synthetic.h"
+#include "runtime/data/text_tokens.h"
 #include "runtime/host_tensor.h"
 #include "runtime/sample_order.h"
-#include "runtime/text_corpus.h"
 
 namespace hetsynth {
 namespace {
@@ -28,18 +27,24 @@ class DeclaredData : public BatchSource {
  public:
   DeclaredData(const Program& program, const DataOptions& options)
       : seed_(options.seed), synthetic_(program, options.seed) {
+    const std::string path = options.path == "synthetic" ? "" : options.path;
+    std::vector<const Node*> text_inputs;
     for (const Node& node : program.nodes) {
       if (node.kind != NodeKind::input) continue;
       check_input(node);
-      if (is_text(node.data.kind)) open_text(node, options);
-      if (node.data.files && !options.path.empty()) {
-        throw UserError({{options.path, 0, 0},
-                         "data",
-                         "files cannot fill input " + node.name,
-                         "",
-                         "",
-                         "leave out --data: the model then trains on synthetic samples"});
-      }
+      if (is_text(node.data.kind)) text_inputs.push_back(&node);
+    }
+    const bool files = !file_inputs(program).empty();
+    if (!text_inputs.empty()) text_ = open_needed_text(text_inputs, path);
+    if (files && !path.empty()) files_ = open_dataset(program, path);
+    if (!path.empty() && !files && text_inputs.empty()) {
+      throw UserError({{path, 0, 0},
+                       "data",
+                       "the model makes its samples up and reads no data",
+                       "no --data",
+                       "",
+                       "leave --data out, or let the model ask for data, as with image_batch"},
+                      ExitCode::usage);
     }
   }
 
@@ -48,21 +53,22 @@ class DeclaredData : public BatchSource {
                    "the buffer fits the part");
     const int64_t batch = input.type.shape[0];
     const int64_t per_sample = batch == 0 ? 0 : element_count(input.type.shape) / batch;
+    const auto element_bytes = static_cast<size_t>(size_bytes(input.type.dtype));
     for_each_run(input.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
       // A run along the only dimension covers several samples; any other run lies in one.
       while (count > 0) {
         const int64_t sample = global / per_sample, inside = global % per_sample;
         const int64_t part = std::min(count, per_sample - inside);
-        fill_run(input, step * batch + sample, inside, part, out.data() + local * size_bytes(input.type.dtype));
+        fill_run(input, step, step * batch + sample, inside, part,
+                 out.subspan(static_cast<size_t>(local) * element_bytes, static_cast<size_t>(part) * element_bytes));
         global += part, local += part, count -= part;
       }
     });
   }
 
   std::string description() const override {
-    if (!corpus_) return "synthetic samples";
-    if (corpus_->files() == 1) return fmt::format("text {}, {}", corpus_->path(), text_of_bytes(corpus_->bytes()));
-    return fmt::format("text {}, {} files, {}", corpus_->path(), corpus_->files(), text_of_bytes(corpus_->bytes()));
+    if (text_) return text_->description();
+    return files_ ? files_->description() : "synthetic samples";
   }
 
  private:
@@ -79,69 +85,36 @@ class DeclaredData : public BatchSource {
     }
   }
 
-  void open_text(const Node& node, const DataOptions& options) {
-    if (options.path.empty()) {
-      throw UserError({node.where, "data", "input " + node.name + " reads text, and no data were named", "", "",
-                       "name a text file or a folder with --data"},
-                      ExitCode::usage);
-    }
-    if (!corpus_) corpus_ = TextCorpus::open(options.path);
-    const int64_t needed = node.data.length + 1;  // the window and the byte that follows it
-    if (node.data.length < 1 || corpus_->bytes() < needed) {
-      throw UserError({{options.path, 0, 0},
-                       "data",
-                       "the text is shorter than one sample of input " + node.name,
-                       fmt::format("at least {} bytes", needed),
-                       fmt::format("{} bytes", corpus_->bytes()),
-                       "use a longer text or shorter windows"});
-    }
+  static std::unique_ptr<Dataset> open_needed_text(const std::vector<const Node*>& inputs, const std::string& path) {
+    if (!path.empty()) return open_text(path, inputs);
+    const Node& first = *inputs.front();
+    throw UserError({first.where, "data", "input " + first.name + " reads text, and no data were named", "", "",
+                     "name a text file or a folder with --data"},
+                    ExitCode::usage);
   }
 
-  void fill_run(const Node& input, int64_t sample, int64_t inside, int64_t count, std::byte* out) const {
-    switch (input.data.kind) {
-      case Kind::text_tokens:
-        return fill_text(input, sample, inside, count, out);
-      case Kind::text_targets:
-        return fill_text(input, sample, inside + 1, count, out);
-      case Kind::text_next:
-        return fill_text(input, sample, input.data.length, count, out);
-      default:
-        return synthetic_.fill(input, sample, inside, count, out);
-    }
-  }
-
-  /// First byte of a sample's window. Every epoch uses each window once, in its own order, and shifts the grid of
-  /// windows by what is left over.
-  int64_t window_start(int64_t sample, int64_t length) const {
-    const int64_t windows = (corpus_->bytes() - 1) / length;
-    const int64_t left_over = corpus_->bytes() - 1 - windows * length;
-    const int64_t epoch = sample / windows;
-    const uint64_t key = mix(seed_, static_cast<uint64_t>(epoch));
-    const int64_t shift = static_cast<int64_t>(mix(key, 0) % static_cast<uint64_t>(left_over + 1));
-    return permuted(sample % windows, windows, key) * length + shift;
-  }
-
-  void fill_text(const Node& input, int64_t sample, int64_t inside, int64_t count, std::byte* out) const {
-    const int64_t start = window_start(sample, input.data.length) + inside;
-    std::vector<unsigned char> bytes(static_cast<size_t>(count));
-    corpus_->read(start, bytes);
-    for (int64_t i = 0; i < count; ++i) {
-      const int32_t token = bytes[static_cast<size_t>(i)];
-      if (input.data.classes > 0 && token >= input.data.classes) {
-        throw UserError({{corpus_->path(), 0, 0},
-                         "data",
-                         "the text has a byte that the model has no token for",
-                         fmt::format("bytes below {}", input.data.classes),
-                         fmt::format("{} at {}", token, corpus_->place_of(start + i)),
-                         "raise the model's vocabulary to 256"});
-      }
-      reinterpret_cast<int32_t*>(out)[i] = token;
+  void fill_run(const Node& input, int64_t step, int64_t sample, int64_t inside, int64_t count,
+                std::span<std::byte> out) const {
+    const Dataset* data = is_text(input.data.kind) ? text_.get() : input.data.files ? files_.get() : nullptr;
+    if (!data) return synthetic_.fill(input, sample, inside, count, out.data());
+    // Every epoch uses each sample once, in an order of its own.
+    const int64_t count_of_epoch = data->samples(input);
+    const uint64_t key = mix(seed_, static_cast<uint64_t>(sample / count_of_epoch));
+    try {
+      data->read(input, {permuted(sample % count_of_epoch, count_of_epoch, key), key}, inside, count, out);
+    } catch (const UserError& error) {
+      Diagnostic diagnostic = error.diagnostic();
+      diagnostic.notes.push_back(
+          {input.where, fmt::format("input {} needs it in step {}, sample {} of the run", input.name, step, sample),
+           ""});
+      throw UserError(std::move(diagnostic), error.code());
     }
   }
 
   const uint64_t seed_;
   const SyntheticData synthetic_;
-  std::optional<TextCorpus> corpus_;
+  std::unique_ptr<Dataset> text_;   ///< of inputs that read text
+  std::unique_ptr<Dataset> files_;  ///< of inputs that read whatever was named; none: they are made up
 };
 
 }  // namespace

@@ -24,17 +24,16 @@ class BatchSource {
 };
 
 struct DataOptions {
-  std::string path;  ///< a text file, or a folder of them; needed by text inputs only
+  /// File or folder, perhaps after the name of a format and a colon (docs/data.md). Empty or "synthetic": inputs that
+  /// can be made up are.
+  std::string path;
   uint64_t seed = 0;
 };
 
-/// The source that the program's inputs declare. Throws UserError if the data are missing, unreadable, or shorter than
-/// one sample.
-///  - Text: the bytes of a file, or of all regular files below a folder in the order of their paths, one after the
-///  other. An epoch is cut into
-///    windows of the inputs' length; which window is sample s of the run is a keyed permutation of (seed, epoch), so
-///    the order depends on nothing else.
-///  - Synthetic: Philox of (seed, input name, sample, feature).
+/// The source that the program's inputs declare: text, the files that were named (runtime/data/dataset.h), or samples
+/// made up (runtime/data/synthetic.h). Throws UserError if the data are missing, damaged, shorter than one sample, or
+/// of another kind than the model asks for. Every epoch uses each sample of the files once. Which one is sample s of
+/// the run is a keyed permutation of (seed, epoch), so the order depends on nothing else.
 std::unique_ptr<BatchSource> open_data(const Program& program, const DataOptions& options);
 
 /// All inputs of one step as the reference interpreter takes them.

@@ -14,7 +14,7 @@ namespace {
 using Kind = DataSource::Kind;
 
 constexpr int64_t byte_values = 256;
-constexpr int64_t any_size = int64_t{1} << 31;  // indices are int32
+constexpr int64_t most_classes = int64_t{1} << 31;
 
 Tensor add_input(const std::string& name, DataSource data, TensorType type, const std::source_location& where) {
   Trace& trace = Trace::current();
@@ -25,18 +25,29 @@ Tensor add_input(const std::string& name, DataSource data, TensorType type, cons
 
 void require_size(const char* tag, const std::string& what, int64_t value, int64_t least,
                   const std::source_location& where) {
-  if (value >= least && value <= any_size) return;
+  if (value >= least) return;
   throw UserError({.where = location(where),
                    .tag = tag,
-                   .message = value < least ? least == 1 ? what + " must be positive" : what + " is too small"
-                                            : what + " is too large",
-                   .expected = value < least ? fmt::format("{} or more", least) : fmt::format("at most {}", any_size),
+                   .message = what + (least == 1 ? " must be positive" : " is too small"),
+                   .expected = fmt::format("{} or more", least),
                    .found = std::to_string(value)});
 }
 
 void require_positive(const char* tag, std::initializer_list<std::pair<const char*, int64_t>> sizes,
                       const std::source_location& where) {
   for (const auto& [what, value] : sizes) require_size(tag, what, value, 1, where);
+}
+
+/// A number of classes: they are counted by int32.
+void require_classes(const char* tag, const std::string& what, int64_t value, int64_t least,
+                     const std::source_location& where) {
+  require_size(tag, what, value, least, where);
+  if (value <= most_classes) return;
+  throw UserError({.where = location(where),
+                   .tag = tag,
+                   .message = what + " is too large",
+                   .expected = fmt::format("at most {}", most_classes),
+                   .found = std::to_string(value)});
 }
 
 TextBatch token_inputs(int64_t batch, int64_t length, int64_t vocabulary, bool files,
@@ -67,41 +78,45 @@ TextBatch text_next_byte(int64_t batch, int64_t length, std::source_location whe
 }
 
 TextBatch token_batch(int64_t batch, int64_t length, int64_t vocabulary, std::source_location where) {
-  require_positive("token_batch", {{"batch", batch}, {"length", length}, {"vocabulary", vocabulary}}, where);
+  require_positive("token_batch", {{"batch", batch}, {"length", length}}, where);
+  require_classes("token_batch", "vocabulary", vocabulary, 1, where);
   return token_inputs(batch, length, vocabulary, true, where);
 }
 
 TextBatch synthetic_tokens(int64_t batch, int64_t length, int64_t vocabulary, std::source_location where) {
-  require_positive("synthetic_tokens", {{"batch", batch}, {"length", length}, {"vocabulary", vocabulary}}, where);
+  require_positive("synthetic_tokens", {{"batch", batch}, {"length", length}}, where);
+  require_classes("synthetic_tokens", "vocabulary", vocabulary, 1, where);
   return token_inputs(batch, length, vocabulary, false, where);
 }
 
 LabelledBatch synthetic_batch(int64_t batch, int64_t features, int64_t classes, std::source_location where) {
-  require_positive("synthetic_batch", {{"batch", batch}, {"features", features}, {"classes", classes}}, where);
+  require_positive("synthetic_batch", {{"batch", batch}, {"features", features}}, where);
+  require_classes("synthetic_batch", "classes", classes, 1, where);
   return {add_input("samples", {Kind::synthetic_normal, features, 0}, {{batch, features}, DType::f32}, where),
           add_input("labels", {Kind::synthetic_label, features, classes}, {{batch}, DType::i32}, where)};
 }
 
 LabelledBatch image_batch(int64_t batch, int64_t channels, int64_t height, int64_t width, int64_t classes,
                           std::source_location where) {
-  require_positive(
-      "image_batch",
-      {{"batch", batch}, {"channels", channels}, {"height", height}, {"width", width}, {"classes", classes}}, where);
+  require_positive("image_batch", {{"batch", batch}, {"channels", channels}, {"height", height}, {"width", width}},
+                   where);
+  require_classes("image_batch", "classes", classes, 1, where);
   return image_inputs({batch, channels, height, width}, classes, true, where);
 }
 
 LabelledBatch synthetic_images(int64_t batch, int64_t channels, int64_t height, int64_t width, int64_t classes,
                                std::source_location where) {
-  require_positive(
-      "synthetic_images",
-      {{"batch", batch}, {"channels", channels}, {"height", height}, {"width", width}, {"classes", classes}}, where);
+  require_positive("synthetic_images", {{"batch", batch}, {"channels", channels}, {"height", height}, {"width", width}},
+                   where);
+  require_classes("synthetic_images", "classes", classes, 1, where);
   return image_inputs({batch, channels, height, width}, classes, false, where);
 }
 
 LabelledBatch labelled_tokens(int64_t batch, int64_t length, int64_t vocabulary, int64_t classes,
                               std::source_location where) {
-  require_positive("labelled_tokens",
-                   {{"batch", batch}, {"length", length}, {"vocabulary", vocabulary}, {"classes", classes}}, where);
+  require_positive("labelled_tokens", {{"batch", batch}, {"length", length}}, where);
+  require_classes("labelled_tokens", "vocabulary", vocabulary, 1, where);
+  require_classes("labelled_tokens", "classes", classes, 1, where);
   return {add_input("tokens", {Kind::tokens, length, vocabulary, 0, true}, {{batch, length}, DType::i32}, where),
           add_input("labels", {Kind::token_label, length, classes, 0, true}, {{batch}, DType::i32}, where)};
 }
@@ -110,8 +125,8 @@ TranslationBatch translation_batch(int64_t batch, int64_t source_length, int64_t
                                    int64_t source_vocabulary, int64_t target_vocabulary, std::source_location where) {
   constexpr const char* tag = "translation_batch";
   require_positive(tag, {{"batch", batch}, {"source length", source_length}, {"target length", target_length}}, where);
-  require_size(tag, "the source vocabulary", source_vocabulary, 3, where);
-  require_size(tag, "the target vocabulary", target_vocabulary, 3, where);
+  require_classes(tag, "the source vocabulary", source_vocabulary, 3, where);
+  require_classes(tag, "the target vocabulary", target_vocabulary, 3, where);
   const TensorType source{{batch, source_length}, DType::i32}, target{{batch, target_length}, DType::i32};
   return {add_input("source", {Kind::pair_source, source_length, source_vocabulary, 0, true}, source, where),
           add_input("input", {Kind::pair_input, target_length, target_vocabulary, 0, true}, target, where),
@@ -130,7 +145,7 @@ TableBatch table_batch(int64_t batch, int64_t numeric_columns, const std::vector
   }
   for (size_t i = 0; i < category_sizes.size(); ++i) {
     const auto column = static_cast<int64_t>(i);
-    require_size(tag, fmt::format("the size of category {}", i), category_sizes[i], 1, where);
+    require_classes(tag, fmt::format("the size of category {}", i), category_sizes[i], 1, where);
     out.categories.push_back(add_input(fmt::format("category{}", i),
                                        {Kind::category, 1, category_sizes[i], column, true}, {{batch}, DType::i32},
                                        where));

@@ -219,5 +219,14 @@ TEST(BadData, MissingFileOrTooShort) {
                  {"short.txt: error:", "9 bytes"});
 }
 
+TEST(BadData, IsToldBeforePlanning) {
+  const Workplace place;
+  place.write("model.cpp", text_model);
+  const Outcome outcome = place.run("run model.cpp --cluster c.toml --steps 1 --data nothing.txt --times");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("differentiate"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("synthesize")));
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

@@ -1,4 +1,4 @@
-#include "runtime/text_corpus.h"
+#include "runtime/data/text_corpus.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -69,7 +69,7 @@ TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
   corpus.path_ = path;
   for (const std::string& name : folder ? files_below(path) : std::vector<std::string>{path}) {
     const OpenFile file(name);  // unreadable files are told of now, not in the middle of training
-    struct stat found{};
+    struct stat found {};
     if (::fstat(file.number, &found) != 0) fail(name, std::string("the file cannot be read: ") + std::strerror(errno));
     if (found.st_size == 0) continue;
     corpus.files_.push_back({name, corpus.total_bytes_, static_cast<int64_t>(found.st_size)});
@@ -108,9 +108,9 @@ void TextCorpus::read(int64_t offset, std::span<unsigned char> out) const {
   }
 }
 
-std::string TextCorpus::place_of(int64_t offset) const {
+std::pair<std::string, std::string> TextCorpus::place_of(int64_t offset) const {
   const File& file = file_at(offset);
-  return file.path + ", byte " + std::to_string(offset - file.start);
+  return {file.path, "byte " + std::to_string(offset - file.start)};
 }
 
 }  // namespace hetsynth

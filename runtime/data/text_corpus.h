@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hetsynth {
@@ -19,8 +20,8 @@ class TextCorpus {
   const std::string& path() const { return path_; }
   /// Bytes [offset, offset + out.size()). Throws UserError if a file has become shorter or unreadable since.
   void read(int64_t offset, std::span<unsigned char> out) const;
-  /// "licence.txt, byte 17": where a byte of the sequence lies.
-  std::string place_of(int64_t offset) const;
+  /// File, and "byte 17": where a byte of the sequence lies.
+  std::pair<std::string, std::string> place_of(int64_t offset) const;
 
  private:
   struct File {

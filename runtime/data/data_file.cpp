@@ -1,0 +1,76 @@
+#include "runtime/data/data_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace hetsynth {
+
+UserError data_error(const std::string& path, const std::string& message, const std::string& expected,
+                     const std::string& found, const std::string& mend) {
+  return UserError({{path, 0, 0}, "data", message, expected, found, mend});
+}
+
+std::string hex(std::span<const unsigned char> bytes) {
+  std::string out;
+  for (const unsigned char byte : bytes) out += fmt::format("{}{:02x}", out.empty() ? "" : " ", byte);
+  return out.empty() ? "nothing" : out;
+}
+
+DataFile::DataFile(std::string path) : path_(std::move(path)) {
+  number_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  std::string problem;
+  if (number_ < 0 || ::fstat(number_, &status) != 0) {
+    problem = std::string("the file cannot be read: ") + std::strerror(errno);
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = "this is no regular file";
+  }
+  if (!problem.empty()) {
+    if (number_ >= 0) ::close(number_);  // the destructor of an object that was never made does not run
+    throw error(problem);
+  }
+  bytes_ = static_cast<int64_t>(status.st_size);
+}
+
+DataFile::DataFile(DataFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(other.bytes_), number_(std::exchange(other.number_, -1)) {}
+
+DataFile::~DataFile() {
+  if (number_ >= 0) ::close(number_);
+}
+
+void DataFile::read(int64_t offset, std::span<std::byte> out) const {
+  HETSYNTH_CHECK(offset >= 0, "offsets count from the beginning");
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t got =
+        ::pread(number_, out.data() + done, out.size() - done, static_cast<off_t>(offset) + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw error(std::string("the file cannot be read: ") + std::strerror(errno));
+    if (got == 0) {
+      throw error("the file became shorter while it was used", fmt::format("{} bytes", bytes_),
+                  fmt::format("its end at byte {}", offset + static_cast<int64_t>(done)),
+                  "leave the data files alone while training runs");
+    }
+    done += static_cast<size_t>(got);
+  }
+}
+
+std::vector<unsigned char> DataFile::head(int64_t count) const {
+  std::vector<unsigned char> out(static_cast<size_t>(std::clamp<int64_t>(count, 0, bytes_)));
+  read(0, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+UserError DataFile::error(const std::string& message, const std::string& expected, const std::string& found,
+                          const std::string& mend) const {
+  return data_error(path_, message, expected, found, mend);
+}
+
+}  // namespace hetsynth

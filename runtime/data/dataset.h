@@ -1,0 +1,43 @@
+// Samples that files hold.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsl/ir/program.h"
+
+namespace hetsynth {
+
+/// A sample of a data set in an epoch. The order in which the samples of an epoch come is not the data set's matter.
+struct SampleId {
+  int64_t index = 0;
+  uint64_t epoch_key = 0;  ///< random, one per epoch and run
+};
+
+/// Data of one format, opened and found to fit the inputs that it is asked for. Const members may be called by several
+/// threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  /// How many samples an epoch has for the input, at least 1.
+  virtual int64_t samples(const Node& input) const = 0;
+  /// Elements [inside, inside + count) of the input's part of a sample, 4 bytes each. Throws UserError naming file and
+  /// place for values that the model cannot take: not finite, or outside of [0, classes).
+  virtual void read(const Node& input, SampleId sample, int64_t inside, int64_t count,
+                    std::span<std::byte> out) const = 0;
+  /// "IDX images, 60000 samples".
+  virtual std::string description() const = 0;
+};
+
+/// Inputs of a program that are read from files, in program order.
+std::vector<const Node*> file_inputs(const Program& program);
+
+/// Opens what the user named. `path` may begin with the name of a format ("cifar10:folder"); otherwise the format is
+/// found from the files. Throws UserError if the data do not exist, their format is not known or does not hold what the
+/// inputs ask for, or the files are damaged.
+std::unique_ptr<Dataset> open_dataset(const Program& program, const std::string& path);
+
+}  // namespace hetsynth

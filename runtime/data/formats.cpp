@@ -1,0 +1,118 @@
+#include "runtime/data/formats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "dsl/base/error.h"
+#include "runtime/data/data_file.h"
+
+namespace hetsynth {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool fills(const DataFormat& format, const Node& input) {
+  return std::ranges::find(format.kinds, input.data.kind) != format.kinds.end();
+}
+
+/// "npy, idx or cifar10": formats that can fill all inputs.
+std::string candidates(const std::vector<const Node*>& inputs) {
+  std::string out;
+  for (const DataFormat& format : data_formats()) {
+    if (!std::ranges::all_of(inputs, [&](const Node* input) { return fills(format, *input); })) continue;
+    out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", format.name, format.what);
+  }
+  return out.empty() ? "none: no format holds all inputs of this model" : out;
+}
+
+DataPath look_at(const std::string& path, std::vector<const Node*> inputs) {
+  DataPath out;
+  out.path = path;
+  out.inputs = std::move(inputs);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw data_error(path, "no such file or folder", "", "", "name existing data with --data");
+  }
+  out.folder = fs::is_directory(status);
+  if (!out.folder) {
+    out.head = DataFile(path).head(64);
+    return out;
+  }
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->is_regular_file(error)) out.files.push_back(it->path().filename().string());
+  }
+  if (error) throw data_error(path, "the folder cannot be read: " + error.message());
+  std::ranges::sort(out.files);
+  return out;
+}
+
+const DataFormat* named_format(const std::string& path, size_t* prefix) {
+  for (const DataFormat& format : data_formats()) {
+    const std::string name = std::string(format.name) + ":";
+    if (!path.starts_with(name)) continue;
+    *prefix = name.size();
+    return &format;
+  }
+  return nullptr;
+}
+
+const DataFormat& recognised_format(const DataPath& path) {
+  for (const DataFormat& format : data_formats()) {
+    if (format.recognise(path)) return format;
+  }
+  const bool compressed = path.head.size() > 1 && path.head[0] == 0x1F && path.head[1] == 0x8B;
+  const std::span<const unsigned char> head = path.head;
+  throw data_error(
+      path.path, "the format of these data is not known", candidates(path.inputs),
+      path.folder ? fmt::format("a folder with {} files", path.files.size())
+                  : "a file that begins with " + hex(head.first(std::min<size_t>(8, head.size()))),
+      compressed ? "unpack the file with gunzip" : "name the format before the data, as in --data idx:FOLDER");
+}
+
+}  // namespace
+
+std::string DataPath::name() const { return folder ? path : fs::path(path).filename().string(); }
+std::string DataPath::file(const std::string& name) const { return (fs::path(path) / name).string(); }
+bool DataPath::has(const std::string& name) const { return std::ranges::binary_search(files, name); }
+
+bool DataPath::asks_only(std::initializer_list<DataSource::Kind> kinds) const {
+  return std::ranges::all_of(
+      inputs, [&](const Node* input) { return std::ranges::find(kinds, input->data.kind) != kinds.end(); });
+}
+
+std::span<const DataFormat> data_formats() {
+  static const std::vector<DataFormat> formats = {
+      npy_format(), llmc_format(), idx_format(), cifar10_format(), cifar100_format(), criteo_format(), text_format(),
+  };
+  return formats;
+}
+
+std::vector<const Node*> file_inputs(const Program& program) {
+  std::vector<const Node*> out;
+  for (const Node& node : program.nodes) {
+    if (node.kind == NodeKind::input && node.data.files) out.push_back(&node);
+  }
+  return out;
+}
+
+std::unique_ptr<Dataset> open_dataset(const Program& program, const std::string& path) {
+  size_t prefix = 0;
+  const DataFormat* format = named_format(path, &prefix);
+  const DataPath found = look_at(path.substr(prefix), file_inputs(program));
+  if (!format) format = &recognised_format(found);
+  for (const Node* input : found.inputs) {
+    if (fills(*format, *input)) continue;
+    UserError error = data_error(found.path, fmt::format("these data cannot fill input {}", input->name),
+                                 candidates(found.inputs), fmt::format("{} ({})", format->name, format->what),
+                                 "name data of another format, or leave --data out to train on synthetic samples");
+    Diagnostic diagnostic = error.diagnostic();
+    diagnostic.notes.push_back({input->where, fmt::format("{} is asked for here", input->name), ""});
+    throw UserError(std::move(diagnostic));
+  }
+  return format->open(found);
+}
+
+}  // namespace hetsynth

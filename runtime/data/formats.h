@@ -1,0 +1,50 @@
+// The list of data formats: one entry each.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/data/dataset.h"
+
+namespace hetsynth {
+
+/// What the user named, as far as it is known before a format is chosen.
+struct DataPath {
+  std::string path;
+  bool folder = false;
+  std::vector<std::string> files;   ///< of a folder: names of the regular files in it, sorted
+  std::vector<unsigned char> head;  ///< of a file: its first 64 bytes
+  std::vector<const Node*> inputs;  ///< what the model asks for
+
+  /// The file's name without folders, or the folder's path.
+  std::string name() const;
+  /// Path of a file of the folder.
+  std::string file(const std::string& name) const;
+  bool has(const std::string& name) const;
+  /// The model asks for nothing but these kinds.
+  bool asks_only(std::initializer_list<DataSource::Kind> kinds) const;
+};
+
+struct DataFormat {
+  const char* name;  ///< what stands before the colon in --data
+  const char* what;  ///< "images of MNIST and its relatives (IDX)"
+  /// The inputs that it can fill.
+  std::vector<DataSource::Kind> kinds;
+  /// Whether the files look like it. May err: `open` looks closely.
+  bool (*recognise)(const DataPath& path);
+  std::unique_ptr<Dataset> (*open)(const DataPath& path);
+};
+
+/// In the order in which they are tried.
+std::span<const DataFormat> data_formats();
+
+DataFormat npy_format();
+DataFormat llmc_format();
+DataFormat idx_format();
+DataFormat cifar10_format();
+DataFormat cifar100_format();
+DataFormat criteo_format();
+DataFormat text_format();
+
+}  // namespace hetsynth

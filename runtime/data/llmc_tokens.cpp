@@ -1,0 +1,177 @@
+// Token files of llm.c (https://github.com/karpathy/llm.c, dev/data/data_common.py): a header of 256 int32, little
+// endian, of which the first three are magic, version and number of tokens; then the tokens.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/arena.h"
+#include "runtime/data/data_file.h"
+#include "runtime/data/element_type.h"
+#include "runtime/data/formats.h"
+#include "runtime/data/token_windows.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr int64_t header_bytes = 256 * 4;
+
+struct Version {
+  int64_t magic;
+  int64_t version;
+  const char* tokenizer;
+  ElementType type;
+};
+constexpr Version versions[] = {
+    {20240520, 1, "GPT-2", {ElementType::Kind::unsigned_integer, 2, false}},
+    {20240801, 7, "Llama 3", {ElementType::Kind::unsigned_integer, 4, false}},
+};
+
+int64_t header_number(std::span<const unsigned char> header, size_t index) {
+  return whole_at(std::as_bytes(header.subspan(4 * index)), {ElementType::Kind::integer, 4, false});
+}
+
+const Version* version_of(int64_t magic) {
+  const auto found = std::ranges::find(versions, magic, &Version::magic);
+  return found == std::end(versions) ? nullptr : found;
+}
+
+std::string known_magics() {
+  std::string out;
+  for (const Version& v : versions)
+    out += fmt::format("{}{} ({}, version {})", out.empty() ? "" : " or ", v.magic, v.tokenizer, v.version);
+  return out;
+}
+
+/// A file whose header is as it should be.
+struct TokenFile {
+  DataFile file;
+  const Version* version = nullptr;
+  int64_t start = 0;  ///< number of its first token in the sequence
+  int64_t tokens = 0;
+};
+
+TokenFile open_tokens(const std::string& path) {
+  TokenFile out{DataFile(path)};
+  const std::vector<unsigned char> header = out.file.head(header_bytes);
+  if (header.size() < 4 || !version_of(header_number(header, 0))) {
+    const std::span<const unsigned char> bytes = header;
+    throw out.file.error("this is no llm.c token file", "magic number " + known_magics(),
+                         header.size() < 4
+                             ? fmt::format("{} bytes", header.size())
+                             : fmt::format("{} at byte 0 ({})", header_number(header, 0), hex(bytes.first(4))),
+                         "write token files with llm.c's dev/data scripts");
+  }
+  if (static_cast<int64_t>(header.size()) < header_bytes) {
+    throw out.file.error("the header is cut short", fmt::format("{} bytes", header_bytes),
+                         fmt::format("the end of the file at byte {}", header.size()));
+  }
+  out.version = version_of(header_number(header, 0));
+  if (const int64_t version = header_number(header, 1); version != out.version->version) {
+    throw out.file.error("the version of this token file is not known",
+                         fmt::format("version {} with magic number {}", out.version->version, out.version->magic),
+                         fmt::format("{} at byte 4", version));
+  }
+  out.tokens = header_number(header, 2);  // an int32: no product below overflows
+  const int64_t bytes = header_bytes + out.tokens * out.version->type.bytes;
+  if (out.tokens < 1 || bytes != out.file.bytes()) {
+    throw out.file.error(
+        "the number of tokens in the header does not fit the file",
+        fmt::format("{} tokens in {} bytes",
+                    std::max<int64_t>(0, out.file.bytes() - header_bytes) / out.version->type.bytes, out.file.bytes()),
+        fmt::format("{} tokens at byte 8", out.tokens), "the file may be cut short: copy or write it again");
+  }
+  return out;
+}
+
+class LlmcTokens : public TokenSequence {
+ public:
+  LlmcTokens(std::string path, const std::vector<std::string>& files) : path_(std::move(path)) {
+    for (const std::string& file : files) {
+      TokenFile opened = open_tokens(file);
+      if (!files_.empty() && opened.version != files_.front().version) {
+        throw opened.file.error("the files are of different tokenizers", files_.front().version->tokenizer,
+                                opened.version->tokenizer);
+      }
+      opened.start = size_;
+      size_ += opened.tokens;
+      files_.push_back(std::move(opened));
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  void read(int64_t offset, std::span<int64_t> out) const override {
+    const ElementType type = files_.front().version->type;
+    std::vector<std::byte> bytes;
+    while (!out.empty()) {
+      const TokenFile& file = file_at(offset);
+      const int64_t inside = offset - file.start;
+      const auto count = static_cast<size_t>(std::min(file.tokens - inside, static_cast<int64_t>(out.size())));
+      bytes.resize(count * static_cast<size_t>(type.bytes));
+      file.file.read(header_bytes + inside * type.bytes, bytes);
+      for (size_t i = 0; i < count; ++i)
+        out[i] = whole_at(std::span(bytes).subspan(i * static_cast<size_t>(type.bytes)), type);
+      out = out.subspan(count);
+      offset += static_cast<int64_t>(count);
+    }
+  }
+
+  std::pair<std::string, std::string> place_of(int64_t offset) const override {
+    const TokenFile& file = file_at(offset);
+    const int64_t at = header_bytes + (offset - file.start) * file.version->type.bytes;
+    return {file.file.path(), fmt::format("byte {}", at)};
+  }
+
+  std::string description() const override {
+    return fmt::format("{} tokens {}, {} {}, {} tokens", files_.front().version->tokenizer, path_, files_.size(),
+                       files_.size() == 1 ? "file" : "files", size_);
+  }
+  std::string unit() const override { return "tokens"; }
+  std::string mend() const override {
+    return fmt::format("raise the model's vocabulary: {} has {} tokens", files_.front().version->tokenizer,
+                       files_.front().version->magic == 20240520 ? 50257 : 128256);
+  }
+
+ private:
+  const TokenFile& file_at(int64_t offset) const {
+    return *std::prev(std::ranges::upper_bound(files_, offset, {}, &TokenFile::start));
+  }
+
+  std::string path_;
+  std::vector<TokenFile> files_;
+  int64_t size_ = 0;
+};
+
+std::vector<std::string> token_files(const DataPath& path) {
+  if (!path.folder) return {path.path};
+  std::vector<std::string> out;
+  for (const std::string& name : path.files) {
+    if (name.ends_with(".bin")) out.push_back(path.file(name));
+  }
+  if (out.empty()) throw data_error(path.path, "the folder holds no token files", "files named *.bin");
+  return out;
+}
+
+bool looks_like_tokens(const DataPath& path) {
+  if (!path.asks_only({DataSource::Kind::tokens, DataSource::Kind::token_targets})) return false;
+  if (!path.folder)
+    return path.path.ends_with(".bin") || (path.head.size() >= 4 && version_of(header_number(path.head, 0)));
+  return std::ranges::any_of(path.files, [](const std::string& name) { return name.ends_with(".bin"); });
+}
+
+}  // namespace
+
+DataFormat llmc_format() {
+  using Kind = DataSource::Kind;
+  return {"llmc",
+          "token files of llm.c",
+          {Kind::tokens, Kind::token_targets},
+          looks_like_tokens,
+          [](const DataPath& path) -> std::unique_ptr<Dataset> {
+            return std::make_unique<TokenWindows>(std::make_unique<LlmcTokens>(path.path, token_files(path)),
+                                                  path.inputs, path.path);
+          }};
+}
+
+}  // namespace hetsynth

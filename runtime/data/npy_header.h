@@ -1,0 +1,25 @@
+// The header of a NumPy array file.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "runtime/data/data_file.h"
+#include "runtime/data/element_type.h"
+
+namespace hetsynth {
+
+/// NEP 1 and numpy.lib.format (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), versions 1 to
+/// 3.
+struct NpyHeader {
+  ElementType type;
+  std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
+  int64_t data_offset = 0;     ///< byte of the first element
+
+  int64_t elements() const;
+};
+
+/// Reads the header, and checks that the file holds the array exactly. Throws UserError naming file and byte for
+/// anything else than an array of numbers in C order.
+NpyHeader read_npy_header(const DataFile& file);
+
+}  // namespace hetsynth
