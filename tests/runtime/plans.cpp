@@ -29,7 +29,7 @@ Plan split_plan(const Program& reference, const Cluster& cluster, const std::str
                 const std::vector<double>& fractions) {
   const Problem problem(reference, cluster);
   const Shares shares = common_shares(problem.classes, fractions);
-  const Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
   int wanted = -1;
   for (const Node& node : reference.nodes) {
     if (node.leaf() && node.name == leaf)
@@ -61,7 +61,7 @@ Plan random_plan(const Program& reference, const Cluster& cluster, const std::ve
                  uint64_t seed) {
   const Problem problem(reference, cluster);
   const Shares shares = common_shares(problem.classes, fractions);
-  const Conversions conversions(reference, problem.classes, problem.rules, problem.cost, shares);
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
   std::mt19937_64 random(seed);
   Choices choices{std::vector<int>(reference.nodes.size(), 0), {}};
   for (const Node& node : reference.nodes) {
