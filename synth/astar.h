@@ -6,23 +6,24 @@
 namespace hetsynth::synth {
 
 struct SearchLimits {
-  double direct_limit = 1e6;  ///< networks whose largest joint table is smaller are eliminated as they stand
+  double direct_limit = 2e5;  ///< networks whose largest joint table is smaller are eliminated at once
   double table_limit = 1e7;   ///< entries of a joint table before it is split into mini-buckets
   int64_t expansion_limit = 2'000'000;
   Stop stop;
 };
 
 struct SearchResult {
-  std::vector<int> assignment;  ///< empty if there is no solution, or none was met before the search was stopped
-  Picoseconds cost = forbidden;
-  Picoseconds lower_bound = 0;  ///< proven; equal to `cost` if the search ended
-  Picoseconds relaxation = 0;   ///< bound of message passing, 0 if it was not needed
+  std::vector<int> assignment;
+  Picoseconds cost = forbidden;  ///< if there is no solution, or none was met before the search was stopped
+  Picoseconds lower_bound = 0;   ///< proven; equal to `cost` if the search ended
+  Picoseconds relaxation = 0;    ///< bound of message passing, 0 if it was not needed
   int64_t expansions = 0;
   int64_t variables = 0, values = 0,
           values_left = 0;  ///< values: after dead-end elimination; left: in the network A* ran on
   int64_t buckets_reused = 0;
   double largest_table = 0;
-  bool optimal() const { return !assignment.empty() && cost == lower_bound; }
+  bool found() const { return cost < forbidden; }
+  bool optimal() const { return found() && cost == lower_bound; }
 };
 
 /// Eliminates in that order, then searches. If every table is exact, the first dive is the optimum: one expansion per

@@ -3,117 +3,153 @@
 #include <algorithm>
 
 #include "dsl/base/error.h"
-#include "synth/dead_ends.h"
+#include "synth/contract.h"
 #include "synth/reparametrise.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// A network over some values of another, with the way back.
-struct Part {
-  Network network;
-  ValueLists values;        ///< of the other network, by variable
-  bool impossible = false;  ///< some variable has no value left
-
-  static Part of(const Network& whole, ValueLists values) {
-    Part part;
-    part.impossible = std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); });
-    if (!part.impossible) part.network = restrict(whole, values);
-    part.values = std::move(values);
-    return part;
-  }
-  std::vector<int> original(std::vector<int> assignment) const {
-    for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][assignment[v]];
-    return assignment;
-  }
-  int64_t value_count() const {
-    int64_t count = 0;
-    for (const auto& v : values) count += int64_t(v.size());
-    return count;
-  }
-};
-
 /// Step 2 of `minimise`.
 class BoundedSearch {
  public:
   BoundedSearch(const Network& network, const SearchLimits& limits)
-      : limits_(limits), shifted_(reparametrise(network, limits.stop)) {
-    result_.relaxation = result_.lower_bound = shifted_.bound;
-    if (shifted_.decoded.empty()) return;
-    result_.assignment = shifted_.decoded;
-    result_.cost = network.cost(shifted_.decoded);
-  }
+      : network_(network), limits_(limits), messages_(network, limits.stop) {}
 
   SearchResult run() {
-    Picoseconds tau = std::max<Picoseconds>(1, shifted_.bound / 10'000'000);
-    while (result_.cost > result_.lower_bound && !limits_.stop.stopped()) {
-      Picoseconds gap = result_.cost - shifted_.bound;  // with this budget nothing better is left out
-      bool complete = tau >= gap;
-      if (!attempt(complete ? gap : tau, complete)) break;
-      tau = tau > forbidden / 16 ? forbidden : tau * 16;
+    bool gaining = true;
+    for (int sweeps = first_sweeps; !done(); sweeps *= 4) {
+      gaining = messages_.improve(sweeps) && sweeps < most_sweeps;
+      shift();
+      // As long as messages can still do better, large tables are not worth their time.
+      double table_limit = gaining ? std::min(limits_.table_limit, limits_.direct_limit) : limits_.table_limit;
+      while (!done() && attempt(table_limit)) {
+      }
+      if (!gaining) break;
     }
+    if (!done()) search_what_is_left();
     return result_;
   }
 
  private:
-  /// Looks for solutions below the bound plus `budget`. False: the tables are too large or the search was stopped,
-  /// nothing more can be proven.
-  bool attempt(Picoseconds budget, bool complete) {
-    Part within = Part::of(shifted_.network, values_within(shifted_.network, budget));
-    if (within.impossible) return prove(budget);
-    Part part = Part::of(within.network, undominated_values(within.network));
-    if (part.impossible) return prove(budget);
-    EliminationOrder order = elimination_order(part.network);
-    if (!complete && order.largest > limits_.table_limit) {
-      Picoseconds gap = result_.cost - shifted_.bound;
-      return attempt(gap, true) && false;
-    }
-    SearchResult found = eliminate_and_search(part.network, order, limits_);
-    result_.expansions += found.expansions;
-    result_.buckets_reused += found.buckets_reused;
-    result_.largest_table = std::max(result_.largest_table, found.largest_table);
-    result_.values_left = part.value_count();
-    if (found.cost < forbidden && add(shifted_.bound, found.cost) < result_.cost) {
-      result_.cost = shifted_.bound + found.cost;
-      result_.assignment = within.original(part.original(found.assignment));
-    }
-    return prove(std::min(budget, found.lower_bound)) &&
-           (found.lower_bound >= budget || found.cost == found.lower_bound);
+  static constexpr int first_sweeps = 12, most_sweeps = 800;
+
+  bool done() const { return result_.cost <= result_.lower_bound || limits_.stop.stopped(); }
+
+  void shift() {
+    shifted_ = messages_.apply();
+    result_.relaxation = std::max(result_.relaxation, shifted_.bound);
+    result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, shifted_.bound));
+    budget_ = std::max<Picoseconds>(1, shifted_.bound / 1'000'000);
+    if (shifted_.decoded.empty()) return;
+    Picoseconds cost = network_.cost(shifted_.decoded);
+    if (cost < result_.cost) take(cost, shifted_.decoded);
   }
 
-  /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
-  bool prove(Picoseconds excess) {
-    Picoseconds bound = std::min(result_.cost, add(shifted_.bound, excess));
-    result_.lower_bound = std::max(result_.lower_bound, bound);
+  void take(Picoseconds cost, std::vector<int> assignment) {
+    result_.cost = cost;
+    result_.assignment = std::move(assignment);
+  }
+
+  /// Looks for solutions below the bound plus the budget, which then grows. False: the tables are too large.
+  bool attempt(double table_limit) {
+    Picoseconds gap = result_.cost - shifted_.bound;  // with this budget nothing better is left out
+    budget_ = std::min(budget_, gap);
+    ValueLists values = values_within(shifted_.network, budget_);
+    if (std::none_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) {
+      Contraction part(restrict(network_, values), limits_.stop);
+      EliminationOrder order = elimination_order(part.core());
+      if (!part.impossible() && order.largest > table_limit) return false;
+      if (!search_part(values, part, order)) return false;
+    } else {
+      prove(budget_);
+    }
+    // A better solution may have brought the gap within reach of the next step.
+    gap = result_.cost - shifted_.bound;
+    budget_ = budget_ > forbidden / 16 ? forbidden : budget_ * 16;
+    if (gap <= budget_ * 64) budget_ = gap;
     return true;
   }
 
+  /// The values that remain are searched with their original costs: these are equal in repeated layers. False if
+  /// stopped before the part was searched.
+  bool search_part(const ValueLists& values, const Contraction& part, const EliminationOrder& order) {
+    if (part.impossible()) return prove(budget_), true;
+    SearchResult found = eliminate_and_search(part.core(), order, limits_);
+    result_.expansions += found.expansions;
+    result_.buckets_reused += found.buckets_reused;
+    result_.largest_table = std::max(result_.largest_table, found.largest_table);
+    result_.values_left = 0;
+    for (const auto& v : values) result_.values_left += int64_t(v.size());
+    Picoseconds cost = add(found.cost, part.constant()), bound = add(found.lower_bound, part.constant());
+    if (cost < result_.cost) {
+      std::vector<int> assignment = part.expanded(found.assignment);
+      for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][assignment[v]];
+      take(cost, std::move(assignment));
+    }
+    prove(std::min(budget_, std::max<Picoseconds>(0, bound - shifted_.bound)));
+    return found.cost == found.lower_bound;
+  }
+
+  /// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
+  void search_what_is_left() {
+    budget_ = result_.cost - shifted_.bound;
+    ValueLists values = values_within(shifted_.network, budget_);
+    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget_);
+    Contraction part(restrict(network_, values), limits_.stop);
+    search_part(values, part, elimination_order(part.core()));
+  }
+
+  /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
+  void prove(Picoseconds excess) {
+    Picoseconds bound = std::min(result_.cost, add(shifted_.bound, excess));
+    result_.lower_bound = std::max(result_.lower_bound, bound);
+  }
+
+  const Network& network_;
   const SearchLimits& limits_;
+  Reparametrisation messages_;
   Reparametrised shifted_;
+  Picoseconds budget_ = 0;
   SearchResult result_;
 };
+
+/// What the cheapest values cost, whatever they do together.
+Picoseconds bound_of_parts(const Network& network) {
+  Picoseconds bound = 0;
+  auto least = [](const Table& table) { return table.empty() ? 0 : *std::min_element(table.begin(), table.end()); };
+  for (int v = 0; v < network.variable_count(); ++v) bound = add(bound, least(network.unary(v)));
+  for (const Network::Pair& pair : network.pairs()) bound = add(bound, least(network.table(pair)));
+  return bound;
+}
 
 }  // namespace
 
 SearchResult minimise(const Network& network, const SearchLimits& limits) {
-  Part part = Part::of(network, undominated_values(network));
   SearchResult result;
-  if (part.impossible) {
+  result.variables = network.variable_count();
+  result.lower_bound = bound_of_parts(network);
+  if (limits.stop.stopped()) return result;
+  Contraction contraction(network, limits.stop);
+  if (contraction.impossible()) {
     result.lower_bound = forbidden;
     return result;
   }
-  EliminationOrder order = elimination_order(part.network);
+  const Network& core = contraction.core();
+  EliminationOrder order = elimination_order(core);
   bool direct = order.largest <= std::min(limits.direct_limit, limits.table_limit);
-  result = direct ? eliminate_and_search(part.network, order, limits) : BoundedSearch(part.network, limits).run();
-  result.variables = network.variable_count();
-  result.values = part.value_count();
-  if (direct) result.values_left = result.values;
-  result.largest_table = std::max(result.largest_table, direct ? 0 : order.largest);
-  if (result.assignment.empty()) return result;
-  result.assignment = part.original(std::move(result.assignment));
-  HETSYNTH_CHECK(network.cost(result.assignment) == result.cost,
+  SearchResult found = direct ? eliminate_and_search(core, order, limits) : BoundedSearch(core, limits).run();
+  found.variables = result.variables;
+  found.values = contraction.value_count();
+  if (direct) found.values_left = found.values;
+  found.expansions += contraction.removed_count();
+  found.largest_table = std::max(found.largest_table, direct ? 0 : order.largest);
+  found.cost = add(found.cost, contraction.constant());
+  found.lower_bound = std::max(add(found.lower_bound, contraction.constant()), result.lower_bound);
+  if (!found.found()) return found;
+  found.assignment = contraction.expanded(found.assignment);
+  HETSYNTH_CHECK(network.cost(found.assignment) == found.cost,
                  "the search and the network disagree on the cost of an assignment");
-  return result;
+  return found;
 }
 
 }  // namespace hetsynth::synth

@@ -2,6 +2,7 @@
 // pairs show by themselves what choosing them must cost. Gives a proven lower bound, prunes most values, and so makes
 // exact elimination affordable where plain tables would explode.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "synth/network.h"
@@ -18,9 +19,21 @@ struct Reparametrised {
 };
 
 /// Messages are passed in floating point, then rounded to whole picoseconds and applied exactly: rounding cannot
-/// invalidate the bound. Stops when the bound gains less than 1e-8 of itself in `patience` sweeps, or after
-/// `max_sweeps`, or when told to. Every pair must be arc consistent (`undominated_values`).
-Reparametrised reparametrise(const Network& network, const Stop& stop, int max_sweeps = 500, int patience = 16);
+/// invalidate the bound. Variables with equal surroundings (those of inner repeated layers) share their messages at
+/// first, as if the layers formed a ring, so that this start does not cost more with depth; then come sweeps over all
+/// variables. Every pair must be arc consistent (`undominated_values`). The network must outlive this.
+class Reparametrisation {
+ public:
+  Reparametrisation(const Network& network, const Stop& stop);
+  ~Reparametrisation();
+  /// So many sweeps over all variables; false if the bound hardly gains any more, or if stopped.
+  bool improve(int sweeps);
+  Reparametrised apply() const;
+
+ private:
+  struct Messages;
+  std::unique_ptr<Messages> messages_;
+};
 
 /// Values whose least excess does not push a solution above `budget` (relative to the bound of a reparametrised
 /// network), to a fixed point.

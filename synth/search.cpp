@@ -9,7 +9,7 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   PlanNetwork plan = build_network(problem, conversions, shares, input);
   Solution solution;
   solution.search = minimise(plan.network, limits);
-  if (solution.search.assignment.empty()) return solution;
+  if (!solution.search.found()) return solution;
   const auto& assignment = solution.search.assignment;
   size_t nodes = problem.program.nodes.size();
   solution.choices.of.assign(assignment.begin(), assignment.begin() + nodes);

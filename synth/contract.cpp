@@ -1,0 +1,182 @@
+#include "synth/contract.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "synth/dead_ends.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// The network under contraction: neighbours as sorted lists with tables [own value][its value].
+class Contracting {
+ public:
+  explicit Contracting(const Network& network) : store_(network.store()), at_(network.variable_count()) {
+    for (int v = 0; v < network.variable_count(); ++v) unary_.push_back(network.unary_table(v));
+    for (const Network::Pair& pair : network.pairs()) {
+      at_[pair.a].push_back({pair.b, pair.table});
+      at_[pair.b].push_back({pair.a, store_.turned(pair.table, network.domain(pair.a))});
+    }
+  }
+
+  int domain(int v) const { return int(store_[unary_[v]].size()); }
+  const std::vector<std::pair<int, int>>& at(int v) const { return at_[v]; }
+  int unary(int v) const { return unary_[v]; }
+
+  /// Puts the minimum over v into the costs of its neighbours: any number if it has one value, at most two otherwise.
+  /// Returns what is left over.
+  Picoseconds take_out(int v) {
+    auto neighbours = std::move(at_[v]);
+    at_[v].clear();
+    for (auto [u, table] : neighbours) at_[u].erase(std::lower_bound(at_[u].begin(), at_[u].end(), std::pair(v, -1)));
+    const Table& own = store_[unary_[v]];
+    if (neighbours.empty()) return *std::min_element(own.begin(), own.end());
+    if (own.size() == 1) {
+      for (auto [u, table] : neighbours) unary_[u] = store_.sum(unary_[u], table);
+      return own[0];
+    }
+    int reduced = minimum(unary_[v], neighbours);
+    if (neighbours.size() == 1) {
+      int u = neighbours[0].first;
+      unary_[u] = store_.sum(unary_[u], reduced);
+    } else {
+      add_pair(neighbours[0].first, neighbours[1].first, reduced);
+    }
+    return 0;
+  }
+
+ private:
+  /// Over the neighbours' values, the first neighbour's varying slowest.
+  int minimum(int unary, const std::vector<std::pair<int, int>>& neighbours) {
+    std::vector<int> key{unary};
+    for (auto [u, table] : neighbours) key.push_back(table);
+    auto [it, fresh] = minima_.try_emplace(key, -1);
+    if (!fresh) return it->second;
+    const Table& own = store_[unary];
+    const Table& first = store_[neighbours[0].second];
+    size_t rows = own.size(), columns = first.size() / rows;
+    const Table one(rows, 0);
+    const Table& second = neighbours.size() > 1 ? store_[neighbours[1].second] : one;
+    size_t depth = second.size() / rows;
+    Table out(columns * depth, forbidden);
+    for (size_t x = 0; x < rows; ++x)
+      for (size_t y = 0; y < columns; ++y) {
+        Picoseconds base = add(own[x], first[x * columns + y]);
+        if (base >= forbidden) continue;
+        for (size_t z = 0; z < depth; ++z)
+          out[y * depth + z] = std::min(out[y * depth + z], add(base, second[x * depth + z]));
+      }
+    return it->second = store_.intern(std::move(out));
+  }
+
+  void add_pair(int a, int b, int table) {
+    add_end(a, b, table);
+    add_end(b, a, store_.turned(table, domain(a)));
+  }
+
+  void add_end(int from, int to, int table) {
+    auto it = std::lower_bound(at_[from].begin(), at_[from].end(), std::pair(to, -1));
+    if (it != at_[from].end() && it->first == to)
+      it->second = store_.sum(it->second, table);
+    else
+      at_[from].insert(it, {to, table});
+  }
+
+  TableStore& store_;
+  std::vector<int> unary_;
+  std::vector<std::vector<std::pair<int, int>>> at_;
+  std::unordered_map<std::vector<int>, int, SequenceHash> minima_;
+};
+
+}  // namespace
+
+Contraction::Contraction(const Network& network, const Stop& stop, double pair_limit)
+    : store_(network.shared_store()), core_(network) {
+  variables_.resize(network.variable_count());
+  std::iota(variables_.begin(), variables_.end(), 0);
+  for (int v = 0; v < network.variable_count(); ++v) {
+    std::vector<int> all(network.domain(v));
+    std::iota(all.begin(), all.end(), 0);
+    alive_.push_back(lists_.number(std::move(all)));
+  }
+  drop_values();
+  for (int list : alive_) values_ += int64_t(lists_[list].size());
+  while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit) && drop_values()) {
+  }
+}
+
+std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) const {
+  std::vector<int> out(alive_.size(), -1);
+  for (size_t i = 0; i < variables_.size(); ++i) out[variables_[i]] = lists_[alive_[variables_[i]]][core_assignment[i]];
+  for (size_t r = removed_.size(); r-- > 0;) {
+    const Removed& removed = removed_[r];
+    Table costs = (*store_)[removed.unary];
+    for (const Removed::Neighbour& n : removed.neighbours) {
+      const std::vector<int>& values = lists_[n.values];
+      size_t column = size_t(std::lower_bound(values.begin(), values.end(), out[n.variable]) - values.begin());
+      for (size_t x = 0; x < costs.size(); ++x)
+        costs[x] = add(costs[x], (*store_)[n.table][x * values.size() + column]);
+    }
+    out[removed.variable] =
+        lists_[removed.values][size_t(std::min_element(costs.begin(), costs.end()) - costs.begin())];
+  }
+  return out;
+}
+
+/// False if every value stays.
+bool Contraction::drop_values() {
+  ValueLists left = undominated_values(core_);
+  bool changed = false;
+  for (size_t i = 0; i < left.size(); ++i) {
+    int& list = alive_[variables_[i]];
+    impossible_ = impossible_ || left[i].empty();
+    if (left[i].size() == lists_[list].size()) continue;
+    changed = true;
+    std::vector<int> kept;
+    for (int value : left[i]) kept.push_back(lists_[list][value]);
+    list = lists_.number(std::move(kept));
+  }
+  if (changed && !impossible_) core_ = restrict(core_, left);
+  return changed;
+}
+
+/// False if every variable stays.
+bool Contraction::take_out_variables(double pair_limit) {
+  int count = core_.variable_count();
+  Contracting work(core_);
+  std::vector<char> gone(count, 0);
+  std::vector<int> queue(count);
+  std::iota(queue.begin(), queue.end(), 0);
+  for (size_t i = 0; i < queue.size(); ++i) {
+    int v = queue[i];
+    bool single = work.domain(v) == 1;
+    if (gone[v] || (!single && work.at(v).size() > 2)) continue;
+    auto neighbours = work.at(v);
+    if (!single && neighbours.size() == 2 &&
+        double(work.domain(neighbours[0].first)) * work.domain(neighbours[1].first) > pair_limit)
+      continue;
+    Removed removed{variables_[v], alive_[variables_[v]], work.unary(v), {}};
+    for (auto [u, table] : neighbours) removed.neighbours.push_back({variables_[u], alive_[variables_[u]], table});
+    removed_.push_back(std::move(removed));
+    constant_ = add(constant_, work.take_out(v));
+    gone[v] = 1;
+    for (auto [u, table] : neighbours) queue.push_back(u);
+  }
+  if (std::find(gone.begin(), gone.end(), 1) == gone.end()) return false;
+  Network next(store_);
+  std::vector<int> number(count, -1), variables;
+  for (int v = 0; v < count; ++v) {
+    if (gone[v]) continue;
+    number[v] = next.add_variable(work.unary(v), core_.position(v));
+    variables.push_back(variables_[v]);
+  }
+  for (int v = 0; v < count; ++v)
+    for (auto [u, table] : work.at(v))
+      if (v < u) next.add_pair(number[v], number[u], table);
+  next.finish();
+  core_ = std::move(next);
+  variables_ = std::move(variables);
+  return true;
+}
+
+}  // namespace hetsynth::synth
