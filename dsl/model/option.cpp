@@ -1,5 +1,6 @@
 // Hyper-parameters: a default in the model, a value from the command line.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -72,6 +73,14 @@ std::string option(const char* name, const char* default_value, const char* help
   std::string value = text ? *text : default_value;
   record(name, value, help);
   return value;
+}
+
+size_t choice_index(const char* name, const char* default_value, const std::vector<std::string>& names,
+                    const char* help, std::source_location where) {
+  const std::string value = option(name, default_value, help, where);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == value) return i;
+  wrong_value(name, value, fmt::format("one of: {}", fmt::join(names, ", ")).c_str(), default_value, where);
 }
 
 }  // namespace hetsynth

@@ -38,6 +38,20 @@ double option(const char* name, double default_value, const char* help = "",
 std::string option(const char* name, const char* default_value, const char* help = "",
                    std::source_location where = std::source_location::current());
 
+/// The position in `names` of what the command line set, or of the default. Throws UserError for a name not among them.
+size_t choice_index(const char* name, const char* default_value, const std::vector<std::string>& names,
+                    const char* help = "", std::source_location where = std::source_location::current());
+
+/// One of several named values, such as the sizes a network was published in:
+///   Size size = choice<Size>("size", "base", {{"base", {12, 768}}, {"tiny", {2, 32}}});   // --set size=tiny
+template <class Value>
+Value choice(const char* name, const char* default_value, const std::vector<std::pair<std::string, Value>>& values,
+             const char* help = "", std::source_location where = std::source_location::current()) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.first);
+  return values[choice_index(name, default_value, names, help, where)].second;
+}
+
 /// AdamW (Loshchilov and Hutter 2019) with bias correction and a linear warm-up of the learning rate over the first
 /// steps.
 struct AdamW {

@@ -1,0 +1,206 @@
+#include "dsl/ops/gating.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/ops/add.h"
+#include "dsl/ops/div.h"
+#include "dsl/ops/max.h"
+#include "dsl/ops/mean.h"
+#include "dsl/ops/mul.h"
+#include "dsl/ops/neg.h"
+#include "dsl/ops/pick.h"
+#include "dsl/ops/reshape.h"
+#include "dsl/ops/softmax.h"
+#include "dsl/ops/sum.h"
+#include "dsl/ops/support/pointwise.h"
+#include "dsl/ops/support/shape_rules.h"
+#include "dsl/ops/to_int.h"
+
+namespace hetsynth {
+namespace {
+
+/// No logit is as low: stands for "not to be chosen".
+constexpr double never = -1e30;
+
+/// Inputs: logits [..., E], first choices [...]. The logits without those of the first choices.
+PointwiseRule others_rule(int expert_dim) {
+  return {.tag = "gate_others",
+          .body = select(equal(Expr::input(1), Expr::factor(expert_dim)), Expr(never), Expr::input(0)),
+          .lift = {0, 1},
+          .integers = {1}};
+}
+
+/// Inputs: logits [..., E], the largest [...]. The lowest number among the experts with the largest logit, negated: a
+/// maximum like any other, so the experts may be cut.
+PointwiseRule expert_rule(int expert_dim, int64_t experts) {
+  PointwiseRule rule{
+      .tag = "gate_expert",
+      .body = select(equal(Expr::input(0), Expr::input(1)), -Expr::factor(expert_dim), Expr(-double(experts - 1))),
+      .lift = {0, 1},
+      .reduce = FactorKind::max,
+      .dims = {-1}};
+  rule.vjp = [](const VjpArguments& v) { return std::vector<Tensor>(v.inputs.size()); };  // constant in pieces
+  return rule;
+}
+
+/// The expert of every token, int32 [..., S].
+Tensor choose(Tensor logits) {
+  return to_int(-pointwise(expert_rule(logits.rank() - 1, logits.size(-1)), {logits, max(logits, -1)}));
+}
+
+Tensor choose_another(Tensor logits, Tensor first) {
+  return choose(pointwise(others_rule(logits.rank() - 1), {logits, first}));
+}
+
+/// How many tokens stand before each one in its expert's queue: those before it in the group with the same expert and,
+/// for a second choice, all that chose this expert first. Inputs: experts [..., 1, S'], [..., S], and first choices
+/// [..., 1, S'].
+PointwiseRule place_rule(bool second, int token_dim) {
+  auto one_if = [](const Expr& condition) { return select(condition, Expr(1.0), Expr(0.0)); };
+  const Expr earlier = less(Expr::factor(token_dim + 1), Expr::factor(token_dim));
+  Expr before = select(equal(Expr::input(0), Expr::input(1)), one_if(earlier), Expr(0.0));
+  if (second) before = before + one_if(equal(Expr::input(2), Expr::input(1)));
+  PointwiseRule rule{.tag = "queue_place",
+                     .body = before,
+                     .lift = {0, 1, 0},
+                     .integers = {0, 1},
+                     .reduce = FactorKind::sum,
+                     .dims = {-1}};
+  if (second) rule.integers.insert(2);
+  return rule;
+}
+
+Tensor place(Tensor expert, Tensor first) {
+  Shape others = expert.shape();
+  others.insert(others.end() - 1, 1);
+  std::vector<Tensor> inputs = {reshape(expert, others), expert};
+  if (first.defined()) inputs.push_back(reshape(first, others));
+  return pointwise(place_rule(first.defined(), expert.rank() - 1), inputs);
+}
+
+/// Inputs: expert, place.
+PointwiseRule slot_rule(int64_t capacity) {
+  const Expr expert = Expr::input(0), place = Expr::input(1), limit = double(capacity);
+  return {.tag = "queue_slot",
+          .body = select(less(place, limit), expert * limit + place, Expr(-1.0)),
+          .integers = {0, 1},
+          .result = DType::i32};
+}
+
+/// Input: experts [..., S]. Share of the tokens that chose each expert, [..., E].
+PointwiseRule load_rule(Shape shape, int64_t experts) {
+  const double tokens = double(shape.back());
+  const int dim = int(shape.size());
+  shape.push_back(experts);
+  return {.tag = "expert_load",
+          .body = select(equal(Expr::input(0), Expr::factor(dim)), Expr(1 / tokens), Expr(0.0)),
+          .lift = {1},
+          .integers = {0},
+          .reduce = FactorKind::sum,
+          .dims = {-2},
+          .shape = shape};
+}
+
+Tensor balance_loss(Tensor probabilities, Tensor first) {
+  const int64_t experts = probabilities.size(-1);
+  Tensor load = pointwise(load_rule(first.shape(), experts), {first});
+  Tensor balance = load * mean(probabilities, -2);
+  const double groups = double(element_count(load.shape())) / double(experts);
+  return sum(balance) * (double(experts) / groups);
+}
+
+/// Places in a queue. Throws UserError if there is none.
+int64_t capacity_of(const char* tag, Tensor logits, int64_t choices, double factor) {
+  checked_call({logits}, [&] {
+    require_dtype(tag, 0, {logits.shape(), logits.dtype()}, DType::f32);
+    require_rank_at_least(tag, 0, {logits.shape(), logits.dtype()}, 2);
+  });
+  const int64_t tokens = logits.size(-2), experts = logits.size(-1);
+  if (experts < choices)
+    fail_call({.tag = tag,
+               .message = "there are fewer experts than a token chooses",
+               .expected = fmt::format("{} experts or more", choices),
+               .found = text(logits.shape())},
+              {logits});
+  if (!(factor > 0 && factor < 1e9))
+    fail_call({.tag = tag,
+               .message = "the capacity factor is out of range",
+               .expected = "more than 0",
+               .found = fmt::format("{}", factor)},
+              {logits});
+  const auto places = int64_t(std::floor(double(choices) * factor * double(tokens) / double(experts)));
+  if (places < 1)
+    fail_call(
+        {.tag = tag,
+         .message = fmt::format("{} experts are more than the tokens' capacity allows", experts),
+         .expected =
+             fmt::format("at most {} experts: {} choices of {} tokens, times the capacity factor {}",
+                         int64_t(std::floor(double(choices) * factor * double(tokens))), choices, tokens, factor),
+         .found = fmt::format("queues of {:.3g} places", double(choices) * factor * double(tokens) / double(experts)),
+         .mend = "use fewer experts, longer groups of tokens, or a larger capacity factor"},
+        {logits});
+  return std::min(places, tokens);
+}
+
+Tensor slot(Tensor expert, Tensor first, int64_t capacity) {
+  return pointwise(slot_rule(capacity), {expert, to_int(place(expert, first))});
+}
+
+}  // namespace
+
+Routing top1_gating(Operand logits, double capacity_factor) {
+  CallScope scope(logits.where);
+  Tensor in = as_tensor(logits);
+  Routing out;
+  out.capacity = capacity_of("top1_gating", in, 1, capacity_factor);
+  out.experts = in.size(-1);
+  Tensor probabilities = softmax(in, -1), expert = choose(in);
+  out.slots = {slot(expert, {}, out.capacity)};
+  out.weights = {pick(probabilities, expert)};
+  out.balance_loss = balance_loss(probabilities, expert);
+  return out;
+}
+
+Routing top2_gating(Operand logits, double capacity_factor) {
+  CallScope scope(logits.where);
+  Tensor in = as_tensor(logits);
+  Routing out;
+  out.capacity = capacity_of("top2_gating", in, 2, capacity_factor);
+  out.experts = in.size(-1);
+  Tensor probabilities = softmax(in, -1), first = choose(in), second = choose_another(in, first);
+  out.slots = {slot(first, {}, out.capacity), slot(second, first, out.capacity)};
+  Tensor p1 = pick(probabilities, first), p2 = pick(probabilities, second);
+  Tensor total = p1 + p2;
+  out.weights = {p1 / total, p2 / total};
+  out.balance_loss = balance_loss(probabilities, first);
+  return out;
+}
+
+void require_routing(const char* tag, const Routing& routing, Tensor argument) {
+  if (!routing.slots.empty() && routing.slots.size() == routing.weights.size()) return;
+  fail_call({.tag = tag,
+             .message = "the routing was not made by a gate",
+             .expected = "what top1_gating or top2_gating gave",
+             .found = "a default-constructed Routing"},
+            {argument});
+}
+
+OperatorInfo gating_info() {
+  const OperatorSample::Domain any{}, numbers{0, 3};
+  auto ints = [](const Shape& shape) { return TensorType{shape, DType::i32}; };
+  auto f32 = [](const Shape& shape) { return TensorType{shape, DType::f32}; };
+  return {
+      "gating",
+      "Choice of experts, and places in their queues.",
+      {{pointwise_operator(others_rule(2)), {f32({2, 3, 4}), ints({2, 3})}, {any, numbers}},
+       {pointwise_operator(expert_rule(1, 4)), floats({{3, 4}, {3}}), {}},
+       {pointwise_operator(place_rule(false, 1)), {ints({2, 1, 5}), ints({2, 5})}, {numbers, numbers}},
+       {pointwise_operator(place_rule(true, 0)), {ints({1, 5}), ints({5}), ints({1, 5})}, {numbers, numbers, numbers}},
+       {pointwise_operator(slot_rule(3)), {ints({2, 5}), ints({2, 5})}, {numbers, {0, 6}}},
+       {pointwise_operator(load_rule({2, 5}, 4)), {ints({2, 5})}, {numbers}}}};
+}
+
+}  // namespace hetsynth
