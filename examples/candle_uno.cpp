@@ -3,6 +3,7 @@
 // through four more; layers without bias.
 //   hetsynth run candle_uno.cpp --set size=tiny
 //   hetsynth run candle_uno.cpp --data FOLDER      (dose1.npy, cell_rnaseq.npy, ... and targets.npy)
+// Model: CANDLE-Uno
 #include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

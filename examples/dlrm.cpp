@@ -3,6 +3,9 @@
 // MLP 367-512-256-1; 540 million parameters.
 //   hetsynth run dlrm.cpp --set size=tiny
 //   hetsynth run dlrm.cpp --data criteo:train.txt
+// Model: DLRM | 540M parameters
+#include <cmath>
+
 #include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

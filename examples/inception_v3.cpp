@@ -1,6 +1,7 @@
 // Inception-v3 (Szegedy, Vanhoucke, Ioffe, Shlens, Wojna 2015) with its auxiliary head.
 //   hetsynth run inception_v3.cpp --set size=tiny
 // Model: Inception-v3 | 27161264 parameters
+// Tiny: size=tiny lr=1e-8 batch=12
 #include <cmath>
 #include <string>
 

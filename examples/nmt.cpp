@@ -2,6 +2,7 @@
 // decoder to the encoder (Luong et al. 2015, "general" score, global), at the size on which FlexFlow is measured (its
 // nmt/nmt.cc): two layers on each side, 20 + 20 steps, 2048 features, 20,480 words.
 //   hetsynth run nmt.cpp --set size=tiny
+// Model: NMT
 #include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

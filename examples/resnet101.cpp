@@ -1,6 +1,7 @@
 // ResNet-101 (He, Zhang, Ren, Sun 2015), with the stride in the 3 x 3 convolution as in torchvision.
 //   hetsynth run resnet101.cpp --set size=tiny
 // Model: ResNet-101 | 44549160 parameters
+// Tiny: size=tiny lr=1e-5
 #include <cmath>
 #include <string>
 #include <vector>

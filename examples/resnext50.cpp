@@ -1,6 +1,7 @@
 // ResNeXt-50 32x4d (Xie, Girshick, Dollar, Tu, He 2016).
 //   hetsynth run resnext50.cpp --set size=tiny
 // Model: ResNeXt-50 32x4d | 25028904 parameters
+// Tiny: size=tiny lr=3e-7
 #include <cmath>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 // size on which FlexFlow is measured (Jia et al. 2019): 2048 hidden features, the 10,000 words of the Penn Treebank.
 //   hetsynth run rnnlm.cpp --set size=tiny
 //   hetsynth run rnnlm.cpp --data tokens.npy
+// Model: RNNLM
 #include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

@@ -2,6 +2,7 @@
 // whole text, at the size on which FlexFlow is measured (Jia et al. 2019): 1024 hidden features; movie reviews, two
 // classes.
 //   hetsynth run rnntc.cpp --set size=tiny
+// Model: RNNTC
 #include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

@@ -1,6 +1,7 @@
 // VGG-19 (Simonyan and Zisserman 2014, configuration E).
 //   hetsynth run vgg19.cpp --set size=tiny
 // Model: VGG19 | 143667240 parameters
+// Tiny: size=tiny lr=0.001
 #include <cmath>
 #include <string>
 

@@ -1,0 +1,204 @@
+// Every model of examples/ in one table: size, arithmetic, and what tracing, planning for 64 GPUs, proving and training
+// at the tiny size take and give.
+//   bench_models [--markdown] [--plan-seconds=S] [NAME...]     names as in the table; none: all models
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dsl/base/error.h"
+#include "hetsynth/build_paths.h"
+#include "synth/synthesize.h"
+#include "tests/support/zoo/walk.h"
+#include "verify/verify.h"
+
+namespace {
+
+using namespace hetsynth;
+using namespace hetsynth::testing;
+
+struct Options {
+  bool markdown = false;
+  double plan_seconds = 60;
+  std::set<std::string> names;
+};
+
+double seconds_of(auto&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// "124.4 M", "3.2 T". The units ascend by thousands from k.
+std::string with_unit(double value, const char* units) {
+  const char* unit = " ";
+  for (; value >= 1000 && *units != 0; value /= 1000) unit = units++;
+  return fmt::format("{:.4g} {}", value, *unit == ' ' ? "" : std::string(1, *unit));
+}
+std::string parameters_text(int64_t count) { return with_unit(double(count), "kMB"); }
+std::string flops_text(double flops) { return with_unit(flops, "kMGTP"); }
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
+}
+
+std::string published_text(const ListedModel& model) {
+  if (model.count_text.empty()) return "-";
+  return model.count_rounding > 0 ? model.count_text : parameters_text(model.count);
+}
+
+/// Plan, proof and gap of the published size on the cluster of 64 GPUs.
+struct Planned {
+  std::string plan, proof, step, gap;
+};
+
+Planned plan_and_prove(const Program& program, const Options& options) {
+  static const Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml");
+  Planned out;
+  Plan plan;
+  try {
+    const double seconds = seconds_of(
+        [&] { plan = synthesize(program, cluster, {.time_limit_seconds = options.plan_seconds, .progress = {}}); });
+    out.plan = seconds_text(seconds);
+  } catch (const UserError& error) {
+    out.plan = error.code() == ExitCode::infeasible ? "no plan fits" : error.diagnostic().message;
+    return out;
+  }
+  const Prediction& p = plan.prediction;
+  out.step = seconds_text(p.step_seconds);
+  out.gap = p.optimal                    ? "optimal"
+            : p.lower_bound_seconds <= 0 ? "no bound yet"
+                                         : fmt::format("{:.2g} %", 100 * (p.step_seconds / p.lower_bound_seconds - 1));
+  const Verification proof = verify(program, plan.program, {.time_limit_seconds = 300});
+  out.proof = fmt::format("{}{}", seconds_text(proof.seconds),
+                          proof.verdict == Verdict::proved ? "" : fmt::format(", {}", name(proof.verdict)));
+  return out;
+}
+
+/// Losses of the tiny size after 20 steps on one rank and on three.
+struct Trained {
+  std::string alone, together, difference;
+};
+
+Trained train_tiny(const ListedModel& model) {
+  constexpr int64_t steps = 20;
+  const TracedModel tiny = trace_model(model, model.tiny);
+  const Cluster one = one_device(), three = three_uneven_devices();
+  const std::vector<double> alone = train_losses(tiny.program, single_device_plan(tiny.program, one), one, steps);
+  const Plan plan = synthesize(tiny.program, three, {.time_limit_seconds = 5, .progress = {}});
+  const std::vector<double> together = train_losses(tiny.program, plan, three, steps);
+  return {fmt::format("{:.5f}", alone.back()), fmt::format("{:.5f}", together.back()),
+          fmt::format("{:.1e}", largest_difference(alone, together))};
+}
+
+constexpr const char* columns[] = {"model",
+                                   "file",
+                                   "parameters",
+                                   "published",
+                                   "flop per sample",
+                                   "nodes",
+                                   "load",
+                                   "trace + differentiate",
+                                   "plan for 64 GPUs",
+                                   "gap",
+                                   "predicted step",
+                                   "proof",
+                                   "loss, 1 rank",
+                                   "loss, 3 ranks",
+                                   "difference"};
+
+void print_row(const std::vector<std::string>& cells, const Options& options) {
+  std::string line = options.markdown ? "|" : "";
+  for (const std::string& cell : cells) line += options.markdown ? fmt::format(" {} |", cell) : cell + "\t";
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void report(const ListedModel& model, const Options& options) {
+  trace_model(model, model.published);  // so that the precompiled header and the object code are there
+  const TracedModel full = trace_model(model, model.published);
+  const Planned planned = plan_and_prove(full.program, options);
+  const Trained trained = model.first_of_file ? train_tiny(model) : Trained{};
+  const std::string file = options.markdown ? fmt::format("[{0}](../examples/{0})", model.file) : model.file;
+  print_row({model.name, file, parameters_text(model.counted_parameters(full.program)), published_text(model),
+             flops_text(flops_per_sample(full.program)), std::to_string(full.program.nodes.size()),
+             seconds_text(full.load_seconds), seconds_text(full.trace_seconds), planned.plan, planned.gap, planned.step,
+             planned.proof, trained.alone, trained.together, trained.difference},
+            options);
+}
+
+constexpr const char* introduction =
+    R"(# Models
+
+Made by `build/bench/bench_models --markdown > docs/models.md`: edit `bench/models.cpp`, or the comments in the examples,
+not this file.
+
+Each file describes one network on a page, in the sizes it was published in and in a size for trying:
+
+```
+build/hetsynth plan examples/bert.cpp --set size=huge-32 --cluster examples/clusters/v100-p100.toml -o plan.json
+build/hetsynth run examples/bert.cpp --set size=tiny --cluster examples/clusters/three-unequal.toml --steps 100
+```
+
+The first line of a `size` that does not exist names those that do. A new file in `examples/` joins this table, and the
+tests that walk it, with a comment at its top: `// Model: NAME | COUNT parameters | size=NAME`, where the published count
+may be left out, be exact, or be rounded (`672M`), and a line `// Tiny: name=value` if its tiny size is not `size=tiny`.
+
+)";
+
+constexpr const char* explanation =
+    R"(
+- **parameters** are counted in the traced program; where the published count leaves out the heads that pre-training
+  adds, so does this column. A test holds both equal (`tests/zoo`).
+- **flop per sample**: forward and backward pass, by the iteration spaces; a multiplication and an addition count 2,
+  an exponential 10, a table lookup 1. The optimizer is left out.
+- **nodes**: operators and leaves of the whole training step.
+- **load**: from the file to code in memory, its object code found in the cache. **trace + differentiate** makes the
+  training step from it.
+- **plan for 64 GPUs**: seconds of the search over one mesh axis on `examples/clusters/v100-p100.toml`, stopped after
+  the limit of `--plan-seconds` (default 60); **gap** is between the plan's cost and the proven lower bound; **proof**
+  is the time until the plan was proved. "No plan fits" says that the memory of those GPUs is too small for this size.
+- **loss** after 20 steps at the tiny size, on one rank and on three uneven ones (shares planned as 3 : 1 : 2), and the
+  largest relative difference of any step. Bound: 5e-6, held by a test. Float32 rounds to 6e-8 of a value, sums are
+  taken in another order, and an optimizer carries the difference on from step to step; a wrong plan differs in the
+  third digit or before.
+)";
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--markdown") {
+      options.markdown = true;
+    } else if (argument.starts_with("--plan-seconds=")) {
+      options.plan_seconds = std::atof(argument.c_str() + sizeof("--plan-seconds=") - 1);
+    } else {
+      options.names.insert(argument);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("models"));  // warnings are not part of the table
+  try {
+    if (options.markdown) fmt::print("{}", introduction);
+    print_row({std::begin(columns), std::end(columns)}, options);
+    if (options.markdown) print_row(std::vector<std::string>(std::size(columns), "---"), options);
+    for (const ListedModel& model : listed_models())
+      if (options.names.empty() || options.names.contains(model.name)) report(model, options);
+    if (options.markdown) fmt::print("{}", explanation);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,94 @@
+#include "tests/support/zoo/walk.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "dsl/ir/differentiate.h"
+#include "runtime/launch.h"
+#include "runtime/train.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A text that differs from window to window, in a file that lives as long as this.
+class TextFile {
+ public:
+  TextFile() : path_(std::filesystem::temp_directory_path() / ("hetsynth-zoo-" + std::to_string(::getpid()))) {
+    std::ofstream out(path_);
+    for (int i = 0; i < 6000; ++i) out << "the quick brown fox jumps over the lazy dog. "[(i * i / 7) % 45];
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Whether the model wants bytes of a text; other inputs have synthetic values where no file is given.
+bool reads_text(const Program& program) {
+  return std::any_of(program.nodes.begin(), program.nodes.end(), [](const Node& node) {
+    const DataSource::Kind kind = node.data.kind;
+    return kind == DataSource::Kind::text_tokens || kind == DataSource::Kind::text_targets ||
+           kind == DataSource::Kind::text_next;
+  });
+}
+
+Cluster devices(const std::vector<double>& speeds) {
+  Cluster cluster = local_cluster(static_cast<int>(speeds.size()));
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    cluster.devices[i].declared = {speeds[i] * 1e9, speeds[i] * 1e9};
+    cluster.devices[i].measured = {};
+  }
+  return cluster;
+}
+
+}  // namespace
+
+TracedModel trace_model(const ListedModel& model, const Settings& settings) {
+  TracedModel out;
+  auto start = Clock::now();
+  out.code = load_model(model.path());
+  out.load_seconds = seconds_since(start);
+  start = Clock::now();
+  const auto trace = out.code->trace(settings);
+  out.program = differentiate(*trace);
+  out.trace_seconds = seconds_since(start);
+  return out;
+}
+
+Cluster one_device() { return devices({1}); }
+Cluster three_uneven_devices() { return devices({3, 1, 2}); }
+
+std::vector<double> train_losses(const Program& program, const Plan& plan, const Cluster& cluster, int64_t steps) {
+  const TextFile text;
+  const auto data = open_data(program, {reads_text(program) ? text.path() : "", 5});
+  LaunchOptions options;
+  options.executor.seed = 5;
+  options.executor.threads.threads_per_rank = 1;
+  options.optimization = 1;  // code that runs for twenty small steps is not worth optimising
+  const auto executor = launch(program, plan.program, ranks_of(plan, cluster), options);
+  TrainOptions train_options;
+  train_options.steps = steps;
+  return train(*executor, *data, train_options).losses;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) throw std::runtime_error("two runs of different length");
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]) / std::fabs(a[i]));
+  return largest;
+}
+
+}  // namespace hetsynth::testing

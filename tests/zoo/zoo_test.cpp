@@ -1,0 +1,110 @@
+// Every model of examples/: its published size, and at its tiny size the whole way from the file to equal losses on one
+// rank and on three uneven ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <stdexcept>
+
+#include "synth/synthesize.h"
+#include "tests/support/zoo/walk.h"
+#include "verify/verify.h"
+
+namespace hetsynth::testing {
+namespace {
+
+class Zoo : public ::testing::TestWithParam<ListedModel> {};
+
+std::string test_name(const ::testing::TestParamInfo<ListedModel>& info) {
+  std::string name;
+  for (char c : info.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+std::vector<ListedModel> first_of_each_file() {
+  std::vector<ListedModel> models = listed_models();
+  std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
+  return models;
+}
+
+class PublishedSize : public Zoo {};
+INSTANTIATE_TEST_SUITE_P(Models, PublishedSize, ::testing::ValuesIn(listed_models()), test_name);
+
+TEST_P(PublishedSize, HasThePublishedNumberOfParameters) {
+  const ListedModel& model = GetParam();
+  const TracedModel traced = trace_model(model, model.published);
+  EXPECT_EQ(traced.code->warnings(), "");
+  EXPECT_GE(traced.program.loss, 0);
+  if (!model.count_text.empty()) {
+    EXPECT_NEAR(double(model.counted_parameters(traced.program)), double(model.count), double(model.count_rounding));
+  }
+}
+
+class TinySize : public Zoo {};
+INSTANTIATE_TEST_SUITE_P(Models, TinySize, ::testing::ValuesIn(first_of_each_file()), test_name);
+
+TEST_P(TinySize, TrainsAlikeOnOneRankAndOnThreeUnevenOnes) {
+  constexpr int64_t steps = 20;
+  const ListedModel& model = GetParam();
+  const TracedModel traced = trace_model(model, model.tiny);
+  const Cluster three = three_uneven_devices();
+  const Plan plan = synthesize(traced.program, three, {.time_limit_seconds = 5, .progress = {}});
+  ASSERT_EQ(plan.program.mesh.device_count(), 3);
+  const Verification proof = verify(traced.program, plan.program);
+  EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
+
+  const Cluster one = one_device();
+  const std::vector<double> alone = train_losses(traced.program, single_device_plan(traced.program, one), one, steps);
+  const std::vector<double> together = train_losses(traced.program, plan, three, steps);
+  EXPECT_LT(largest_difference(alone, together), loss_bound) << ::testing::PrintToString(alone) << "\n"
+                                                             << ::testing::PrintToString(together);
+  RecordProperty("difference", std::to_string(largest_difference(alone, together)));
+  EXPECT_THAT(alone, ::testing::Each(::testing::Truly([](double loss) { return std::isfinite(loss); })));
+}
+
+TEST(ModelList, ReadsCountsAndSettingsFromComments) {
+  const std::string file = (std::filesystem::temp_directory_path() / "hetsynth-zoo-list.cpp").string();
+  const auto models = [&](const std::string& comments) {
+    std::ofstream(file) << comments << "#include <cmath>\n// Model: not at the top\n";
+    return models_of(file);
+  };
+  const std::vector<ListedModel> two = models(
+      "// Networks.\n// Model: Exact | 1234 parameters without head. | size=base depth=3\n// Tiny: width=4\n"
+      "// Model: Rounded | 46.7B parameters\n");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].name, "Exact");
+  EXPECT_EQ(two[0].count, 1234);
+  EXPECT_EQ(two[0].count_rounding, 0);
+  EXPECT_EQ(two[0].without, "head.");
+  EXPECT_EQ(two[0].published, (Settings{{"size", "base"}, {"depth", "3"}}));
+  EXPECT_EQ(two[0].tiny, (Settings{{"width", "4"}}));
+  EXPECT_TRUE(two[0].first_of_file);
+  EXPECT_EQ(two[1].count, 46'700'000'000);
+  EXPECT_EQ(two[1].count_rounding, 100'000'000);
+  EXPECT_FALSE(two[1].first_of_file);
+  EXPECT_EQ(models("// Model: Small\n")[0].tiny, (Settings{{"size", "tiny"}}));
+  EXPECT_EQ(models("// No line of ours.\n")[0].name, "hetsynth-zoo-list");
+  for (const char* wrong : {"// Model: A | 12 apples\n", "// Model: \n", "// Model: A | 3X parameters\n",
+                            "// Model: A | 3 parameters without\n", "// Tiny: small\n"}) {
+    try {
+      models(wrong);
+      ADD_FAILURE() << "accepted: " << wrong;
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("hetsynth-zoo-list.cpp:1: "));
+    }
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(ModelList, HoldsTheExamplesAndNoNameTwice) {
+  std::set<std::string> names;
+  for (const ListedModel& model : listed_models()) EXPECT_TRUE(names.insert(model.name).second) << model.name;
+  EXPECT_GE(first_of_each_file().size(), 10u);
+}
+
+}  // namespace
+}  // namespace hetsynth::testing
