@@ -85,8 +85,10 @@ void RunState::rethrow_failure() const {
   if (found->cause) {
     try {
       std::rethrow_exception(found->cause);
-    } catch (const UserError&) {
-      throw;
+    } catch (const UserError& error) {
+      Diagnostic diagnostic = error.diagnostic();
+      if (names_.size() > 1) diagnostic.notes.push_back({{}, describe(found->rank) + " stopped the run with it", ""});
+      throw UserError(std::move(diagnostic), error.code());
     } catch (...) {
     }
   }

@@ -19,7 +19,7 @@ std::string Diagnostic::render() const {
   if (!found.empty()) text += "\n  found:    " + found;
   if (!mend.empty()) text += "\n  to mend:  " + mend;
   for (const Note& note : notes) {
-    text += fmt::format("\n{}: note: {}", note.where.text(), note.text);
+    text += fmt::format("\n{}note: {}", note.where.known() ? note.where.text() + ": " : "", note.text);
     if (!note.detail.empty()) text += "\n" + note.detail;
   }
   return text;

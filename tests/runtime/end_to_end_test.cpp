@@ -55,6 +55,11 @@ Reference& gpt() {
   return reference;
 }
 
+Reference& recurrent() {
+  static Reference reference(small_recurrent());
+  return reference;
+}
+
 std::unique_ptr<Executor> start(const Program& program, const Plan& plan, const Cluster& cluster,
                                 int optimization = 1) {
   LaunchOptions options;
@@ -112,6 +117,7 @@ TEST(TrainingAlone, OneRankFollowsTheInterpreter) {
 TEST(TrainingAlone, TheLossFalls) {
   EXPECT_LT(mlp().losses.back(), mlp().losses.front() - 1);
   EXPECT_LT(gpt().losses.back(), gpt().losses.front() - 1);
+  EXPECT_LT(recurrent().losses.back(), recurrent().losses.front() - 1);
 }
 
 TEST_P(Training, EvenDataParallel) {
@@ -134,6 +140,14 @@ TEST_P(Training, TensorParallelEvenAndUneven) {
 TEST_P(Training, TensorParallelAsPlanned) {
   expect_same_training(mlp(), tensor_parallel_plan(mlp().program, cluster(), RatioRule::proportional), cluster());
   expect_same_training(gpt(), tensor_parallel_plan(gpt().program, cluster(), RatioRule::proportional), cluster());
+}
+
+TEST_P(Training, RecurrentLayers) {
+  const Program& program = recurrent().program;
+  expect_same_training(recurrent(), data_parallel_plan(program, cluster(), RatioRule::proportional), cluster());
+  expect_same_training(recurrent(), split_plan(program, cluster(), "lstm.recurrent", 2, uneven(GetParam())), cluster());
+  expect_same_training(recurrent(), synthesize(program, cluster(), {.time_limit_seconds = 3, .progress = {}}),
+                       cluster());
 }
 
 TEST_P(Training, HeadAndVocabularyParallel) {

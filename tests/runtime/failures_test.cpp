@@ -49,14 +49,18 @@ TEST(Failures, FirstFailureIsTheOneShown) {
   EXPECT_THAT(message, AllOf(HasSubstr("rank 1 (dev1)"), HasSubstr("the cause")));
 }
 
-TEST(Failures, UserErrorOfARankKeepsItsKind) {
+TEST(Failures, UserErrorOfARankKeepsItsKindAndNamesTheRank) {
   RankHarness ranks(mesh_of({2}));
-  EXPECT_THROW(ranks.run([&](int rank, HetsynthContext* context) {
-    float value = 1, sum = 0;
-    if (rank == 1) throw UserError({{"data.txt", 0, 0}, "data", "cannot be read", "", "", ""});
-    EXPECT_NE(hetsynth_all_reduce(context, 7, 0, &value, &sum, 1, 0, 0), 0);
-  }),
-               UserError);
+  try {
+    ranks.run([&](int rank, HetsynthContext* context) {
+      float value = 1, sum = 0;
+      if (rank == 1) throw UserError({{"data.txt", 0, 0}, "data", "cannot be read", "", "", ""});
+      EXPECT_NE(hetsynth_all_reduce(context, 7, 0, &value, &sum, 1, 0, 0), 0);
+    });
+    FAIL() << "the run went on";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("data.txt: error: [data] cannot be read\nnote: rank 1 ("));
+  }
 }
 
 TEST(Failures, DifferentInstructionsAreNamed) {

@@ -50,7 +50,23 @@ void gpt_model(int64_t batch, double drop) {
            AdamW{.learning_rate = 1e-2, .weight_decay = 0.1, .warmup_steps = 5, .clip_norm = 1});
 }
 
+void recurrent_model() {
+  constexpr int64_t batch = 6, seq = 5, width = 7, hidden = 10;
+  auto [tokens, targets] = text_batch(batch, seq);
+  Tensor x = embedding(parameter("table", {256, width}, normal(0.5)), tokens);
+  LstmStates states = lstm_states(x, lstm_weights("lstm", width, hidden));
+  Tensor h = gru(states.sequence, gru_weights("gru", hidden, hidden), states.last.c);
+  Tensor logits = matmul(h, parameter("w", {hidden, 256}, normal(0.3)));
+  minimize(cross_entropy(logits, targets), AdamW{.learning_rate = 2e-2, .clip_norm = 1});
+}
+
 }  // namespace
+
+Program small_recurrent() {
+  Trace trace("recurrent.cpp");
+  run_builder(trace, recurrent_model);
+  return differentiate(trace);
+}
 
 Program small_mlp() {
   Trace trace("mlp.cpp");
