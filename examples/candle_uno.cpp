@@ -18,7 +18,7 @@ Tensor stack(const std::string& name, Tensor x, int64_t layers, int64_t width) {
 }
 
 void model() {
-  bool tiny = option("size", "published", "published or tiny") == "tiny";
+  bool tiny = choice<bool>("size", "published", {{"published", false}, {"tiny", true}});
   int64_t width = option("width", tiny ? 16 : 4192, "features per layer");
   int64_t feature_layers = option("feature_layers", tiny ? 2 : 8, "layers of each group of features");
   int64_t layers = option("layers", tiny ? 2 : 4, "layers of all together");

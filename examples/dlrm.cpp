@@ -32,7 +32,7 @@ Tensor interactions(Tensor x) {
 }
 
 void model() {
-  bool tiny = option("size", "published", "published or tiny") == "tiny";
+  bool tiny = choice<bool>("size", "published", {{"published", false}, {"tiny", true}});
   int64_t batch = option("batch", tiny ? 24 : 2048, "rows per step");
   int64_t width = option("features", tiny ? 4 : 16, "features per category");
   double lr = option("lr", 0.1, "learning rate");

@@ -91,7 +91,7 @@ Tensor auxiliary_head(Tensor x) {
 
 void model() {
   c = Config();
-  if (option("size", "published", "published or tiny") == "tiny") c = {107, 16, 10, 6, 1, 1};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 6, 1, 1};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", 0.02, "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");

@@ -7,7 +7,7 @@
 using namespace hetsynth;
 
 void model() {
-  bool tiny = option("size", "published", "published or tiny") == "tiny";
+  bool tiny = choice<bool>("size", "published", {{"published", false}, {"tiny", true}});
   int64_t layers = option("layers", 2, "LSTM layers of encoder and decoder");
   int64_t hidden = option("hidden", tiny ? 32 : 2048, "features per word and per layer");
   int64_t words = option("words", tiny ? 60 : 20480, "vocabulary of either language");

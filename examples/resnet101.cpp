@@ -37,7 +37,7 @@ Tensor bottleneck(const std::string& name, Tensor x, int64_t width, int64_t stri
 
 void model() {
   Config c;
-  if (option("size", "published", "published or tiny") == "tiny") c = {32, 4, 10, 12, {1, 2, 1, 1}};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {32, 4, 10, 12, {1, 2, 1, 1}};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", 0.02, "learning rate");
 

@@ -7,7 +7,7 @@
 using namespace hetsynth;
 
 void model() {
-  bool tiny = option("size", "published", "published or tiny") == "tiny";
+  bool tiny = choice<bool>("size", "published", {{"published", false}, {"tiny", true}});
   int64_t layers = option("layers", tiny ? 2 : 4, "LSTM layers");
   int64_t hidden = option("hidden", tiny ? 32 : 1024, "features per word and per layer");
   int64_t words = option("words", tiny ? 100 : 20000, "vocabulary");

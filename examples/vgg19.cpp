@@ -27,7 +27,7 @@ Tensor linear(const std::string& name, Tensor x, int64_t outputs) {
 
 void model() {
   Config c;
-  if (option("size", "published", "published or tiny") == "tiny") c = {32, 4, 32, 1, 10, 12};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {32, 4, 32, 1, 10, 12};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", 0.01, "learning rate");
   double drop = option("dropout", 0.5, "share of hidden units dropped");

@@ -32,7 +32,8 @@ std::vector<double> train_losses(const Program& program, const Plan& plan, const
 /// Largest difference of two runs' losses, relative to the loss.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 /// How large it may be. Float32 rounds to 6e-8 of a value, sums are taken in another order, and 20 steps of an
-/// optimizer carry differences on: 2e-7 is the most seen over all models. A wrong plan is off by 1e-3 and more.
-inline constexpr double loss_bound = 5e-6;
+/// optimizer carry differences on: 4e-7 is the most seen over all models but Inception-v3, with 4e-6, whose tiny size
+/// normalises over few values layer after layer. A wrong plan is off by 1e-3 and more.
+inline constexpr double loss_bound = 2e-5;
 
 }  // namespace hetsynth::testing
