@@ -11,6 +11,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/arena.h"
+#include "runtime/input_check.h"
 #include "runtime/shared_memory_communicator.h"
 #include "runtime/throttle.h"
 
@@ -120,7 +121,10 @@ struct Executor::Impl {
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
       if (node.kind != NodeKind::input) continue;
-      stage(rank, slot, [&](std::span<std::byte> bytes) { data.fill(node, slot.ranges, step, bytes); });
+      stage(rank, slot, [&](std::span<std::byte> bytes) {
+        data.fill(node, slot.ranges, step, bytes);
+        check_input_values(node, slot.ranges, bytes, step, state.describe(rank_number));
+      });
     }
     Communicator& communicator = *communicators[static_cast<size_t>(rank_number)];
     HetsynthContext context{};

@@ -1,67 +1,13 @@
-// What a model wants of its loss: the optimizer's part of the training step.
+// What a model wants of its loss: minimize, and the marks output and stop_gradient.
 #include <fmt/format.h>
 
 #include "dsl/include/hetsynth/model.h"
 #include "dsl/ir/trace.h"
-#include "dsl/ops/adamw.h"
-#include "dsl/ops/clip_by_global_norm.h"
-#include "dsl/ops/sgd.h"
+#include "dsl/model/optimizers.h"
 #include "dsl/ops/support/pointwise.h"
 
 namespace hetsynth {
 namespace {
-
-/// Optimizer state of a parameter: "w1.m", zero at the start.
-Tensor add_state(Tensor parameter, const char* suffix, const std::source_location& where) {
-  Trace& trace = Trace::current();
-  const Node& of = trace.program[parameter.node()];
-  return trace.add_leaf(NodeKind::state, of.name + suffix, of.type, where);
-}
-
-/// At the end of the step `target` becomes `value`, which is named after it.
-void update(Tensor target, Tensor value) {
-  Trace& trace = Trace::current();
-  trace.set_name(value, trace.program[target.node()].name + ".next", {});
-  trace.program.updates.push_back({target.node(), value.node()});
-}
-
-Operand clipping(const std::vector<Tensor>& gradients, double clip_norm, const std::source_location& where) {
-  if (clip_norm <= 0) return Operand(1.0, where);
-  return Operand(global_norm_scale(gradients, clip_norm, where), where);
-}
-
-void adamw_step(const AdamW& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
-                const std::source_location& where) {
-  CallScope scope(where);
-  Operand scale = clipping(gradients, o.clip_norm, where);
-  AdamWRates rates = adamw_rates(o.learning_rate, o.beta1, o.beta2, o.warmup_steps, where);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    Tensor p = parameters[i], m = add_state(p, ".m", where), v = add_state(p, ".v", where);
-    Tensor m_next = adamw_first_moment(m, gradients[i], scale, o.beta1);
-    Tensor v_next = adamw_second_moment(v, gradients[i], scale, o.beta2);
-    double decay = p.rank() >= 2 ? o.weight_decay : 0;
-    update(m, m_next);
-    update(v, v_next);
-    update(p, adamw_parameter(p, m_next, v_next, rates, o.epsilon, decay));
-  }
-}
-
-void sgd_step(const SGD& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
-              const std::source_location& where) {
-  CallScope scope(where);
-  Operand scale = clipping(gradients, o.clip_norm, where), unscaled(1.0, where);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    Tensor p = parameters[i];
-    if (o.momentum == 0) {
-      update(p, sgd_parameter(p, gradients[i], scale, o.learning_rate));
-      continue;
-    }
-    Tensor v = add_state(p, ".velocity", where);
-    Tensor v_next = sgd_velocity(v, gradients[i], scale, o.momentum);
-    update(v, v_next);
-    update(p, sgd_parameter(p, v_next, unscaled, o.learning_rate));
-  }
-}
 
 void require(bool holds, const char* optimizer, const char* setting, const char* expected, double found,
              const std::source_location& where) {
@@ -71,6 +17,32 @@ void require(bool holds, const char* optimizer, const char* setting, const char*
                    .message = fmt::format("{} is out of range", setting),
                    .expected = expected,
                    .found = fmt::format("{}", found)});
+}
+
+void check_schedule(const char* optimizer, const Schedule& s, int64_t warmup_steps, const std::source_location& where) {
+  using Kind = Schedule::Kind;
+  bool ends = s.kind == Kind::linear || s.kind == Kind::cosine;
+  require(!ends || s.steps > warmup_steps, optimizer, "schedule.steps", "more steps than warmup_steps", double(s.steps),
+          where);
+  require(s.kind != Kind::step || s.steps > 0, optimizer, "schedule.steps", "1 or more", double(s.steps), where);
+  require(s.factor > 0, optimizer, "schedule.factor", "more than 0", s.factor, where);
+  require(s.final >= 0, optimizer, "schedule.final", "0 or more", s.final, where);
+}
+
+/// What all optimizers share.
+void check_common(const char* optimizer, const auto& o, const std::source_location& where) {
+  require(o.learning_rate > 0, optimizer, "learning_rate", "more than 0", o.learning_rate, where);
+  require(o.weight_decay >= 0, optimizer, "weight_decay", "0 or more", o.weight_decay, where);
+  require(o.clip_norm >= 0, optimizer, "clip_norm", "0 (no clipping) or more", o.clip_norm, where);
+  require(o.warmup_steps >= 0, optimizer, "warmup_steps", "0 or more", double(o.warmup_steps), where);
+  check_schedule(optimizer, o.schedule, o.warmup_steps, where);
+}
+
+void check_adam(const char* optimizer, const auto& o, const std::source_location& where) {
+  check_common(optimizer, o, where);
+  require(o.beta1 >= 0 && o.beta1 < 1, optimizer, "beta1", "0 <= beta1 < 1", o.beta1, where);
+  require(o.beta2 >= 0 && o.beta2 < 1, optimizer, "beta2", "0 <= beta2 < 1", o.beta2, where);
+  require(o.epsilon > 0, optimizer, "epsilon", "more than 0", o.epsilon, where);
 }
 
 void set_loss(Tensor loss, OptimizerStep step, const std::source_location& where) {
@@ -95,21 +67,41 @@ void set_loss(Tensor loss, OptimizerStep step, const std::source_location& where
 }  // namespace
 
 void minimize(Tensor loss, const AdamW& o, std::source_location where) {
-  require(o.learning_rate > 0, "AdamW", "learning_rate", "more than 0", o.learning_rate, where);
-  require(o.beta1 >= 0 && o.beta1 < 1, "AdamW", "beta1", "0 <= beta1 < 1", o.beta1, where);
-  require(o.beta2 >= 0 && o.beta2 < 1, "AdamW", "beta2", "0 <= beta2 < 1", o.beta2, where);
-  require(o.epsilon > 0, "AdamW", "epsilon", "more than 0", o.epsilon, where);
-  require(o.clip_norm >= 0, "AdamW", "clip_norm", "0 (no clipping) or more", o.clip_norm, where);
+  check_adam("AdamW", o, where);
   set_loss(
-      loss, [=](const auto& parameters, const auto& gradients) { adamw_step(o, parameters, gradients, where); }, where);
+      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+}
+
+void minimize(Tensor loss, const Adam& o, std::source_location where) {
+  check_adam("Adam", o, where);
+  set_loss(
+      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+}
+
+void minimize(Tensor loss, const LAMB& o, std::source_location where) {
+  check_adam("LAMB", o, where);
+  set_loss(
+      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+}
+
+void minimize(Tensor loss, const Adafactor& o, std::source_location where) {
+  Adafactor with_rate = o;
+  if (o.learning_rate == 0) with_rate.learning_rate = 1;
+  check_common("Adafactor", with_rate, where);
+  require(o.decay_exponent > 0, "Adafactor", "decay_exponent", "more than 0", o.decay_exponent, where);
+  require(o.gradient_epsilon > 0, "Adafactor", "gradient_epsilon", "more than 0", o.gradient_epsilon, where);
+  require(o.parameter_epsilon > 0, "Adafactor", "parameter_epsilon", "more than 0", o.parameter_epsilon, where);
+  require(o.clip_direction > 0, "Adafactor", "clip_direction", "more than 0", o.clip_direction, where);
+  set_loss(
+      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
 void minimize(Tensor loss, const SGD& o, std::source_location where) {
-  require(o.learning_rate > 0, "SGD", "learning_rate", "more than 0", o.learning_rate, where);
+  check_common("SGD", o, where);
   require(o.momentum >= 0 && o.momentum < 1, "SGD", "momentum", "0 <= momentum < 1", o.momentum, where);
-  require(o.clip_norm >= 0, "SGD", "clip_norm", "0 (no clipping) or more", o.clip_norm, where);
+  require(!o.nesterov || o.momentum > 0, "SGD", "momentum", "more than 0 for Nesterov's momentum", o.momentum, where);
   set_loss(
-      loss, [=](const auto& parameters, const auto& gradients) { sgd_step(o, parameters, gradients, where); }, where);
+      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
 void output(const char* name, Tensor tensor, std::source_location where) {

@@ -7,11 +7,6 @@ namespace {
 
 Expr step_number() { return Expr::step() + 1.0; }
 
-PointwiseRule rate_rule(double learning_rate, int warmup_steps) {
-  if (warmup_steps <= 0) return {.tag = "learning_rate", .body = learning_rate};
-  return {.tag = "learning_rate", .body = learning_rate * minimum(1.0, step_number() / double(warmup_steps))};
-}
-
 PointwiseRule correction_rule(double beta) {
   return {.tag = "adamw_correction", .body = 1.0 - power(beta, step_number())};
 }
@@ -31,6 +26,12 @@ PointwiseRule parameter_rule(double epsilon, double weight_decay) {
   return {.tag = "adamw_parameter", .body = p - rate * direction};
 }
 
+/// Inputs: parameter, gradient and, if the gradient is clipped, its scale.
+PointwiseRule decay_rule(double weight_decay, bool scaled) {
+  Expr g = scaled ? Expr::input(1) * Expr::input(2) : Expr::input(1);
+  return {.tag = "decayed_gradient", .body = g + weight_decay * Expr::input(0)};
+}
+
 Tensor moment(bool second, const Operand& m, const Operand& gradient, const Operand& scale, double beta) {
   bool scaled = !(scale.is_number && scale.number == 1);
   std::vector<Tensor> inputs = {as_tensor(m), as_tensor(gradient)};
@@ -40,15 +41,21 @@ Tensor moment(bool second, const Operand& m, const Operand& gradient, const Oper
 
 }  // namespace
 
-AdamWRates adamw_rates(double learning_rate, double beta1, double beta2, int warmup_steps, std::source_location where) {
+AdamWRates adamw_rates(Tensor learning_rate, double beta1, double beta2, std::source_location where) {
   auto scalar = [&](const char* name, PointwiseRule rule) {
     Tensor out = pointwise(std::move(rule), {}, where);
     Trace::current().set_name(out, name, {});
     return out;
   };
-  return {scalar("learning_rate", rate_rule(learning_rate, warmup_steps)),
-          scalar("adamw.first_correction", correction_rule(beta1)),
+  return {learning_rate, scalar("adamw.first_correction", correction_rule(beta1)),
           scalar("adamw.second_correction", correction_rule(beta2))};
+}
+
+Tensor decayed_gradient(Operand p, Operand gradient, Operand scale, double weight_decay) {
+  bool scaled = !(scale.is_number && scale.number == 1);
+  std::vector<Tensor> inputs = {as_tensor(p), as_tensor(gradient)};
+  if (scaled) inputs.push_back(as_tensor(scale));
+  return pointwise(decay_rule(weight_decay, scaled), inputs, p.where);
 }
 
 Tensor adamw_first_moment(Operand m, Operand gradient, Operand scale, double beta) {
@@ -70,7 +77,7 @@ OperatorInfo adamw_info() {
   OperatorSample::Domain any{}, positive{0.1, 2};
   return {"adamw",
           "AdamW: moments and parameter update.",
-          {{pointwise_operator(rate_rule(0.5, 10)), {}, {}},
+          {{pointwise_operator(decay_rule(0.1, true)), floats({{3, 4}, {3, 4}, {}}), {}},
            {pointwise_operator(correction_rule(0.9)), {}, {}},
            {pointwise_operator(moment_rule(false, 0.9, true)), floats({{3, 4}, {3, 4}, {}}), {}},
            {pointwise_operator(moment_rule(true, 0.9, false)), floats({{3, 4}, {3, 4}}), {}},

@@ -6,12 +6,15 @@ namespace hetsynth {
 
 /// Scalars that all parameters share within a step.
 struct AdamWRates {
-  Tensor learning_rate;      ///< after warm-up: rate * min(1, t / warmup_steps), t counting steps from 1
-  Tensor first_correction;   ///< 1 - beta1^t
+  Tensor learning_rate;
+  Tensor first_correction;   ///< 1 - beta1^t, t counting steps from 1
   Tensor second_correction;  ///< 1 - beta2^t
 };
-AdamWRates adamw_rates(double learning_rate, double beta1, double beta2, int warmup_steps,
+AdamWRates adamw_rates(Tensor learning_rate, double beta1, double beta2,
                        std::source_location where = std::source_location::current());
+
+/// scale g + weight_decay p: the gradient of a loss with a penalty on the square of p.
+Tensor decayed_gradient(Operand p, Operand gradient, Operand scale, double weight_decay);
 
 /// m <- beta m + (1 - beta) scale g, and v <- beta v + (1 - beta) (scale g)^2; `scale` is the clipping factor or 1.
 Tensor adamw_first_moment(Operand m, Operand gradient, Operand scale, double beta);

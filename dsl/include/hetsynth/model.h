@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "hetsynth/schedule.h"
 #include "hetsynth/tensor.h"
 
 namespace hetsynth {
@@ -52,24 +53,73 @@ Value choice(const char* name, const char* default_value, const std::vector<std:
   return values[choice_index(name, default_value, names, help, where)].second;
 }
 
-/// AdamW (Loshchilov and Hutter 2019) with bias correction and a linear warm-up of the learning rate over the first
-/// steps.
+// Optimizers. All of them: the learning rate rises linearly over the first `warmup_steps` steps and then follows the
+// schedule; `clip_norm` limits the norm of all gradients together, 0 means no clipping; weight decay is applied to
+// parameters of rank 2 and more.
+
+/// AdamW (Loshchilov and Hutter 2019) with bias correction: weight decay apart from the gradient.
 struct AdamW {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;  ///< applied to parameters of rank 2 and more
-  int warmup_steps = 0;
-  double clip_norm = 0;  ///< scale gradients so that their global norm is at most this; 0: no clipping
+  double weight_decay = 0.01;
+  int64_t warmup_steps = 0;
+  double clip_norm = 0;
+  Schedule schedule = {};
 };
-/// Stochastic gradient descent with momentum: v = momentum * v + g; p = p - learning_rate * v.
+/// Adam (Kingma and Ba 2015) with bias correction: weight decay is part of the gradient, g + weight_decay p.
+struct Adam {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  int64_t warmup_steps = 0;
+  double clip_norm = 0;
+  Schedule schedule = {};
+};
+/// LAMB (You et al. 2020): Adam's direction plus decay, made as long as the parameter is. The length is left alone for
+/// parameters of rank below 2.
+struct LAMB {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+  int64_t warmup_steps = 0;
+  double clip_norm = 0;
+  Schedule schedule = {};
+};
+/// Adafactor (Shazeer and Stern 2018) without momentum: second moments of parameters of rank 2 and more are kept as
+/// rows and columns of the last two dimensions, so its state is small.
+struct Adafactor {
+  double learning_rate = 0;         ///< 0: the relative step min(0.01, 1 / sqrt(t))
+  double decay_exponent = 0.8;      ///< second moments keep 1 - t^-decay_exponent
+  double gradient_epsilon = 1e-30;  ///< added to squared gradients
+  double parameter_epsilon = 1e-3;  ///< least size that a parameter counts as having
+  double clip_direction = 1;        ///< limit of the root mean square of the direction
+  bool scale_by_parameter = true;   ///< multiply the step by the parameter's root mean square
+  double weight_decay = 0;
+  int64_t warmup_steps = 0;
+  double clip_norm = 0;
+  Schedule schedule = {};
+};
+/// Stochastic gradient descent with momentum: v = momentum v + g; p = p - learning_rate v, or with Nesterov's momentum
+/// p - learning_rate (g + momentum v). Weight decay is part of the gradient.
 struct SGD {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double clip_norm = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+  int64_t warmup_steps = 0;
+  Schedule schedule = {};
 };
 void minimize(Tensor loss, const AdamW& optimizer, std::source_location where = std::source_location::current());
+void minimize(Tensor loss, const Adam& optimizer, std::source_location where = std::source_location::current());
+void minimize(Tensor loss, const LAMB& optimizer, std::source_location where = std::source_location::current());
+void minimize(Tensor loss, const Adafactor& optimizer, std::source_location where = std::source_location::current());
 void minimize(Tensor loss, const SGD& optimizer, std::source_location where = std::source_location::current());
 
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.

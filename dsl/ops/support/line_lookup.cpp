@@ -1,0 +1,41 @@
+#include "dsl/ops/support/line_lookup.h"
+
+#include <fmt/format.h>
+
+#include "dsl/ops/support/shape_rules.h"
+
+namespace hetsynth {
+
+void require_line_indices(std::string_view tag, int dim, const Shape& x, const TensorType& indices) {
+  require_dtype(tag, 1, indices, DType::i32);
+  int at = normalize_dim(tag, dim, x);
+  Shape expected = x;
+  if (indices.shape.size() == x.size()) expected[size_t(at)] = indices.shape[size_t(at)];
+  if (indices.shape == expected) return;
+  throw UserError({.tag = std::string(tag),
+                   .message = fmt::format("indices do not fit: {} for {}", text(indices.shape), text(x)),
+                   .expected = fmt::format("indices like {} in all dimensions but {}", text(x), at),
+                   .found = text(indices)});
+}
+
+Space line_lookup_space(const Shape& indices, int dim, int64_t extent, bool scatters) {
+  Space space;
+  Access at_index;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    bool summed = scatters && int(d) == dim;
+    at_index.dims.push_back(
+        index_by(space.add_factor(fmt::format("i{}", d), indices[d], summed ? FactorKind::sum : FactorKind::parallel)));
+  }
+  Access at_place = at_index;
+  at_place.dims[size_t(dim)] =
+      index_by(space.add_factor("v", extent, scatters ? FactorKind::parallel : FactorKind::sum));
+  space.inputs = {scatters ? at_index : at_place, at_index};
+  space.output = scatters ? at_place : at_index;
+  return space;
+}
+
+Expr line_lookup_body(size_t rank) {
+  return select(equal(Expr::input(1), Expr::factor(int(rank))), Expr::input(0), Expr(0.0));
+}
+
+}  // namespace hetsynth

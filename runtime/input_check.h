@@ -1,0 +1,18 @@
+// What a batch source gave is looked at before a rank computes with it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "dsl/ir/program.h"
+
+namespace hetsynth {
+
+/// Throws UserError (exit code 1) unless the part `ranges` of an input, dense and row-major in `values`, holds finite
+/// numbers and indices that the input declares (DataSource::classes). The message names the rank, as `rank_name` calls
+/// it, the step, and the sample by its number in the run.
+void check_input_values(const Node& input, std::span<const Range> ranges, std::span<const std::byte> values,
+                        int64_t step, const std::string& rank_name);
+
+}  // namespace hetsynth
