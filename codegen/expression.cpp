@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace hetsynth::codegen {
 namespace {
@@ -12,11 +16,109 @@ using Binding = Printed::Binding;
 
 std::string wrap(const std::string& text, bool needed) { return needed ? "(" + text + ")" : text; }
 
+/// What a variable that holds the value is called after.
+const char* word_for(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::exp:
+      return "exp";
+    case ExprKind::log:
+      return "log";
+    case ExprKind::sqrt:
+      return "sqrt";
+    case ExprKind::tanh:
+      return "tanh";
+    case ExprKind::erf:
+      return "erf";
+    case ExprKind::sin:
+      return "sin";
+    case ExprKind::cos:
+      return "cos";
+    case ExprKind::power:
+      return "power";
+    case ExprKind::random:
+      return "draw";
+    case ExprKind::div:
+      return "ratio";
+    case ExprKind::mul:
+      return "product";
+    case ExprKind::add:
+      return "sum";
+    case ExprKind::sub:
+      return "difference";
+    case ExprKind::select:
+      return "choice";
+    default:
+      return "part";
+  }
+}
+
+/// Parts of an expression that occur more than once, the largest of them: what lies inside of a repeated part counts
+/// once.
+class Repetitions {
+ public:
+  explicit Repetitions(const Expr& e) { visit(e); }
+  bool repeated(const Expr& e) const {
+    auto found = find(e);
+    return found != parts_.end() && found->count > 1;
+  }
+
+ private:
+  struct Part {
+    Expr value;
+    int count;
+  };
+
+  std::vector<Part>::const_iterator find(const Expr& e) const {
+    return std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.value == e; });
+  }
+
+  /// A function, a division, or two operations and more; conditions stay where they are tested.
+  static bool worth_a_name(const Expr& e) {
+    switch (e.kind()) {
+      case ExprKind::less:
+      case ExprKind::less_equal:
+      case ExprKind::equal:
+        return false;
+      case ExprKind::sqrt:
+      case ExprKind::div:
+        return true;
+      default:
+        return flops(e) >= 2;
+    }
+  }
+
+  void visit(const Expr& e) {
+    if (worth_a_name(e)) {
+      if (auto found = find(e); found != parts_.end()) {
+        ++parts_[size_t(found - parts_.begin())].count;
+        return;
+      }
+      parts_.push_back({e, 1});
+    }
+    for (const Expr& arg : e.args()) visit(arg);
+  }
+
+  std::vector<Part> parts_;
+};
+
 class Printer {
  public:
-  explicit Printer(const ExpressionLeaves& leaves) : leaves_(leaves) {}
+  Printer(const Expr& whole, const ExpressionLeaves& leaves) : leaves_(leaves) {
+    if (leaves.declare) repetitions_.emplace(whole);
+  }
 
-  Printed print(const Expr& e) const {
+  /// The expression, or the name of the variable that holds it.
+  Printed print(const Expr& e) {
+    if (!repetitions_ || !repetitions_->repeated(e)) return print_here(e);
+    for (const auto& [value, name] : declared_)
+      if (value == e) return {name, Binding::unary, false};
+    std::string value = real_text(print_here(e), leaves_.f64);
+    declared_.push_back({e, leaves_.declare(word_for(e.kind()), value)});
+    return {declared_.back().second, Binding::unary, false};
+  }
+
+ private:
+  Printed print_here(const Expr& e) {
     switch (e.kind()) {
       case ExprKind::input:
         return leaves_.input(e.index());
@@ -72,19 +174,19 @@ class Printer {
     return {};
   }
 
- private:
-  std::string operand(const Expr& e, Binding at_least) const {
+  std::string operand(const Expr& e, Binding at_least) {
     Printed p = print(e);
     if (p.integer) return real_text(p, leaves_.f64);
     return wrap(p.text, p.binding < at_least);
   }
 
-  Printed infix(const Expr& e, const char* op, Binding own, Binding right) const {
-    return {operand(e.arg(0), own) + " " + op + " " + operand(e.arg(1), right), own, false};
+  Printed infix(const Expr& e, const char* op, Binding own, Binding right) {
+    std::string first = operand(e.arg(0), own), second = operand(e.arg(1), right);
+    return {first + " " + op + " " + second, own, false};
   }
 
   /// Two integers are compared as such.
-  Printed comparison(const Expr& e, const char* op) const {
+  Printed comparison(const Expr& e, const char* op) {
     Printed a = print(e.arg(0)), b = print(e.arg(1));
     auto side = [&](const Printed& p) {
       if (a.integer && b.integer) return wrap(p.text, p.binding < Binding::sum);
@@ -93,12 +195,12 @@ class Printer {
     return {side(a) + " " + op + " " + side(b), Binding::comparison, true};
   }
 
-  Printed choice(const Expr& e) const {
+  Printed choice(const Expr& e) {
     Printed condition = print(e.arg(0));
     std::string test =
         condition.integer ? condition.text : wrap(condition.text, condition.binding < Binding::sum) + " != 0";
-    return {"(" + test + " ? " + operand(e.arg(1), Binding::sum) + " : " + operand(e.arg(2), Binding::sum) + ")",
-            Binding::unary, false};
+    std::string yes = operand(e.arg(1), Binding::sum), no = operand(e.arg(2), Binding::sum);
+    return {"(" + test + " ? " + yes + " : " + no + ")", Binding::unary, false};
   }
 
   std::string function(const char* name) const {
@@ -107,28 +209,29 @@ class Printer {
     return library ? std::string("__builtin_") + name : std::string(name) + "_f64";
   }
 
-  Printed call(const Expr& e, const char* name) const {
+  Printed call(const Expr& e, const char* name) {
     std::string text = function(name) + "(";
     for (size_t i = 0; i < e.args().size(); ++i) text += (i ? ", " : "") + real_text(print(e.arg(int(i))), leaves_.f64);
     return {text + ")", Binding::unary, false};
   }
 
-  Printed power(const Expr& e) const {
+  Printed power(const Expr& e) {
     if (e.arg(1).is_constant(2)) {
       Printed base = print(e.arg(0));
       if (e.arg(0).args().empty() && !base.integer) return {base.text + " * " + base.text, Binding::product, false};
     }
-    return {(leaves_.f64 ? "__builtin_pow(" : "power_f32(") + real_text(print(e.arg(0)), leaves_.f64) + ", " +
-                real_text(print(e.arg(1)), leaves_.f64) + ")",
-            Binding::unary, false};
+    std::string base = real_text(print(e.arg(0)), leaves_.f64), exponent = real_text(print(e.arg(1)), leaves_.f64);
+    return {(leaves_.f64 ? "__builtin_pow(" : "power_f32(") + base + ", " + exponent + ")", Binding::unary, false};
   }
 
   const ExpressionLeaves& leaves_;
+  std::optional<Repetitions> repetitions_;
+  std::vector<std::pair<Expr, std::string>> declared_;
 };
 
 }  // namespace
 
-Printed print(const Expr& expr, const ExpressionLeaves& leaves) { return Printer(leaves).print(expr); }
+Printed print(const Expr& expr, const ExpressionLeaves& leaves) { return Printer(expr, leaves).print(expr); }
 
 std::string real_text(const Printed& printed, bool f64, bool tight) {
   if (printed.integer)

@@ -1,5 +1,5 @@
-// Prints bodies as C: the same text serves C++ and CUDA, whose preludes define exp_f32, log_f32, tanh_f32, erf_f32, sin_f32,
-// cos_f32, floor_f32, power_f32, max_f32, min_f32, uniform.
+// Prints bodies as C: the same text serves C++ and CUDA, whose preludes define exp_f32, log_f32, tanh_f32, erf_f32,
+// sin_f32, cos_f32, floor_f32, power_f32, max_f32, min_f32, uniform.
 #pragma once
 #include <functional>
 #include <string>
@@ -23,6 +23,9 @@ struct ExpressionLeaves {
   std::function<std::string(int)> random;  ///< by stream
   std::string step = "step";
   bool f64 = false;  ///< compute in double with the C library's functions: for single values
+  /// Declares a variable with this value and gives its name, for which the word is a wish. If set, parts that occur
+  /// more than once are computed once: not to be set where a lookup guards what the expression reads.
+  std::function<std::string(const std::string& word, const std::string& value)> declare = {};
 };
 
 Printed print(const Expr& expr, const ExpressionLeaves& leaves);

@@ -164,7 +164,16 @@ class KernelPrinter {
     if (member.op->one_hot && lookup_varies(k_, member)) line(text_.lookup(m));
     if (member.role == Role::element) return define(m, /*in_row=*/true);
     if (updates) return update(m, member);
-    line(fmt::format("{} = {};", text_.buffered(m), text_.value_expression(m)));
+    std::string value = value_of(m);
+    line(fmt::format("{} = {};", text_.buffered(m), value));
+  }
+
+  /// The member's value, after the lines that it needs.
+  std::string value_of(int m) {
+    std::vector<std::string> before;
+    std::string value = text_.value_expression(m, before);
+    for (const std::string& text : before) line(text);
+    return value;
   }
 
   /// Stores the value where it is wanted, computing it once.
@@ -173,7 +182,7 @@ class KernelPrinter {
     std::vector<std::string> targets;
     if (member.stored >= 0) targets.push_back(text_.target(m));
     if (in_row && plan_.travel[m].buffered) targets.push_back(text_.buffered(m));
-    std::string text = text_.value_expression(m);
+    std::string text = value_of(m);
     if (plan_.travel[m].local || targets.size() != 1) {
       line(fmt::format("const {} {} = {};", type(member), text_.variable(m), text));
       text = text_.variable(m);
@@ -185,9 +194,9 @@ class KernelPrinter {
   }
 
   void update(int m, const KernelMember& member) {
-    if (member.whole && !member.op->one_hot) return collect_value(m, total(m), text_.value_expression(m));
+    if (member.whole && !member.op->one_hot) return collect_value(m, total(m), value_of(m));
     std::string target = text_.target(m);
-    if (!scatters(member)) return collect_value(m, target, text_.value_expression(m));
+    if (!scatters(member)) return collect_value(m, target, value_of(m));
     line(fmt::format("if ({}) {} += {};", text_.lookup_inside(m), target,
                      text_.expression(m, member.op->one_hot->rest)));
   }

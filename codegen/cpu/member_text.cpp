@@ -2,16 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace hetsynth::codegen {
 
-std::string MemberText::value_expression(int m) const {
+std::string MemberText::value_expression(int m, std::vector<std::string>& before) const {
   const KernelMember& member = k_.members[m];
-  if (!member.op->one_hot) return expression(m, member.op->body);
+  if (!member.op->one_hot) return expression(m, member.op->body, &before);
   return fmt::format("({} ? {} : {})", lookup_inside(m), expression(m, member.op->one_hot->rest),
                      number(0, plan_.single));
 }
 
-std::string MemberText::expression(int m, const Expr& body) const {
+std::string MemberText::part_name(int m, const std::string& word, const std::vector<std::string>& before) const {
+  auto taken = [&](const std::string& name) {
+    auto declares = [&](const std::string& line) { return line.find(" " + name + "_ =") != std::string::npos; };
+    return std::count(n_.members.begin(), n_.members.end(), name) > 0 ||
+           std::any_of(before.begin(), before.end(), declares);
+  };
+  std::string base = n_.members[m] + "_" + word, name = base;
+  for (int n = 2; taken(name); ++n) name = fmt::format("{}{}", base, n);
+  return name + "_";
+}
+
+std::string MemberText::expression(int m, const Expr& body, std::vector<std::string>* before) const {
   const KernelMember& member = k_.members[m];
   ExpressionLeaves leaves;
   leaves.f64 = plan_.single;
@@ -20,6 +33,12 @@ std::string MemberText::expression(int m, const Expr& body) const {
   leaves.random = [&](int stream) {
     return fmt::format("uniform(seed, {}, {}, step)", stream, address_text(*member.random_index, counters(m)));
   };
+  if (before && member.dtype == DType::f32)
+    leaves.declare = [&, before](const std::string& word, const std::string& value) {
+      std::string name = part_name(m, word, *before);
+      before->push_back(fmt::format("const {} {} = {};", plan_.single ? "double" : "float", name, value));
+      return name;
+    };
   Printed printed = print(body, leaves);
   if (member.dtype == DType::i32) return printed.integer ? printed.text : "(int)(" + printed.text + ")";
   return real_text(printed, plan_.single);

@@ -15,10 +15,11 @@ class MemberText {
   MemberText(const Kernel& kernel, const KernelNames& names, const RowPlan& plan)
       : k_(kernel), n_(names), plan_(plan) {}
 
-  /// The member's value at a point of the nest, lookups guarded.
-  std::string value_expression(int m) const;
+  /// The member's value at a point of the nest, lookups guarded. What it needs more than once is declared in lines
+  /// appended to `before`.
+  std::string value_expression(int m, std::vector<std::string>& before) const;
   /// An expression over the member's inputs.
-  std::string expression(int m, const Expr& body) const;
+  std::string expression(int m, const Expr& body, std::vector<std::string>* before = nullptr) const;
   /// "const long e_at_ = tokens[i] - 4;".
   std::string lookup(int m) const;
   /// Whether the looked-up position is among those this rank holds.
@@ -35,6 +36,8 @@ class MemberText {
   std::string buffered(int m) const;
 
  private:
+  /// "h_tanh_": a variable of member m that no other value of the kernel is called, and that `before` does not declare.
+  std::string part_name(int m, const std::string& word, const std::vector<std::string>& before) const;
   std::string lookup_name(int m) const { return n_.members[m] + "_at_"; }
   std::vector<std::string> counters(int m) const;
   std::string factor(int m, int f) const;

@@ -30,7 +30,10 @@ class BodyPrinter {
     };
   }
 
-  Printed print(const Expr& body) { return codegen::print(with_step_in_double(body), leaves_); }
+  Printed print(const Expr& body) {
+    leaves_.declare = scope_.declare;
+    return codegen::print(with_step_in_double(body), leaves_);
+  }
 
  private:
   /// Every largest part that depends on the step alone becomes a further input.
@@ -39,8 +42,10 @@ class BodyPrinter {
     if (step_only(e)) {
       ExpressionLeaves leaves;
       leaves.f64 = true;
-      texts_.push_back("(float)(" + real_text(codegen::print(e, leaves), true) + ")");
-      return Expr::input(first_text + int(texts_.size()) - 1);
+      std::string text = "(float)(" + real_text(codegen::print(e, leaves), true) + ")";
+      size_t at = size_t(std::find(texts_.begin(), texts_.end(), text) - texts_.begin());
+      if (at == texts_.size()) texts_.push_back(text);
+      return Expr::input(first_text + int(at));
     }
     std::vector<Expr> args;
     for (const Expr& arg : e.args()) args.push_back(with_step_in_double(arg));

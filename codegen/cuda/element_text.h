@@ -23,6 +23,8 @@ struct ElementScope {
   std::function<std::string(int input)> operand;
   std::vector<bool> integer;    ///< per input
   std::string global_position;  ///< of the output element in the whole tensor, where the body draws random numbers
+  /// As in ExpressionLeaves.
+  std::function<std::string(const std::string& word, const std::string& value)> declare = {};
 };
 
 /// The body as a real. What depends on the step alone is computed in double: 1 - power(0.999, t) would lose its digits

@@ -157,7 +157,14 @@ class GroupPrinter {
     ElementScope s = scope(place, member);
     if (!role(member).lookup) {
       bool integer = context_.lowered.local.values[o.result].type.dtype == DType::i32;
-      return integer ? integer_body_text(o, o.body, s) : body_text(o, o.body, s);
+      if (integer) return integer_body_text(o, o.body, s);
+      std::set<std::string> declared;
+      s.declare = [&](const std::string& word, const std::string& text) {
+        std::string name = part_name(member, word, declared);
+        lines.add(fmt::format("const {} {} = {};", context_.types.real, name, text));
+        return name;
+      };
+      return body_text(o, o.body, s);
     }
     std::string name = s.counters[o.one_hot->factor];
     const Range& range = o.ranges[o.one_hot->factor];
@@ -165,6 +172,15 @@ class GroupPrinter {
     lines.add(fmt::format("const {} {} = {}{};", index_, name, index, range.lo ? fmt::format(" - {}", range.lo) : ""));
     return fmt::format("{} >= 0 && {} < {} ? {} : 0.0f", name, name, range.hi - range.lo,
                        body_text(o, o.one_hot->rest, s));
+  }
+
+  /// "h_tanh_": a variable for a part of the member's value; `declared` gains it.
+  std::string part_name(size_t member, const std::string& word, std::set<std::string>& declared) const {
+    const std::vector<std::string>& names = context_.lowered.names;
+    std::string base = element(member) + word, name = base;
+    for (int n = 2; std::count(names.begin(), names.end(), name) || !declared.insert(name).second; ++n)
+      name = fmt::format("{}{}", base, n);
+    return name + "_";
   }
 
   void define(Lines& lines, const Spot& place, size_t member) {

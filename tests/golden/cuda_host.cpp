@@ -93,11 +93,11 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   // cuda_classifier.h:12  t.exp_sum = exp_sum(t.add, t.max)
   // cuda_classifier.h:12  t.pick = pick(t.add, labels)
   // cuda_classifier.h:12  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
-  if (launch(context, compute_stream, kernel_compute_d_t_add, 1, 256, b, t_einsum, labels, t_max, t_pick, t_exp_sum, d_t_add)) return 1;
+  if (launch(context, compute_stream, kernel_compute_d_t_add, 1, 256, t_einsum, b, labels, t_max, t_pick, t_exp_sum, d_t_add)) return 1;
 
   // cuda_classifier.h:12  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
   // cuda_classifier.h:12  t.mul = mul(t.nll_sum)
-  if (launch(context, compute_stream, kernel_compute_t_mul, 1, 256, t_pick, t_max, t_exp_sum, t_mul)) return 1;
+  if (launch(context, compute_stream, kernel_compute_t_mul, 1, 256, t_exp_sum, t_max, t_pick, t_mul)) return 1;
 
   // all_reduce t.mul over dp, 8 B received: t.mul is partial over dp; the result of the step is needed whole
   if (hetsynth_record(context, 0, compute_stream) || hetsynth_wait(context, 0, communication_stream)) return 1;
@@ -124,12 +124,12 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   if (hetsynth_wait(context, 5, compute_stream)) return 1;  // d_w_reduced has arrived
   // cuda_classifier.h:13  w.velocity.next = sgd_velocity(w.velocity, d_w)
   // cuda_classifier.h:13  w.next = sgd_parameter(w, w.velocity.next)
-  if (launch(context, compute_stream, kernel_compute_w_next, 1, 256, d_w_reduced, w_velocity, w)) return 1;
+  if (launch(context, compute_stream, kernel_compute_w_next, 1, 256, w_velocity, d_w_reduced, w)) return 1;
 
   if (hetsynth_wait(context, 3, compute_stream)) return 1;  // d_b_reduced has arrived
   // cuda_classifier.h:13  b.velocity.next = sgd_velocity(b.velocity, d_b)
   // cuda_classifier.h:13  b.next = sgd_parameter(b, b.velocity.next)
-  if (launch(context, compute_stream, kernel_compute_b_next, 1, 256, d_b_reduced, b_velocity, b)) return 1;
+  if (launch(context, compute_stream, kernel_compute_b_next, 1, 256, b_velocity, d_b_reduced, b)) return 1;
   if (hetsynth_wait(context, 1, compute_stream)) return 1;  // t_mul_reduced has arrived
   return 0;
 }

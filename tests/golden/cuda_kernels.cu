@@ -6,7 +6,7 @@
 // cuda_classifier.h:12  t.pick = pick(t.add, labels)
 // cuda_classifier.h:12  d_t.add = cross_entropy_gradient(t.add, t.max, t.exp_sum, labels, d_t.mul)
 // 21 rows of 8, one thread for each row
-extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* __restrict__ b, const float* __restrict__ t_einsum, const int* __restrict__ labels, float* __restrict__ t_max, float* __restrict__ t_pick, float* __restrict__ t_exp_sum, float* __restrict__ d_t_add) {
+extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* __restrict__ t_einsum, const float* __restrict__ b, const int* __restrict__ labels, float* __restrict__ t_max, float* __restrict__ t_pick, float* __restrict__ t_exp_sum, float* __restrict__ d_t_add) {
   for (int row = (int)blockIdx.x * 256 + threadIdx.x; row < 21; row += (int)gridDim.x * 256) {
     float t_max_ = -__builtin_inff();
     float t_pick_ = 0.0f;
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* _
 // cuda_classifier.h:12  t.nll_sum = nll_sum(t.exp_sum, t.max, t.pick)
 // cuda_classifier.h:12  t.mul = mul(t.nll_sum)
 // 1 rows of 21, one warp for each row
-extern "C" __global__ void __launch_bounds__(256) compute_t_mul(const float* __restrict__ t_pick, const float* __restrict__ t_max, const float* __restrict__ t_exp_sum, float* __restrict__ t_mul) {
+extern "C" __global__ void __launch_bounds__(256) compute_t_mul(const float* __restrict__ t_exp_sum, const float* __restrict__ t_max, const float* __restrict__ t_pick, float* __restrict__ t_mul) {
   const int lane = threadIdx.x % 32;
   for (int row = (int)blockIdx.x * 8 + threadIdx.x / 32; row < 1; row += (int)gridDim.x * 8) {
     float t_nll_sum_ = 0.0f;
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) compute_d_b(const float* __res
 // cuda_classifier.h:13  w.velocity.next = sgd_velocity(w.velocity, d_w)
 // cuda_classifier.h:13  w.next = sgd_parameter(w, w.velocity.next)
 // 96 elements, four per thread at a time
-extern "C" __global__ void __launch_bounds__(256) compute_w_next(const float* __restrict__ d_w_reduced, float* w_velocity, float* w) {
+extern "C" __global__ void __launch_bounds__(256) compute_w_next(float* w_velocity, const float* __restrict__ d_w_reduced, float* w) {
   for (int first = 4 * ((int)blockIdx.x * 256 + threadIdx.x); first < 96; first += (int)gridDim.x * 1024) {
     float d_w_reduced_four[4];
     load4(d_w_reduced_four, d_w_reduced + first);
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) compute_w_next(const float* __
 // cuda_classifier.h:13  b.velocity.next = sgd_velocity(b.velocity, d_b)
 // cuda_classifier.h:13  b.next = sgd_parameter(b, b.velocity.next)
 // 8 elements, four per thread at a time
-extern "C" __global__ void __launch_bounds__(256) compute_b_next(const float* __restrict__ d_b_reduced, float* b_velocity, float* b) {
+extern "C" __global__ void __launch_bounds__(256) compute_b_next(float* b_velocity, const float* __restrict__ d_b_reduced, float* b) {
   for (int first = 4 * ((int)blockIdx.x * 256 + threadIdx.x); first < 8; first += (int)gridDim.x * 1024) {
     float b_four[4];
     load4(b_four, b + first);
