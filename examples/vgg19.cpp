@@ -29,7 +29,7 @@ void model() {
   Config c;
   if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {32, 4, 32, 1, 10, 12};
   c.batch = option("batch", c.batch, "images per step");
-  double lr = option("lr", 0.01, "learning rate");
+  double lr = option("lr", 0.005, "learning rate");
   double drop = option("dropout", 0.5, "share of hidden units dropped");
 
   auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
