@@ -77,6 +77,7 @@ Plan searched_plan(const Compilation& c) {
   SynthesisOptions options;
   options.time_limit_seconds = c.plan_seconds;
   options.drop_devices = true;
+  options.most_axes = c.mesh_axes;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
       fmt::print(stderr, "\r\033[K{}", progress_text(progress));
@@ -157,6 +158,11 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
       .add_option("--time-limit", compilation.plan_seconds,
                   "Seconds after which the best plan so far is taken; default: until it is proven best")
       ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--mesh-axes", compilation.mesh_axes,
+                  "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 2));
 }
 
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {

@@ -24,6 +24,7 @@ struct Compilation {
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
+  int mesh_axes = 1;                   ///< most axes of the meshes that are tried
   // made
   size_t stages_done = 0;
   std::shared_ptr<LoadedModel> model;
@@ -61,7 +62,7 @@ struct PipelineOptions {
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
-/// --time-limit of the synthesis.
+/// --time-limit and --mesh-axes of the synthesis.
 void add_planning_options(CLI::App& command, Compilation& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.

@@ -17,7 +17,6 @@ constexpr int max_alternations = 6;
 constexpr int price_steps = 5;
 /// Memory beyond this many steps' time per memory-full decides everything; more would only make sums overflow.
 constexpr double dearest_price = 1e3;
-constexpr const char* axis_name = "dev";
 
 struct Candidate {
   Shares shares;
@@ -40,26 +39,35 @@ bool better(const Candidate& a, const Candidate& b) {
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget) : problem_(problem), budget_(budget) {
+  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat) : problem_(problem), budget_(budget) {
     limits_.stop = budget.stop();
+    rough_.stop = budget.stop();
+    rough_.tolerance = 2e-3;
+    rough_.most_sweeps = 48;
+    rough_.table_limit = 1e6;
+    rough_.expansion_limit = 100'000;
+    if (several_axes()) limits_.cost_to_beat = to_picoseconds(seconds_to_beat);
   }
 
-  Plan run() {
-    for (const std::vector<double>& fractions : starts()) {
+  std::optional<Plan> run() {
+    for (const std::vector<double>& by_device : starts()) {
       if (budget_.spent()) break;
-      alternate(common_shares(problem_.classes, fractions));
+      alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     }
-    if (best_.empty() || (budget_.spent() && !best_.fits())) add_unsearched();
+    if (!several_axes() && (best_.empty() || (budget_.spent() && !best_.fits()))) add_unsearched();
+    if (best_.empty()) return std::nullopt;
     return finish();
   }
 
  private:
-  /// Fractions the alternation starts from. It can get stuck, so there are several.
+  bool several_axes() const { return problem_.mesh.axes.size() > 1; }
+
+  /// Fractions by device that the alternation starts from. It can get stuck, so there are several.
   std::vector<std::vector<double>> starts() const {
     const auto& devices = problem_.cluster.devices;
     std::vector<std::vector<double>> starts{std::vector<double>(devices.size(), 1.0)};
     if (device_types(problem_.cluster).devices.size() < 2) return starts;
-    starts.push_back(fractions_of(problem_, RatioRule::proportional));
+    starts.push_back(device_speeds(problem_));
     std::vector<double> flops, bandwidth, memory, fastest;
     for (const Device& d : devices) {
       flops.push_back(d.matmul_flops_per_second());
@@ -76,13 +84,14 @@ class Alternation {
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves.
   void alternate(Shares shares) {
     Candidate last;
-    bool one_type = device_types(problem_.cluster).devices.size() < 2;  // then even shares are the best ones
+    // Devices of one type share evenly; on several axes the starts are all there is.
+    bool once = several_axes() || device_types(problem_.cluster).devices.size() < 2;
     for (int round = 0; round < max_alternations && !budget_.spent() && seen_.insert(shares).second; ++round) {
       Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Candidate candidate = best_at(conversions, shares);
       if (candidate.empty() || (round > 0 && !better(candidate, last))) return;
       keep(candidate);
-      if (one_type) return;
+      if (once) return;
       std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
       Fractions fractions = best_fractions(problem_, terms, *candidate.spmd);
       if (fractions.empty()) return;
@@ -134,10 +143,10 @@ class Alternation {
                      const std::vector<char>& tight) {
     SearchInput input;
     for (char over : tight) input.memory_price.push_back(over ? price : 0);
-    Solution solution = search(problem_, conversions, shares, input, limits_);
+    Solution solution = search(problem_, conversions, shares, input, price > 0 ? rough_ : limits_);
     budget_.searched();
     if (solution.choices.empty()) {
-      HETSYNTH_CHECK(budget_.spent(), "replicating everything is always a plan");
+      HETSYNTH_CHECK(budget_.spent() || several_axes(), "replicating everything is always a plan");
       return {};
     }
     Candidate candidate = priced(conversions, shares, std::move(solution.choices), solution.cost);
@@ -149,7 +158,7 @@ class Alternation {
     Candidate candidate;
     candidate.shares = shares;
     candidate.cost = cost;
-    candidate.spmd = std::make_shared<SpmdProgram>(lower(problem_, conversions, shares, choices, axis_name));
+    candidate.spmd = std::make_shared<SpmdProgram>(lower(problem_, conversions, shares, choices));
     candidate.choices = std::move(choices);
     std::vector<int64_t> peak = peak_memory(problem_, shares, *candidate.spmd);
     for (size_t d = 0; d < peak.size(); ++d) {
@@ -173,7 +182,7 @@ class Alternation {
 
   Plan finish() {
     Conversions conversions(*problem_.analysis, problem_.cost, best_.shares);
-    Plan plan = assemble(problem_, conversions, best_.shares, best_.choices, device_fractions(), axis_name);
+    Plan plan = assemble(problem_, conversions, best_.shares, best_.choices, axis_fractions(problem_, device_work()));
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.optimal = best_.cost == best_.bound;
@@ -182,32 +191,31 @@ class Alternation {
     return plan;
   }
 
-  /// Each device's part of the floating-point work: what stands for the shares of all classes in one number.
-  std::vector<double> device_fractions() const {
-    std::vector<double> fractions(problem_.cost.device_count(), 0);
+  /// Each device's floating-point work: what stands for the shares of all classes in one number.
+  std::vector<double> device_work() const {
+    std::vector<double> flops(problem_.cost.device_count(), 0);
     double total = 0;
     for (const Node& node : problem_.program.nodes) {
       if (node.leaf()) continue;
       Work work = problem_.cost.work(node.id, problem_.rules.options[node.id][best_.choices[node.id]]);
-      for (size_t d = 0; d < fractions.size(); ++d) {
-        double flops = problem_.cost.device_flops(work, best_.shares, int(d));
-        fractions[d] += flops;
-        total += flops;
-      }
+      for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, best_.shares, int(d));
     }
-    for (double& f : fractions) f = total > 0 ? f / total : 1.0 / double(fractions.size());
-    return fractions;
+    for (double f : flops) total += f;
+    return total > 0 ? flops : std::vector<double>(flops.size(), 1.0);
   }
 
   const Problem& problem_;
   Budget& budget_;
   SearchLimits limits_;
+  SearchLimits rough_;  ///< under a price on memory, which is itself a guess
   std::set<Shares> seen_;
   Candidate best_;
 };
 
 }  // namespace
 
-Plan best_plan(const Problem& problem, Budget& budget) { return Alternation(problem, budget).run(); }
+std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat) {
+  return Alternation(problem, budget, seconds_to_beat).run();
+}
 
 }  // namespace hetsynth::synth

@@ -6,19 +6,18 @@
 namespace hetsynth::synth {
 namespace {
 
-DimensionClasses classes_for(const Program& program, const std::vector<int>& kinds, bool single_device) {
+DimensionClasses classes_for(const Program& program, const std::vector<int>& kinds, int axes) {
   DimensionClasses classes = dimension_classes(program, kinds);
-  if (!single_device) return classes;
+  if (axes > 0) return classes;
   for (auto* table : {&classes.dims, &classes.factors})
     for (auto& row : *table) std::fill(row.begin(), row.end(), -1);
   classes.classes.clear();
   return classes;
 }
 
-Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-                bool single_device) {
-  Rules rules = derive_rules(program, classes, kinds);
-  if (!single_device) return rules;
+Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes) {
+  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes));
+  if (axes > 0) return rules;
   Rules whole;
   whole.forms = std::move(rules.forms);
   int none = whole.options.add_kind({});
@@ -37,11 +36,11 @@ Rules rules_for(const Program& program, const DimensionClasses& classes, const s
 
 }  // namespace
 
-Analysis::Analysis(const Program& program, bool single_device)
+Analysis::Analysis(const Program& program, int axes)
     : program(program),
       kinds(node_kinds(program)),
-      classes(classes_for(program, kinds, single_device)),
-      rules(rules_for(program, classes, kinds, single_device)),
+      classes(classes_for(program, kinds, axes)),
+      rules(rules_for(program, classes, kinds, axes)),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {

@@ -7,8 +7,8 @@
 namespace hetsynth::synth {
 
 struct Analysis {
-  /// Single device: nothing is cut and nothing is partial.
-  Analysis(const Program& program, bool single_device);
+  /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
+  Analysis(const Program& program, int axes);
   Analysis(const Analysis&) = delete;
   Analysis& operator=(const Analysis&) = delete;
 

@@ -9,6 +9,9 @@ struct SearchLimits {
   double direct_limit = 2e5;  ///< networks whose largest joint table is smaller are eliminated at once
   double table_limit = 1e7;   ///< entries of a joint table before it is split into mini-buckets
   int64_t expansion_limit = 2'000'000;
+  int most_sweeps = 800;                 ///< of message passing in one go; the whole takes up to a third more
+  double tolerance = 0;                  ///< relative gap between solution and bound that will do
+  Picoseconds cost_to_beat = forbidden;  ///< solutions that cost as much or more are not looked for
   Stop stop;
 };
 

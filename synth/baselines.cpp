@@ -35,10 +35,10 @@ int greedy_option(const Problem& problem, const Node& node, int batch, const std
   for (NodeId input : node.inputs) only_whole = only_whole && available[input] == 1;
   auto rank = [&](int index) {
     const Option& option = options[index];
-    bool splits_batch = option.factor >= 0 && problem.classes.factors[node.id][option.factor] == batch;
+    bool splits_batch = option.splits() && problem.classes.factors[node.id][option.factor[0]] == batch;
     int conversions = 0;
     for (size_t j = 0; j < node.inputs.size(); ++j) conversions += (available[node.inputs[j]] & option.needs[j]) == 0;
-    bool unwanted = option.factor >= 0 && (!splits_batch || only_whole);
+    bool unwanted = option.splits() && (!splits_batch || only_whole);
     return std::tuple(unwanted, conversions, splits_batch ? 0 : 1, index);
   };
   int best = 0;
@@ -49,15 +49,26 @@ int greedy_option(const Problem& problem, const Node& node, int batch, const std
 
 }  // namespace
 
-std::vector<double> fractions_of(const Problem& problem, RatioRule rule) {
-  std::vector<double> fractions(problem.cost.device_count(), 1.0);
-  if (rule == RatioRule::proportional) {
-    std::vector<double> seconds = whole_step_seconds(problem);
-    for (size_t d = 0; d < fractions.size(); ++d) fractions[d] = seconds[d] > 0 ? 1 / seconds[d] : 1.0;
-  }
+std::vector<std::vector<double>> fractions_of(const Problem& problem, RatioRule rule) {
+  if (rule == RatioRule::proportional) return axis_fractions(problem, device_speeds(problem));
+  return axis_fractions(problem, std::vector<double>(problem.cost.device_count(), 1.0));
+}
+
+std::vector<double> device_speeds(const Problem& problem) {
+  std::vector<double> speeds;
+  for (double seconds : whole_step_seconds(problem)) speeds.push_back(seconds > 0 ? 1 / seconds : 1.0);
+  return speeds;
+}
+
+std::vector<std::vector<double>> axis_fractions(const Problem& problem, const std::vector<double>& by_device) {
   double sum = 0;
-  for (double f : fractions) sum += f;
-  for (double& f : fractions) f /= sum;
+  for (double f : by_device) sum += f;
+  std::vector<std::vector<double>> fractions;
+  for (size_t axis = 0; axis < problem.mesh.axes.size(); ++axis) {
+    fractions.emplace_back(problem.mesh.axes[axis].size, 0.0);
+    for (size_t d = 0; d < by_device.size(); ++d)
+      fractions.back()[problem.cost.coordinate(int(d), int(axis))] += by_device[d] / sum;
+  }
   return fractions;
 }
 
@@ -78,7 +89,8 @@ Choices data_parallel_choices(const Problem& problem) {
       // Read from its source in any cut; the batch is the only one of interest.
       for (size_t d = 0; d < node.type.shape.size(); ++d)
         if (batch >= 0 && problem.classes.dims[node.id][d] == batch)
-          available[node.id] |= FormMask(1) << problem.rules.form_index(node.id, {Form::Kind::sharded, int(d)});
+          available[node.id] |= FormMask(1)
+                                << problem.rules.form_index(node.id, {{AxisForm{AxisForm::Kind::sharded, int(d)}}});
     }
     if (node.leaf()) continue;
     int choice = greedy_option(problem, node, batch, available);
@@ -105,7 +117,7 @@ Pins tensor_parallel_pins(const Problem& problem) {
     std::vector<int> allowed, split;
     const auto& options = problem.rules.options[node.id];
     for (int i = 0; i < int(options.size()); ++i) {
-      int factor = options[i].factor;
+      int factor = options[i].factor[0];
       if (factor >= 0 && problem.classes.factors[node.id][factor] == batch) continue;
       allowed.push_back(i);
       if (factor >= 0) split.push_back(i);
@@ -116,10 +128,10 @@ Pins tensor_parallel_pins(const Problem& problem) {
 }
 
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-              const std::vector<double>& fractions, const std::string& axis_name) {
+              const std::vector<std::vector<double>>& fractions) {
   Plan plan = identify_plan(problem.program, problem.cluster);
-  plan.ratios = {fractions};
-  plan.program = lower(problem, conversions, shares, choices, axis_name);
+  plan.ratios = fractions;
+  plan.program = lower(problem, conversions, shares, choices);
   plan.prediction = predict(problem, shares, plan.program);
   plan.prediction.lower_bound_seconds = 0;
   return plan;
@@ -161,7 +173,7 @@ double ideal_seconds(const Problem& problem) {
 Plan single_device_plan(const Problem& all) {
   Problem problem(all.program, restricted(all.cluster, {fastest_device(all)}));
   Conversions conversions(*problem.analysis, problem.cost, {});
-  Plan plan = assemble(problem, conversions, {}, replicated_choices(problem), {1.0}, "dev");
+  Plan plan = assemble(problem, conversions, {}, replicated_choices(problem), {{1.0}});
   plan.cluster_hash = hash_text(all.cluster);
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
   plan.prediction.optimal = true;
@@ -170,10 +182,10 @@ Plan single_device_plan(const Problem& all) {
 }
 
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {
-  std::vector<double> fractions = fractions_of(problem, rule);
+  std::vector<std::vector<double>> fractions = fractions_of(problem, rule);
   Shares shares = common_shares(problem.classes, fractions);
   Conversions conversions(*problem.analysis, problem.cost, shares);
-  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions, "dp");
+  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions);
   check_memory(problem, plan.prediction, "data parallelism");
   return plan;
 }
@@ -188,13 +200,13 @@ Plan single_device_plan(const Program& reference, const Cluster& cluster) {
 }
 
 Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
-  return synth::data_parallel_plan(synth::Problem(reference, cluster), rule);
+  return synth::data_parallel_plan(synth::Problem(reference, cluster, "dp"), rule);
 }
 
 Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
   using namespace synth;
-  Problem problem(reference, cluster);
-  std::vector<double> fractions = fractions_of(problem, rule);
+  Problem problem(reference, cluster, "tp");
+  std::vector<std::vector<double>> fractions = fractions_of(problem, rule);
   Shares shares = common_shares(problem.classes, fractions);
   Conversions conversions(*problem.analysis, problem.cost, shares);
   Pins pins = tensor_parallel_pins(problem);
@@ -202,7 +214,7 @@ Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, Rati
   input.pins = &pins;
   Solution solution = search(problem, conversions, shares, input, {});
   HETSYNTH_CHECK(!solution.choices.empty(), "tensor parallelism is always possible: every form can be converted");
-  Plan plan = assemble(problem, conversions, shares, solution.choices, fractions, "tp");
+  Plan plan = assemble(problem, conversions, shares, solution.choices, fractions);
   check_memory(problem, plan.prediction, "tensor parallelism");
   return plan;
 }

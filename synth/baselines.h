@@ -7,8 +7,15 @@
 
 namespace hetsynth::synth {
 
-/// Fraction of the work per device under a rule: even, or inverse to the time each would need for the whole step.
-std::vector<double> fractions_of(const Problem& problem, RatioRule rule);
+/// Fraction of the work under a rule, by mesh axis and coordinate: even, or inverse to the time a device would need for
+/// the whole step, on average over the devices of the coordinate.
+std::vector<std::vector<double>> fractions_of(const Problem& problem, RatioRule rule);
+
+/// Inverse of the time each device would need for the whole step.
+std::vector<double> device_speeds(const Problem& problem);
+
+/// Sums of the devices' parts by mesh axis and coordinate; on every axis they add up to 1.
+std::vector<std::vector<double>> axis_fractions(const Problem& problem, const std::vector<double>& by_device);
 
 /// The class of dimension 0 of the first input that can be cut there; -1 if there is none.
 int batch_class(const Problem& problem);
@@ -25,7 +32,7 @@ Pins tensor_parallel_pins(const Problem& problem);
 
 /// The finished plan: program, prediction (without bound and baselines). Memory is not checked.
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-              const std::vector<double>& fractions, const std::string& axis_name);
+              const std::vector<std::vector<double>>& fractions);
 
 /// Even and speed-proportional data parallelism over all devices, and the fastest device alone, as the cost model sees
 /// them.

@@ -5,58 +5,88 @@
 #include <tuple>
 
 namespace hetsynth::synth {
+namespace {
+
+/// Tensors with at most so many forms: every set of forms can be materialised.
+constexpr int few_forms = 9;
+/// With at most so many: every set of three.
+constexpr int some_forms = 16;
+
+}  // namespace
 
 ConversionTable::ConversionTable(const CostModel& cost, NodeId node, const std::vector<Form>& forms,
                                  const Shares& shares)
     : forms_(int(forms.size())) {
   for (const Form& from : forms)
     for (const Form& to : forms) edges_.push_back(cost.conversion(node, from, to, shares));
-  solve();
+  find_paths();
 }
 
-void ConversionTable::solve() {
-  size_t sets = size_t(1) << forms_;
-  cost_.assign(sets * forms_, forbidden);
-  steps_.resize(sets * forms_);
-  for (int v = 0; v < forms_; ++v) cost_[v] = 0;
-  for (FormMask targets = 1; targets < sets; ++targets) {
-    Picoseconds* cost = &cost_[size_t(targets) * forms_];
-    Step* steps = &steps_[size_t(targets) * forms_];
-    for (int v = 0; v < forms_; ++v) {
-      if (targets >> v & 1) {  // the root is itself a target
-        cost[v] = tree_cost(v, targets & ~(FormMask(1) << v));
-        steps[v] = {Step::Kind::split, FormMask(1) << v, -1};
-        continue;
-      }
-      for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
-        Picoseconds sum = std::min(forbidden, tree_cost(v, part) + tree_cost(v, targets ^ part));
-        if (sum < cost[v]) cost[v] = sum, steps[v] = {Step::Kind::split, part, -1};
-      }
+int ConversionTable::most_targets() const { return forms_ <= few_forms ? forms_ : forms_ <= some_forms ? 3 : 2; }
+
+const ConversionTable::Trees& ConversionTable::trees(FormMask targets) const {
+  auto it = trees_.find(targets);
+  if (it == trees_.end()) it = trees_.emplace(targets, solve(targets)).first;
+  return it->second;
+}
+
+Picoseconds ConversionTable::tree_cost(int source, FormMask targets) const {
+  targets &= ~(FormMask(1) << source);
+  return targets == 0 ? 0 : trees(targets).cost[source];
+}
+
+void ConversionTable::find_paths() {
+  distance_.assign(edges_.size(), forbidden);
+  next_.assign(edges_.size(), -1);
+  for (int v = 0; v < forms_; ++v)
+    for (int u = 0; u < forms_; ++u) {
+      if (edge(v, u).possible) distance_[v * forms_ + u] = edge(v, u).cost, next_[v * forms_ + u] = u;
+      if (u == v) distance_[v * forms_ + u] = 0;
     }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (int v = 0; v < forms_; ++v)
-        for (int u = 0; u < forms_; ++u) {
-          if (!edge(v, u).possible) continue;
-          Picoseconds sum = std::min(forbidden, edge(v, u).cost + cost[u]);
-          if (sum < cost[v]) cost[v] = sum, steps[v] = {Step::Kind::edge, 0, u}, changed = true;
-        }
+  for (int by = 0; by < forms_; ++by)
+    for (int v = 0; v < forms_; ++v)
+      for (int u = 0; u < forms_; ++u) {
+        Picoseconds sum = std::min(forbidden, distance(v, by) + distance(by, u));
+        if (sum < distance(v, u)) distance_[v * forms_ + u] = sum, next_[v * forms_ + u] = next_[v * forms_ + by];
+      }
+}
+
+/// Of all sources; those among the targets are not asked for.
+ConversionTable::Trees ConversionTable::solve(FormMask targets) const {
+  // Where the tree first splits, and at what cost from there on.
+  std::vector<Picoseconds> split(forms_, forbidden);
+  std::vector<FormMask> parts(forms_, 0);
+  for (int v = 0; v < forms_; ++v) {
+    if (targets >> v & 1) {
+      split[v] = tree_cost(v, targets & ~(FormMask(1) << v));
+      parts[v] = FormMask(1) << v;
+      continue;
+    }
+    for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
+      Picoseconds sum = std::min(forbidden, tree_cost(v, part) + tree_cost(v, targets ^ part));
+      if (sum < split[v]) split[v] = sum, parts[v] = part;
     }
   }
+  Trees out{std::vector<Picoseconds>(forms_, forbidden), std::vector<Step>(forms_)};
+  for (int v = 0; v < forms_; ++v)
+    for (int u = 0; u < forms_; ++u) {
+      Picoseconds sum = std::min(forbidden, distance(v, u) + split[u]);
+      if (sum < out.cost[v]) out.cost[v] = sum, out.steps[v] = {u, parts[u]};
+    }
+  return out;
 }
 
 void ConversionTable::append_tree(int source, FormMask targets, std::vector<std::pair<int, int>>* out) const {
   targets &= ~(FormMask(1) << source);
   if (targets == 0) return;
-  const Step& step = steps_[size_t(targets) * forms_ + source];
-  if (step.kind == Step::Kind::split) {
-    append_tree(source, step.part, out);
-    append_tree(source, targets ^ step.part, out);
-  } else if (step.kind == Step::Kind::edge) {
-    if (std::find(out->begin(), out->end(), std::pair{source, step.to}) == out->end())
-      out->push_back({source, step.to});
-    append_tree(step.to, targets, out);
+  const Step step = trees(targets).steps[source];
+  while (source != step.at) {
+    int stop = next_[source * forms_ + step.at];
+    if (std::find(out->begin(), out->end(), std::pair{source, stop}) == out->end()) out->push_back({source, stop});
+    source = stop;
   }
+  append_tree(source, step.part, out);
+  append_tree(source, targets & ~step.part, out);
 }
 
 std::vector<std::pair<int, int>> ConversionTable::tree(int source, FormMask targets) const {
@@ -65,19 +95,38 @@ std::vector<std::pair<int, int>> ConversionTable::tree(int source, FormMask targ
   return out;
 }
 
+bool serves(FormMask set, const std::vector<FormMask>& needs) {
+  return std::all_of(needs.begin(), needs.end(), [&](FormMask need) { return (need & set) != 0; });
+}
+
+void ConversionTable::try_set(int source, FormMask set, const std::vector<FormMask>& needs, FormMask* best,
+                              Picoseconds* cost) const {
+  if (!serves(set, needs)) return;
+  auto rank = [](Picoseconds c, FormMask m) { return std::tuple(c, std::popcount(m), m); };
+  Picoseconds c = tree_cost(source, set);
+  if (rank(c, set) < rank(*cost, *best)) *cost = c, *best = set;
+}
+
 FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& needs, Picoseconds* cost) const {
   FormMask useful = 0, best = 0;
   for (FormMask need : needs) useful |= need;
   *cost = forbidden;
-  for (FormMask set = useful;; set = (set - 1) & useful) {
-    bool holds = std::all_of(needs.begin(), needs.end(), [&](FormMask need) { return (need & set) != 0; });
-    if (holds) {
-      auto rank = [](Picoseconds c, FormMask m) { return std::tuple(c, std::popcount(m), m); };
-      Picoseconds c = tree_cost(source, set);
-      if (rank(c, set) < rank(*cost, best)) *cost = c, best = set;
+  if (forms_ <= few_forms) {
+    for (FormMask set = useful;; set = (set - 1) & useful) {
+      try_set(source, set, needs, &best, cost);
+      if (set == 0) break;
     }
-    if (set == 0) break;
+    return best;
   }
+  // More forms than needs never pay. What the source serves is served.
+  std::vector<FormMask> open;
+  for (FormMask need : needs)
+    if ((need >> source & 1) == 0 && std::find(open.begin(), open.end(), need) == open.end()) open.push_back(need);
+  FormMask own = FormMask(1) << source;
+  for_small_subsets(useful & ~own, std::min(most_targets(), int(open.size())), [&](FormMask set) {
+    if (!serves(set, open)) return;
+    try_set(source, set | ((useful & own) != 0 ? own : 0), needs, &best, cost);
+  });
   return best;
 }
 

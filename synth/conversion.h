@@ -1,5 +1,6 @@
 // Conversion trees: the cheapest instructions that make a set of forms of one tensor out of the form it is computed in.
 #pragma once
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,28 +17,57 @@ class ConversionTable {
 
   int form_count() const { return forms_; }
   const Conversion& edge(int from, int to) const { return edges_[from * forms_ + to]; }
+  /// Most forms that one tensor is converted to. On one axis as many as it has. On two axes it has too many for all
+  /// their sets to be searched: three of a tensor with two dimensions, else two.
+  int most_targets() const;
   /// Cost of materialising all forms of `targets` from `source`: a minimum directed Steiner tree (Dreyfus and Wagner
   /// 1971).
-  Picoseconds tree_cost(int source, FormMask targets) const { return cost_[size_t(targets) * forms_ + source]; }
+  Picoseconds tree_cost(int source, FormMask targets) const;
   /// Its instructions as (from, to), parents first.
   std::vector<std::pair<int, int>> tree(int source, FormMask targets) const;
-  /// The cheapest set out of `source` that holds a form of each need; of equals the smallest. Cost in `*cost`.
+  /// The cheapest known set out of `source` that holds a form of each need; of equals the smallest. Cost in `*cost`.
   FormMask best_set(int source, const std::vector<FormMask>& needs, Picoseconds* cost) const;
 
  private:
-  void solve();
+  /// What a tree does first: go to `at`, there split the targets into `part` and the rest (no part: it is done).
+  struct Step {
+    int at = -1;
+    FormMask part = 0;
+  };
+  /// Of one set of targets, by source.
+  struct Trees {
+    std::vector<Picoseconds> cost;
+    std::vector<Step> steps;
+  };
+  void find_paths();
+  Picoseconds distance(int from, int to) const { return distance_[from * forms_ + to]; }
+  const Trees& trees(FormMask targets) const;
+  Trees solve(FormMask targets) const;
+  void try_set(int source, FormMask set, const std::vector<FormMask>& needs, FormMask* best, Picoseconds* cost) const;
   void append_tree(int source, FormMask targets, std::vector<std::pair<int, int>>* out) const;
 
   int forms_;
   std::vector<Conversion> edges_;
-  struct Step {
-    enum class Kind : uint8_t { none, split, edge } kind = Kind::none;
-    FormMask part = 0;  ///< split: one side of the targets
-    int to = -1;        ///< edge
-  };
-  std::vector<Picoseconds> cost_;  ///< [targets][source]
-  std::vector<Step> steps_;
+  std::vector<Picoseconds> distance_;                  ///< [from][to], over any number of conversions
+  std::vector<int> next_;                              ///< the first stop on the way
+  mutable std::unordered_map<FormMask, Trees> trees_;  ///< worked out when first asked for
 };
+
+/// Whether a set of forms serves all needs.
+bool serves(FormMask set, const std::vector<FormMask>& needs);
+
+/// Calls `visit` for the subsets of `forms` with at most `most` members, smaller numbers of members first.
+template <typename Visit>
+void for_small_subsets(FormMask forms, int most, const Visit& visit) {
+  std::vector<int> members;
+  for (int f = 0; f < max_forms; ++f)
+    if (forms >> f & 1) members.push_back(f);
+  auto extend = [&](auto& self, FormMask set, size_t from, int left) -> void {
+    if (left == 0) return visit(set);
+    for (size_t i = from; i < members.size(); ++i) self(self, set | FormMask(1) << members[i], i + 1, left - 1);
+  };
+  for (int size = 0; size <= most && size <= int(members.size()); ++size) extend(extend, 0, 0, size);
+}
 
 /// Conversion tables of all tensors, one per kind.
 class Conversions {

@@ -42,12 +42,55 @@ Picoseconds to_picoseconds(double seconds) {
 double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
 CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-                     const Cluster& cluster)
-    : program_(program), classes_(classes), cluster_(cluster) {
-  link_ = cluster.devices.size() > 1 ? cluster.slowest_link() : unlimited_link;
+                     const Cluster& cluster, const Mesh& mesh)
+    : program_(program), classes_(classes), cluster_(cluster), mesh_(mesh) {
+  HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
+                 "a mesh must fit the cluster");
   for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
+  find_links();
   find_fused(kinds);
   find_works(kinds);
+}
+
+void CostModel::find_links() {
+  for (int axis = 0; axis < int(mesh_.axes.size()); ++axis) {
+    coordinates_.emplace_back();
+    groups_.emplace_back();
+    for (int d = 0; d < device_count(); ++d) {
+      coordinates_.back().push_back(mesh_.coordinate(d, axis));
+      if (coordinates_.back().back() == 0) groups_.back().push_back(mesh_.group(d, axis));
+    }
+    std::vector<int> crossing(cluster_.hosts.size(), 0);  // by host: groups that leave it
+    std::vector<std::set<int>> hosts_of_group;
+    for (const auto& group : groups_.back()) {
+      std::set<int> hosts;
+      for (int d : group) hosts.insert(cluster_.devices[d].host);
+      if (hosts.size() > 1)
+        for (int host : hosts) ++crossing[host];
+      hosts_of_group.push_back(std::move(hosts));
+    }
+    links_.emplace_back(device_count());
+    crosses_.emplace_back(device_count(), 0);
+    for (size_t g = 0; g < groups_.back().size(); ++g) {
+      const auto& group = groups_.back()[g];
+      Link slowest = unlimited_link;
+      auto over = [&](const Link& link, double sharing) {
+        slowest.bandwidth_bytes_per_second =
+            std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second / sharing);
+        slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
+      };
+      for (int host : hosts_of_group[g]) {
+        auto inside =
+            std::count_if(group.begin(), group.end(), [&](int d) { return cluster_.devices[d].host == host; });
+        if (inside > 1) over(cluster_.hosts[host].inside, 1);
+        if (hosts_of_group[g].size() > 1) over(cluster_.between, crossing[host]);
+      }
+      for (int d : group) {
+        links_.back()[d] = slowest;
+        crosses_.back()[d] = hosts_of_group[g].size() > 1;
+      }
+    }
+  }
 }
 
 void CostModel::find_fused(const std::vector<int>& kinds) {
@@ -106,30 +149,61 @@ void CostModel::find_works(const std::vector<int>& kinds) {
 Work CostModel::work(NodeId id, const Option& option) const {
   const WholeWork& whole = works_[id];
   Work work;
-  int f = option.factor;
-  if (f >= 0) work.class_id = whole.factor_classes[f];
-  (f >= 0 ? work.flops_cut : work.flops_fixed) += whole.flops;
-  for (const WholeWork::Operand& operand : whole.operands)
-    (f >= 0 && operand.factors >> f & 1 ? work.bytes_cut : work.bytes_fixed) += operand.bytes;
+  int all = 0;
+  for (int a = 0; a < max_axes; ++a)
+    if (option.factor[a] >= 0) {
+      work.class_id[a] = whole.factor_classes[option.factor[a]];
+      all |= 1 << a;
+    }
+  work.flops[all] = whole.flops;
+  for (const WholeWork::Operand& operand : whole.operands) {
+    int cuts = 0;
+    for (int a = 0; a < max_axes; ++a)
+      if (option.factor[a] >= 0 && operand.factors >> option.factor[a] & 1) cuts |= 1 << a;
+    work.bytes[cuts] += operand.bytes;
+  }
   return work;
 }
 
-double CostModel::part_of(const Work& work, const Shares& shares, int d) const {
-  if (work.class_id < 0) return 0;
-  return double(shares[work.class_id][d]) / double(classes_.classes[work.class_id].granules);
+double CostModel::part(int class_id, int axis, const Shares& shares, int device) const {
+  if (class_id < 0) return 1;
+  return double(shares[axis][class_id][coordinates_[axis][device]]) / double(classes_.classes[class_id].granules);
 }
 
+namespace {
+
+double weighted(const std::array<double, cut_sets>& by_cut, const std::array<double, cut_sets>& parts) {
+  double sum = 0;
+  for (int cut = 0; cut < cut_sets; ++cut) sum += by_cut[cut] * parts[cut];
+  return sum;
+}
+
+}  // namespace
+
 double CostModel::device_flops(const Work& work, const Shares& shares, int d) const {
-  return work.flops_fixed + work.flops_cut * part_of(work, shares, d);
+  double flops = 0;
+  for (int cut = 0; cut < cut_sets; ++cut) {
+    double share = 1;
+    for (int a = 0; a < max_axes; ++a)
+      if (cut >> a & 1) share *= part(work.class_id[a], a, shares, d);
+    flops += work.flops[cut] * share;
+  }
+  return flops;
 }
 
 double CostModel::device_seconds(const Work& work, const Shares& shares, int d) const {
-  double part = part_of(work, shares, d);
-  if (work.class_id >= 0 && part == 0) return 0;
+  std::array<double, cut_sets> parts;
+  parts.fill(1);
+  for (int a = 0; a < max_axes; ++a) {
+    if (work.class_id[a] < 0) continue;
+    double share = part(work.class_id[a], a, shares, d);
+    if (share == 0) return 0;
+    for (int cut = 0; cut < cut_sets; ++cut)
+      if (cut >> a & 1) parts[cut] *= share;
+  }
   const Device& device = cluster_.devices[d];
-  double compute = (work.flops_fixed + work.flops_cut * part) / device.matmul_flops_per_second();
-  double memory = (work.bytes_fixed + work.bytes_cut * part) / device.memory_bytes_per_second();
-  return std::max(compute, memory);
+  return std::max(weighted(work.flops, parts) / device.matmul_flops_per_second(),
+                  weighted(work.bytes, parts) / device.memory_bytes_per_second());
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
@@ -143,84 +217,104 @@ int64_t CostModel::bytes(NodeId node) const {
   return element_count(program_[node].type.shape) * size_bytes(program_[node].type.dtype);
 }
 
-int64_t CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
-  if (form.kind != Form::Kind::sharded) return bytes(node);
-  int c = classes_.dims[node][form.dim];
-  return bytes(node) / classes_.classes[c].granules * shares[c][device];
+double CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
+  double local = double(bytes(node));
+  for (int a = 0; a < max_axes; ++a)
+    if (form.on[a].sharded()) local *= part(classes_.dims[node][form.on[a].dim], a, shares, device);
+  return local;
 }
 
-std::vector<double> CostModel::shard_bytes(NodeId node, int dim, const Shares& shares) const {
-  std::vector<double> out;
-  for (int d = 0; d < device_count(); ++d)
-    out.push_back(double(local_bytes(node, {Form::Kind::sharded, dim}, shares, d)));
-  return out;
+double CostModel::gather_seconds(const Link& link, double total, double least, double greatest, int n,
+                                 bool* grouped) const {
+  double hops = n - 1, exact = (total - least) / link.bandwidth_bytes_per_second;
+  *grouped = false;
+  if (native_) return hops * link.latency_seconds + exact;
+  double padded = hops * (link.latency_seconds + greatest / link.bandwidth_bytes_per_second);
+  double in_group = 2 * hops * link.latency_seconds + exact;
+  *grouped = in_group < padded;
+  return std::min(padded, in_group);
 }
 
-double CostModel::gather_seconds(double total, const std::vector<double>& shards, Realisation* realisation) const {
-  double hops = double(shards.size()) - 1, latency = link_.latency_seconds,
-         bandwidth = link_.bandwidth_bytes_per_second;
-  double exact = (total - *std::min_element(shards.begin(), shards.end())) / bandwidth;
-  *realisation = Realisation::native;
-  if (native_) return hops * latency + exact;
-  double padded = hops * (latency + *std::max_element(shards.begin(), shards.end()) / bandwidth);
-  double grouped = 2 * hops * latency + exact;
-  *realisation = padded <= grouped ? Realisation::padded : Realisation::grouped;
-  return std::min(padded, grouped);
-}
-
-double CostModel::all_to_all_seconds(const std::vector<double>& before, const std::vector<double>& after) const {
-  double n = double(before.size());
-  std::vector<double> per_host(cluster_.hosts.size(), 0);
-  std::set<int> hosts;
-  double device_seconds = 0, host_seconds = 0;
-  for (int d = 0; d < device_count(); ++d) {
-    double moved = std::max(before[d], after[d]) * (n - 1) / n;
-    int host = cluster_.devices[d].host;
-    per_host[host] += moved;
-    hosts.insert(host);
-    device_seconds = std::max(device_seconds, moved / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
+/// all_gather or reduce_scatter between a form that is cut along the axis and the one that is not.
+Conversion CostModel::gathering(NodeId node, const Form& cut, int axis, Opcode opcode, const Shares& shares) const {
+  double slowest = 0;
+  bool grouped = false;
+  for (const auto& group : groups_[axis]) {
+    double total = 0, least = HUGE_VAL, greatest = 0;
+    for (int d : group) {
+      double shard = local_bytes(node, cut, shares, d);
+      total += shard;
+      least = std::min(least, shard);
+      greatest = std::max(greatest, shard);
+    }
+    bool in_group;
+    double seconds = gather_seconds(links_[axis][group[0]], total, least, greatest, int(group.size()), &in_group);
+    if (seconds > slowest) slowest = seconds, grouped = in_group;
   }
-  if (hosts.size() > 1)
-    for (double moved : per_host)
-      host_seconds = std::max(host_seconds, moved / cluster_.between.bandwidth_bytes_per_second);
-  return (n - 1) * link_.latency_seconds + std::max(device_seconds, host_seconds);
+  Realisation realisation = native_ ? Realisation::native : grouped ? Realisation::grouped : Realisation::padded;
+  return {true, opcode, axis, realisation, to_picoseconds(slowest)};
+}
+
+double CostModel::all_to_all_seconds(NodeId node, const Form& from, const Form& to, int axis,
+                                     const Shares& shares) const {
+  double n = mesh_.axes[axis].size, slowest = 0, latency = 0;
+  std::vector<double> per_host(cluster_.hosts.size(), 0);
+  for (int d = 0; d < device_count(); ++d) {
+    double moved = std::max(local_bytes(node, from, shares, d), local_bytes(node, to, shares, d)) * (n - 1) / n;
+    int host = cluster_.devices[d].host;
+    latency = std::max(latency, links_[axis][d].latency_seconds);
+    slowest = std::max(slowest, moved / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
+    if (crosses_[axis][d]) per_host[host] += moved;
+  }
+  for (double moved : per_host)
+    if (moved > 0) slowest = std::max(slowest, moved / cluster_.between.bandwidth_bytes_per_second);
+  return (n - 1) * latency + slowest;
+}
+
+double CostModel::all_reduce_seconds(NodeId node, const Form& from, int axis, const Shares& shares) const {
+  double n = mesh_.axes[axis].size, slowest = 0;
+  for (int d = 0; d < device_count(); ++d) {
+    const Link& link = links_[axis][d];
+    double held = local_bytes(node, from, shares, d);
+    slowest = std::max(slowest,
+                       2 * (n - 1) * link.latency_seconds + 2 * (n - 1) / n * held / link.bandwidth_bytes_per_second);
+  }
+  return slowest;
+}
+
+/// `passes` over the memory of what a device holds in that form.
+double CostModel::slowest_memory_seconds(NodeId node, const Form& form, double passes, const Shares& shares) const {
+  double slowest = 0;
+  for (int d = 0; d < device_count(); ++d)
+    slowest =
+        std::max(slowest, passes * local_bytes(node, form, shares, d) / cluster_.devices[d].memory_bytes_per_second());
+  return slowest;
 }
 
 Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const {
-  using Kind = Form::Kind;
-  double total = double(bytes(node)), n = device_count();
-  Conversion out;
-  auto found = [&](Opcode opcode, double seconds) {
-    out.possible = true;
-    out.opcode = opcode;
-    out.cost = to_picoseconds(seconds);
-  };
-  auto memory_seconds = [&](auto bytes_of) {
-    double slowest = 0;
-    for (int d = 0; d < device_count(); ++d)
-      slowest = std::max(slowest, bytes_of(d) / cluster_.devices[d].memory_bytes_per_second());
-    return slowest;
-  };
-  if (from == to || to.kind == Kind::partial_max) return out;
-  if (from.kind == Kind::replicated && to.kind == Kind::sharded) {
-    auto shards = shard_bytes(node, to.dim, shares);
-    found(Opcode::slice, memory_seconds([&](int d) { return 2 * shards[d]; }));
-  } else if (from.kind == Kind::replicated && to.kind == Kind::partial_sum) {
-    found(Opcode::to_partial, memory_seconds([&](int) { return total; }));
-  } else if (from.kind == Kind::sharded && to.kind == Kind::replicated) {
-    double seconds = gather_seconds(total, shard_bytes(node, from.dim, shares), &out.realisation);
-    found(Opcode::all_gather, seconds);
-  } else if (from.kind == Kind::sharded && to.kind == Kind::sharded) {
-    found(Opcode::all_to_all,
-          all_to_all_seconds(shard_bytes(node, from.dim, shares), shard_bytes(node, to.dim, shares)));
-  } else if (from.partial() && to.kind == Kind::replicated) {
-    found(Opcode::all_reduce,
-          2 * (n - 1) * link_.latency_seconds + 2 * (n - 1) / n * total / link_.bandwidth_bytes_per_second);
-  } else if (from.partial() && to.kind == Kind::sharded) {
-    double seconds = gather_seconds(total, shard_bytes(node, to.dim, shares), &out.realisation);
-    found(Opcode::reduce_scatter, seconds);
+  using Kind = AxisForm::Kind;
+  int axis = -1;
+  for (int a = 0; a < max_axes; ++a) {
+    if (from.on[a] == to.on[a]) continue;
+    if (axis >= 0) return {};
+    axis = a;
   }
-  return out;
+  if (axis < 0 || to.on[axis].kind == Kind::partial_max) return {};
+  const AxisForm &before = from.on[axis], &after = to.on[axis];
+  auto made = [&](Opcode opcode, double seconds) {
+    return Conversion{true, opcode, axis, Realisation::native, to_picoseconds(seconds)};
+  };
+  if (before.kind == Kind::replicated)
+    return after.sharded() ? made(Opcode::slice, slowest_memory_seconds(node, to, 2, shares))
+                           : made(Opcode::to_partial, slowest_memory_seconds(node, to, 1, shares));
+  if (before.sharded() && after.kind == Kind::replicated)
+    return gathering(node, from, axis, Opcode::all_gather, shares);
+  if (before.sharded() && after.sharded())
+    return made(Opcode::all_to_all, all_to_all_seconds(node, from, to, axis, shares));
+  if (before.partial() && after.kind == Kind::replicated)
+    return made(Opcode::all_reduce, all_reduce_seconds(node, from, axis, shares));
+  if (before.partial() && after.sharded()) return gathering(node, to, axis, Opcode::reduce_scatter, shares);
+  return {};
 }
 
 }  // namespace hetsynth::synth

@@ -6,8 +6,9 @@
 //   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
 //   One-hot loops count the rows moved.
-// Collectives on a ring of n devices; S: bytes of the whole tensor, c_d: of device d's shard, a: latency, B: bandwidth
-// of the slowest link.
+// Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
+// S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
+// slowest link. The bandwidth between hosts is divided by the groups that cross it at once.
 //   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
 //                                padded:  (n-1) (a + max c / B)          (NCCL)
 //                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
@@ -34,31 +35,37 @@ constexpr Picoseconds forbidden = 100'000'000'000'000'000;
 Picoseconds to_picoseconds(double seconds);
 double to_seconds(Picoseconds cost);
 
-/// What a device does for one operator: a fixed part, and a part proportional to its share of `class_id` (-1: all is
-/// fixed).
+/// By the set of axes that cut it (bit a: axis a).
+constexpr int cut_sets = 1 << max_axes;
+
+/// What a device does for one operator: of every part, its shares on the axes that cut the part.
 struct Work {
-  double flops_fixed = 0, flops_cut = 0;
-  double bytes_fixed = 0, bytes_cut = 0;
-  int class_id = -1;
+  std::array<double, cut_sets> flops{}, bytes{};
+  std::array<int, max_axes> class_id{-1, -1};  ///< by axis: the class that the axis cuts; -1: none
+  auto operator<=>(const Work&) const = default;
 };
 
 /// Conversion between forms of a tensor by one instruction.
 struct Conversion {
   bool possible = false;
   Opcode opcode = Opcode::slice;
+  int axis = 0;
   Realisation realisation = Realisation::native;
   Picoseconds cost = forbidden;
 };
 
 class CostModel {
  public:
-  /// `kinds`: as node_kinds gives them.
+  /// `kinds`: as node_kinds gives them. `mesh`: over the cluster's devices in rank order.
   CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-            const Cluster& cluster);
+            const Cluster& cluster, const Mesh& mesh);
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
-  const Link& link() const { return link_; }
+  const Mesh& mesh() const { return mesh_; }
+  /// The link that limits a group along the axis.
+  const Link& link(int axis, int device) const { return links_[axis][device]; }
+  int coordinate(int device, int axis) const { return coordinates_[axis][device]; }
 
   Work work(NodeId node, const Option& option) const;
   /// Equal for nodes whose work is the same under equal options.
@@ -69,7 +76,8 @@ class CostModel {
   double device_flops(const Work& work, const Shares& shares, int device) const;
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
 
-  /// The instruction that takes a tensor from one form to another, with its cheapest realisation.
+  /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
+  /// realisation.
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
 
   /// Whether a tensor lives only inside its consumer's loop.
@@ -77,13 +85,17 @@ class CostModel {
 
   /// Bytes of a whole tensor, and of the part in this form on a device.
   int64_t bytes(NodeId node) const;
-  int64_t local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const;
+  double local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const;
+  /// Share of a class that a device has along an axis; 1 without a class.
+  double part(int class_id, int axis, const Shares& shares, int device) const;
 
  private:
-  double part_of(const Work& work, const Shares& shares, int device) const;
-  double gather_seconds(double total, const std::vector<double>& shards, Realisation* realisation) const;
-  double all_to_all_seconds(const std::vector<double>& before, const std::vector<double>& after) const;
-  std::vector<double> shard_bytes(NodeId node, int dim, const Shares& shares) const;
+  double gather_seconds(const Link& link, double total, double least, double greatest, int n, bool* grouped) const;
+  Conversion gathering(NodeId node, const Form& cut, int axis, Opcode opcode, const Shares& shares) const;
+  double all_to_all_seconds(NodeId node, const Form& from, const Form& to, int axis, const Shares& shares) const;
+  double all_reduce_seconds(NodeId node, const Form& from, int axis, const Shares& shares) const;
+  double slowest_memory_seconds(NodeId node, const Form& form, double passes, const Shares& shares) const;
+  void find_links();
   void find_fused(const std::vector<int>& kinds);
   void find_works(const std::vector<int>& kinds);
 
@@ -101,9 +113,13 @@ class CostModel {
   const Program& program_;
   const DimensionClasses& classes_;
   const Cluster& cluster_;
-  Link link_;
+  Mesh mesh_;
   bool native_ = true;
-  std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
+  std::vector<std::vector<int>> coordinates_;          ///< [axis][device]
+  std::vector<std::vector<Link>> links_;               ///< [axis][device]: of the device's group
+  std::vector<std::vector<char>> crosses_;             ///< [axis][device]: its group spans several hosts
+  std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: devices
+  std::vector<char> fused_;                            ///< by node: never stored, its consumer's loop makes it
   ByKind<WholeWork> works_;
 };
 

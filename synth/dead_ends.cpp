@@ -65,36 +65,60 @@ class DeadEnds {
       neighbours.push_back(
           {network_.table(pair).data(), end.first ? columns : 1, end.first ? 1 : columns, &lists_[alive_[end.other]]});
     }
-    std::vector<int> values = lists_[alive_[v]];
-    const Table& unary = network_.unary(v);
-    for (size_t i = values.size(); i-- > 0;) {
-      bool dead = impossible(neighbours, values[i]);
-      for (size_t j = 0; j < values.size() && !dead; ++j)
-        dead = i != j && dominates(unary, neighbours, values[j], values[i]);
-      if (dead) values.erase(values.begin() + i);
-    }
-    answers_.push_back(lists_.number(std::move(values)));
+    answers_.push_back(lists_.number(undominated(network_.unary(v), neighbours, lists_[alive_[v]])));
     return answers_.back();
   }
 
-  static bool impossible(const std::vector<Neighbour>& neighbours, int value) {
-    for (const Neighbour& n : neighbours)
-      if (std::all_of(n.values->begin(), n.values->end(), [&](int u) { return n.at(value, u) >= forbidden; }))
-        return true;
-    return false;
+  /// A value and what it must cost beside its neighbours' cheapest values.
+  struct Candidate {
+    int value;
+    Picoseconds total;
+    std::vector<Picoseconds> least;  ///< by neighbour
+    bool alive = true;
+  };
+
+  static std::vector<int> undominated(const Table& unary, const std::vector<Neighbour>& neighbours,
+                                      const std::vector<int>& values) {
+    std::vector<Candidate> candidates;
+    for (int value : values) {
+      Candidate c{value, unary[value], {}};
+      for (const Neighbour& n : neighbours) {
+        Picoseconds least = forbidden;
+        for (int u : *n.values) least = std::min(least, n.at(value, u));
+        c.alive = c.alive && least < forbidden;
+        c.total += least;
+        c.least.push_back(least);
+      }
+      if (c.alive) candidates.push_back(std::move(c));
+    }
+    // What dominates a value is no dearer beside the cheapest neighbours; of equals the first stays.
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& x, const Candidate& y) { return x.total < y.total; });
+    for (size_t i = candidates.size(); i-- > 0;)
+      for (size_t j = 0; j < candidates.size() && candidates[j].total <= candidates[i].total && candidates[i].alive;
+           ++j)
+        if (i != j && candidates[j].alive && dominates(neighbours, candidates[j], candidates[i]))
+          candidates[i].alive = false;
+    std::vector<int> left;
+    for (const Candidate& c : candidates)
+      if (c.alive) left.push_back(c.value);
+    std::sort(left.begin(), left.end());
+    return left;
   }
 
-  static bool dominates(const Table& unary, const std::vector<Neighbour>& neighbours, int b, int a) {
-    Picoseconds excess = unary[b] - unary[a];
-    for (const Neighbour& n : neighbours) {
+  /// The excess of b over a begins with its lower bound, the difference of the totals, and only grows from there.
+  static bool dominates(const std::vector<Neighbour>& neighbours, const Candidate& b, const Candidate& a) {
+    Picoseconds excess = b.total - a.total;
+    for (size_t i = 0; i < neighbours.size() && excess <= 0; ++i) {
+      const Neighbour& n = neighbours[i];
       Picoseconds worst = std::numeric_limits<Picoseconds>::min();
       for (int u : *n.values) {
-        Picoseconds with_a = n.at(a, u), with_b = n.at(b, u);
+        Picoseconds with_a = n.at(a.value, u), with_b = n.at(b.value, u);
         if (with_a >= forbidden) continue;  // not reachable with a
         if (with_b >= forbidden) return false;
         worst = std::max(worst, with_b - with_a);
       }
-      if (worst != std::numeric_limits<Picoseconds>::min()) excess += worst;
+      excess += worst - (b.least[i] - a.least[i]);
     }
     return excess <= 0;
   }

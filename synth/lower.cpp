@@ -12,16 +12,15 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-           const std::string& axis)
+  Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices)
       : problem_(problem),
         program_(problem.program),
         conversions_(conversions),
         shares_(shares),
         choices_(choices),
         plans_(materialise_all(problem, conversions, choices)) {
-    out_.mesh.axes = {{axis, problem.cost.device_count()}};
-    table_of_class_.assign(problem.classes.classes.size(), -1);
+    out_.mesh = problem.mesh;
+    table_of_class_.assign(out_.mesh.axes.size(), std::vector<int>(problem.classes.classes.size(), -1));
     value_of_.resize(program_.nodes.size());
     for (const Node& node : program_.nodes) {
       for (auto& stage : value_of_[node.id]) stage.assign(problem.rules.forms[node.id].size(), -1);
@@ -50,9 +49,11 @@ class Lowering {
     instruction.node = node.id;
     for (size_t j = 0; j < node.inputs.size(); ++j)
       instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
-    Split split;
-    if (option.factor >= 0) split = {option.factor, table(problem_.classes.factors[node.id][option.factor])};
-    instruction.splits = {split};
+    for (int axis = 0; axis < axis_count(); ++axis) {
+      int factor = option.factor[axis];
+      instruction.splits.push_back(factor < 0 ? Split{}
+                                              : Split{factor, table(axis, problem_.classes.factors[node.id][factor])});
+    }
     instruction.result = define_source(node.id, option.form);
     check(instruction);
     out_.instructions.push_back(instruction);
@@ -93,7 +94,7 @@ class Lowering {
     FormMask exist = stage_of(node, consumer) ? plans_[node].sets.late : plans_[node].sets.early;
     FormMask both = (exist | FormMask(1) << plans_[node].source) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
-    for (int form = 31; form > 0; --form)
+    for (int form = max_forms - 1; form > 0; --form)
       if (both >> form & 1) return form;
     return 0;
   }
@@ -112,38 +113,40 @@ class Lowering {
 
   void emit(NodeId node, int from, int to, ValueId source, NodeId consumer) {
     const Conversion& conversion = conversions_.of(node).edge(from, to);
-    const Form &before = problem_.rules.forms[node][from], &after = problem_.rules.forms[node][to];
+    const int axis = conversion.axis;
+    const AxisForm &before = problem_.rules.forms[node][from].on[axis],
+                   &after = problem_.rules.forms[node][to].on[axis];
     Instruction instruction;
     instruction.opcode = conversion.opcode;
     instruction.realisation = conversion.realisation;
-    instruction.axis = 0;
+    instruction.axis = axis;
     instruction.operands = {source};
-    if (before.partial()) instruction.reduce = out_.values[source].placements[0].reduce;
-    const Form& cut = before.kind == Form::Kind::sharded ? before : after;
-    if (cut.kind == Form::Kind::sharded) {
+    if (before.partial()) instruction.reduce = out_.values[source].placements[axis].reduce;
+    const AxisForm& cut = before.sharded() ? before : after;
+    if (cut.sharded()) {
       instruction.dim = cut.dim;
-      instruction.table = table(problem_.classes.dims[node][cut.dim]);
+      instruction.table = table(axis, problem_.classes.dims[node][cut.dim]);
     }
     if (instruction.opcode == Opcode::all_to_all) {
       instruction.to_dim = after.dim;
-      instruction.to_table = table(problem_.classes.dims[node][after.dim]);
+      instruction.to_table = table(axis, problem_.classes.dims[node][after.dim]);
     }
-    instruction.cause = cause(node, before, after, consumer);
+    instruction.cause = cause(node, axis, before, after, consumer);
     instruction.result = define(node, to, stage_of(node, consumer));
     out_.instructions.push_back(instruction);
   }
 
-  std::string cause(NodeId node, const Form& before, const Form& after, NodeId consumer) const {
-    const std::string& axis = out_.mesh.axes[0].name;
-    auto described = [&](const Form& form) {
+  std::string cause(NodeId node, int axis, const AxisForm& before, const AxisForm& after, NodeId consumer) const {
+    const std::string& name = out_.mesh.axes[axis].name;
+    auto described = [&](const AxisForm& form) {
       switch (form.kind) {
-        case Form::Kind::replicated:
+        case AxisForm::Kind::replicated:
           return std::string("whole");
-        case Form::Kind::sharded:
+        case AxisForm::Kind::sharded:
           return fmt::format("cut in dimension {}", form.dim);
-        case Form::Kind::partial_sum:
+        case AxisForm::Kind::partial_sum:
           return std::string("as partial sums");
-        case Form::Kind::partial_max:
+        case AxisForm::Kind::partial_max:
           return std::string("as partial maxima");
       }
       return std::string();
@@ -151,17 +154,17 @@ class Lowering {
     std::string needed = consumer < 0                ? "the result of the step is needed"
                          : program_[consumer].leaf() ? program_[consumer].name + " is kept"
                                                      : program_[consumer].name + " needs it";
-    std::string state = before.partial() ? fmt::format("partial over {}{}", axis, origin(node))
-                                         : fmt::format("{} over {}", described(before), axis);
+    std::string state = before.partial() ? fmt::format("partial over {}{}", name, origin(node, axis))
+                                         : fmt::format("{} over {}", described(before), name);
     return fmt::format("{} is {}; {} {}", program_[node].name, state, needed, described(after));
   }
 
   /// Why a node's value is partial.
-  std::string origin(NodeId node) const {
+  std::string origin(NodeId node, int axis) const {
     if (program_[node].leaf()) return "";
     const Option& option = problem_.rules.options[node][choices_[node]];
-    if (option.factor < 0) return "";
-    return fmt::format(" (each device has its share of {})", program_[node].space.factors[option.factor].name);
+    if (option.factor[axis] < 0) return "";
+    return fmt::format(" (each device has its share of {})", program_[node].space.factors[option.factor[axis]].name);
   }
 
   /// The form a tensor is first made in: there for all its consumers.
@@ -173,33 +176,37 @@ class Lowering {
   ValueId define(NodeId node, int form, int stage) {
     Value value;
     value.node = node;
-    value.placements = {placement(node, problem_.rules.forms[node][form])};
+    for (int axis = 0; axis < axis_count(); ++axis)
+      value.placements.push_back(placement(node, axis, problem_.rules.forms[node][form].on[axis]));
     value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
     if (stage == 1) value.name += "#2";  // the same tensor and placement may have been made for the forward phase
     out_.values.push_back(value);
     return value_of_[node][stage][form] = ValueId(out_.values.size()) - 1;
   }
 
-  Placement placement(NodeId node, const Form& form) {
+  Placement placement(NodeId node, int axis, const AxisForm& form) {
     switch (form.kind) {
-      case Form::Kind::sharded:
-        return Placement::sharded(form.dim, table(problem_.classes.dims[node][form.dim]));
-      case Form::Kind::partial_sum:
+      case AxisForm::Kind::sharded:
+        return Placement::sharded(form.dim, table(axis, problem_.classes.dims[node][form.dim]));
+      case AxisForm::Kind::partial_sum:
         return Placement::partial(ReduceOp::sum);
-      case Form::Kind::partial_max:
+      case AxisForm::Kind::partial_max:
         return Placement::partial(ReduceOp::max);
       default:
         return Placement::replicated();
     }
   }
 
-  int table(int class_id) {
-    int& number = table_of_class_[class_id];
+  int axis_count() const { return int(out_.mesh.axes.size()); }
+
+  int table(int axis, int class_id) {
+    int& number = table_of_class_[axis][class_id];
     if (number < 0) {
       number = int(out_.tables.size());
       const DimensionClass& c = problem_.classes.classes[class_id];
-      BoundaryTable table{c.name, 0, c.granules, {0}};
-      for (int64_t count : shares_[class_id]) table.bounds.push_back(table.bounds.back() + count);
+      std::string name = axis_count() == 1 ? c.name : fmt::format("{}/{}", c.name, out_.mesh.axes[axis].name);
+      BoundaryTable table{name, axis, c.granules, {0}};
+      for (int64_t count : shares_[axis][class_id]) table.bounds.push_back(table.bounds.back() + count);
       out_.tables.push_back(std::move(table));
     }
     return number;
@@ -213,14 +220,14 @@ class Lowering {
   std::vector<Materialisation> plans_;
   SpmdProgram out_;
   std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
-  std::vector<int> table_of_class_;
+  std::vector<std::vector<int>> table_of_class_;               ///< by axis and class
 };
 
 }  // namespace
 
-SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-                  const std::string& axis_name) {
-  return Lowering(problem, conversions, shares, choices, axis_name).run();
+SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                  const Choices& choices) {
+  return Lowering(problem, conversions, shares, choices).run();
 }
 
 }  // namespace hetsynth::synth

@@ -18,7 +18,7 @@ class BoundedSearch {
   SearchResult run() {
     bool gaining = true;
     for (int sweeps = first_sweeps; !done(); sweeps *= 4) {
-      gaining = messages_.improve(sweeps) && sweeps < most_sweeps;
+      gaining = messages_.improve(sweeps) && sweeps < limits_.most_sweeps;
       shift();
       // As long as messages can still do better, large tables are not worth their time.
       double table_limit = gaining ? std::min(limits_.table_limit, limits_.direct_limit) : limits_.table_limit;
@@ -31,9 +31,12 @@ class BoundedSearch {
   }
 
  private:
-  static constexpr int first_sweeps = 12, most_sweeps = 800;
+  static constexpr int first_sweeps = 12;
 
-  bool done() const { return result_.cost <= result_.lower_bound || limits_.stop.stopped(); }
+  bool done() const {
+    double enough = double(std::min(result_.cost, limits_.cost_to_beat)) / (1 + limits_.tolerance);
+    return enough <= double(result_.lower_bound) || limits_.stop.stopped();
+  }
 
   void shift() {
     shifted_ = messages_.apply();

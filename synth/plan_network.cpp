@@ -18,10 +18,6 @@ struct VariableNeeds {
   std::vector<std::vector<FormMask>> by_value;
 };
 
-bool holds(FormMask set, const std::vector<FormMask>& masks) {
-  return std::all_of(masks.begin(), masks.end(), [&](FormMask mask) { return (mask & set) != 0; });
-}
-
 class NetworkBuilder {
  public:
   NetworkBuilder(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input)
@@ -124,7 +120,7 @@ class NetworkBuilder {
     double sum = 0;
     for (size_t d = 0; d < input_.memory_price.size(); ++d)
       sum += input_.memory_price[d] *
-             double(problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d)));
+             problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d));
     return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
   }
 
@@ -245,7 +241,7 @@ class NetworkBuilder {
       Table allowed;
       for (const FormSets& set : sets)
         for (const auto& masks : need.by_value)
-          allowed.push_back(holds(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
+          allowed.push_back(serves(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
       out->of_needs.push_back(store().intern(std::move(allowed)));
     }
   }
@@ -263,13 +259,13 @@ class NetworkBuilder {
       }
     std::vector<FormSets> out;
     for (FormMask set : useful_sets(node, from, all))
-      if (holds(set, fixed)) out.push_back({true, false, set, 0});
+      if (serves(set, fixed)) out.push_back({true, false, set, 0});
     bool may_part = priced() && node.kind != NodeKind::input && !early.empty() && !late.empty();
     if (!may_part) return out;
     std::vector<FormMask> late_sets = useful_sets(node, from, late);
     for (FormMask set : useful_sets(node, from, early))
       for (FormMask other : late_sets)
-        if (holds(set, fixed) && (set | other) != 0) out.push_back({true, true, set, other});
+        if (serves(set, fixed) && (set | other) != 0) out.push_back({true, true, set, other});
     return out;
   }
 
@@ -278,30 +274,29 @@ class NetworkBuilder {
                                     const std::set<FormMask>& masks) const {
     FormMask useful = 0;
     for (FormMask mask : masks) useful |= mask;
+    std::vector<FormMask> needs(masks.begin(), masks.end());
     struct Candidate {
       FormMask set;
       std::vector<char> meets;
-      std::vector<Picoseconds> costs;
+      Table costs;
     };
-    std::vector<Candidate> candidates;
-    for (FormMask set = useful;; set = (set - 1) & useful) {
-      Candidate c{set, {}, {}};
-      for (FormMask mask : masks) c.meets.push_back((mask & set) != 0);
-      for (int source : from) c.costs.push_back(sets_cost(node, source, {true, false, set, 0}));
-      candidates.push_back(std::move(c));
-      if (set == 0) break;
-    }
-    auto beats = [&](const Candidate& a, const Candidate& b) {
-      for (size_t m = 0; m < a.meets.size(); ++m)
-        if (b.meets[m] && !a.meets[m]) return false;
+    auto beats = [](const Candidate& a, const Candidate& b) {
       for (size_t s = 0; s < a.costs.size(); ++s)
         if (a.costs[s] > b.costs[s]) return false;
+      for (size_t m = 0; m < a.meets.size(); ++m)
+        if (b.meets[m] && !a.meets[m]) return false;
       return true;
     };
-    auto order = [](const Candidate& a, const Candidate& b) {
-      return std::pair(std::popcount(a.set), a.set) < std::pair(std::popcount(b.set), b.set);
-    };
-    std::sort(candidates.begin(), candidates.end(), order);
+    int most = conversions_.of(node.id).most_targets();
+    std::vector<Candidate> candidates;
+    for_small_subsets(useful, most, [&](FormMask set) {
+      if (redundant(set, needs)) return;
+      Candidate c{set, {}, {}};
+      for (int source : from) c.costs.push_back(sets_cost(node, source, {true, false, set, 0}));
+      if (std::all_of(c.costs.begin(), c.costs.end(), [](Picoseconds cost) { return cost >= forbidden; })) return;
+      for (FormMask need : needs) c.meets.push_back((need & set) != 0);
+      candidates.push_back(std::move(c));
+    });
     std::vector<char> beaten(candidates.size(), 0);
     for (size_t b = candidates.size(); b-- > 0;)
       for (size_t a = 0; a < candidates.size() && !beaten[b]; ++a)
@@ -310,6 +305,14 @@ class NetworkBuilder {
     for (size_t i = 0; i < candidates.size(); ++i)
       if (!beaten[i]) sets.push_back(candidates[i].set);
     return sets;
+  }
+
+  /// Whether a set meets the same needs without one of its members.
+  static bool redundant(FormMask set, const std::vector<FormMask>& needs) {
+    FormMask necessary = 0;
+    for (FormMask need : needs)
+      if (std::has_single_bit(need & set)) necessary |= need & set;
+    return necessary != set;
   }
 
   const Problem& problem_;

@@ -17,29 +17,33 @@ FormMask not_partial(const std::vector<Form>& forms) {
 
 /// Data of the batch is read from its source in any cut: the whole is kept only if some consumer cannot do with one
 /// common cut.
-int input_form(const std::vector<TensorNeed>& needs) {
-  FormMask common = ~FormMask(0);
+int input_form(const std::vector<Form>& forms, const std::vector<TensorNeed>& needs) {
+  FormMask common = not_partial(forms);
   for (const TensorNeed& need : needs) common &= need.forms;
-  for (int form = 1; !needs.empty() && form < 32; ++form)
+  for (int form = 1; !needs.empty() && form < max_forms; ++form)
     if (common >> form & 1) return form;
   return 0;
 }
 
 }  // namespace
 
-Problem::Problem(const Program& program, const Cluster& cluster)
-    : Problem(std::make_shared<const Analysis>(program, cluster.devices.size() == 1), cluster) {}
+Problem::Problem(const Program& program, const Cluster& cluster, const std::string& axis)
+    : Problem(std::make_shared<const Analysis>(program, cluster.devices.size() > 1 ? 1 : 0), cluster,
+              flat_mesh(cluster, axis)) {}
 
-Problem::Problem(std::shared_ptr<const Analysis> given, const Cluster& cluster)
+Problem::Problem(std::shared_ptr<const Analysis> given, const Cluster& cluster, const Mesh& mesh)
     : analysis(std::move(given)),
       program(analysis->program),
       cluster(cluster),
+      mesh(mesh),
       classes(analysis->classes),
       rules(analysis->rules),
-      cost(program, classes, analysis->kinds, this->cluster),
+      cost(program, classes, analysis->kinds, this->cluster, mesh),
       consumers(analysis->consumers),
       update_targets(analysis->update_targets),
       is_output(analysis->is_output) {}
+
+Mesh flat_mesh(const Cluster& cluster, const std::string& axis) { return {{{axis, int(cluster.devices.size())}}}; }
 
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {
   std::vector<TensorNeed> needs;
@@ -68,7 +72,7 @@ namespace {
 
 /// The form a tensor is first made in.
 int source_of(const Problem& problem, const Choices& choices, const Node& node, const std::vector<TensorNeed>& needs) {
-  if (node.kind == NodeKind::input) return input_form(needs);
+  if (node.kind == NodeKind::input) return input_form(problem.rules.forms[node.id], needs);
   return node.leaf() ? choices[node.id] : problem.rules.options[node.id][choices[node.id]].form;
 }
 

@@ -10,15 +10,17 @@ namespace hetsynth::synth {
 
 /// Everything derived once from program and cluster. Not copyable: the parts refer to each other.
 struct Problem {
-  Problem(const Program& program, const Cluster& cluster);
-  /// With the analysis of another problem of the same program; both clusters have several devices, or both have one.
-  Problem(std::shared_ptr<const Analysis> analysis, const Cluster& cluster);
+  /// On one axis over all devices.
+  Problem(const Program& program, const Cluster& cluster, const std::string& axis = "dev");
+  /// With the analysis of the same program for as many axes; a mesh of one device has none.
+  Problem(std::shared_ptr<const Analysis> analysis, const Cluster& cluster, const Mesh& mesh);
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
   std::shared_ptr<const Analysis> analysis;
   const Program& program;
   const Cluster cluster;
+  const Mesh mesh;
   const DimensionClasses& classes;
   const Rules& rules;
   CostModel cost;
@@ -46,6 +48,9 @@ struct Choices {
   bool empty() const { return of.empty(); }
   bool operator==(const Choices&) const = default;
 };
+
+/// One axis over all devices of the cluster.
+Mesh flat_mesh(const Cluster& cluster, const std::string& axis = "dev");
 
 /// What one consumer needs of a tensor.
 struct TensorNeed {

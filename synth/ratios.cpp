@@ -28,9 +28,9 @@ double term_seconds(const Problem& problem, const CostTerm& term, const Shares& 
 
 std::vector<int> classes_of(const Problem& problem, const CostTerm& term) {
   std::vector<int> out;
-  if (term.is_operator) return term.work.class_id >= 0 ? std::vector<int>{term.work.class_id} : out;
+  if (term.is_operator) return term.work.class_id[0] >= 0 ? std::vector<int>{term.work.class_id[0]} : out;
   for (const Form& form : {term.from, term.to})
-    if (form.kind == Form::Kind::sharded) out.push_back(problem.classes.dims[term.node][form.dim]);
+    if (form.on[0].sharded()) out.push_back(problem.classes.dims[term.node][form.on[0].dim]);
   return out;
 }
 
@@ -58,8 +58,13 @@ class RatioProgram {
 
   void limit_memory(int type, const MemoryPoint& point, double limit) {
     std::vector<std::pair<int, double>> entries;
-    for (const auto& [c, bytes] : point.by_class) entries.push_back({share_[c][type], bytes / limit});
-    lp_.add_row(-HUGE_VAL, 1 - point.fixed / limit, entries);
+    double fixed = 0;
+    for (const auto& [cuts, bytes] : point.by_cuts)
+      if (cuts[0] < 0)
+        fixed += bytes;
+      else
+        entries.push_back({share_[cuts[0]][type], bytes / limit});
+    lp_.add_row(-HUGE_VAL, 1 - fixed / limit, entries);
   }
 
   /// [class][type]; empty if infeasible.
@@ -89,22 +94,22 @@ class RatioProgram {
     int z = maximum(term.count);
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       double flops = example(t).matmul_flops_per_second(), memory = example(t).memory_bytes_per_second();
-      int share = share_[w.class_id][t];
-      if (w.flops_cut > 0) above(z, w.flops_fixed / flops, w.flops_cut / flops, share);
-      if (w.bytes_cut > 0) above(z, w.bytes_fixed / memory, w.bytes_cut / memory, share);
+      int share = share_[w.class_id[0]][t];
+      if (w.flops[1] > 0) above(z, w.flops[0] / flops, w.flops[1] / flops, share);
+      if (w.bytes[1] > 0) above(z, w.bytes[0] / memory, w.bytes[1] / memory, share);
     }
   }
 
   void add_conversion(const CostTerm& term) {
     double bytes = double(problem_.cost.bytes(term.node)), n = problem_.cost.device_count();
-    bool from_cut = term.from.kind == Form::Kind::sharded, to_cut = term.to.kind == Form::Kind::sharded;
-    if (from_cut && to_cut) return add_all_to_all(term, bytes);
-    int c = problem_.classes.dims[term.node][from_cut ? term.from.dim : term.to.dim];
+    const AxisForm &from = term.from.on[0], &to = term.to.on[0];
+    if (from.sharded() && to.sharded()) return add_all_to_all(term, bytes);
+    int c = problem_.classes.dims[term.node][from.sharded() ? from.dim : to.dim];
     int z = maximum(term.count);
     for (size_t t = 0; t < types_.devices.size(); ++t) {
-      double bandwidth = problem_.cost.link().bandwidth_bytes_per_second;
+      double bandwidth = problem_.cost.link(0, 0).bandwidth_bytes_per_second;
       int share = share_[c][t];
-      if (term.from.kind == Form::Kind::replicated)
+      if (from.kind == AxisForm::Kind::replicated)
         above(z, 0, 2 * bytes / example(t).memory_bytes_per_second(), share);
       else if (term.realisation == Realisation::padded)
         above(z, 0, (n - 1) * bytes / bandwidth, share);
@@ -120,7 +125,7 @@ class RatioProgram {
     std::vector<int> larger;
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       larger.push_back(lp_.add_variable(0, 1, 0));
-      for (int dim : {term.from.dim, term.to.dim})
+      for (int dim : {term.from.on[0].dim, term.to.on[0].dim})
         lp_.add_row(0, HUGE_VAL, {{larger[t], 1}, {share_[problem_.classes.dims[term.node][dim]][t], -1}});
     }
     std::map<int, std::map<int, double>> by_host;  // host -> variable -> seconds
@@ -144,8 +149,8 @@ class RatioProgram {
 };
 
 double bytes_at(const MemoryPoint& point, const std::vector<std::vector<double>>& shares, int type) {
-  double bytes = point.fixed;
-  for (const auto& [c, cut] : point.by_class) bytes += cut * shares[c][type];
+  double bytes = 0;
+  for (const auto& [cuts, whole] : point.by_cuts) bytes += cuts[0] < 0 ? whole : whole * shares[cuts[0]][type];
   return bytes;
 }
 
@@ -153,15 +158,14 @@ double bytes_at(const MemoryPoint& point, const std::vector<std::vector<double>>
 
 std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices) {
   std::vector<CostTerm> terms;
-  std::map<std::tuple<double, double, double, double, int>, size_t> operators;
+  std::map<Work, size_t> operators;
   std::unordered_map<std::vector<int>, int, SequenceHash> operator_of;  // term; -1: none
   std::map<std::tuple<int, int, int>, size_t> converted;
   std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
   auto operator_term = [&](const Node& node) {
     Work w = problem.cost.work(node.id, problem.rules.options[node.id][choices[node.id]]);
-    if (w.class_id < 0) return -1;
-    auto [it, fresh] =
-        operators.try_emplace({w.flops_fixed, w.flops_cut, w.bytes_fixed, w.bytes_cut, w.class_id}, terms.size());
+    if (w.class_id[0] < 0) return -1;
+    auto [it, fresh] = operators.try_emplace(w, terms.size());
     if (fresh) {
       terms.emplace_back();
       terms.back().work = w;
@@ -178,7 +182,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
     const auto& forms = problem.rules.forms[node.id];
     for (const auto* steps : {&made[node.id].steps, &made[node.id].late_steps})
       for (const auto& [from, to] : *steps) {
-        if (forms[from].kind != Form::Kind::sharded && forms[to].kind != Form::Kind::sharded) continue;
+        if (!forms[from].sharded() && !forms[to].sharded()) continue;
         auto [it, fresh] = converted.try_emplace({conversions.kind_of(node.id), from, to}, terms.size());
         if (fresh) {
           terms.emplace_back();
@@ -230,7 +234,8 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   for (const CostTerm& term : terms)
     for (int c : classes_of(problem, term)) matters[c] = 1;
   for (const MemoryPoint& point : profile)
-    for (const auto& [c, bytes] : point.by_class) matters[c] = 1;
+    for (const auto& [cuts, bytes] : point.by_cuts)
+      if (cuts[0] >= 0) matters[cuts[0]] = 1;
   Fractions fractions;
   for (size_t c = 0; c < shares.size(); ++c) {
     fractions.emplace_back();
@@ -248,11 +253,11 @@ double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, cons
 
 Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions) {
   DeviceTypes types = device_types(problem.cluster);
-  Shares shares;
+  Shares shares(1);
   for (size_t c = 0; c < fractions.size(); ++c)
-    shares.push_back(round_shares(problem.classes.classes[c].granules, fractions[c]));
+    shares[0].push_back(round_shares(problem.classes.classes[c].granules, fractions[c]));
   if (types.devices.size() < 2) return shares;
-  for (size_t c = 0; c < shares.size(); ++c) {
+  for (size_t c = 0; c < shares[0].size(); ++c) {
     std::vector<CostTerm> own;
     for (const CostTerm& term : terms) {
       auto touched = classes_of(problem, term);
@@ -263,28 +268,28 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
     // Less than a granule from the linear program, whose memory limits hold there.
     auto near = [&](size_t c, int device, int change) {
       double exact = fractions[c][device] * double(problem.classes.classes[c].granules);
-      return std::abs(double(shares[c][device] + change) - exact) < 1;
+      return std::abs(double(shares[0][c][device] + change) - exact) < 1;
     };
     auto fullest = [&](const std::vector<int>& devices) {
       return *std::max_element(devices.begin(), devices.end(),
-                               [&](int a, int b) { return shares[c][a] < shares[c][b]; });
+                               [&](int a, int b) { return shares[0][c][a] < shares[0][c][b]; });
     };
     auto emptiest = [&](const std::vector<int>& devices) {
       return *std::min_element(devices.begin(), devices.end(),
-                               [&](int a, int b) { return shares[c][a] < shares[c][b]; });
+                               [&](int a, int b) { return shares[0][c][a] < shares[0][c][b]; });
     };
     for (bool improved = true; improved;) {
       improved = false;
       for (const auto& giving : types.devices)
         for (const auto& taking : types.devices) {
           int from = fullest(giving), to = emptiest(taking);
-          if (&giving == &taking || shares[c][from] == 0 || !near(c, from, -1) || !near(c, to, 1)) continue;
-          --shares[c][from], ++shares[c][to];
+          if (&giving == &taking || shares[0][c][from] == 0 || !near(c, from, -1) || !near(c, to, 1)) continue;
+          --shares[0][c][from], ++shares[0][c][to];
           double moved = evaluate(problem, own, shares);
           if (moved < best * (1 - 1e-12))
             best = moved, improved = true;
           else
-            ++shares[c][from], --shares[c][to];
+            ++shares[0][c][from], --shares[0][c][to];
         }
     }
   }

@@ -1,5 +1,5 @@
-// Ratios for a fixed program: what share of every dimension class each device takes, by linear programming, then
-// rounded to whole granules.
+// Ratios for a fixed program on one mesh axis: what share of every dimension class each device takes, by linear
+// programming, then rounded to whole granules.
 #pragma once
 #include <vector>
 

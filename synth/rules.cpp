@@ -9,34 +9,36 @@ namespace {
 
 /// Beyond this many operands only single ones and all together are tried as partial sets.
 constexpr size_t max_enumerated_operands = 5;
-/// Dimensions after this many are never cut: sets of forms are enumerated.
-constexpr size_t max_cut_dims = 6;
+/// By number of axes: dimensions after this many are never cut, so that sets of forms can be enumerated.
+constexpr size_t max_cut_dims[] = {0, 6, 5};
 
-Option replicated_option(const Node& node) { return Option{-1, std::vector<FormMask>(node.inputs.size(), 1), 0}; }
+/// What one axis does in an option: per operand the forms it can be given in on this axis, and the result's.
+struct AxisOption {
+  int factor = -1;
+  std::vector<std::vector<AxisForm>> needs;
+  AxisForm form;
+};
 
-/// The result's form may be -1: one that the tensor cannot take.
-Option split_option(const Program& program, const Rules& rules, const Node& node, int factor) {
-  Option option{factor, {}, -1};
-  for (size_t j = 0; j < node.inputs.size(); ++j) {
-    const Node& input = program[node.inputs[j]];
-    FormMask mask = 1;
-    auto cut = cut_of(node.space, node.space.inputs[j], input.type.shape, factor);
-    int index = cut ? rules.form_index(input.id, {Form::Kind::sharded, cut->dim}) : -1;
-    if (index >= 0) mask |= FormMask(1) << index;
-    option.needs.push_back(mask);
-  }
-  Form form;
+AxisOption replicated_option(const Node& node) {
+  return {-1, std::vector<std::vector<AxisForm>>(node.inputs.size(), {AxisForm{}}), {}};
+}
+
+AxisOption split_option(const Program& program, const Node& node, int factor) {
+  AxisOption option = replicated_option(node);
+  option.factor = factor;
+  for (size_t j = 0; j < node.inputs.size(); ++j)
+    if (auto cut = cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, factor))
+      option.needs[j].push_back({AxisForm::Kind::sharded, cut->dim});
   switch (node.space.factors[factor].kind) {
     case FactorKind::sum:
-      form.kind = Form::Kind::partial_sum;
+      option.form.kind = AxisForm::Kind::partial_sum;
       break;
     case FactorKind::max:
-      form.kind = Form::Kind::partial_max;
+      option.form.kind = AxisForm::Kind::partial_max;
       break;
     default:
-      form = {Form::Kind::sharded, cut_of(node.space, node.space.output, node.type.shape, factor)->dim};
+      option.form = {AxisForm::Kind::sharded, cut_of(node.space, node.space.output, node.type.shape, factor)->dim};
   }
-  option.form = rules.form_index(node.id, form);
   return option;
 }
 
@@ -51,56 +53,108 @@ std::vector<uint32_t> partial_sets(size_t operands) {
   return sets;
 }
 
-void add_pass_options(const Rules& rules, const Node& node, std::vector<Option>* options) {
+void add_pass_options(const Node& node, std::vector<AxisOption>* options) {
   if (node.space.reduction() == FactorKind::max) return;
   for (uint32_t set : partial_sets(node.inputs.size())) {
     std::set<int> operands;
     for (size_t j = 0; j < node.inputs.size(); ++j)
       if (set >> j & 1) operands.insert(int(j));
     if (linearity(node.body, operands) != Linearity::linear) continue;
-    Option option = replicated_option(node);
-    for (int j : operands) option.needs[j] = FormMask(1) << rules.form_index(node.inputs[j], {Form::Kind::partial_sum});
-    option.form = rules.form_index(node.id, {Form::Kind::partial_sum});
-    options->push_back(option);
+    AxisOption option = replicated_option(node);
+    for (int j : operands) option.needs[j] = {{AxisForm::Kind::partial_sum}};
+    option.form.kind = AxisForm::Kind::partial_sum;
+    options->push_back(std::move(option));
   }
 }
 
-}  // namespace
-
-std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node) {
-  std::vector<Form> forms{{}};
-  for (size_t d = 0; d < classes.dims[node].size() && forms.size() <= max_cut_dims; ++d)
-    if (classes.dims[node][d] >= 0) forms.push_back({Form::Kind::sharded, int(d)});
-  forms.push_back({Form::Kind::partial_sum});
-  if (program[node].space.reduction() == FactorKind::max) forms.push_back({Form::Kind::partial_max});
-  return forms;
+std::vector<AxisOption> axis_options(const Program& program, const DimensionClasses& classes, const Node& node) {
+  std::vector<AxisOption> options{replicated_option(node)};
+  for (size_t f = 0; f < node.space.factors.size(); ++f)
+    if (classes.factors[node.id][f] >= 0) options.push_back(split_option(program, node, int(f)));
+  add_pass_options(node, &options);
+  return options;
 }
 
-int Rules::form_index(NodeId node, Form form) const {
-  auto it = std::find(forms[node].begin(), forms[node].end(), form);
-  return it == forms[node].end() ? -1 : int(it - forms[node].begin());
+/// The forms that every axis finds acceptable.
+FormMask accepted(const std::vector<Form>& forms, const std::array<const std::vector<AxisForm>*, max_axes>& by_axis) {
+  FormMask mask = 0;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    bool good = true;
+    for (int a = 0; a < max_axes; ++a)
+      good = good && std::find(by_axis[a]->begin(), by_axis[a]->end(), forms[i].on[a]) != by_axis[a]->end();
+    if (good) mask |= FormMask(1) << i;
+  }
+  return mask;
 }
 
-namespace {
+/// False if the two axes cannot do this together.
+bool combine(const Rules& rules, const Node& node, const AxisOption& first, const AxisOption& second, Option* out) {
+  if (first.factor >= 0 && first.factor == second.factor) return false;
+  *out = {};
+  out->factor = {first.factor, second.factor};
+  out->form = rules.form_index(node.id, {{first.form, second.form}});
+  if (out->form < 0) return false;
+  for (size_t j = 0; j < node.inputs.size(); ++j) {
+    out->needs.push_back(accepted(rules.forms[node.inputs[j]], {&first.needs[j], &second.needs[j]}));
+    if (out->needs.back() == 0) return false;
+  }
+  return true;
+}
 
 std::vector<Option> options_of(const Program& program, const DimensionClasses& classes, const Rules& rules,
                                const Node& node) {
   std::vector<Option> options;
   if (node.leaf()) return options;
-  options.push_back(replicated_option(node));
-  for (size_t f = 0; f < node.space.factors.size(); ++f)
-    if (classes.factors[node.id][f] >= 0) {
-      Option option = split_option(program, rules, node, int(f));
-      if (option.form >= 0) options.push_back(std::move(option));
-    }
-  add_pass_options(rules, node, &options);
+  std::vector<AxisOption> single = axis_options(program, classes, node), second{replicated_option(node)};
+  if (rules.axes > 1) second = single;
+  Option option;
+  for (const AxisOption& a : single)
+    for (const AxisOption& b : second)
+      if (combine(rules, node, a, b, &option)) options.push_back(option);
   return options;
 }
 
+bool any(const Form& form, auto what) { return std::any_of(form.on.begin(), form.on.end(), what); }
+
 }  // namespace
 
-Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds) {
+bool Form::partial() const {
+  return any(*this, [](const AxisForm& f) { return f.partial(); });
+}
+bool Form::sharded() const {
+  return any(*this, [](const AxisForm& f) { return f.sharded(); });
+}
+bool Form::whole() const { return !partial() && !sharded(); }
+
+bool Option::splits() const {
+  return std::any_of(factor.begin(), factor.end(), [](int f) { return f >= 0; });
+}
+
+std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes) {
+  std::vector<AxisForm> single{{}};
+  for (size_t d = 0; d < classes.dims[node].size() && single.size() <= max_cut_dims[axes]; ++d)
+    if (classes.dims[node][d] >= 0) single.push_back({AxisForm::Kind::sharded, int(d)});
+  single.push_back({AxisForm::Kind::partial_sum});
+  if (program[node].space.reduction() == FactorKind::max) single.push_back({AxisForm::Kind::partial_max});
+  std::vector<Form> forms;
+  for (const AxisForm& a : single)
+    for (const AxisForm& b : axes > 1 ? single : std::vector<AxisForm>{{}}) {
+      bool cut_twice = a.sharded() && b.sharded() && a.dim == b.dim;
+      bool mixed = a.partial() && b.partial() && a.kind != b.kind;
+      if (!cut_twice && !mixed) forms.push_back({{a, b}});
+    }
+  std::stable_partition(forms.begin(), forms.end(), [](const Form& form) { return !form.partial(); });
+  return forms;
+}
+
+int Rules::form_index(NodeId node, const Form& form) const {
+  auto it = std::find(forms[node].begin(), forms[node].end(), form);
+  return it == forms[node].end() ? -1 : int(it - forms[node].begin());
+}
+
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes) {
   Rules rules;
+  rules.axes = axes;
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content
   for (const Node& node : program.nodes) {
@@ -108,9 +162,10 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
     for (int c : classes.dims[node.id]) key.push_back(c >= 0);
     auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Form> forms = forms_of(program, classes, node.id);
+      std::vector<Form> forms = forms_of(program, classes, node.id, axes);
       std::vector<int> content;
-      for (const Form& form : forms) content.push_back(int(form.kind) * 64 + form.dim + 1);
+      for (const Form& form : forms)
+        for (const AxisForm& on : form.on) content.push_back(int(on.kind) * 64 + on.dim + 1);
       auto [known, first] = seen_forms.try_emplace(std::move(content), -1);
       if (first) known->second = rules.forms.add_kind(std::move(forms));
       it->second = known->second;

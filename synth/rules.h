@@ -1,6 +1,7 @@
 // Sharding rules, derived from iteration space and body alone: in which forms an operator can take its operands, and
 // which form its result then has.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,43 +11,62 @@
 
 namespace hetsynth::synth {
 
+/// Mesh axes that the search can handle.
+constexpr int max_axes = 2;
+
 /// How one mesh axis holds a tensor. (Placement without the table: the table follows from the dimension's class.)
-struct Form {
+struct AxisForm {
   enum class Kind : uint8_t { replicated, sharded, partial_sum, partial_max };
   Kind kind = Kind::replicated;
   int dim = -1;  ///< sharded: dimension of the tensor
-  bool operator==(const Form&) const = default;
+  bool operator==(const AxisForm&) const = default;
+  bool sharded() const { return kind == Kind::sharded; }
   bool partial() const { return kind == Kind::partial_sum || kind == Kind::partial_max; }
 };
 
+/// How the mesh holds a tensor; axes that the mesh does not have hold everything.
+struct Form {
+  std::array<AxisForm, max_axes> on;
+  bool operator==(const Form&) const = default;
+  bool partial() const;  ///< on some axis
+  bool sharded() const;  ///< on some axis
+  bool whole() const;    ///< replicated on all axes
+};
+
 /// A set of a tensor's forms, by their positions in its list.
-using FormMask = uint32_t;
+using FormMask = uint64_t;
+constexpr int max_forms = 64;
 
-/// Forms a tensor can take: replicated first, then sharded by every dimension that has a class, then partial sums, then
-/// partial maxima (only where its operator computes maxima).
-std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node);
+/// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
+/// a class, partial sums, and partial maxima (only where its operator computes maxima). A dimension is cut by one axis
+/// at most; sums and maxima do not mix. Whole comes first, partial forms (on any axis) last.
+std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes);
 
-/// One way to compute an operator on an axis.
+/// One way to compute an operator.
 struct Option {
-  int factor = -1;              ///< split factor; -1: replicated, or partial operands passing through
+  /// By axis: the split factor; -1: replicated, or partial operands passing through.
+  std::array<int, max_axes> factor{-1, -1};
   std::vector<FormMask> needs;  ///< per operand position: the forms of that tensor it can be given in
   int form = 0;                 ///< of the result
+  bool splits() const;          ///< some factor
 };
 
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
 struct Rules {
-  ByKind<std::vector<Form>> forms;               ///< by node
-  ByKind<std::vector<Option>> options;           ///< by node; empty for leaves
-  int form_index(NodeId node, Form form) const;  ///< -1 if the tensor cannot take it
+  int axes = 1;
+  ByKind<std::vector<Form>> forms;                      ///< by node
+  ByKind<std::vector<Option>> options;                  ///< by node; empty for leaves
+  int form_index(NodeId node, const Form& form) const;  ///< -1 if the tensor cannot take it
 };
 
+/// On every axis:
 /// - replicated: operands replicated;
 /// - split a factor that has a class: an operand it indexes comes cut accordingly or replicated (a device reads its
-/// part of the whole), all others
-///   replicated; the result is cut (parallel factor) or partial (sum, max);
+///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max);
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
-/// others replicated.
+///   others replicated.
+/// Two axes take every pair of these that does not split one factor twice and whose result has a form.
 /// Derived once for every kind of operation and operand forms.
-Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds);
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes);
 
 }  // namespace hetsynth::synth

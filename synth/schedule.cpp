@@ -10,15 +10,21 @@
 namespace hetsynth::synth {
 namespace {
 
-Form form_of(const Placement& placement) {
+AxisForm form_of(const Placement& placement) {
   switch (placement.kind) {
     case Placement::Kind::sharded:
-      return {Form::Kind::sharded, placement.dim};
+      return {AxisForm::Kind::sharded, placement.dim};
     case Placement::Kind::partial:
-      return {placement.reduce == ReduceOp::sum ? Form::Kind::partial_sum : Form::Kind::partial_max};
+      return {placement.reduce == ReduceOp::sum ? AxisForm::Kind::partial_sum : AxisForm::Kind::partial_max};
     default:
       return {};
   }
+}
+
+Form form_of(const Placements& placements) {
+  Form form;
+  for (size_t axis = 0; axis < placements.size(); ++axis) form.on[axis] = form_of(placements[axis]);
+  return form;
 }
 
 /// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
@@ -76,11 +82,12 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
     const Value& value = spmd.values[id];
     if (!stored[id]) return;
     double bytes = sign * double(problem.cost.bytes(value.node));
-    const Placement& placement = value.placements[0];
-    if (placement.kind == Placement::Kind::sharded)
-      live.by_class[problem.classes.dims[value.node][placement.dim]] += bytes;
-    else
-      live.fixed += bytes;
+    Cuts cuts;
+    cuts.fill(-1);
+    for (size_t axis = 0; axis < value.placements.size(); ++axis)
+      if (value.placements[axis].kind == Placement::Kind::sharded)
+        cuts[axis] = problem.classes.dims[value.node][value.placements[axis].dim];
+    live.by_cuts[cuts] += bytes;
   };
   for (ValueId leaf : spmd.leaves) change(leaf, 1);
   std::vector<MemoryPoint> points{live};
@@ -98,9 +105,12 @@ std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, c
   std::vector<int64_t> peaks(problem.cost.device_count(), 0);
   for (const MemoryPoint& point : memory_profile(problem, spmd))
     for (size_t d = 0; d < peaks.size(); ++d) {
-      double bytes = point.fixed;
-      for (const auto& [c, cut] : point.by_class)
-        bytes += cut / double(problem.classes.classes[c].granules) * double(shares[c][d]);
+      double bytes = 0;
+      for (const auto& [cuts, whole] : point.by_cuts) {
+        double part = whole;
+        for (int axis = 0; axis < max_axes; ++axis) part *= problem.cost.part(cuts[axis], axis, shares, int(d));
+        bytes += part;
+      }
       peaks[d] = std::max(peaks[d], int64_t(std::llround(bytes)));
     }
   return peaks;
@@ -114,7 +124,7 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   for (const Instruction& instruction : spmd.instructions) {
     const Value& result = spmd.values[instruction.result];
     if (instruction.opcode != Opcode::compute) {
-      Form from = form_of(spmd.values[instruction.operands[0]].placements[0]), to = form_of(result.placements[0]);
+      Form from = form_of(spmd.values[instruction.operands[0]].placements), to = form_of(result.placements);
       double seconds = to_seconds(problem.cost.conversion(result.node, from, to, shares).cost);
       bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
       out.step_seconds += seconds;
@@ -122,7 +132,8 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
       continue;
     }
     Option option;
-    option.factor = instruction.splits[0].factor;
+    for (size_t axis = 0; axis < instruction.splits.size(); ++axis)
+      option.factor[axis] = instruction.splits[axis].factor;
     Work work = problem.cost.work(instruction.node, option);
     double slowest = 0;
     for (int d = 0; d < devices; ++d) {

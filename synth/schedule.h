@@ -1,5 +1,6 @@
 // What an SPMD program costs: time per device and memory per device, read off the program itself.
 #pragma once
+#include <array>
 #include <map>
 
 #include "dsl/spmd/plan.h"
@@ -7,10 +8,12 @@
 
 namespace hetsynth::synth {
 
+/// Classes that cut a tensor, by mesh axis; -1: none.
+using Cuts = std::array<int, max_axes>;
+
 /// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
 struct MemoryPoint {
-  double fixed = 0;
-  std::map<int, double> by_class;
+  std::map<Cuts, double> by_cuts;  ///< bytes of whole tensors, by what cuts them
 };
 /// At least every instruction after which something is freed: between two of these memory only grows.
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd);

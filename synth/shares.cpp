@@ -30,9 +30,12 @@ std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& f
   return counts;
 }
 
-Shares common_shares(const DimensionClasses& classes, const std::vector<double>& fractions) {
+Shares common_shares(const DimensionClasses& classes, const std::vector<std::vector<double>>& fractions) {
   Shares shares;
-  for (const DimensionClass& c : classes.classes) shares.push_back(round_shares(c.granules, fractions));
+  for (const std::vector<double>& axis : fractions) {
+    shares.emplace_back();
+    for (const DimensionClass& c : classes.classes) shares.back().push_back(round_shares(c.granules, axis));
+  }
   return shares;
 }
 

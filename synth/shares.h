@@ -7,14 +7,14 @@
 
 namespace hetsynth::synth {
 
-/// Granules by [class][device]. Every class sums to its granule count.
-using Shares = std::vector<std::vector<int64_t>>;
+/// Granules by [mesh axis][class][coordinate along the axis]. On every axis every class sums to its granule count.
+using Shares = std::vector<std::vector<std::vector<int64_t>>>;
 
 /// Whole granules nearest to the wanted fractions, by largest remainder; ties go to the device that comes first.
 /// `fractions` need not be normalised.
 std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& fractions);
 
-/// One fraction per device for all classes.
-Shares common_shares(const DimensionClasses& classes, const std::vector<double>& fractions);
+/// The same fractions for all classes: by [mesh axis][coordinate].
+Shares common_shares(const DimensionClasses& classes, const std::vector<std::vector<double>>& fractions);
 
 }  // namespace hetsynth::synth

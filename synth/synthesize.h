@@ -25,6 +25,8 @@ struct SynthesisOptions {
   /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
   /// all; it names its devices.
   bool drop_devices = false;
+  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations).
+  int most_axes = 1;
 };
 
 /// Searches over one mesh axis of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,

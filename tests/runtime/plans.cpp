@@ -28,7 +28,7 @@ bool possible(const Problem& problem, const Conversions& conversions, const Shar
 Plan split_plan(const Program& reference, const Cluster& cluster, const std::string& leaf, int dim,
                 const std::vector<double>& fractions) {
   const Problem problem(reference, cluster);
-  const Shares shares = common_shares(problem.classes, fractions);
+  const Shares shares = common_shares(problem.classes, {fractions});
   const Conversions conversions(*problem.analysis, problem.cost, shares);
   int wanted = -1;
   for (const Node& node : reference.nodes) {
@@ -43,24 +43,26 @@ Plan split_plan(const Program& reference, const Cluster& cluster, const std::str
     if (node.leaf()) {
       for (size_t d = 0; d < node.type.shape.size(); ++d) {
         if (problem.classes.dims[id][d] == wanted)
-          choices.of[id] = problem.rules.form_index(node.id, {Form::Kind::sharded, static_cast<int>(d)});
+          choices.of[id] =
+              problem.rules.form_index(node.id, {{AxisForm{AxisForm::Kind::sharded, static_cast<int>(d)}}});
       }
     } else {
       const auto& options = problem.rules.options[id];
       for (size_t i = 0; i < options.size(); ++i) {
-        if (options[i].factor >= 0 && problem.classes.factors[id][static_cast<size_t>(options[i].factor)] == wanted)
+        const int factor = options[i].factor[0];
+        if (factor >= 0 && problem.classes.factors[id][static_cast<size_t>(factor)] == wanted)
           choices.of[id] = static_cast<int>(i);
       }
     }
     if (!possible(problem, conversions, shares, choices)) choices.of[id] = before;
   }
-  return assemble(problem, conversions, shares, choices, fractions, "split");
+  return assemble(problem, conversions, shares, choices, {fractions});
 }
 
 Plan random_plan(const Program& reference, const Cluster& cluster, const std::vector<double>& fractions,
                  uint64_t seed) {
   const Problem problem(reference, cluster);
-  const Shares shares = common_shares(problem.classes, fractions);
+  const Shares shares = common_shares(problem.classes, {fractions});
   const Conversions conversions(*problem.analysis, problem.cost, shares);
   std::mt19937_64 random(seed);
   Choices choices{std::vector<int>(reference.nodes.size(), 0), {}};
@@ -76,7 +78,7 @@ Plan random_plan(const Program& reference, const Cluster& cluster, const std::ve
     choices.of[id] = static_cast<int>(random() % count);
     if (!possible(problem, conversions, shares, choices)) choices.of[id] = before;
   }
-  return assemble(problem, conversions, shares, choices, fractions, "random");
+  return assemble(problem, conversions, shares, choices, {fractions});
 }
 
 }  // namespace hetsynth::testing

@@ -8,4 +8,10 @@ namespace hetsynth::testing_support {
 /// values that exist).
 synth::Picoseconds brute_force_cost(const synth::Problem& problem, const synth::Shares& shares);
 
+/// The same by enumeration of all forms of leaves and options of operations, each tensor's conversions by Dijkstra over
+/// the sets of its forms: for meshes of two axes, where coexisting forms of all tensors at once are too many. Tensors
+/// may have 14 forms. Costs above `bound` are not looked for.
+synth::Picoseconds enumerated_cost(const synth::Problem& problem, const synth::Shares& shares,
+                                   synth::Picoseconds bound = synth::forbidden - 1);
+
 }  // namespace hetsynth::testing_support

@@ -16,8 +16,8 @@ using namespace synth;
 
 Table random_table(size_t entries) {
   return *rc::gen::container<Table>(
-      entries, rc::gen::weightedOneOf<Picoseconds>({{8, rc::gen::inRange<Picoseconds>(0, 30)},
-                                                    {1, rc::gen::just(forbidden)}}));
+      entries,
+      rc::gen::weightedOneOf<Picoseconds>({{8, rc::gen::inRange<Picoseconds>(0, 30)}, {1, rc::gen::just(forbidden)}}));
 }
 
 /// Few different tables, so that parts of the network are alike.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "dsl/base/error.h"
@@ -214,14 +215,14 @@ class Executor {
     }
   }
 
-  /// The logical tensor, put together from what the ranks hold.
-  Array whole(ValueId id) const {
+  /// What the ranks of one group along a mesh axis hold together; zero elsewhere.
+  Array whole(ValueId id, int rank, int axis) const {
     const Value& value = spmd_.values[id];
-    const Placement& placement = value.placements[0];
+    const Placement& placement = value.placements[axis];
     Array out(reference_[value.node].type.shape);
     bool first = true;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const LocalArray& part = values_[id][rank];
+    for (int member : spmd_.mesh.group(rank, axis)) {
+      const LocalArray& part = values_[id][member];
       auto strides = row_major_strides(out.shape), local = row_major_strides(part.array.shape);
       for (int64_t i = 0; i < element_count(part.array.shape); ++i) {
         int64_t to = 0;
@@ -240,11 +241,14 @@ class Executor {
   }
 
   std::vector<LocalArray> convert(const Instruction& instruction) const {
-    Array logical = whole(instruction.operands[0]);
-    std::vector<LocalArray> parts = part_of(spmd_.values[instruction.result], logical);
-    if (instruction.opcode == Opcode::to_partial)
-      for (int rank = 0; rank < ranks_; ++rank)
-        if (rank != instruction.root) parts[rank].array = Array(logical.shape);
+    const Placements& placements = spmd_.values[instruction.result].placements;
+    std::vector<LocalArray> parts;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      Array group = whole(instruction.operands[0], rank, instruction.axis);
+      parts.push_back(cut(group, local_ranges(spmd_, placements, group.shape, rank)));
+      if (instruction.opcode == Opcode::to_partial && spmd_.mesh.coordinate(rank, instruction.axis) != instruction.root)
+        std::fill(parts.back().array.values.begin(), parts.back().array.values.end(), 0.0);
+    }
     return parts;
   }
 

@@ -95,4 +95,17 @@ Cluster random_cluster() {
   return cluster_of_speeds(speeds, bandwidth, latency);
 }
 
+std::pair<Cluster, Mesh> random_mesh() {
+  int outer = *rc::gen::inRange(2, 4), inner = 2;
+  std::vector<double> speeds =
+      *rc::gen::container<std::vector<double>>(size_t(outer * inner), rc::gen::element(1e9, 3e9));
+  Cluster cluster = cluster_of_speeds(speeds, *rc::gen::element(1e9, 1e11, 1e12), *rc::gen::element(0.0, 1e-9, 1e-7));
+  if (*rc::gen::arbitrary<bool>()) {  // the outer axis between hosts
+    cluster.between = {*rc::gen::element(1e8, 1e10), 1e-8};
+    cluster.hosts.resize(size_t(outer), cluster.hosts[0]);
+    for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].host = int(d) / inner;
+  }
+  return {cluster, Mesh{{{"outer", outer}, {"inner", inner}}}};
+}
+
 }  // namespace hetsynth::testing_support

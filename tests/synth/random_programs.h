@@ -1,7 +1,10 @@
 // Random small reference programs and clusters, drawn through RapidCheck so that failures shrink.
 #pragma once
+#include <utility>
+
 #include "dsl/ir/program.h"
 #include "dsl/spmd/cluster.h"
+#include "dsl/spmd/spmd.h"
 
 namespace hetsynth::testing_support {
 
@@ -11,5 +14,8 @@ Program random_program(int max_ops);
 
 /// Two to four devices of random speeds, with a link slow or fast against them. Call inside a property.
 Cluster random_cluster();
+
+/// Up to three by two devices, on one host or with a host for every row, and a mesh of as many axes.
+std::pair<Cluster, Mesh> random_mesh();
 
 }  // namespace hetsynth::testing_support

@@ -57,11 +57,11 @@ RC_GTEST_PROP(RoundShares, NeverOffByMoreThanOne, ()) {
 struct DataParallel {
   explicit DataParallel(const Program& program, const Cluster& cluster)
       : problem(program, cluster),
-        shares(common_shares(problem.classes, std::vector<double>(cluster.devices.size(), 1.0))),
+        shares(common_shares(problem.classes, {std::vector<double>(cluster.devices.size(), 1.0)})),
         conversions(*problem.analysis, problem.cost, shares),
         choices(data_parallel_choices(problem)),
         terms(cost_terms(problem, conversions, choices)),
-        spmd(lower(problem, conversions, shares, choices, "dp")) {}
+        spmd(lower(problem, conversions, shares, choices)) {}
   Problem problem;
   Shares shares;
   Conversions conversions;
@@ -83,8 +83,8 @@ TEST(Ratios, EqualTheBestOfAGrid) {
       for (int64_t b = 0; a + b <= 120; ++b) {
         if (speeds.size() == 2 && a + b < 120) continue;
         Shares shares = dp.shares;
-        shares[batch] = {a, b};
-        if (speeds.size() == 3) shares[batch].push_back(120 - a - b);
+        shares[0][batch] = {a, b};
+        if (speeds.size() == 3) shares[0][batch].push_back(120 - a - b);
         best = std::min(best, evaluate(dp.problem, dp.terms, shares));
       }
     // One granule of 120 is the resolution of both.
@@ -96,8 +96,8 @@ TEST(Ratios, AWorthlessDeviceGetsNothing) {
   Program program = mlp(16, {20, 30, 10});
   DataParallel dp(program, cluster_of_speeds({1e12, 1}));
   Shares shares = round_fractions(dp.problem, dp.terms, best_fractions(dp.problem, dp.terms, dp.spmd));
-  EXPECT_THAT(shares[batch_class(dp.problem)], ElementsAre(16, 0));
-  EXPECT_EQ(compare_with_reference(program, lower(dp.problem, dp.conversions, shares, dp.choices, "dp"), 5), "");
+  EXPECT_THAT(shares[0][batch_class(dp.problem)], ElementsAre(16, 0));
+  EXPECT_EQ(compare_with_reference(program, lower(dp.problem, dp.conversions, shares, dp.choices), 5), "");
 }
 
 TEST(Ratios, MemoryBoundsTheShare) {
@@ -109,8 +109,8 @@ TEST(Ratios, MemoryBoundsTheShare) {
   ASSERT_FALSE(best_fractions(tight.problem, tight.terms, tight.spmd).empty());
   Shares bounded = round_fractions(tight.problem, tight.terms, best_fractions(tight.problem, tight.terms, tight.spmd));
   int batch = batch_class(free.problem);
-  EXPECT_GT(unbounded[batch][0], 400);
-  EXPECT_LE(bounded[batch][0], 320);
+  EXPECT_GT(unbounded[0][batch][0], 400);
+  EXPECT_LE(bounded[0][batch][0], 320);
 }
 
 TEST(Ratios, NoSharesFitTooLittleMemory) {

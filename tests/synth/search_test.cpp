@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
+
 #include "brute_force.h"
 #include "programs.h"
 #include "random_programs.h"
@@ -27,13 +29,26 @@ struct Searched {
   Solution solution;
 };
 
-bool splits_work(const Searched& s) {
+/// On a mesh of two axes.
+struct SearchedMesh {
+  SearchedMesh(const Program& program, const Cluster& cluster, const Mesh& mesh)
+      : problem(std::make_shared<const Analysis>(program, 2), cluster, mesh),
+        shares(common_shares(problem.classes, fractions_of(problem, RatioRule::proportional))),
+        conversions(*problem.analysis, problem.cost, shares),
+        solution(search(problem, conversions, shares, {}, {})) {}
+  Problem problem;
+  Shares shares;
+  Conversions conversions;
+  Solution solution;
+};
+
+bool splits_work(const auto& s) {
   for (const Node& node : s.problem.program.nodes)
-    if (!node.leaf() && s.problem.rules.options[node.id][s.solution.choices[node.id]].factor >= 0) return true;
+    if (!node.leaf() && s.problem.rules.options[node.id][s.solution.choices[node.id]].splits()) return true;
   return false;
 }
 
-bool communicates(const Searched& s) {
+bool communicates(const auto& s) {
   for (const Node& node : s.problem.program.nodes)
     if (materialise(s.problem, s.conversions, s.solution.choices, node.id).cost > 0) return true;
   return false;
@@ -57,7 +72,46 @@ RC_GTEST_PROP(Search, PlansComputeTheReference, ()) {
   Program program = random_program(6);
   Cluster cluster = random_cluster();
   Searched s(program, cluster, RatioRule::proportional);
-  SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices, "dev");
+  SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
+  RC_LOG() << text(spmd, program);
+  RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
+}
+
+bool uses_both_axes(const SearchedMesh& s) {
+  std::array<bool, max_axes> used{};
+  for (const Node& node : s.problem.program.nodes)
+    if (!node.leaf())
+      for (int a = 0; a < max_axes; ++a)
+        used[a] = used[a] || s.problem.rules.options[node.id][s.solution.choices[node.id]].factor[a] >= 0;
+  return used[0] && used[1];
+}
+
+RC_GTEST_PROP(TwoAxes, EqualEnumeration, ()) {
+  Program program = random_program(2);
+  for (const Node& node : program.nodes)  // no maxima, whose tensors have more forms
+    RC_PRE(node.space.reduction() != FactorKind::max);
+  auto [cluster, mesh] = random_mesh();
+  SearchedMesh s(program, cluster, mesh);
+  RC_LOG() << text(program);
+  RC_CLASSIFY(uses_both_axes(s), "both axes divide work");
+  RC_CLASSIFY(communicates(s), "some tensor is converted");
+  RC_ASSERT(s.solution.search.optimal());
+  RC_ASSERT(s.solution.cost == enumerated_cost(s.problem, s.shares, s.solution.cost));
+}
+
+TEST(TwoAxes, EnumerationEqualsTheLiveSetSearchOnOneAxis) {
+  Program program = mlp(4, {4, 6});
+  Cluster cluster = cluster_of_speeds({1e9, 3e9}, 1e9, 1e-8);
+  Searched s(program, cluster, RatioRule::even);
+  EXPECT_EQ(enumerated_cost(s.problem, s.shares), s.solution.cost);
+}
+
+RC_GTEST_PROP(TwoAxes, PlansComputeTheReference, ()) {
+  Program program = random_program(6);
+  auto [cluster, mesh] = random_mesh();
+  SearchedMesh s(program, cluster, mesh);
+  RC_CLASSIFY(uses_both_axes(s), "both axes divide work");
+  SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
   RC_LOG() << text(spmd, program);
   RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
 }

@@ -66,5 +66,64 @@ TEST(Synthesize, ASlowLinkLeavesTheFastestDeviceAlone) {
   EXPECT_EQ(plan.prediction.baselines.size(), 3u);
 }
 
+SynthesisOptions two_axes() {
+  SynthesisOptions options;
+  options.most_axes = 2;
+  return options;
+}
+
+TEST(Synthesize, TwoAxesWinBetweenHosts) {
+  // Each tensor is cut inside a host by one dimension and between hosts by another, so that less crosses the slow link.
+  Program program = mlp(64, {64, 64, 64});
+  Cluster cluster = cluster_of_speeds({1e9, 1e9, 1e9, 1e9}, 1e10, 1e-8);
+  cluster.between = {1e8, 1e-7};
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  cluster.devices[2].host = cluster.devices[3].host = 1;
+  Plan one = synthesize(program, cluster), two = synthesize(program, cluster, two_axes());
+  EXPECT_EQ(two.program.mesh.axes.size(), 2u);
+  EXPECT_LT(two.prediction.step_seconds, 0.9 * one.prediction.step_seconds);
+  EXPECT_TRUE(two.prediction.optimal);
+  EXPECT_EQ(compare_with_reference(program, two.program, 5), "");
+}
+
+RC_GTEST_PROP(Synthesize, TwoAxesAreNeverSlowerThanOneAndComputeTheReference, ()) {
+  Program program = random_program(5);
+  auto [cluster, mesh] = random_mesh();
+  Plan one = synthesize(program, cluster), two = synthesize(program, cluster, two_axes());
+  RC_LOG() << text(two.program, program);
+  RC_CLASSIFY(two.program.mesh.axes.size() == 2, "two axes");
+  RC_ASSERT(two.prediction.step_seconds <= one.prediction.step_seconds);
+  RC_ASSERT(two.prediction.optimal);
+  RC_ASSERT(compare_with_reference(program, two.program, 11) == "");
+  RC_ASSERT(plan_from_json(plan_to_json(two, program), "plan.json", program).program == canonical(two.program));
+}
+
+TEST(Synthesize, TheTimeLimitIsKeptAndLeavesACorrectPlan) {
+  Program program = mlp(8, std::vector<int64_t>(40, 24));
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
+  for (double limit : {0.0, 0.001, 0.01, 0.1}) {
+    SynthesisOptions options = two_axes();
+    options.drop_devices = true;
+    options.time_limit_seconds = limit;
+    Plan plan = synthesize(program, cluster, options);
+    EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds);
+    EXPECT_EQ(compare_with_reference(program, plan.program, 3), "") << limit;
+  }
+}
+
+TEST(Synthesize, AListenerCanStopIt) {
+  Program program = mlp(8, std::vector<int64_t>(20, 24));
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
+  SynthesisOptions options;
+  int calls = 0;
+  options.progress = [&](const SynthesisProgress& progress) {
+    ++calls;
+    return !progress.best_seconds.has_value();  // the first plan will do
+  };
+  Plan plan = synthesize(program, cluster, options);
+  EXPECT_GE(calls, 1);
+  EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
 }  // namespace
 }  // namespace hetsynth

@@ -1,0 +1,15 @@
+// Which meshes are worth a plan.
+#pragma once
+#include <vector>
+
+#include "dsl/spmd/cluster.h"
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth::synth {
+
+/// Meshes of two axes over all devices in rank order, the inner one within hosts: hosts x devices of a host first,
+/// where hosts have equally many devices; then the other factorisations in which no group of the inner axis crosses
+/// hosts, largest inner axis first. None for fewer than four devices or a prime number of them.
+std::vector<Mesh> two_axis_meshes(const Cluster& cluster);
+
+}  // namespace hetsynth::synth
