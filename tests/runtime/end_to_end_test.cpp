@@ -25,11 +25,11 @@ constexpr uint64_t seed = 11;
 
 /// A program with its data and what the interpreter says of it.
 struct Reference {
-  explicit Reference(Program traced) : program(std::move(traced)) {
+  explicit Reference(Program traced, bool reads_text = true) : program(std::move(traced)) {
     std::string text;
     for (int i = 0; i < 3000; ++i) text += "the quick brown fox jumps over the lazy dog. "[(i * i / 7) % 45];
     folder.write("text", text);
-    data = open_data(program, {folder.path("text"), seed});
+    data = open_data(program, {reads_text ? folder.path("text") : "", seed});
     leaves = initial_values(program, seed);
     for (int64_t step = 0; step < steps; ++step) {
       for (auto& [node, value] : whole_batch(program, *data, step)) leaves[node] = value;
@@ -57,6 +57,11 @@ Reference& gpt() {
 
 Reference& recurrent() {
   static Reference reference(small_recurrent());
+  return reference;
+}
+
+Reference& cnn() {
+  static Reference reference(small_cnn(), /*reads_text=*/false);
   return reference;
 }
 
@@ -112,12 +117,14 @@ TEST(TrainingAlone, OneRankFollowsTheInterpreter) {
   const Cluster cluster = cpu_cluster({1});
   expect_same_training(mlp(), single_device_plan(mlp().program, cluster), cluster);
   expect_same_training(gpt(), single_device_plan(gpt().program, cluster), cluster);
+  expect_same_training(cnn(), single_device_plan(cnn().program, cluster), cluster);
 }
 
 TEST(TrainingAlone, TheLossFalls) {
   EXPECT_LT(mlp().losses.back(), mlp().losses.front() - 1);
   EXPECT_LT(gpt().losses.back(), gpt().losses.front() - 1);
   EXPECT_LT(recurrent().losses.back(), recurrent().losses.front() - 1);
+  EXPECT_LT(cnn().losses.back(), cnn().losses.front());
 }
 
 TEST_P(Training, EvenDataParallel) {
@@ -128,6 +135,7 @@ TEST_P(Training, EvenDataParallel) {
 TEST_P(Training, ProportionalDataParallel) {
   expect_same_training(mlp(), data_parallel_plan(mlp().program, cluster(), RatioRule::proportional), cluster());
   expect_same_training(gpt(), data_parallel_plan(gpt().program, cluster(), RatioRule::proportional), cluster());
+  expect_same_training(cnn(), data_parallel_plan(cnn().program, cluster(), RatioRule::proportional), cluster());
 }
 
 TEST_P(Training, TensorParallelEvenAndUneven) {
@@ -155,11 +163,17 @@ TEST_P(Training, HeadAndVocabularyParallel) {
   expect_same_training(gpt(), split_plan(gpt().program, cluster(), "wte", 0, uneven(GetParam())), cluster());
 }
 
+TEST_P(Training, ChannelParallelConvolution) {
+  expect_same_training(cnn(), split_plan(cnn().program, cluster(), "point", 0, uneven(GetParam())), cluster());
+  expect_same_training(cnn(), split_plan(cnn().program, cluster(), "point", 1, uneven(GetParam())), cluster());
+}
+
 TEST_P(Training, Synthesized) {
   SynthesisOptions options;
   options.time_limit_seconds = 3;  // the best so far will do: whatever is found must train the same
   expect_same_training(mlp(), synthesize(mlp().program, cluster(), options), cluster());
   expect_same_training(gpt(), synthesize(gpt().program, cluster(), options), cluster());
+  expect_same_training(cnn(), synthesize(cnn().program, cluster(), options), cluster());
 }
 
 // Hundreds of conversions and little to fuse: long programs, compiled without optimisation to save time.
@@ -169,6 +183,7 @@ TEST_P(Training, RandomPlans) {
     expect_same_training(mlp(), random_plan(mlp().program, cluster(), uneven(GetParam()), draw), cluster(), 0);
   }
   expect_same_training(gpt(), random_plan(gpt().program, cluster(), uneven(GetParam()), 0), cluster(), 0);
+  expect_same_training(cnn(), random_plan(cnn().program, cluster(), uneven(GetParam()), 0), cluster(), 0);
 }
 
 TEST(TrainingAlone, SameSeedAndPlanGiveTheSameBits) {

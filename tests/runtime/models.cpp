@@ -60,11 +60,38 @@ void recurrent_model() {
   minimize(cross_entropy(logits, targets), AdamW{.learning_rate = 2e-2, .clip_norm = 1});
 }
 
+/// Every kind of window: padded, strided, grouped, depthwise, dilated, 1 x 1; a shortcut; both kinds of pools.
+void cnn_model() {
+  constexpr int64_t batch = 7, classes = 4;
+  auto [images, labels] = synthetic_images(batch, 3, 11, 10, classes);
+  const auto conv = [](const std::string& name, Tensor x, int64_t outputs, int64_t window, Conv2d options) {
+    const Dims shape{outputs, x.size(1) / options.groups, window, window};
+    return conv2d(x, parameter(name, shape, normal(1 / std::sqrt(double(shape[1] * window * window)))), options);
+  };
+  const auto channels = [](const std::string& name, Tensor x, Init init) { return parameter(name, {x.size(1)}, init); };
+  Tensor x = conv("stem", images, 6, 3, {.stride = 2, .padding = 1});
+  x = relu(batchnorm(x, channels("bn.gain", x, ones()), channels("bn.bias", x, zeros())));
+  Tensor narrow = conv("grouped", max_pool2d(x, 3, {.stride = 1, .padding = 1}), 6, 3, {.padding = 1, .groups = 2});
+  x = x + relu(groupnorm(narrow, 3, channels("gn.gain", x, ones()), channels("gn.bias", x, zeros())));
+  x = conv("point", conv("depth", x, 6, 3, {.padding = 2, .dilation = 2, .groups = 6}), 8, 1, {});
+  x = max_pool2d(relu(x + parameter("bias", {8, 1, 1}, zeros())), 2);
+  x = conv_transpose2d(x, parameter("up", {8, 5, 2, 2}, normal(0.3)), {.stride = 2});
+  Tensor features = reshape(adaptive_avg_pool2d(avg_pool2d(x, 3, {.stride = 1, .padding = 1}), 3), {batch, -1});
+  Tensor logits = matmul(features, parameter("w", {features.size(1), classes}, normal(0.2)));
+  minimize(cross_entropy(logits, labels), SGD{.learning_rate = 0.05, .momentum = 0.8});
+}
+
 }  // namespace
 
 Program small_recurrent() {
   Trace trace("recurrent.cpp");
   run_builder(trace, recurrent_model);
+  return differentiate(trace);
+}
+
+Program small_cnn() {
+  Trace trace("cnn.cpp");
+  run_builder(trace, cnn_model);
   return differentiate(trace);
 }
 

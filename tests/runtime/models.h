@@ -8,6 +8,9 @@ namespace hetsynth::testing {
 /// width 15.
 Program small_mlp();
 
+/// Convolutions of every kind, pools, batch and group normalisation over images of 11 x 10; SGD with momentum. Batch 7.
+Program small_cnn();
+
 /// One pre-norm transformer block of width 12 with 3 heads, dropout, tied embeddings; AdamW with clipping. Batch 5 of 6
 /// bytes.
 Program small_gpt();
