@@ -9,10 +9,13 @@
 
 #include "cli/report.h"
 #include "dsl/base/error.h"
+#include "dsl/base/file.h"
 #include "dsl/ir/differentiate.h"
 #include "runtime/interrupt.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
+#include "verify/certificate.h"
+#include "verify/isolated.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -107,13 +110,23 @@ void synthesize_plan(Compilation& c) {
 }
 
 void verify_plan(Compilation& c) {
-  c.verification = verify(c.reference, c.plan.program, {.time_limit_seconds = c.verify_seconds});
+  VerifyOptions options{.time_limit_seconds = c.verify_seconds};
+  if (!c.certificate_file.empty()) {
+    Certificate certificate =
+        certificate_from_json(read_file(c.certificate_file, "certificate", int64_t(16) << 20), c.certificate_file);
+    c.verification = recheck(certificate, c.certificate_file, c.reference, c.plan.program, options);
+    return;
+  }
+  c.verification =
+      verify_isolated(c.reference, c.plan.program, options, {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
 }
 
 void generate_programs(Compilation& c) {
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
     c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
 }
+
+void check_programs(Compilation& c) { c.source_check = check_generated(c.reference, c.plan.program, c.programs); }
 
 std::string dump_source(const Compilation& c) {
   std::string out;
@@ -142,6 +155,8 @@ const std::vector<Stage>& pipeline() {
       {"verify", "proof that both compute the same", verify_plan,
        [](const Compilation& c) { return verification_text(c.verification, c.reference, c.plan.program); }},
       {"generate", "source of every device", generate_programs, dump_source},
+      {"check", "source held against the SPMD program", check_programs,
+       [](const Compilation& c) { return source_check_text(c.source_check, c.reference); }},
   };
   return stages;
 }

@@ -10,6 +10,7 @@
 #include "codegen/device_program.h"
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
+#include "runtime/generated_check.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {
@@ -25,6 +26,8 @@ struct Compilation {
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   int mesh_axes = 1;                   ///< most axes of the meshes that are tried
+  int64_t verify_bytes = int64_t(4) << 30;
+  std::string certificate_file;  ///< check this certificate instead of searching for a proof
   // made
   size_t stages_done = 0;
   std::shared_ptr<LoadedModel> model;
@@ -35,6 +38,7 @@ struct Compilation {
   Plan plan;
   Verification verification;
   std::vector<DeviceProgram> programs;  ///< one per rank
+  GeneratedCheck source_check;
 };
 
 /// Settings of the model: the command line's, then those the plan file remembers.
@@ -47,8 +51,8 @@ struct Stage {
   std::string (*dump)(const Compilation&);  ///< the stage's result as text
 };
 
-/// load, trace, differentiate, synthesize, verify, generate. Compiling and executing follow in the runtime, which owns
-/// the ranks.
+/// load, trace, differentiate, synthesize, verify, generate, check. Compiling and executing follow in the runtime,
+/// which owns the ranks.
 const std::vector<Stage>& pipeline();
 
 struct StageTime {

@@ -205,7 +205,22 @@ std::string verification_text(const Verification& v, const Program& reference, c
   return out;
 }
 
-std::string verification_json(const Verification& v) {
+std::string source_check_text(const GeneratedCheck& check, const Program& reference) {
+  std::string cached = check.from_cache ? fmt::format(" ({} from the cache)", check.from_cache) : "";
+  if (check.verdict == Verdict::proved)
+    return fmt::format("source: the generated programs of {} ranks do what the plan says, checked in {}{}\n",
+                       check.ranks.size(), seconds_text(check.seconds), cached);
+  const SourceCheck& worst = check.worst();
+  std::string place = worst.line > 0 ? fmt::format(" line {}", worst.line) : "";
+  std::string out = fmt::format("source {}: rank {}{}: {}\n",
+                                check.verdict == Verdict::refuted ? "refuted" : "not followed to its end", worst.rank,
+                                place, worst.summary);
+  if (worst.where.known())
+    out += fmt::format("  {}: the tensor concerned, in {}\n", worst.where.text(), reference.model_file);
+  return out;
+}
+
+std::string verification_json(const Verification& v, const GeneratedCheck* source) {
   Json out;
   out["verdict"] = name(v.verdict);
   out["summary"] = v.summary;
@@ -218,6 +233,12 @@ std::string verification_json(const Verification& v) {
   out["seconds"] = v.seconds;
   out["solver"] = v.solver;
   out["assumptions"] = v.assumptions;
+  if (source && !source->ranks.empty()) {
+    const SourceCheck& worst = source->worst();
+    out["source"] = {
+        {"verdict", name(source->verdict)}, {"ranks", source->ranks.size()}, {"rank", worst.rank}, {"line", worst.line},
+        {"summary", worst.summary},         {"seconds", source->seconds}};
+  }
   return out.dump(2) + "\n";
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
+#include "runtime/generated_check.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {
@@ -15,7 +16,10 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
 
 /// Verdict, scope and, if refuted, the counterexample.
 std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);
-std::string verification_json(const Verification& verification);
+std::string verification_json(const Verification& verification, const GeneratedCheck* source = nullptr);
+
+/// How many ranks' sources do what the plan says; the first that does not, with its line.
+std::string source_check_text(const GeneratedCheck& check, const Program& reference);
 
 /// "412 us", "1.30 ms", "2.4 s".
 std::string seconds_text(double seconds);

@@ -58,6 +58,16 @@ bool proof_allows(const RunOptions& options) {
   return true;
 }
 
+/// Holds the generated source against the plan. A text that differs is not run; one that has something the check does
+/// not know is, with a word.
+bool source_allows(RunOptions& options) {
+  Compilation& c = options.compilation;
+  run_pipeline(c, c.verification.verdict == Verdict::proved ? "check" : "generate", options.pipeline);
+  if (c.verification.verdict != Verdict::proved) return true;
+  fmt::print("{}", source_check_text(c.source_check, c.reference));
+  return c.source_check.verdict != Verdict::refuted || options.unverified;
+}
+
 /// Samples from the model traced anew at batch 1, on one device, with the trained parameters.
 void print_sample(RunOptions& options, const Executor& trained) {
   Compilation& c = options.compilation;
@@ -93,9 +103,11 @@ ExitCode execute(RunOptions& options) {
   run_pipeline(c, "verify", options.pipeline);
   fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
   if (!proof_allows(options)) return exit_code(c.verification.verdict);
+  if (!source_allows(options)) return exit_code(c.source_check.verdict);
   LaunchReport launched;
   std::unique_ptr<Executor> executor =
-      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}}, &launched);
+      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}, .programs = &c.programs},
+             &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());

@@ -1,8 +1,12 @@
 // hetsynth verify: a proof that a plan computes what the model says, or a counterexample. Takes plans edited by hand.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "dsl/base/file.h"
+#include "verify/certificate.h"
 
 namespace hetsynth::cli {
 
@@ -18,31 +22,87 @@ ExitCode exit_code(Verdict verdict) {
   return ExitCode::unknown;
 }
 
+namespace {
+
+struct VerifyCommandOptions {
+  Compilation compilation;
+  PipelineOptions pipeline;
+  std::string certificate_out;
+  std::string source_folder;
+  bool source = false;
+  bool json = false;
+};
+
+/// The host sources of all ranks, from a folder that `inspect --out` wrote instead of from the generator.
+void read_sources(const std::string& folder, std::vector<DeviceProgram>& programs) {
+  for (DeviceProgram& program : programs)
+    for (SourceFile& file : program.files) {
+      std::string path = (std::filesystem::path(folder) / file.name).string();
+      file.text = read_file(path, "generated source", int64_t(256) << 20);
+    }
+}
+
+/// The verdict of source checking, printed.
+Verdict check_sources(VerifyCommandOptions& options) {
+  Compilation& c = options.compilation;
+  run_pipeline(c, "generate", options.pipeline);
+  if (!options.source_folder.empty()) read_sources(options.source_folder, c.programs);
+  c.source_check = check_foreign(c.reference, c.plan.program, c.programs);
+  if (!options.json) fmt::print("{}", source_check_text(c.source_check, c.reference));
+  return c.source_check.verdict;
+}
+
+ExitCode execute(VerifyCommandOptions& options) {
+  Compilation& c = options.compilation;
+  run_pipeline(c, "verify", options.pipeline);
+  Verdict verdict = c.verification.verdict;
+  if (!options.json) fmt::print("{}", verification_text(c.verification, c.reference, c.plan.program));
+  if (verdict == Verdict::proved && options.source) verdict = check_sources(options);
+  if (options.json) fmt::print("{}", verification_json(c.verification, options.source ? &c.source_check : nullptr));
+  if (c.verification.verdict == Verdict::proved && !options.certificate_out.empty()) {
+    Certificate certificate = make_certificate(c.reference, c.plan.program, c.verification);
+    write_file_atomically(options.certificate_out, "certificate", certificate_to_json(certificate));
+    if (!options.json) fmt::print("certificate: {}\n", options.certificate_out);
+  }
+  return exit_code(verdict);
+}
+
+}  // namespace
+
 Command add_verify(CLI::App& app) {
-  struct Options {
-    Compilation compilation;
-    PipelineOptions pipeline;
-    bool json = false;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyCommandOptions>();
+  Compilation& c = options->compilation;
   CLI::App* command =
       app.add_subcommand("verify", "Prove that a plan computes what the model says, or show where it does not");
-  add_model_options(*command, options->compilation.model_options);
-  command->add_option("plan", options->compilation.plan_file, "Plan file")->required();
-  command
-      ->add_option("--time-limit", options->compilation.verify_seconds, "Seconds after which the answer is 'unknown'")
+  add_model_options(*command, c.model_options);
+  command->add_option("plan", c.plan_file, "Plan file")->required();
+  command->add_option("--time-limit", c.verify_seconds, "Seconds after which the answer is 'unknown'")
       ->check(above_zero())
       ->type_name("SECONDS");
+  command
+      ->add_option("--memory-limit", c.verify_bytes,
+                   "Memory the proof may take, for example 2GB; beyond it the answer is 'unknown'")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("BYTES");
+  auto* out =
+      command->add_option("-o,--output", options->certificate_out, "Write the proof as a certificate to this file")
+          ->type_name("FILE");
+  command->add_option("--cert", c.certificate_file, "Check this certificate instead of proving anew")
+      ->type_name("FILE")
+      ->excludes(out);
+  auto* source =
+      command->add_flag("--source", options->source, "Hold the generated source of every rank against the plan");
+  command
+      ->add_option("--source-dir", options->source_folder,
+                   "The same for the sources in this folder, as 'inspect --out' wrote them and people edited them")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory)
+      ->each([options = options.get()](const std::string&) { options->source = true; })
+      ->excludes(source);
   command->add_flag("--json", options->json, "Report as JSON");
   add_pipeline_options(*command, options->pipeline);
-  options->compilation.devices_of_plan = true;
-  return [options]() {
-    Compilation& c = options->compilation;
-    run_pipeline(c, "verify", options->pipeline);
-    fmt::print("{}", options->json ? verification_json(c.verification)
-                                   : verification_text(c.verification, c.reference, c.plan.program));
-    return exit_code(c.verification.verdict);
-  };
+  c.devices_of_plan = true;
+  return [options]() { return execute(*options); };
 }
 
 }  // namespace hetsynth::cli

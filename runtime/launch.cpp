@@ -67,7 +67,9 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   }
   const double start = wall_seconds();
   in_parallel(ranks, [&](int rank) {
-    programs[static_cast<size_t>(rank)].layout = generate(reference, program, cluster, rank);
+    programs[static_cast<size_t>(rank)].layout = options.programs
+                                                     ? options.programs->at(static_cast<size_t>(rank))
+                                                     : generate(reference, program, cluster, rank);
   });
   const double generated = wall_seconds();
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "codegen/device_program.h"
 #include "dsl/spmd/plan.h"
 #include "runtime/executor.h"
 
@@ -10,6 +11,8 @@ namespace hetsynth {
 struct LaunchOptions {
   ExecutorOptions executor = {};
   int optimization = 3;  ///< -O level of the compiler
+  /// What was generated (and checked) before, by rank; null: generate now.
+  const std::vector<DeviceProgram>* programs = nullptr;
 };
 
 struct LaunchReport {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "dsl/base/hash.h"
 #include "verify/lemmas.h"
 #include "verify/refute.h"
 #include "verify/rules.h"
@@ -25,8 +26,8 @@ constexpr int proofs_per_context = 400;
 
 class Verifier {
  public:
-  Verifier(const Subject& subject, smt::Clock::time_point deadline, Verification& out)
-      : s_(subject), deadline_(deadline), out_(out), held_(subject.program.values.size()) {}
+  Verifier(const Subject& subject, smt::Clock::time_point deadline, const ProofStore* known, Verification& out)
+      : s_(subject), deadline_(deadline), known_(known), out_(out), held_(subject.program.values.size()) {}
 
   /// Proves the whole plan; false with `out.summary` (and the instruction) at the first thing without proof.
   bool run() {
@@ -39,7 +40,7 @@ class Verifier {
       if (!(instruction.opcode == Opcode::compute ? compute(instruction) : movement(instruction))) return false;
     }
     out_.instruction = -1;
-    return loss() && finals() && lemmas();
+    return loss() && finals() && outputs() && lemmas();
   }
 
  private:
@@ -101,14 +102,33 @@ class Verifier {
     ComputeInference inference = infer_compute(s_, instruction, operands, cuts_);
     if (!inference.result) return fail(inference.reason);
     auto [entry, is_new] = proved_.try_emplace(key(inference.obligation));
-    ObligationResult& result = entry->second;
-    if (is_new) {
-      ++out_.distinct_obligations;
-      result = prove(solver(), inference.obligation);
-      proofs_ += result.proofs;
-    }
-    if (result.answer != smt::Answer::proved) return fail(explain(s_, instruction, operands, result));
+    Proof& proof = entry->second;
+    if (is_new && !prove_first(entry->first, inference.obligation, instruction, proof)) return false;
+    if (proof.result.answer != smt::Answer::proved) return fail(explain(s_, instruction, operands, proof.result));
+    ++out_.proofs[proof.number].instructions;
     return accept(instruction, inference);
+  }
+
+  struct Proof {
+    ObligationResult result;
+    size_t number = 0;  ///< in out_.proofs
+  };
+
+  bool prove_first(const std::string& key, const Obligation& obligation, const Instruction& instruction, Proof& proof) {
+    ++out_.distinct_obligations;
+    std::string hash = wide_content_hash(key);
+    if (known_) {
+      if (!known_->obligations.count(hash))
+        return fail(fmt::format("the certificate has no proof of what {} needs", name_of(instruction.node)));
+      proof.result.answer = smt::Answer::proved;
+    } else {
+      proof.result = prove(solver(), obligation);
+      proofs_ += proof.result.proofs;
+    }
+    proof.number = out_.proofs.size();
+    if (proof.result.answer == smt::Answer::proved)
+      out_.proofs.push_back({hash, name_of(instruction.node), 0, proof.result.proofs});
+    return true;
   }
 
   bool accept(const Instruction& instruction, const Inference& inference) {
@@ -166,21 +186,40 @@ class Verifier {
     return true;
   }
 
+  /// What the user wants to look at must be there to be read: whole, or cut over the devices.
+  bool outputs() {
+    for (const NamedOutput& output : s_.reference.outputs) {
+      bool readable = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
+        return held.node == output.node &&
+               std::none_of(held.placements.begin(), held.placements.end(),
+                            [](const Placement& p) { return p.kind == Placement::Kind::partial; });
+      });
+      if (!readable)
+        return fail(fmt::format("the output {} cannot be read: {} is nowhere more than partial", output.name,
+                                name_of(output.node)));
+    }
+    return true;
+  }
+
   bool lemmas() {
     for (const std::string& lemma : needed_lemmas_) {
-      if (prove_named_lemma(solver(), lemma) != smt::Answer::proved)
+      if (known_ && !known_->lemmas.count(lemma))
+        return fail(fmt::format("the certificate has no proof of the lemma {}", lemma));
+      if (!known_ && prove_named_lemma(solver(), lemma) != smt::Answer::proved)
         return fail(fmt::format("the lemma {} was not proved in the time given", lemma));
       ++out_.lemmas;
+      out_.lemma_names.push_back(lemma);
     }
     return true;
   }
 
   const Subject& s_;
   smt::Clock::time_point deadline_;
+  const ProofStore* known_;
   Verification& out_;
   std::vector<Held> held_;  ///< by value
   CutNumbers cuts_;
-  std::unordered_map<std::string, ObligationResult> proved_;
+  std::unordered_map<std::string, Proof> proved_;
   std::set<std::string> needed_lemmas_;
   std::unique_ptr<smt::Solver> solver_;
   int proofs_ = 0;
@@ -217,7 +256,7 @@ Verification verify(const Program& reference, const SpmdProgram& program, const 
     refute_flaw(reference, *flaw, out);
   } else {
     Subject subject = make_subject(reference, program);
-    if (Verifier(subject, deadline, out).run()) {
+    if (Verifier(subject, deadline, options.known, out).run()) {
       out.verdict = Verdict::proved;
       out.summary = "the plan computes what the program says";
     } else {

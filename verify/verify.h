@@ -1,6 +1,7 @@
 // The stage `verify`: does the SPMD program compute what the reference program says, for all sizes, boundaries and
 // device counts?
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,14 @@ struct Counterexample {
   SourceLocation where;  ///< the user's line of that tensor
 };
 
+/// An obligation the solver proved: all instructions whose obligations are equal up to names share it.
+struct ProvedObligation {
+  std::string hash;      ///< of everything the proof depends on
+  std::string first;     ///< the first tensor that needed it, for people
+  int instructions = 0;  ///< that needed it
+  int queries = 0;       ///< the solver answered
+};
+
 struct Verification {
   Verdict verdict = Verdict::unknown;
   int instruction = -1;           ///< the first instruction without proof, -1 if none
@@ -28,10 +37,20 @@ struct Verification {
   double seconds = 0;
   std::string solver;                    ///< "Z3 4.8.12"
   std::vector<std::string> assumptions;  ///< the scope, in plain words
+  std::vector<ProvedObligation> proofs;  ///< in the order they were met
+  std::vector<std::string> lemma_names;  ///< that the proof rests on
+};
+
+/// Answers the solver gave before.
+struct ProofStore {
+  std::set<std::string> obligations;  ///< hashes of what was proved
+  std::set<std::string> lemmas;
 };
 
 struct VerifyOptions {
   double time_limit_seconds = 60;
+  /// If given, the solver is not asked: what is not among these is not proved.
+  const ProofStore* known = nullptr;
 };
 
 Verification verify(const Program& reference, const SpmdProgram& program, const VerifyOptions& options = {});

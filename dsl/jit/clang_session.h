@@ -1,5 +1,5 @@
-// Internal to dsl/jit and dsl/frontend: one run of Clang with an action of the caller's choice. The only header with
-// Clang's types.
+// Internal to dsl/jit, dsl/frontend and verify/source: one run of Clang with an action of the caller's choice. The only
+// header with Clang's types.
 #pragma once
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/FrontendAction.h>

@@ -1,0 +1,45 @@
+#include "tests/source/fixture.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/cpu/prelude.h"
+#include "tests/codegen/harness.h"
+
+namespace hetsynth::test {
+
+Cluster unequal_cluster(const std::vector<double>& speeds) {
+  Cluster cluster = cpu_cluster(int(speeds.size()));
+  cluster.hosts[0].inside = {10e9, 1e-6};
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    cluster.devices[i].memory_bytes = int64_t(8) << 30;
+    cluster.devices[i].declared = {speeds[i], 1e10};
+  }
+  return cluster;
+}
+
+Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster) {
+  Generated out{std::move(reference), std::move(plan), {}};
+  for (int rank = 0; rank < out.plan.mesh.device_count(); ++rank)
+    out.devices.push_back(generate(out.reference, out.plan, cluster, rank));
+  return out;
+}
+
+SourceCheck check(const Generated& g, int rank) { return check(g, rank, g.devices[size_t(rank)].files.front().text); }
+
+SourceCheck check(const Generated& g, int rank, const std::string& text) {
+  RankSource source = rank_source(g.devices[size_t(rank)]);
+  source.text = text;
+  SourceOptions options;
+  options.prelude = codegen::whole_prelude();
+  return check_source(g.reference, g.plan, source, options);
+}
+
+std::string edited(const std::string& text, const std::string& from, const std::string& to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << "not in the text: " << from;
+  if (at == std::string::npos) return text;
+  EXPECT_EQ(text.find(from, at + 1), std::string::npos) << "more than once in the text: " << from;
+  return text.substr(0, at) + to + text.substr(at + from.size());
+}
+
+}  // namespace hetsynth::test

@@ -1,0 +1,28 @@
+// Generated programs to hold against their plans, and to damage.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/generated_check.h"
+
+namespace hetsynth::test {
+
+/// `speeds.size()` devices of these speeds on one host.
+Cluster unequal_cluster(const std::vector<double>& speeds);
+
+/// A program, a plan of it and the sources of its ranks.
+struct Generated {
+  Program reference;
+  SpmdProgram plan;
+  std::vector<DeviceProgram> devices;
+};
+Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster);
+
+SourceCheck check(const Generated& g, int rank);
+/// The same for text that was changed.
+SourceCheck check(const Generated& g, int rank, const std::string& text);
+
+/// The text with the one occurrence of `from` replaced; a test failure if there is none or several.
+std::string edited(const std::string& text, const std::string& from, const std::string& to);
+
+}  // namespace hetsynth::test

@@ -1,0 +1,54 @@
+// Generated programs pass the check, whatever the plan.
+#include <gtest/gtest.h>
+
+#include "synth/synthesize.h"
+#include "tests/codegen/harness.h"
+#include "tests/codegen/models.h"
+#include "tests/source/fixture.h"
+
+namespace hetsynth::test {
+namespace {
+
+void expect_all_pass(const Generated& g) {
+  for (size_t rank = 0; rank < g.devices.size(); ++rank) {
+    SourceCheck result = check(g, int(rank));
+    EXPECT_EQ(result.verdict, Verdict::proved)
+        << "rank " << rank << " line " << result.line << ": " << result.summary << "\n"
+        << g.devices[rank].files.front().text;
+    EXPECT_GT(result.statements, 5);
+  }
+}
+
+TEST(GeneratedSource, OfOneDevicePasses) {
+  for (Program program : {mlp_program(), gpt_program()}) {
+    Cluster cluster = unequal_cluster({1e9});
+    expect_all_pass(generated(program, single_device_plan(program, cluster).program, cluster));
+  }
+}
+
+TEST(GeneratedSource, OfDataParallelPlansPasses) {
+  for (Program program : {mlp_program(), gpt_program()}) {
+    Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
+    expect_all_pass(generated(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster));
+  }
+}
+
+TEST(GeneratedSource, OfSynthesizedPlansPasses) {
+  for (Program program : {mlp_program(), gpt_program()}) {
+    Cluster cluster = unequal_cluster({1e9, 2.5e9});
+    SynthesisOptions options;
+    options.time_limit_seconds = 3;
+    expect_all_pass(generated(program, synthesize(program, cluster, options).program, cluster));
+  }
+}
+
+TEST(GeneratedSource, OfARankWithoutSamplesPasses) {
+  Program program = mlp_program();
+  Cluster cluster = unequal_cluster({1e9, 1e9});
+  SpmdProgram plan = data_parallel_plan(program, cluster).program;
+  for (BoundaryTable& table : plan.tables) table.bounds = {0, table.extent, table.extent};
+  expect_all_pass(generated(program, plan, cluster));
+}
+
+}  // namespace
+}  // namespace hetsynth::test

@@ -1,0 +1,80 @@
+#include "verify/source/check.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <set>
+#include <sstream>
+
+#include "dsl/base/error.h"
+#include "verify/source/parse.h"
+#include "verify/source/walk.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr size_t longest_text = size_t(64) << 20;
+
+/// The first line with a preprocessor directive that generated text does not have, 0 if there is none. Texts that
+/// people edited could name any file otherwise.
+int line_with_directive(const std::string& text) {
+  static const std::set<std::string> known = {"#pragma clang optimize off", "#ifdef __clang__", "#else", "#endif"};
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (known.count(line)) continue;
+    std::string code = line.substr(0, line.find("//"));
+    for (const char* sign : {"#", "%:", "\?\?=", "_Pragma", "/*"})
+      if (code.find(sign) != std::string::npos) return number;
+  }
+  return 0;
+}
+
+void follow(const Program& reference, const SpmdProgram& program, const RankSource& source,
+            const SourceOptions& options, SourceCheck& out) {
+  using namespace hetsynth::source;
+  auto say = [&](Verdict verdict, const std::string& text, int line) {
+    out.verdict = verdict;
+    out.summary = text;
+    out.line = line;
+  };
+  if (int line = line_with_directive(source.text); line > 0)
+    return say(Verdict::unknown, "a directive or comment stands in the text that generated programs do not have", line);
+  if (source.text.size() > longest_text) return say(Verdict::unknown, "the text is too long", 0);
+  Unit unit = parse(source.text, source.file_name);
+  if (!unit.errors.empty()) return say(Verdict::refuted, "the text does not compile: " + unit.errors, 0);
+  Walk walk(reference, program, source, options, unit);
+  try {
+    walk.run();
+    say(Verdict::proved, "the text does what the program says", 0);
+  } catch (const Differs& e) {
+    say(Verdict::refuted, e.what(), e.line);
+    if (e.node >= 0) out.where = reference[e.node].where;
+  } catch (const Misstep& e) {
+    say(Verdict::refuted, e.what(), e.line);
+  } catch (const NotFollowed& e) {
+    say(Verdict::unknown, fmt::format("{} is nothing this check knows", e.what()), e.line);
+  } catch (const NotHeld& e) {
+    say(Verdict::refuted, e.what(), 0);
+  } catch (const TooLong& e) {
+    say(Verdict::unknown, e.what(), 0);
+  } catch (const UserError& e) {
+    say(Verdict::unknown, e.diagnostic().message, 0);
+  }
+  out.statements = walk.statements;
+  out.collectives = walk.collectives;
+}
+
+}  // namespace
+
+SourceCheck check_source(const Program& reference, const SpmdProgram& program, const RankSource& source,
+                         const SourceOptions& options) {
+  auto start = std::chrono::steady_clock::now();
+  SourceCheck out;
+  out.rank = source.rank;
+  follow(reference, program, source, options, out);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,163 @@
+// Collective calls of a step, number by number (codegen/abi.h says what the arguments are).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "verify/source/walk.h"
+
+namespace hetsynth::source {
+namespace {
+
+bool is_collective(const Instruction& i) {
+  return i.opcode != Opcode::compute && i.opcode != Opcode::slice && i.opcode != Opcode::to_partial;
+}
+
+int64_t product(const std::vector<Range>& ranges, size_t from, size_t to) {
+  int64_t out = 1;
+  for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
+  return out;
+}
+
+size_t arguments_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::all_gather:
+      return 9;
+    case Opcode::reduce_scatter:
+      return 10;
+    case Opcode::all_to_all:
+      return 10;
+    default:
+      return 8;
+  }
+}
+
+}  // namespace
+
+void Walk::expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const {
+  int64_t value = constant(found);
+  if (value != expected)
+    throw Differs(fmt::format("{} is {}, but the program says {}", what, value, expected), found.line, node);
+}
+
+void Walk::expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
+                        NodeId node) const {
+  const std::vector<int64_t>* values = nullptr;
+  if (found.kind == Kind::global && unit_.tables.count(found.name)) values = &unit_.tables.at(found.name);
+  if (found.kind == Kind::variable && arrays_.count(found.slot)) values = &arrays_.at(found.slot);
+  if (!values) throw NotFollowed("a table that is not constant", found.line);
+  if (*values != expected)
+    throw Differs(
+        fmt::format("{} are [{}], but the program says [{}]", what, fmt::join(*values, ","), fmt::join(expected, ",")),
+        found.line, node);
+}
+
+std::vector<int64_t> Walk::bounds(int table, int64_t extent) const {
+  const BoundaryTable& t = program_.tables[size_t(table)];
+  int64_t unit = unit_of(t, extent);
+  std::vector<int64_t> out;
+  for (int64_t bound : t.bounds) out.push_back(bound * unit);
+  return out;
+}
+
+/// The value must lie row-major from this byte on.
+void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what, int line) {
+  int64_t count = meaning_.count(value);
+  if (count == 0 || memory_.lies_at(value, byte)) return;
+  NodeId node = program_.values[size_t(value)].node;
+  const std::vector<Range>& ranges = meaning_.ranges(value);
+  std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
+  meaning_.work = 0;
+  std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
+  for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
+  uint64_t number = 1000;
+  for (int64_t element : elements) {
+    meaning_.choose({++number, number % 2 == 0});
+    Index index = index_at(ranges, strides, element);
+    double expected = 0;
+    try {
+      expected = meaning_.at(value, index);
+    } catch (const NotHeld& e) {
+      throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
+    }
+    double found = memory_.read(byte + element * 4, meaning_.is_integer(value));
+    if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && memory_.at(byte + element * 4)))
+      continue;
+    const Resident* there = memory_.at(byte + element * 4);
+    throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
+                              there ? part_text(there->value) : "nothing the program computes"),
+                  line, node);
+  }
+}
+
+void Walk::collective(const Expression& call) {
+  while (next_collective_ < program_.instructions.size() && !is_collective(program_.instructions[next_collective_]))
+    ++next_collective_;
+  if (next_collective_ == program_.instructions.size())
+    throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
+  const Instruction& i = program_.instructions[next_collective_];
+  ValueId from = i.operands[0];
+  NodeId node = program_.values[size_t(i.result)].node;
+  std::string wanted = fmt::format("hetsynth_{}", name(i.opcode));
+  std::string what = fmt::format("{} of {}", name(i.opcode), reference_[node].name);
+  if (call.name != wanted || call.args.size() != arguments_of(i.opcode))
+    throw Differs(fmt::format("{} is called where the program has the {}", call.name, what), call.line, node);
+  const std::vector<Expression>& x = call.args;
+  expect_number(x[1], int64_t(next_collective_), fmt::format("the number of the {}", what), node);
+  expect_number(x[2], i.axis, fmt::format("the axis of the {}", what), node);
+  int64_t source = pointer(x[3]).at, destination = pointer(x[4]).at;
+  int64_t source_end = source + meaning_.count(from) * 4, end = destination + meaning_.count(i.result) * 4;
+  inside_arena(source, source_end, call.line);
+  inside_arena(destination, end, call.line);
+  if (source < end && destination < source_end)
+    throw Differs(fmt::format("source and destination of the {} overlap", what), call.line, node);
+  expect_contents(from, source, fmt::format("the operand of the {}", what), call.line);
+  const std::vector<Range>& result = meaning_.ranges(i.result);
+  const Shape& shape = reference_[node].type.shape;
+  int64_t type = meaning_.is_integer(i.result) ? 1 : 0;
+  auto number = [&](size_t at, int64_t expected, const char* which) {
+    expect_number(x[at], expected, fmt::format("the {} of the {}", which, what), node);
+  };
+  switch (i.opcode) {
+    case Opcode::all_gather:
+    case Opcode::reduce_scatter: {
+      bool scatter = i.opcode == Opcode::reduce_scatter;
+      number(5, product(result, 0, size_t(i.dim)), "outer extent");
+      number(6, product(result, size_t(i.dim) + 1, result.size()), "inner extent");
+      expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries of the {}", what), node);
+      if (scatter) number(8, int64_t(i.reduce), "reduction");
+      number(scatter ? 9 : 8, type, "type");
+      break;
+    }
+    case Opcode::all_reduce:
+    case Opcode::broadcast:
+      number(5, meaning_.count(i.result), "count");
+      number(6, i.opcode == Opcode::broadcast ? int64_t(i.root) : int64_t(i.reduce),
+             i.opcode == Opcode::broadcast ? "root" : "reduction");
+      number(7, type, "type");
+      break;
+    default: {
+      std::vector<Range> whole = meaning_.ranges(from);
+      whole[size_t(i.dim)] = {0, shape[size_t(i.dim)]};
+      size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
+      expect_table(x[5],
+                   {product(whole, 0, first), product(whole, first, first + 1), product(whole, first + 1, second),
+                    product(whole, second, second + 1), product(whole, second + 1, whole.size())},
+                   fmt::format("the extents of the {}", what), node);
+      number(6, i.dim < i.to_dim ? 1 : 0, "direction");
+      // The two tables in the order of the call: where from, where to.
+      expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries before the {}", what),
+                   node);
+      expect_table(x[8], bounds(i.to_table, shape[size_t(i.to_dim)]), fmt::format("the boundaries after the {}", what),
+                   node);
+      number(9, type, "type");
+      break;
+    }
+  }
+  memory_.put({i.result, destination, end, dense_strides(result, row_major(result.size()))});
+  done_[next_collective_] = true;
+  ++next_collective_;
+  ++collectives;
+}
+
+}  // namespace hetsynth::source

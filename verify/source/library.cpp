@@ -1,0 +1,287 @@
+#include "verify/source/library.h"
+
+#include <map>
+#include <unordered_map>
+
+namespace hetsynth::source {
+namespace {
+
+Expression number(int64_t value) {
+  Expression e;
+  e.kind = Kind::integer;
+  e.type = Type::integer;
+  e.integer_value = value;
+  return e;
+}
+
+Expression zero() {
+  Expression e;
+  e.kind = Kind::real;
+  e.type = Type::real;
+  return e;
+}
+
+Expression variable(int slot, Type type) {
+  Expression e;
+  e.kind = Kind::variable;
+  e.type = type;
+  e.slot = slot;
+  return e;
+}
+
+Expression binary(Kind kind, Type type, Expression a, Expression b) {
+  Expression e;
+  e.kind = kind;
+  e.type = type;
+  e.line = a.line;
+  e.args = {std::move(a), std::move(b)};
+  return e;
+}
+
+Expression sum(Expression a, Expression b) { return binary(Kind::add, Type::integer, std::move(a), std::move(b)); }
+Expression product(Expression a, Expression b) { return binary(Kind::mul, Type::integer, std::move(a), std::move(b)); }
+Expression element(const Expression& base, Expression index) {
+  return binary(Kind::element, base.type == Type::integers ? Type::integer : Type::real, base, std::move(index));
+}
+
+class Spelling {
+ public:
+  explicit Spelling(Function& function) : f_(function) {}
+
+  void run() {
+    note_tables(f_.body);
+    visit(f_.body);
+    resolve(f_.body);
+    int number = 0;
+    renumber(f_.body, number);
+  }
+
+ private:
+  /// Constant arrays of the function: what a convolution's sizes and strides are.
+  void note_tables(const Statement& s) {
+    if (s.kind == Statement::Kind::declare && s.elements > 0) {
+      std::vector<int64_t>& values = tables_[s.slot];
+      for (const Expression& e : s.list)
+        if (e.kind == Kind::integer) values.push_back(e.integer_value);
+    }
+    for (const Statement& inner : s.body) note_tables(inner);
+  }
+
+  void visit(Statement& s) {
+    if (s.kind == Statement::Kind::call) {
+      const std::string& name = s.value.name;
+      size_t arguments = s.value.args.size();
+      if (name == "hetsynth_matmul" && arguments == 17) s = matmul(s);
+      if (name == "hetsynth_convolution" && arguments == 6) convolution(s);
+      if (name == "fill" && arguments == 3) s = fill(s);
+      if (name == "copy" && arguments == 3) s = copy(s);
+      return;
+    }
+    for (Statement& inner : s.body) visit(inner);
+  }
+
+  static void resolve(Expression& e) {
+    if (e.kind == Kind::call) e.slot = int(builtin(e.name));
+    for (Expression& arg : e.args) resolve(arg);
+  }
+  static void resolve(Statement& s) {
+    for (Expression* e : {&s.target, &s.value, &s.limit}) resolve(*e);
+    for (Expression& e : s.list) resolve(e);
+    for (Statement& inner : s.body) resolve(inner);
+  }
+
+  static void renumber(Statement& s, int& number) {
+    s.number = number++;
+    for (Statement& inner : s.body) renumber(inner, number);
+  }
+
+  int new_slot(const std::string& name) {
+    f_.slots.push_back(name);
+    return int(f_.slots.size()) - 1;
+  }
+
+  static Statement like(const Statement& at, Statement::Kind kind) {
+    Statement out;
+    out.kind = kind;
+    out.line = at.line;
+    return out;
+  }
+
+  Statement loop(const Statement& at, int slot, const Expression& limit, std::vector<Statement> body) {
+    Statement out = like(at, Statement::Kind::loop);
+    out.slot = slot;
+    out.value = number(0);
+    out.limit = limit;
+    out.body = std::move(body);
+    return out;
+  }
+
+  static Statement assign(const Statement& at, Expression target, Expression value, bool accumulates = false) {
+    Statement out = like(at, Statement::Kind::assign);
+    out.target = std::move(target);
+    out.value = std::move(value);
+    out.accumulates = accumulates;
+    return out;
+  }
+
+  /// (batch, m, n, k, a, 3 strides, w, 3 strides, c, 3 strides, accumulate): codegen/abi.h.
+  Statement matmul(const Statement& s) {
+    const std::vector<Expression>& x = s.value.args;
+    int b = new_slot("b"), i = new_slot("i"), j = new_slot("j"), k = new_slot("k"), total = new_slot("sum");
+    auto at = [&](int operand, int row, int column) {
+      Expression batch = product(variable(b, Type::integer), x[size_t(operand) + 1]);
+      Expression rows = product(variable(row, Type::integer), x[size_t(operand) + 2]);
+      Expression columns = product(variable(column, Type::integer), x[size_t(operand) + 3]);
+      return element(x[size_t(operand)], sum(sum(batch, rows), columns));
+    };
+    Statement begin = like(s, Statement::Kind::declare);
+    begin.slot = total;
+    begin.type = Type::real;
+    begin.has_value = true;
+    begin.value.kind = Kind::choose;
+    begin.value.type = Type::real;
+    begin.value.args = {x[16], at(12, i, j), zero()};
+    Statement add =
+        assign(s, variable(total, Type::real), binary(Kind::mul, Type::real, at(4, i, k), at(8, k, j)), true);
+    Statement store = assign(s, at(12, i, j), variable(total, Type::real));
+    return loop(s, b, x[0], {loop(s, i, x[1], {loop(s, j, x[2], {begin, loop(s, k, x[3], {add}), store})})});
+  }
+
+  /// (computes, sizes, strides, image, kernel, result): codegen/abi.h.
+  void convolution(Statement& s) {
+    const std::vector<Expression> x = s.value.args;
+    auto sizes_at = tables_.find(x[1].slot), strides_at = tables_.find(x[2].slot);
+    bool known = x[0].kind == Kind::integer && x[0].integer_value >= 0 && x[0].integer_value <= 2 &&
+                 x[1].kind == Kind::variable && x[2].kind == Kind::variable && sizes_at != tables_.end() &&
+                 strides_at != tables_.end() && sizes_at->second.size() == 16 && strides_at->second.size() == 12;
+    if (!known) return;
+    const std::vector<int64_t>&z = sizes_at->second, &strides = strides_at->second;
+    enum { batch, groups, channels, outputs, height, width = 10 };
+    enum { image, window, result, stride, dilation, padding };
+    int b = new_slot("b"), g = new_slot("g"), c = new_slot("c"), o = new_slot("o"), total = new_slot("sum");
+    int at[2][3] = {{new_slot("iy"), new_slot("ky"), new_slot("y")}, {new_slot("ix"), new_slot("kx"), new_slot("x")}};
+    auto var = [](int slot) { return variable(slot, Type::integer); };
+    auto by = [](Expression e, int64_t factor) { return product(std::move(e), number(factor)); };
+    int64_t computes = x[0].integer_value;
+    // Of image, window and result position of a direction, one follows from the others.
+    Expression place[2][3], inside = number(1);
+    auto require = [&](Expression condition) {
+      inside = binary(Kind::and_, Type::integer, inside, std::move(condition));
+    };
+    auto within = [&](const Expression& e, int64_t extent) {
+      require(binary(Kind::less_equal, Type::integer, number(0), e));
+      require(binary(Kind::less, Type::integer, e, number(extent)));
+    };
+    for (int d = 0; d < 2; ++d) {
+      const int64_t* of = &z[d == 0 ? height : width];
+      for (int part : {image, window, result}) place[d][part] = var(at[d][part]);
+      if (computes == 0) {  // the result position that meets this image position
+        Expression ahead = sum(place[d][image], sum(number(of[padding]), by(place[d][window], -of[dilation])));
+        require(binary(Kind::less_equal, Type::integer, number(0), ahead));
+        require(binary(Kind::equal, Type::integer, binary(Kind::modulo, Type::integer, ahead, number(of[stride])),
+                       number(0)));
+        place[d][result] = binary(Kind::div, Type::integer, ahead, number(of[stride]));
+        within(place[d][result], of[result]);
+      } else {
+        place[d][image] =
+            sum(by(place[d][result], of[stride]), sum(by(place[d][window], of[dilation]), number(-of[padding])));
+        within(place[d][image], of[image]);
+      }
+    }
+    auto part = [&](int which, Expression first, Expression second) {
+      const int64_t* by_dim = &strides[size_t(which) * 4];
+      return element(x[size_t(3 + which)], sum(sum(by(std::move(first), by_dim[0]), by(std::move(second), by_dim[1])),
+                                               sum(by(place[0][which], by_dim[2]), by(place[1][which], by_dim[3]))));
+    };
+    Expression channel = sum(by(var(g), z[channels]), var(c)), output = sum(by(var(g), z[outputs]), var(o));
+    Expression parts[3] = {part(image, var(b), channel), part(window, output, var(c)), part(result, var(b), output)};
+    Expression term = binary(Kind::mul, Type::real, parts[(computes + 1) % 3], parts[(computes + 2) % 3]);
+    Expression guarded;
+    guarded.kind = Kind::choose;
+    guarded.type = Type::real;
+    guarded.args = {inside, term, zero()};
+    // Loops over everything that indexes what is computed, then over what is summed.
+    std::vector<std::pair<int, int64_t>> loops[2];  // kept, summed
+    loops[computes == 1].push_back({b, z[batch]});
+    loops[0].push_back({g, z[groups]});
+    loops[computes == 2].push_back({c, z[channels]});
+    loops[computes == 0].push_back({o, z[outputs]});
+    for (int d = 0; d < 2; ++d) {
+      const int64_t* of = &z[d == 0 ? height : width];
+      loops[0].push_back({at[d][computes], of[computes]});
+      int other = computes == 1 ? result : window;
+      loops[1].push_back({at[d][other], of[other]});
+    }
+    auto nest = [&](const std::vector<std::pair<int, int64_t>>& around, std::vector<Statement> body) {
+      for (size_t l = around.size(); l-- > 0;)
+        body = {loop(s, around[l].first, number(around[l].second), std::move(body))};
+      return body.front();
+    };
+    Statement begin = like(s, Statement::Kind::declare);
+    begin.slot = total;
+    begin.type = Type::real;
+    begin.has_value = true;
+    begin.value = zero();
+    Statement add = assign(s, variable(total, Type::real), guarded, true);
+    Statement store = assign(s, parts[computes], variable(total, Type::real));
+    s = nest(loops[0], {begin, nest(loops[1], {add}), store});
+  }
+
+  Statement fill(const Statement& s) {
+    const std::vector<Expression>& x = s.value.args;
+    int i = new_slot("i");
+    return loop(s, i, x[1], {assign(s, element(x[0], variable(i, Type::integer)), x[2])});
+  }
+
+  Statement copy(const Statement& s) {
+    const std::vector<Expression>& x = s.value.args;
+    int i = new_slot("i");
+    Expression at = variable(i, Type::integer);
+    return loop(s, i, x[2], {assign(s, element(x[1], at), element(x[0], at))});
+  }
+
+  Function& f_;
+  std::map<int, std::vector<int64_t>> tables_;  ///< by slot
+};
+
+}  // namespace
+
+Builtin builtin(const std::string& function) {
+  static const std::unordered_map<std::string, Builtin> table = {
+      {"exp_f32", Builtin::exp},
+      {"__builtin_exp", Builtin::exp},
+      {"log_f32", Builtin::log},
+      {"__builtin_log", Builtin::log},
+      {"sqrt_f32", Builtin::sqrt},
+      {"__builtin_sqrt", Builtin::sqrt},
+      {"tanh_f32", Builtin::tanh},
+      {"__builtin_tanh", Builtin::tanh},
+      {"erf_f32", Builtin::erf},
+      {"__builtin_erf", Builtin::erf},
+      {"sin_f32", Builtin::sin},
+      {"__builtin_sin", Builtin::sin},
+      {"cos_f32", Builtin::cos},
+      {"__builtin_cos", Builtin::cos},
+      {"floor_f32", Builtin::floor},
+      {"__builtin_floor", Builtin::floor},
+      {"power_f32", Builtin::power},
+      {"__builtin_pow", Builtin::power},
+      {"max_f32", Builtin::maximum},
+      {"max_f64", Builtin::maximum},
+      {"min_f32", Builtin::minimum},
+      {"min_f64", Builtin::minimum},
+      {"__builtin_inff", Builtin::infinity},
+      {"__builtin_inf", Builtin::infinity},
+      {"__builtin_nanf", Builtin::not_a_number},
+      {"__builtin_nan", Builtin::not_a_number},
+      {"uniform", Builtin::uniform},
+      {"row_sum", Builtin::row_sum},
+      {"row_max", Builtin::row_max},
+  };
+  auto found = table.find(function);
+  return found == table.end() ? Builtin::none : found->second;
+}
+
+void spell_out(Function& function) { Spelling(function).run(); }
+
+}  // namespace hetsynth::source

@@ -1,0 +1,309 @@
+#include "verify/source/meaning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dsl/base/error.h"
+#include "dsl/ir/interpreter.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// Longest chain of values that are not in memory.
+constexpr int deepest = 200;
+
+uint64_t mixed(uint64_t x) {  // splitmix64 (Steele et al. 2014)
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+bool mentions_leaf(const Expr& e, ExprKind kind) {
+  return e.kind() == kind ||
+         std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions_leaf(a, kind); });
+}
+
+/// Integers that are compared with a factor name a position of it.
+void note_positions(const Expr& e, const Node& node, std::vector<int64_t>& range) {
+  if (e.kind() == ExprKind::equal && e.arg(0).kind() == ExprKind::input && e.arg(1).kind() == ExprKind::factor) {
+    int64_t& entry = range[size_t(node.inputs[size_t(e.arg(0).index())])];
+    entry = std::max(entry, node.space.factors[size_t(e.arg(1).index())].size);
+  }
+  for (const Expr& arg : e.args()) note_positions(arg, node, range);
+}
+
+/// The operator only says where its input's elements are: reads through it are reads of the input.
+bool only_moves(const Node& node) {
+  return node.body.kind() == ExprKind::input && !node.space.reduction() &&
+         !node.space.inputs[size_t(node.body.index())].zero_outside;
+}
+
+}  // namespace
+
+double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
+
+struct Meaning::Compute {
+  const Instruction& instruction;
+  const Node& node;
+  std::vector<int64_t> factor;
+  const Index& output;
+};
+
+Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
+    : reference_(reference), program_(program), rank_(rank) {
+  size_t values = program.values.size();
+  makers_.assign(values, -1);
+  held_.assign(values, false);
+  constant_.assign(values, false);
+  view_.assign(values, false);
+  for (size_t v = 0; v < values; ++v) {
+    const Value& value = program.values[v];
+    ranges_.push_back(local_ranges(program, value.placements, reference[value.node].type.shape, rank));
+    int64_t count = 1;
+    for (const Range& r : ranges_.back()) count *= r.hi - r.lo;
+    counts_.push_back(count);
+    alias_.push_back(ValueId(v));
+  }
+  integer_range_.assign(reference.nodes.size(), 0);
+  one_hot_.assign(reference.nodes.size(), OneHot{0, 0, 0.0});
+  looks_up_.assign(reference.nodes.size(), false);
+  for (size_t n = reference.nodes.size(); n-- > 0;) {
+    const Node& node = reference.nodes[n];
+    if (node.leaf()) continue;
+    note_positions(node.body, node, integer_range_);
+    if (only_moves(node)) {
+      int64_t& of = integer_range_[size_t(node.inputs[size_t(node.body.index())])];
+      of = std::max(of, integer_range_[n]);
+    }
+    OneHot found{0, 0, 0.0};
+    if (match_one_hot(node.body, &found) && node.space.factors[size_t(found.factor)].kind == FactorKind::sum &&
+        !mentions_factor(node.space.inputs[size_t(found.operand)], found.factor)) {
+      one_hot_[n] = found;
+      looks_up_[n] = true;
+    }
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    makers_[size_t(instruction.result)] = int(i);
+    factor_ranges_.emplace_back();
+    if (instruction.opcode == Opcode::compute) {
+      const Node& node = reference[instruction.node];
+      factor_ranges_.back() = factor_ranges(program, node.space, instruction.splits, rank);
+      view_[size_t(instruction.result)] = only_moves(node);
+      bool constant = !node.space.reduction() && !mentions_leaf(node.body, ExprKind::random);
+      for (size_t j = 0; j < instruction.operands.size(); ++j)
+        constant = constant && (constant_[size_t(instruction.operands[j])] || !mentions_input(node.body, int(j)));
+      constant_[size_t(instruction.result)] = constant;
+    } else {
+      bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
+      view_[size_t(instruction.result)] = local;
+      constant_[size_t(instruction.result)] = local && constant_[size_t(instruction.operands[0])];
+    }
+  }
+}
+
+bool Meaning::is_integer(ValueId value) const {
+  return reference_[program_.values[size_t(value)].node].type.dtype == DType::i32;
+}
+
+ValueId Meaning::root(ValueId value) const {
+  while (alias_[size_t(value)] != value) value = alias_[size_t(value)];
+  return value;
+}
+
+void Meaning::choose(const Sample& sample, bool float_constants) {
+  sample_ = sample;
+  float_constants_ = float_constants;
+  known_.clear();
+}
+
+int64_t Meaning::flat(ValueId value, const Index& index) const {
+  const Shape& shape = reference_[program_.values[size_t(value)].node].type.shape;
+  int64_t at = 0;
+  for (size_t d = 0; d < index.size(); ++d) at = at * shape[d] + index[d];
+  return at;
+}
+
+double Meaning::unknown(ValueId value, const Index& index) const {
+  uint64_t bits = mixed(mixed(sample_.seed * 1000003 + uint64_t(value)) + uint64_t(flat(value, index)));
+  NodeId node = program_.values[size_t(value)].node;
+  if (is_integer(value)) {
+    // Few different positions, so that lookups meet what they look for: the first and the last among them, and what
+    // lies just outside, where lookups give 0.
+    int64_t range = integer_range_[size_t(node)];
+    if (range <= 0) range = std::max<int64_t>(reference_[node].data.classes, 4);
+    const int64_t choices[] = {0,     range - 1, range / 2, std::min<int64_t>(1, range - 1), int64_t(bits >> 8) % range,
+                               range, -1};
+    return double(choices[bits % 7]);
+  }
+  double unit = double(bits >> 11) * 0x1p-53;
+  return sample_.positive ? 0.25 + 1.5 * unit : 3 * unit - 1.5;
+}
+
+double Meaning::at(ValueId value, const Index& index) {
+  value = root(value);
+  for (size_t d = 0; d < index.size(); ++d)
+    if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
+      throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
+  if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
+  if (held_[size_t(value)]) return unknown(value, index);
+  int maker = makers_[size_t(value)];
+  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
+    throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
+  uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
+  auto [entry, fresh] = known_.try_emplace(key, 0.0);
+  if (!fresh) return entry->second;
+  double result = 0;
+  try {
+    result = compute(value, program_.instructions[size_t(maker)], index);
+  } catch (...) {
+    known_.erase(key);
+    throw;
+  }
+  return known_[key] = result;
+}
+
+double Meaning::through(ValueId value, const Index& index) {
+  const Instruction& i = program_.instructions[size_t(makers_[size_t(value)])];
+  if (i.opcode == Opcode::compute) return compute(value, i, index);
+  if (i.opcode == Opcode::to_partial && program_.mesh.coordinate(rank_, i.axis) != i.root) return 0;
+  return at(i.operands[0], index);
+}
+
+double Meaning::compute(ValueId, const Instruction& instruction, const Index& index) {
+  const Node& node = reference_[instruction.node];
+  const std::vector<Range>& ranges = factor_ranges_[size_t(&instruction - program_.instructions.data())];
+  if (++depth_ > deepest) {
+    --depth_;
+    throw TooLong();
+  }
+  struct Leave {
+    int& depth;
+    ~Leave() { --depth; }
+  } leave{depth_};
+  Compute frame{instruction, node, std::vector<int64_t>(node.space.factors.size(), 0), index};
+  // A dimension's index spelled in its terms' digits, outermost first, gives the factors.
+  for (size_t d = 0; d < index.size(); ++d) {
+    int64_t rest = index[d] - node.space.output.dims[d].offset;
+    for (const IndexTerm& term : node.space.output.dims[d].terms) {
+      frame.factor[size_t(term.factor)] += rest / term.stride * term.divide;
+      rest %= term.stride;
+    }
+  }
+  std::vector<int> reduced;
+  bool lookup = looks_up_[size_t(node.id)];
+  const OneHot& hot = one_hot_[size_t(node.id)];
+  for (size_t f = 0; f < frame.factor.size(); ++f)
+    if (node.space.factors[f].reduced() && !(lookup && int(f) == hot.factor)) reduced.push_back(int(f));
+  bool is_max = node.space.reduction() == FactorKind::max;
+  double total = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
+  auto point = [&] {
+    if (lookup) {
+      double position = operand(frame, hot.operand);
+      const Range& range = ranges[size_t(hot.factor)];
+      if (!(position >= double(range.lo) && position < double(range.hi))) return;
+      frame.factor[size_t(hot.factor)] = int64_t(position);
+      total += evaluate(hot.rest, frame);
+    } else {
+      double v = evaluate(node.body, frame);
+      total = is_max ? larger(total, v) : total + v;
+    }
+  };
+  if (!node.space.reduction()) return evaluate(node.body, frame);
+  auto loop = [&](auto&& self, size_t level) -> void {
+    if (level == reduced.size()) return point();
+    const Range& range = ranges[size_t(reduced[level])];
+    int64_t& counter = frame.factor[size_t(reduced[level])];
+    for (counter = range.lo; counter < range.hi; ++counter) self(self, level + 1);
+  };
+  loop(loop, 0);
+  return total;
+}
+
+double Meaning::operand(Compute& frame, int j) {
+  const Access& access = frame.node.space.inputs[size_t(j)];
+  ValueId value = frame.instruction.operands[size_t(j)];
+  const Shape& shape = reference_[program_.values[size_t(value)].node].type.shape;
+  Index index(access.dims.size());
+  for (size_t d = 0; d < access.dims.size(); ++d) {
+    int64_t at = access.dims[d].offset;
+    for (const IndexTerm& t : access.dims[d].terms) {
+      int64_t i = frame.factor[size_t(t.factor)] / t.divide;
+      at += (t.modulo ? i % t.modulo : i) * t.stride;
+    }
+    if (access.zero_outside && (at < 0 || at >= shape[d])) return 0;
+    index[d] = at;
+  }
+  return at(value, index);
+}
+
+double Meaning::evaluate(const Expr& e, Compute& frame) {
+  if (++work > limit && limit > 0) throw TooLong();
+  auto arg = [&](int i) { return evaluate(e.arg(i), frame); };
+  switch (e.kind()) {
+    case ExprKind::input:
+      return operand(frame, e.index());
+    case ExprKind::factor:
+      return double(frame.factor[size_t(e.index())]);
+    case ExprKind::constant:
+      return float_constants_ ? double(float(e.value())) : e.value();
+    case ExprKind::step:
+      return double(Sample::step);
+    case ExprKind::random: {
+      const Shape& shape = frame.node.type.shape;
+      int64_t at = 0;
+      for (size_t d = 0; d < frame.output.size(); ++d) at = at * shape[d] + frame.output[d];
+      return philox_uniform(Sample::run_seed, e.index(), uint64_t(at), uint64_t(Sample::step));
+    }
+    case ExprKind::neg:
+      return -arg(0);
+    case ExprKind::exp:
+      return std::exp(arg(0));
+    case ExprKind::log:
+      return std::log(arg(0));
+    case ExprKind::sqrt:
+      return std::sqrt(arg(0));
+    case ExprKind::tanh:
+      return std::tanh(arg(0));
+    case ExprKind::erf:
+      return std::erf(arg(0));
+    case ExprKind::sin:
+      return std::sin(arg(0));
+    case ExprKind::cos:
+      return std::cos(arg(0));
+    case ExprKind::floor:
+      return std::floor(arg(0));
+    case ExprKind::add:
+      return arg(0) + arg(1);
+    case ExprKind::sub:
+      return arg(0) - arg(1);
+    case ExprKind::mul:
+      return arg(0) * arg(1);
+    case ExprKind::div:
+      return arg(0) / arg(1);
+    case ExprKind::maximum:
+      return larger(arg(0), arg(1));
+    case ExprKind::minimum:
+      return -larger(-arg(0), -arg(1));
+    case ExprKind::power:
+      return std::pow(arg(0), arg(1));
+    case ExprKind::less:
+    case ExprKind::less_equal:
+    case ExprKind::equal: {
+      double a = arg(0), b = arg(1);
+      if (std::isnan(a) || std::isnan(b)) return std::nan("");
+      return e.kind() == ExprKind::less ? a < b : e.kind() == ExprKind::less_equal ? a <= b : a == b;
+    }
+    case ExprKind::select: {
+      double condition = arg(0);
+      return std::isnan(condition) ? condition : condition != 0 ? arg(1) : arg(2);
+    }
+  }
+  return 0;
+}
+
+}  // namespace hetsynth::source

@@ -1,0 +1,96 @@
+// What the SPMD program says one rank's values are, element by element, in terms of the values in its memory. These
+// count as unknowns: each element of each is a pseudo-random number, so that two computations that give the same
+// numbers for several choices are the same function of memory (Schwartz 1980, Zippel 1979).
+#pragma once
+#include <functional>
+#include <stdexcept>
+#include <unordered_map>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth::source {
+
+/// An element is asked for that follows from nothing in memory.
+class NotHeld : public std::runtime_error {
+ public:
+  NotHeld(ValueId value, const std::string& what) : std::runtime_error(what), value(value) {}
+  ValueId value;
+};
+
+/// More work than the limit allows.
+class TooLong : public std::runtime_error {
+ public:
+  TooLong() : std::runtime_error("evaluating this by hand takes too long") {}
+};
+
+using Index = std::vector<int64_t>;
+
+/// One choice of the unknowns.
+struct Sample {
+  uint64_t seed = 0;
+  bool positive = false;  ///< all reals positive: for logarithms and roots
+  static constexpr int64_t step = 3;
+  static constexpr uint64_t run_seed = 20240229;
+};
+
+/// The maximum; what is not a number stays so.
+double larger(double a, double b);
+
+class Meaning {
+ public:
+  /// The arguments must outlive this.
+  Meaning(const Program& reference, const SpmdProgram& program, int rank);
+
+  const std::vector<Range>& ranges(ValueId value) const { return ranges_[size_t(value)]; }
+  int64_t count(ValueId value) const { return counts_[size_t(value)]; }
+  bool is_integer(ValueId value) const;
+  /// The instruction that makes a value; -1 for leaves.
+  int maker(ValueId value) const { return makers_[size_t(value)]; }
+
+  /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
+  void hold(ValueId value) { held_[size_t(value)] = true; }
+  void release(ValueId value) { held_[size_t(value)] = false; }
+  bool holds(ValueId value) const { return held_[size_t(value)]; }
+  /// Two values were found to be the same computation.
+  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with); }
+
+  /// Operators' constants count as the floats that kernels have of them, or as they are: the difference this makes to a
+  /// result is how much rounding may change it.
+  void choose(const Sample& sample, bool float_constants = true);
+  /// The element at this global index. Throws NotHeld, TooLong.
+  double at(ValueId value, const Index& index);
+
+  /// Evaluations so far; `limit` makes TooLong.
+  int64_t work = 0;
+  int64_t limit = 0;
+
+ private:
+  struct Compute;
+  ValueId root(ValueId value) const;
+  double unknown(ValueId value, const Index& index) const;
+  double through(ValueId value, const Index& index);
+  double compute(ValueId value, const Instruction& instruction, const Index& index);
+  double evaluate(const Expr& e, Compute& frame);
+  double operand(Compute& frame, int j);
+  int64_t flat(ValueId value, const Index& index) const;
+
+  const Program& reference_;
+  const SpmdProgram& program_;
+  int rank_;
+  std::vector<std::vector<Range>> ranges_;
+  std::vector<int64_t> counts_;
+  std::vector<int> makers_;
+  std::vector<bool> held_, constant_, view_;
+  std::vector<ValueId> alias_;
+  std::vector<int64_t> integer_range_;             ///< by node: integers are drawn below it
+  std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction
+  std::vector<OneHot> one_hot_;                    ///< by node
+  std::vector<bool> looks_up_;
+  Sample sample_;
+  bool float_constants_ = true;
+  std::unordered_map<uint64_t, double> known_;
+  int depth_ = 0;
+};
+
+}  // namespace hetsynth::source

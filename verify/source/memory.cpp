@@ -1,0 +1,90 @@
+#include "verify/source/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace hetsynth::source {
+
+std::vector<int> row_major(size_t dims) {
+  std::vector<int> order(dims);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+std::vector<int64_t> dense_strides(const std::vector<Range>& ranges, const std::vector<int>& order) {
+  std::vector<int64_t> strides(ranges.size(), 1);
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    size_t d = size_t(order[i]);
+    strides[d] = stride;
+    stride *= ranges[d].hi - ranges[d].lo;
+  }
+  return strides;
+}
+
+namespace {
+
+void index_into(const std::vector<Range>& ranges, const std::vector<int64_t>& strides, int64_t offset, Index& out) {
+  out.resize(ranges.size());
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    int64_t extent = ranges[d].hi - ranges[d].lo;
+    out[d] = ranges[d].lo + (extent <= 1 ? 0 : offset / strides[d] % extent);
+  }
+}
+
+}  // namespace
+
+Index index_at(const std::vector<Range>& ranges, const std::vector<int64_t>& strides, int64_t offset) {
+  Index out;
+  index_into(ranges, strides, offset, out);
+  return out;
+}
+
+void Memory::put(const Resident& resident) {
+  clear(resident.begin, resident.end);
+  if (resident.end > resident.begin) by_begin_[resident.begin] = resident;
+  meaning_.hold(resident.value);
+}
+
+void Memory::clear(int64_t begin, int64_t end) {
+  last_ = nullptr;
+  auto first = by_begin_.upper_bound(begin);
+  if (first != by_begin_.begin() && std::prev(first)->second.end > begin) --first;
+  while (first != by_begin_.end() && first->first < end) {
+    ValueId gone = first->second.value;
+    first = by_begin_.erase(first);
+    bool elsewhere =
+        std::any_of(by_begin_.begin(), by_begin_.end(), [&](const auto& entry) { return entry.second.value == gone; });
+    if (!elsewhere) meaning_.release(gone);
+  }
+}
+
+const Resident* Memory::at(int64_t byte) const {
+  if (last_ && byte >= last_->begin && byte < last_->end) return last_;
+  auto after = by_begin_.upper_bound(byte);
+  if (after == by_begin_.begin()) return nullptr;
+  const Resident& found = std::prev(after)->second;
+  if (byte >= found.end) return nullptr;
+  return last_ = &found;
+}
+
+double Memory::read(int64_t byte, bool integer) const {
+  const Resident* resident = at(byte);
+  if (!resident || (byte - resident->begin) % 4 != 0 || meaning_.is_integer(resident->value) != integer)
+    return std::nan("");
+  index_into(meaning_.ranges(resident->value), resident->strides, (byte - resident->begin) / 4, index_);
+  return meaning_.at(resident->value, index_);
+}
+
+bool Memory::lies_at(ValueId value, int64_t byte) const {
+  const Resident* resident = at(byte);
+  if (!resident || resident->value != value || resident->begin != byte) return false;
+  const std::vector<Range>& ranges = meaning_.ranges(value);
+  std::vector<int64_t> wanted = dense_strides(ranges, row_major(ranges.size()));
+  for (size_t d = 0; d < ranges.size(); ++d)
+    if (ranges[d].hi - ranges[d].lo > 1 && resident->strides[d] != wanted[d]) return false;
+  return true;
+}
+
+}  // namespace hetsynth::source

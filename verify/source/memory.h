@@ -1,0 +1,48 @@
+// Which value each part of a rank's arena holds while its step is followed.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/source/meaning.h"
+
+namespace hetsynth::source {
+
+/// A value in memory: element (g0, g1, ...) of the logical tensor lies at begin + 4 * sum of (g_d - ranges_d.lo) *
+/// strides_d.
+struct Resident {
+  ValueId value = -1;
+  int64_t begin = 0, end = 0;  ///< bytes
+  std::vector<int64_t> strides;
+};
+
+/// Dense strides of a part of a tensor stored in this order of dimensions (outermost first).
+std::vector<int64_t> dense_strides(const std::vector<Range>& ranges, const std::vector<int>& order);
+std::vector<int> row_major(size_t dims);
+
+/// The element stored at an offset (in elements) of a dense part.
+Index index_at(const std::vector<Range>& ranges, const std::vector<int64_t>& strides, int64_t offset);
+
+class Memory {
+ public:
+  explicit Memory(Meaning& meaning) : meaning_(meaning) {}
+
+  /// Puts a value into memory; what lay there is gone.
+  void put(const Resident& resident);
+  /// Whatever lies in [begin, end) is gone.
+  void clear(int64_t begin, int64_t end);
+  const Resident* at(int64_t byte) const;
+  /// The element at this byte; NaN if no value lies there.
+  double read(int64_t byte, bool integer) const;
+  /// Whether the value lies row-major from this byte on.
+  bool lies_at(ValueId value, int64_t byte) const;
+
+ private:
+  Meaning& meaning_;
+  std::map<int64_t, Resident> by_begin_;
+  mutable const Resident* last_ = nullptr;
+  mutable Index index_;
+};
+
+}  // namespace hetsynth::source

@@ -1,0 +1,204 @@
+// Which value of the program a written block holds.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "verify/source/walk.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// Values that come next in the program and could be what a block holds; later ones cannot have been made yet.
+constexpr size_t most_candidates = 96;
+constexpr int random_elements = 4;
+constexpr size_t most_hits = 48;
+/// Evaluations after which a block gets no further elements once it has enough: two, or one where the same kernel
+/// passed before.
+constexpr int64_t dear = 500'000;
+
+/// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
+/// from memory only through much that was not computed yet.
+constexpr int64_t work_ratio = 20, least_work = 10'000;
+
+std::string identifier(const std::string& name) {
+  std::string out;
+  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  while (!out.empty() && out.back() == '_') out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+/// Constants of kernels are printed as floats, and constant folding may round once more: relative errors of 1e-7.
+bool close(double a, double b) {
+  if (a == b) return true;
+  if (!std::isfinite(a) || !std::isfinite(b)) return false;
+  return std::abs(a - b) <= 4e-6 * std::max(std::abs(a), std::abs(b)) + 1e-30;
+}
+
+std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size_t enough) {
+  int64_t count = (block.end - block.begin) / element_bytes_of_arena;
+  std::vector<int64_t> elements;
+  uint64_t state = uint64_t(block.begin) * 2654435761u + uint64_t(count);
+  for (int i = 0; i < random_elements; ++i) {
+    if (i == 1) elements.push_back(count - 1);
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    elements.push_back(int64_t((state >> 33) % uint64_t(count)));
+  }
+  elements.insert(elements.end(), block.corners.begin(), block.corners.end());
+  std::vector<Point> points;
+  std::set<int64_t> seen;
+  uint64_t number = 0;
+  int64_t spent = 0, most = 0;
+  for (int64_t element : elements) {
+    if (element < 0 || element >= count || (!seen.insert(element).second && count > 2)) continue;
+    if (spent > dear && points.size() >= enough) break;
+    Point point;
+    point.sample = {++number, number % 2 == 0};
+    point.element = element;
+    meaning_.choose(point.sample);
+    int64_t before = region.work;
+    point.value = region.values(block, {element}).front();
+    spent += region.work - before;
+    most = std::max(most, region.work - before);
+    points.push_back(point);
+  }
+  if (block.scattered && !(enough == 1 && spent > dear)) sample_hits(region, block, number, points);
+  most_work_ = work_ratio * most + least_work;
+  if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
+    for (int i = 0; i < random_elements; ++i) {
+      Point point;
+      point.sample = {++number, number % 2 == 0};
+      meaning_.choose(point.sample);
+      point.value = region.values(block, {0}).front();
+      points.push_back(point);
+    }
+  }
+  return points;
+}
+
+/// Most elements of a scattered block stay as they were filled: those that are added to tell more.
+void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
+  for (int choice = 0; choice < 3; ++choice) {
+    Sample sample{++number, choice % 2 == 0};
+    meaning_.choose(sample);
+    std::vector<int64_t> elements = region.hits(block, most_hits);
+    std::vector<double> values = region.values(block, elements);
+    for (size_t i = 0; i < elements.size(); ++i) points.push_back({sample, elements[i], values[i]});
+  }
+}
+
+bool Walk::named_alike(ValueId value, const std::string& name) const { return identifier(node_of(value).name) == name; }
+
+/// Names only order the search.
+std::vector<ValueId> Walk::candidates(const Written& block, const std::string& name) const {
+  int64_t count = (block.end - block.begin) / element_bytes_of_arena;
+  auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.is_integer(v) == block.integer; };
+  std::vector<ValueId> out, later, before;
+  for (auto [target, value] : program_.finals)
+    if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
+  for (size_t i = 0; i < program_.instructions.size(); ++i) {
+    ValueId v = program_.instructions[i].result;
+    if (!fits(v)) continue;
+    if (!done_[i] && named_alike(v, name))
+      out.push_back(v);
+    else if (!done_[i] && later.size() < most_candidates)
+      later.push_back(v);
+    else if (done_[i])
+      before.push_back(v);
+  }
+  for (ValueId leaf : program_.leaves)
+    if (fits(leaf)) before.push_back(leaf);
+  out.insert(out.end(), later.begin(), later.end());
+  if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
+  out.insert(out.end(), before.begin(), before.end());
+  return out;
+}
+
+bool Walk::agrees(const Guess& guess, const std::vector<Point>& points, std::string* why) {
+  int compared = 0;
+  for (const Point& point : points) {
+    meaning_.choose(point.sample);
+    Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
+    double expected = 0;
+    meaning_.work = 0;
+    meaning_.limit = most_work_;
+    try {
+      expected = meaning_.at(guess.value, index);
+    } catch (const NotHeld& e) {
+      if (why) *why = e.what();
+      return false;
+    } catch (const TooLong& e) {
+      if (why) *why = e.what();
+      too_long_ = true;
+      return false;
+    }
+    double slack = 0;
+    if (!close(expected, point.value) && std::abs(expected - point.value) < 1e-2 * std::abs(expected)) {
+      meaning_.choose(point.sample, /*float_constants=*/false);
+      meaning_.limit = 0;
+      slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
+    }
+    // Roots and logarithms of negative unknowns say nothing; what is undefined on one side only does.
+    if (std::isnan(expected) && std::isnan(point.value)) continue;
+    if (!close(expected, point.value) && !(std::abs(expected - point.value) <= slack)) {
+      if (why)
+        *why = fmt::format("element [{}] is {:.6g} by the text and {:.6g} by the program", fmt::join(index, ","),
+                           point.value, expected);
+      return false;
+    }
+    ++compared;
+  }
+  if (compared < 1 && why) *why = "no element could be compared";
+  return compared > 0;
+}
+
+Walk::Guess Walk::recognise(Region& region, const Written& block, const std::string& name) {
+  std::pair<std::string, int> passed_key{region.function_name(), block.pointer};
+  std::vector<Point> points = sample(region, block, passed_.count(passed_key) ? 1 : 2);
+  too_long_ = false;
+  std::vector<ValueId> values = candidates(block, name);
+  for (bool permuted : {false, true})
+    for (ValueId v : values) {
+      const std::vector<Range>& ranges = meaning_.ranges(v);
+      std::vector<int> order = row_major(ranges.size());
+      if (permuted && ranges.size() > 5) continue;
+      do {
+        if (permuted == std::is_sorted(order.begin(), order.end())) continue;
+        Guess guess{v, dense_strides(ranges, order)};
+        if (!agrees(guess, points, nullptr)) continue;
+        // The same tensor may be computed again: what reads either value reads this.
+        for (ValueId other : values) {
+          bool alike = other != v && program_.values[size_t(other)].node == program_.values[size_t(v)].node &&
+                       meaning_.ranges(other) == ranges && !meaning_.holds(other);
+          if (alike && agrees({other, guess.strides}, points, nullptr)) meaning_.identify(other, v);
+        }
+        passed_.insert(passed_key);
+        return guess;
+      } while (permuted && std::next_permutation(order.begin(), order.end()));
+    }
+  no_match(block, points, values, name);
+}
+
+void Walk::no_match(const Written& block, const std::vector<Point>& points, const std::vector<ValueId>& candidates,
+                    const std::string& name) {
+  std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
+  for (ValueId v : candidates) {
+    if (!named_alike(v, name)) continue;
+    std::string why;
+    const std::vector<Range>& ranges = meaning_.ranges(v);
+    too_long_ = false;
+    agrees({v, dense_strides(ranges, row_major(ranges.size()))}, points, &why);
+    if (too_long_) throw TooLong();
+    throw Differs(fmt::format("{} is not {}, nor anything else the program computes: {}", place, part_text(v), why),
+                  block.line, program_.values[size_t(v)].node);
+  }
+  if (too_long_) throw TooLong();
+  throw Differs(fmt::format("{} is nothing the program computes{}", place,
+                            candidates.empty() ? ": no value has so many elements" : ""),
+                block.line);
+}
+
+}  // namespace hetsynth::source

@@ -1,0 +1,96 @@
+// Follows the step function of a rank statement by statement.
+#pragma once
+#include <set>
+
+#include "verify/source/check.h"
+#include "verify/source/region.h"
+
+namespace hetsynth::source {
+
+/// The text differs from the program.
+class Differs : public std::runtime_error {
+ public:
+  Differs(const std::string& what, int line, NodeId node = -1) : std::runtime_error(what), line(line), node(node) {}
+  int line;
+  NodeId node;
+};
+
+class Walk {
+ public:
+  Walk(const Program& reference, const SpmdProgram& program, const RankSource& source, const SourceOptions& options,
+       Unit& unit);
+
+  /// Throws Differs, NotFollowed, Misstep, TooLong.
+  void run();
+
+  int statements = 0, collectives = 0;
+
+ private:
+  struct Guess {
+    ValueId value = -1;
+    std::vector<int64_t> strides;
+  };
+  struct Point {
+    Sample sample;
+    int64_t element = 0;
+    double value = 0;
+  };
+
+  // walk.cpp
+  void check_file() const;
+  void place_leaves();
+  void step(const Statement& s);
+  void declare(const Statement& s);
+  void call(const Statement& s);
+  /// `names`: by slot, what people call the memory behind it.
+  void region(const Function& function, const Statement& body, Frame frame, const std::vector<std::string>& names);
+  void finish();
+  void result_lies_there(const ArenaSlot& slot, ValueId value, const std::string& what);
+  int64_t constant(const Expression& e) const;
+  Pointer pointer(const Expression& e) const;
+  void inside_arena(int64_t begin, int64_t end, int line) const;
+  const Node& node_of(ValueId value) const { return reference_[program_.values[size_t(value)].node]; }
+  std::string part_text(ValueId value) const;
+
+  // recognise.cpp
+  Guess recognise(Region& region, const Written& block, const std::string& name);
+  std::vector<Point> sample(Region& region, const Written& block, size_t enough);
+  void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
+  std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
+  bool named_alike(ValueId value, const std::string& name) const;
+  bool agrees(const Guess& guess, const std::vector<Point>& points, std::string* why);
+  [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
+                             const std::vector<ValueId>& candidates, const std::string& name);
+
+  // collectives.cpp
+  void collective(const Expression& call);
+  void expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const;
+  void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
+                    NodeId node) const;
+  void expect_contents(ValueId value, int64_t byte, const std::string& what, int line);
+  std::vector<int64_t> bounds(int table, int64_t extent) const;
+
+  const Program& reference_;
+  const SpmdProgram& program_;
+  const RankSource& source_;
+  const SourceOptions& options_;
+  Unit& unit_;
+  Meaning meaning_;
+  Memory memory_;
+  Function* function_ = nullptr;
+  Frame frame_;
+  std::map<int, std::vector<int64_t>> arrays_;  ///< constant local arrays, by slot
+  std::vector<bool> done_;                      ///< by instruction: its result was in memory
+  size_t next_collective_ = 0;                  ///< instruction to look for the next collective from
+  bool left_ = false;
+  std::set<std::pair<std::string, int>> passed_;  ///< function and variable of blocks that were recognised
+  int64_t most_work_ = 0;                         ///< evaluations that the program's side of a guess may take
+  bool too_long_ = false;                         ///< some guess took more
+};
+
+bool close(double a, double b);
+
+/// Elements of the arena: float and int.
+constexpr int64_t element_bytes_of_arena = 4;
+
+}  // namespace hetsynth::source
