@@ -59,6 +59,42 @@ TEST(Commands, PlanVerifyInspectRun) {
   EXPECT_LT(loss.back(), loss.front());
 }
 
+TEST(Commands, CertificatesAreWrittenAndChecked) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));
+  expect_done(place.run("verify model.cpp plan.json -o cert.json"));
+  const Outcome checked = place.run("verify model.cpp plan.json --cert cert.json");
+  expect_done(checked);
+  EXPECT_THAT(checked.out, HasSubstr("proved: "));
+  std::string text = place.read("cert.json");
+  const size_t at = text.find("\"instructions\": ");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 16] = text[at + 16] == '9' ? '8' : '9';
+  place.write("edited.json", text);
+  const Outcome edited = place.run("verify model.cpp plan.json --cert edited.json");
+  EXPECT_EQ(edited.code, 3);
+  EXPECT_THAT(edited.err, HasSubstr("was changed after it was made"));
+  EXPECT_EQ(place.run("verify model.cpp plan.json --cert plan.json").code, 3);
+}
+
+TEST(Commands, GeneratedSourceIsHeldAgainstThePlan) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));
+  const Outcome generated = place.run("verify model.cpp plan.json --source");
+  expect_done(generated);
+  EXPECT_THAT(generated.out, HasSubstr("source: the generated programs of"));
+  expect_done(place.run("inspect model.cpp plan.json --out project"));
+  expect_done(place.run("verify model.cpp plan.json --source-dir project"));
+  std::string text = place.read("project/rank0.cpp");
+  const size_t step = text.find("hetsynth_step("), call = text.find("  compute_", step);
+  ASSERT_NE(call, std::string::npos);
+  place.write("project/rank0.cpp", text.substr(0, call) + text.substr(text.find(";\n", call) + 2));
+  const Outcome edited = place.run("verify model.cpp plan.json --source-dir project");
+  EXPECT_EQ(edited.code, 5) << edited.out;
+  EXPECT_THAT(edited.out, HasSubstr("source refuted: rank 0"));
+  EXPECT_EQ(place.run("verify model.cpp plan.json --source-dir nowhere").code, 2);
+}
+
 TEST(Commands, SameSeedSameLosses) {
   const Workplace place;
   for (const char* log : {"a.json", "b.json"})

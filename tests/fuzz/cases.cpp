@@ -7,8 +7,9 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/spmd/plan.h"
-#include "tests/support/plan_fixture.h"
 #include "hetsynth/build_paths.h"
+#include "tests/support/plan_fixture.h"
+#include "verify/certificate.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -89,6 +90,31 @@ std::vector<std::string> cluster_seeds() {
 std::vector<std::string> plan_seeds() {
   return {plan_to_json(plan_test_plan(reference()), reference()),
           plan_to_json(plan_test_detour(reference()), reference())};
+}
+
+bool check_certificate_bytes(std::string_view bytes) {
+  try {
+    const Certificate certificate = certificate_from_json(bytes, "fuzz.json");
+    const Certificate again = certificate_from_json(certificate_to_json(certificate), "again.json");
+    HETSYNTH_CHECK(certificate_to_json(again) == certificate_to_json(certificate), "a certificate comes back the same");
+    return true;
+  } catch (const UserError& error) {
+    HETSYNTH_CHECK(error.code() == ExitCode::invalid_input, error.what());
+    return false;
+  }
+}
+
+std::vector<std::string> certificate_seeds() {
+  Certificate certificate;
+  certificate.tool = "0.1.0";
+  certificate.solver = "Z3 4.8.12";
+  certificate.model_file = "model.cpp";
+  certificate.model_hash = "0123456789abcdef";
+  certificate.plan_hash = "0123456789abcdef0123456789abcdef";
+  certificate.scope = {"arithmetic is that of the real numbers", "a \"quoted\" word"};
+  certificate.obligations = {{"00ff", "h1", 12, 4}, {"11ee", "d_w1", 1, 6}};
+  certificate.lemmas = {{"owner_exists", "22dd"}};
+  return {certificate_to_json(certificate), certificate_to_json({})};
 }
 
 }  // namespace hetsynth::testing

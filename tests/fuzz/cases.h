@@ -15,4 +15,8 @@ bool check_plan_bytes(std::string_view bytes);
 std::vector<std::string> cluster_seeds();
 std::vector<std::string> plan_seeds();
 
+/// Whether the bytes are a certificate that was not changed. What is taken must write itself the same.
+bool check_certificate_bytes(std::string_view bytes);
+std::vector<std::string> certificate_seeds();
+
 }  // namespace hetsynth::testing

@@ -43,5 +43,13 @@ TEST(Fuzz, MutatedPlanFiles) {
   EXPECT_GT(count.refused, 1000);
 }
 
+/// Of changed certificates only those are taken whose change is none, as of space between values.
+TEST(Fuzz, MutatedCertificateFiles) {
+  for (const std::string& seed : certificate_seeds()) EXPECT_TRUE(check_certificate_bytes(seed));
+  const Count count = run(certificate_seeds(), check_certificate_bytes, 20000);
+  EXPECT_GT(count.refused, 10000);
+  EXPECT_LT(count.taken, 2000);
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

@@ -9,10 +9,10 @@
 #include "synth/synthesize.h"
 #include "verify/refute.h"
 
-namespace gpt_example {
+namespace surveyed_gpt {
 #include "examples/gpt.cpp"
 }
-namespace mlp_example {
+namespace surveyed_mlp {
 #include "examples/mlp.cpp"
 }
 
@@ -98,9 +98,9 @@ Cluster cluster_of_speeds(const std::vector<double>& speeds, double bandwidth) {
 std::vector<Subject> subjects(bool large) {
   std::vector<std::pair<std::string, Program>> models = {
       {"mlp",
-       traced("mlp.cpp", mlp_example::model, {{"context", "3"}, {"width", "4"}, {"hidden", "10"}, {"batch", "7"}})}};
+       traced("mlp.cpp", surveyed_mlp::model, {{"context", "3"}, {"width", "4"}, {"hidden", "10"}, {"batch", "7"}})}};
   if (large)
-    models.push_back({"gpt", traced("gpt.cpp", gpt_example::model,
+    models.push_back({"gpt", traced("gpt.cpp", surveyed_gpt::model,
                                     {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"batch", "5"}, {"seq", "4"}})});
   std::vector<Subject> out;
   for (const auto& [name, program] : models) {
