@@ -61,6 +61,8 @@ class KernelPrinter {
     const KernelMember& member = k_.members[m];
     return plan_.chunked && reduces_row(member) && (plan_.travel[m].terms || member.reads[0].source >= 0);
   }
+  /// Totals of reductions to a single value outlive the rows; those of a row, even of the only one, do not.
+  static bool declared_before(const KernelMember& member) { return member.role == Role::accumulate && member.whole; }
   std::string declare_total(int m) const {
     return is_max(k_.members[m]) ? fmt::format("float {} = -__builtin_inff();", total(m))
                                  : fmt::format("double {} = 0.0;", total(m));
@@ -114,7 +116,7 @@ class KernelPrinter {
     const std::string& counter = n_.loops.back();
     int64_t extent = k_.loops.back().extent();
     for (size_t m = 0; m < k_.members.size(); ++m)
-      if (has_total(int(m)) && !k_.members[m].whole) line(declare_total(int(m)));
+      if (has_total(int(m)) && !declared_before(k_.members[m])) line(declare_total(int(m)));
     row_code(-1);
     line(fmt::format("for (long {0}_begin_ = 0; {0}_begin_ < {1}; {0}_begin_ += {2}) {{", counter, extent,
                      chunk_elements));

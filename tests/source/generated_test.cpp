@@ -1,10 +1,16 @@
 // Generated programs pass the check, whatever the plan.
 #include <gtest/gtest.h>
 
+#include "dsl/ir/differentiate.h"
+#include "hetsynth/hetsynth.h"
 #include "synth/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"
+
+namespace rnnlm_example {
+#include "examples/rnnlm.cpp"
+}
 
 namespace hetsynth::test {
 namespace {
@@ -40,6 +46,17 @@ TEST(GeneratedSource, OfSynthesizedPlansPasses) {
     options.time_limit_seconds = 3;
     expect_all_pass(generated(program, synthesize(program, cluster, options).program, cluster));
   }
+}
+
+/// Rows longer than a chunk are passed over in pieces; the norm of a long bias is such a row, the only one of its
+/// kernel.
+TEST(GeneratedSource, OfLongRowsPasses) {
+  Trace trace("rnnlm.cpp",
+              Settings{{"layers", "1"}, {"hidden", "2"}, {"words", "5000"}, {"steps_unrolled", "2"}, {"batch", "3"}});
+  run_builder(trace, rnnlm_example::model);
+  Program program = differentiate(trace);
+  Cluster cluster = unequal_cluster({1e9, 2e9});
+  expect_all_pass(generated(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster));
 }
 
 TEST(GeneratedSource, OfARankWithoutSamplesPasses) {
