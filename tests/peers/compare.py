@@ -60,6 +60,7 @@ class Comparison:
     def __init__(self, folder):
         self.folder = folder
         self.failures = []
+        self.rows = []
 
     def load(self, name, integer=False, gradient=False):
         array = numpy.load(self.folder / name)
@@ -67,18 +68,19 @@ class Comparison:
         return tensor.requires_grad_() if gradient and not integer else tensor
 
     @staticmethod
-    def error(found, expected):
+    def error(found, expected, least_scale=1e-30):
         if found is None:
             return float(expected.abs().max()) if expected.numel() else 0.0
         if found.shape != expected.shape:
             return float("inf")
         if not found.numel():
             return 0.0
-        scale = max(float(expected.detach().abs().max()), 1e-30)
+        scale = max(float(expected.detach().abs().max()), least_scale)
         return float((found.detach() - expected.detach()).abs().max()) / scale
 
     def report(self, group, name, forward, gradient, bound=BOUND):
         wrong = not (forward <= bound and gradient <= bound)
+        self.rows.append((group, name, forward, gradient))
         if wrong:
             self.failures.append(name)
         print(f"{group:9} {name:28} {forward:10.1e} {gradient:10.1e}{'  WRONG' if wrong else ''}", flush=True)
@@ -149,8 +151,34 @@ class Comparison:
         forward = abs(float(loss) - entry["result"]) / abs(entry["result"])
         names = list(entry["gradients"])
         found = torch.autograd.grad(loss, [leaves[int(i)] for i in names], allow_unused=True)
-        worst = max(self.error(f, self.load(entry["gradients"][i])) for i, f in zip(names, found))
+        expected = [self.load(entry["gradients"][i]) for i in names]
+        # Some gradients are zero but for rounding (a bias of keys, which softmax does not see): no smaller scale than
+        # this part of the largest one.
+        least = 1e-4 * max(float(e.abs().max()) for e in expected)
+        worst = max(self.error(f, e, least) for f, e in zip(found, expected))
         self.report("model", entry["name"], forward, worst)
+
+
+def table(rows):
+    """The largest errors by operator, optimizer and model, as Markdown."""
+    worst = {}
+    for group, name, forward, gradient in rows:
+        key = (group, name.split()[0])
+        old = worst.get(key, (0.0, 0.0))
+        worst[key] = (max(old[0], forward), max(old[1], gradient))
+    cell = lambda key, i: f"{worst[key][i]:.0e}" if key in worst else ""
+    operators = sorted({name for group, name in worst if group in ("sample", "case")})
+    out = ["| operator | samples: forward | gradient | function of PyTorch: forward | gradient |",
+           "|---|---|---|---|---|"]
+    for name in operators:
+        cells = [cell((group, name), i) for group in ("sample", "case") for i in (0, 1)]
+        out.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    out += ["", "| optimizer | parameters after 5 steps |", "|---|---|"]
+    out += [f"| `{name}` | {cell((group, name), 0)} |" for group, name in worst if group == "optimizer"]
+    out += ["", "| model, tiny | loss | gradients of all parameters |", "|---|---|---|"]
+    out += [f"| {name} | {cell((group, name), 0)} | {cell((group, name), 1)} |"
+            for group, name in sorted(worst) if group == "model"]
+    return "\n".join(out) + "\n"
 
 
 def main():
@@ -165,8 +193,8 @@ def main():
             getattr(comparison, group)(entry)
     have = {entry["name"].split()[0] for entry in dump["cases"]} | {entry["name"].split()[0] for entry in dump["samples"]}
     print(f"{len(dump['samples'])} samples, {len(dump['cases'])} cases, {len(dump['optimizers'])} optimizers, "
-          f"{len(dump['models'])} models, "
-          f"{len(have)} operators; {len(comparison.failures)} beyond {BOUND:g}")
+          f"{len(dump['models'])} models, {len(have)} operators; {len(comparison.failures)} beyond {BOUND:g}")
+    (folder / "table.md").write_text(table(comparison.rows))
     return 1 if comparison.failures else 0
 
 

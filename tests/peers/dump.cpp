@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "dsl/base/error.h"
 #include "dsl/frontend/model.h"
@@ -141,22 +142,38 @@ class Dump {
     return einsum(letters + "," + letters + "->", result, weight);
   }
 
-  /// The model at its tiny size; models without the option are made small by what options they have.
+  using Settings = std::map<std::string, std::string>;
+
+  /// What the comment "// Tiny: name=value ..." of a model says, or size=tiny; models with neither are made small by
+  /// what options they have.
+  static std::vector<Settings> small_settings(const std::string& path) {
+    const std::string mark = "// Tiny: ";
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      if (!line.starts_with(mark)) continue;
+      Settings out;
+      std::istringstream words(line.substr(mark.size()));
+      for (std::string word; words >> word;) out[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+      return {out};
+    }
+    return {{{"size", "tiny"}},
+            {{"layers", "2"}, {"heads", "2"}, {"width", "16"}, {"batch", "2"}, {"seq", "8"}},
+            {{"width", "4"}, {"hidden", "8"}, {"batch", "4"}}};
+  }
+
   static std::unique_ptr<Trace> trace_small(const LoadedModel& model) {
-    std::vector<std::map<std::string, std::string>> attempts = {
-        {{"size", "tiny"}, {"dropout", "0"}},  // PyTorch draws other random numbers
-        {{"size", "tiny"}},
-        {{"layers", "2"}, {"heads", "2"}, {"width", "16"}, {"batch", "2"}, {"seq", "8"}},
-        {{"width", "4"}, {"hidden", "8"}, {"batch", "4"}},
-        {}};
-    for (const auto& settings : attempts) {
-      try {
-        return model.trace(settings);
-      } catch (const UserError& error) {
-        if (error.code() != ExitCode::usage || settings.empty()) throw;
+    for (const Settings& settings : small_settings(model.file())) {
+      Settings without_dropout = settings;
+      without_dropout["dropout"] = "0";  // PyTorch draws other random numbers
+      for (const Settings& attempt : {without_dropout, settings}) {
+        try {
+          return model.trace(attempt);
+        } catch (const UserError& error) {
+          if (error.code() != ExitCode::usage) throw;  // else an option that the model does not have
+        }
       }
     }
-    return {};
+    return model.trace();
   }
 
   /// Starting values of parameters, moved a little so that none is exactly 0 or 1; random inputs.
