@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "codegen/abi.h"
+#include "codegen/cpu/step_text.h"
 #include "codegen/device_program.h"
+#include "codegen/lower.h"
 #include "dsl/base/error.h"
 #include "dsl/frontend/model.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/jit/compiled_code.h"
+#include "hetsynth/build_paths.h"
 #include "runtime/abi.h"
 #include "runtime/executor.h"
 #include "runtime/progress.h"
 #include "runtime/throttle.h"
 #include "synth/synthesize.h"
-#include "hetsynth/build_paths.h"
 
 namespace {
 
@@ -41,13 +43,25 @@ struct Product {
 
 std::vector<Product> recorded;
 bool recording = false;
+const char *arena_begin = nullptr, *arena_end = nullptr;
+
+/// Blocks of scores lie on the stack of a kernel, which is gone when its products are repeated.
+float* lasting(const float* operand) {
+  static std::vector<float> scratch(1 << 20);
+  const char* at = reinterpret_cast<const char*>(operand);
+  return at >= arena_begin && at < arena_end ? const_cast<float*>(operand) : scratch.data();
+}
 
 extern "C" void recording_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a0, int64_t a1,
                                  int64_t a2, const float* w, int64_t w0, int64_t w1, int64_t w2, float* c, int64_t c0,
                                  int64_t c1, int64_t c2, int accumulate) {
   const Product product{batch, m, n, k, a, w, c, {a0, a1, a2}, {w0, w1, w2}, {c0, c1, c2}, accumulate};
-  if (recording) recorded.push_back(product);
   product.run();
+  if (!recording) return;
+  recorded.push_back(product);
+  recorded.back().a = lasting(a);
+  recorded.back().w = lasting(w);
+  recorded.back().c = lasting(c);
 }
 
 double median(std::vector<double> values) {
@@ -55,14 +69,23 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int measure(const std::map<std::string, std::string>& settings, const std::string& text) {
+/// `blocks`: attention as nests of blocks, as always; otherwise as its operators, for comparison.
+DeviceProgram generated(const Program& program, const SpmdProgram& spmd, const Cluster& cluster, bool blocks) {
+  const codegen::Lowered lowered = codegen::lower(program, spmd, 0, {.fuse_attention = blocks});
+  DeviceProgram out = codegen::describe(lowered, cluster);
+  out.files.push_back({"rank0.cpp", codegen::cpu_source(lowered, cluster)});
+  return out;
+}
+
+int measure(const std::map<std::string, std::string>& settings, const std::string& text, bool blocks) {
   const auto model = load_model(HETSYNTH_SOURCE_DIR "/examples/gpt.cpp");
   const auto trace = model->trace(settings);
   const Program program = differentiate(*trace);
   const Cluster cluster = local_cluster(1);
   const Plan plan = single_device_plan(program, cluster);
 
-  RankProgram rank{cluster.devices[0], generate(program, plan.program, cluster, 0), {}};
+  RankProgram rank{cluster.devices[0], generated(program, plan.program, cluster, blocks), {}};
+  const int64_t arena_bytes = rank.layout.arena_bytes;
   std::map<std::string, void*> symbols;
   for (const auto& [name, address] : abi_symbols()) symbols[name] = address;
   symbols["hetsynth_matmul"] = reinterpret_cast<void*>(&recording_matmul);
@@ -72,6 +95,8 @@ int measure(const std::map<std::string, std::string>& settings, const std::strin
   std::vector<double> product_seconds;
   // Replayed on the rank's thread, where the step's own products ran.
   rank.step = [&](HetsynthContext* context) {
+    arena_begin = context->arena;
+    arena_end = arena_begin + arena_bytes;
     if (!replay) return step(context);
     const double start = wall_seconds();
     for (const Product& product : recorded) product.run();
@@ -107,6 +132,8 @@ int measure(const std::map<std::string, std::string>& settings, const std::strin
              text_of_rate(tokens / whole), flops / whole / 1e9);
   fmt::print("matrix products alone {:8.1f} ms  {:>8} tokens/s  {:6.1f} Gflop/s\n", products * 1e3,
              text_of_rate(tokens / products), flops / products / 1e9);
+  fmt::print("memory of the rank: {:.1f} MiB (planned {:.1f} MiB)\n", static_cast<double>(arena_bytes) / (1 << 20),
+             static_cast<double>(plan.prediction.devices[0].memory_bytes) / (1 << 20));
   fmt::print("share of what the products allow: {:.0f} %\n", 100 * products / whole);
   return 0;
 }
@@ -120,13 +147,16 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     if (equals == std::string::npos) {
-      fmt::print(stderr, "usage: {} [name=value ...]   options of examples/gpt.cpp\n", argv[0]);
+      fmt::print(stderr, "usage: {} [name=value ...], options of examples/gpt.cpp, or attention=operators\n", argv[0]);
       return 2;
     }
     settings[argument.substr(0, equals)] = argument.substr(equals + 1);
   }
+  // Not an option of the model: attention=operators stores the scores.
+  const auto attention = settings.extract("attention");
+  const bool blocks = attention.empty() || attention.mapped() != "operators";
   try {
-    return measure(settings, "/usr/share/common-licenses");
+    return measure(settings, "/usr/share/common-licenses", blocks);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

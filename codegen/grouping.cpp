@@ -1,6 +1,7 @@
 #include "codegen/grouping.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 #include <set>
 
@@ -28,15 +29,64 @@ class Grouper {
     }
   }
 
-  std::vector<Group> run() {
+  std::vector<Group> run(const std::vector<FusedAttention>& attention) {
+    for (const FusedAttention& nest : attention) form(nest);
     for (int i = 0; i < int(program_.ops.size()); ++i)
-      if (!layouts_.window[i]) place(i);
+      if (!layouts_.window[i] && group_of_[i] < 0) place(i);
     return sorted();
   }
 
  private:
   /// The operator that fills the storage behind a value; -1 for leaves.
   int producer_op(ValueId value) const { return producer_[layouts_.of[value].buffer]; }
+
+  void form(const FusedAttention& nest) {
+    std::set<int> ops;
+    for (ValueId value : nest.values()) ops.insert(producer_[value]);
+    if (!can_be_written(nest, program_, layouts_) || comes_back(ops)) return;
+    Group group;
+    group.kind = Group::Kind::attention;
+    group.attention = nest;
+    std::map<ValueId, int> member_of;
+    for (int op : ops) {
+      Member member;
+      member.op = op;
+      for (const Operand& operand : program_.ops[op].inputs) {
+        auto inside = member_of.find(operand.value);
+        member.source.push_back(inside == member_of.end() ? -1 : inside->second);
+      }
+      ValueId result = program_.ops[op].result;
+      bool product = std::count(nest.products.begin(), nest.products.end(), result) > 0 ||
+                     std::count(nest.sums.begin(), nest.sums.end(), result) > 0;
+      member.role = product                                          ? Role::accumulate
+                    : result == nest.maximum || result == nest.total ? Role::row
+                                                                     : Role::element;
+      member_of[result] = int(group.members.size());
+      group.members.push_back(member);
+      group_of_[op] = int(groups_.size());
+    }
+    groups_.push_back(std::move(group));
+  }
+
+  /// Whether a path leads out of a set of operators and back into it: then they cannot run as one.
+  bool comes_back(const std::set<int>& ops) const {
+    std::vector<int> pending;
+    std::set<int> seen;
+    auto follow = [&](int op) {
+      for (int next : followers(op))
+        if (next <= *ops.rbegin() && seen.insert(next).second) pending.push_back(next);
+    };
+    for (int op : ops)
+      for (int next : followers(op))
+        if (!ops.count(next) && seen.insert(next).second) pending.push_back(next);
+    while (!pending.empty()) {
+      int at = pending.back();
+      pending.pop_back();
+      if (ops.count(at)) return true;
+      follow(at);
+    }
+    return false;
+  }
 
   void place(int op) {
     groups_.push_back(single(program_, layouts_, op));
@@ -135,8 +185,9 @@ class Grouper {
 
 }  // namespace
 
-std::vector<Group> group(const LocalProgram& program, const Layouts& layouts, const GroupingOptions& options) {
-  return Grouper(program, layouts, options).run();
+std::vector<Group> group(const LocalProgram& program, const Layouts& layouts,
+                         const std::vector<FusedAttention>& attention, const GroupingOptions& options) {
+  return Grouper(program, layouts, options).run(attention);
 }
 
 }  // namespace hetsynth::codegen

@@ -2,11 +2,13 @@
 //
 // A group is a row-wise nest: all loops but the last run over rows, the last one inside of a row. Softmax and layer
 // normalisation with their neighbours, chains of elementwise operators and optimizer updates all have this form; it is
-// recognised from accesses alone.
+// recognised from accesses alone. Products and attention (codegen/attention.h) are groups of their own.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codegen/attention.h"
 #include "codegen/contraction.h"
 #include "codegen/convolution.h"
 #include "codegen/layout.h"
@@ -39,21 +41,24 @@ struct Member {
 };
 
 struct Group {
-  enum class Kind : uint8_t { loops, product, convolution, collective } kind = Kind::loops;
+  enum class Kind : uint8_t { loops, product, convolution, attention, collective } kind = Kind::loops;
   std::vector<Loop> loops;      ///< outermost first
   std::vector<Member> members;  ///< in an order in which each comes after what it reads
   int passes = 0;               ///< over each row
   Contraction product;
   LocalConvolution convolution;
+  std::optional<FusedAttention> attention;
   int op() const { return members.front().op; }
 };
 
 struct GroupingOptions {
   int64_t row_bytes = 128 << 10;  ///< room for the row buffers of a group
   int64_t longest_row = 16384;    ///< elements; longer rows are passed over once only
+  bool fuse_attention = true;     ///< scores exist block by block
 };
 
-/// Groups in order of execution.
-std::vector<Group> group(const LocalProgram& program, const Layouts& layouts, const GroupingOptions& options = {});
+/// Groups in order of execution. Each nest of `attention` becomes one group, unless the layouts forbid it.
+std::vector<Group> group(const LocalProgram& program, const Layouts& layouts,
+                         const std::vector<FusedAttention>& attention, const GroupingOptions& options = {});
 
 }  // namespace hetsynth::codegen

@@ -9,8 +9,10 @@ ValueId Lowered::storage(ValueId value) const {
 
 Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options) {
   Lowered out{&reference, &program, localize(reference, program, rank), {}, {}, {}, {}};
+  std::vector<FusedAttention> attention;
+  if (options.fuse_attention) attention = fuse_attention(out.local, reference);
   out.layouts = lay_out(out.local);
-  out.groups = group(out.local, out.layouts, options);
+  out.groups = group(out.local, out.layouts, attention, options);
   out.memory = plan_memory(out.local, out.groups, out.layouts);
   out.names = name_values(out.local, reference);
   return out;

@@ -114,7 +114,8 @@ class MemoryPlanner {
     for (int at = 0; at < end; ++at)
       for (const Member& member : groups_[at].members) {
         const LocalOp& op = program_.ops[member.op];
-        if (groups_[at].kind != Group::Kind::loops || member.stored) touch(op.result, at);
+        bool always = groups_[at].kind != Group::Kind::loops && groups_[at].kind != Group::Kind::attention;
+        if (always || member.stored) touch(op.result, at);
         for (size_t j = 0; j < op.inputs.size(); ++j)
           if (member.source.empty() || member.source[j] < 0) touch(op.inputs[j].value, at);
       }

@@ -41,6 +41,7 @@ Analysis::Analysis(const Program& program, int axes)
       kinds(node_kinds(program)),
       classes(classes_for(program, kinds, axes)),
       rules(rules_for(program, classes, kinds, axes)),
+      attention(program),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {

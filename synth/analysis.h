@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "synth/attention_cost.h"
 #include "synth/rules.h"
 
 namespace hetsynth::synth {
@@ -16,6 +17,7 @@ struct Analysis {
   std::vector<int> kinds;    ///< node_kinds
   DimensionClasses classes;  ///< none on a single device
   Rules rules;
+  AttentionCost attention;
   std::vector<std::vector<NodeId>> consumers;
   std::vector<std::vector<NodeId>>
       update_targets;                  ///< by value node: leaves that take its value at the end of the step

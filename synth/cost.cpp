@@ -42,8 +42,8 @@ Picoseconds to_picoseconds(double seconds) {
 double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
 CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-                     const Cluster& cluster, const Mesh& mesh)
-    : program_(program), classes_(classes), cluster_(cluster), mesh_(mesh) {
+                     const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh)
+    : program_(program), classes_(classes), attention_(attention), cluster_(cluster), mesh_(mesh) {
   HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
                  "a mesh must fit the cluster");
   for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
@@ -118,7 +118,8 @@ void CostModel::find_works(const std::vector<int>& kinds) {
   std::map<std::vector<int>, int> number;
   for (const Node& node : program_.nodes) {
     std::vector<int> key{kinds[node.id], fused_[node.id]};
-    for (NodeId input : node.inputs) key.push_back(fused_[input]);
+    for (NodeId input : node.inputs) key.push_back(fused_[input] + (in_blocks(input) ? 2 : 0));
+    key.push_back(native_ ? attention_.role(node.id) : 0);
     key.insert(key.end(), classes_.factors[node.id].begin(), classes_.factors[node.id].end());
     auto [it, fresh] = number.try_emplace(std::move(key), -1);
     if (fresh) {
@@ -127,8 +128,12 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         double iterations = effective_iterations(node);
         work.flops = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
         work.factor_classes = classes_.factors[node.id];
-        auto add = [&](const Access& access, const TensorType& type, double elements) {
-          WholeWork::Operand operand{elements * double(size_bytes(type.dtype)), 0};
+        if (native_) {
+          work.flops = attention_.flops(node.id, work.flops);
+          work.column_factor = attention_.column_factor(node.id);
+        }
+        auto add = [&](const Access& access, const TensorType& type, double elements, bool in_blocks) {
+          WholeWork::Operand operand{elements * double(size_bytes(type.dtype)), 0, in_blocks};
           for (size_t f = 0; f < std::min<size_t>(64, node.space.factors.size()); ++f)
             if (mentions_factor(access, int(f))) operand.factors |= uint64_t(1) << f;
           work.operands.push_back(operand);
@@ -136,14 +141,21 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         for (size_t j = 0; j < node.inputs.size(); ++j) {
           const Node& input = program_[node.inputs[j]];
           if (!fused_[input.id])
-            add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))));
+            add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))),
+                in_blocks(input.id));
         }
-        if (!fused_[node.id]) add(node.space.output, node.type, double(element_count(node.type.shape)));
+        if (!fused_[node.id])
+          add(node.space.output, node.type, double(element_count(node.type.shape)), in_blocks(node.id));
       }
       it->second = works_.add_kind(std::move(work));
     }
     works_.add(it->second);
   }
+}
+
+const std::vector<Attention>& CostModel::attention() const {
+  static const std::vector<Attention> none;
+  return native_ ? attention_.found() : none;
 }
 
 Work CostModel::work(NodeId id, const Option& option) const {
@@ -156,7 +168,11 @@ Work CostModel::work(NodeId id, const Option& option) const {
       all |= 1 << a;
     }
   work.flops[all] = whole.flops;
+  bool stored = false;
+  for (int a = 0; a < max_axes; ++a)
+    stored = stored || (option.factor[a] >= 0 && option.factor[a] == whole.column_factor);
   for (const WholeWork::Operand& operand : whole.operands) {
+    if (operand.in_blocks && !stored) continue;
     int cuts = 0;
     for (int a = 0; a < max_axes; ++a)
       if (option.factor[a] >= 0 && operand.factors >> option.factor[a] & 1) cuts |= 1 << a;

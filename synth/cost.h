@@ -5,7 +5,8 @@
 // for the slowest device.
 //   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
-//   One-hot loops count the rows moved.
+//   One-hot loops count the rows moved. Attention on cpu devices is priced as the nest of blocks it becomes
+//   (synth/attention_cost.h).
 // Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
 // S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
 // slowest link. The bandwidth between hosts is divided by the groups that cross it at once.
@@ -23,6 +24,7 @@
 
 #include "dsl/spmd/cluster.h"
 #include "dsl/spmd/spmd.h"
+#include "synth/attention_cost.h"
 #include "synth/rules.h"
 #include "synth/shares.h"
 
@@ -58,7 +60,7 @@ class CostModel {
  public:
   /// `kinds`: as node_kinds gives them. `mesh`: over the cluster's devices in rank order.
   CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-            const Cluster& cluster, const Mesh& mesh);
+            const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh);
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
@@ -80,8 +82,10 @@ class CostModel {
   /// realisation.
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
 
-  /// Whether a tensor lives only inside its consumer's loop.
-  bool fused(NodeId node) const { return fused_[node] != 0; }
+  /// Whether a tensor lives only inside its consumer's loop, or block by block inside of attention.
+  bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }
+  /// Attention that runs block by block where a plan lets it: none on cuda devices.
+  const std::vector<Attention>& attention() const;
 
   /// Bytes of a whole tensor, and of the part in this form on a device.
   int64_t bytes(NodeId node) const;
@@ -98,20 +102,24 @@ class CostModel {
   void find_links();
   void find_fused(const std::vector<int>& kinds);
   void find_works(const std::vector<int>& kinds);
+  bool in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }
 
   /// What an operation touches, whole.
   struct WholeWork {
     struct Operand {
       double bytes = 0;
-      uint64_t factors = 0;  ///< those that index it; more than 64 are never split
+      uint64_t factors = 0;    ///< those that index it; more than 64 are never split
+      bool in_blocks = false;  ///< moved only where keys are cut
     };
     double flops = 0;
     std::vector<Operand> operands;  ///< and the result; none of them fused
     std::vector<int> factor_classes;
+    int column_factor = -1;  ///< see AttentionCost
   };
 
   const Program& program_;
   const DimensionClasses& classes_;
+  const AttentionCost& attention_;
   const Cluster& cluster_;
   Mesh mesh_;
   bool native_ = true;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "dsl/base/error.h"
 
@@ -41,6 +42,16 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   if (spmd.loss >= 0) last[spmd.loss] = end;
   for (size_t v = 0; v < spmd.values.size(); ++v)
     if (problem.is_output[spmd.values[v].node]) last[v] = end;
+  // What blocks of attention are made again from, and the result whose product with its gradient stands for a sum.
+  for (const Attention& a : problem.cost.attention()) {
+    if (!a.has_gradient() || !runs_in_blocks(a, spmd)) continue;
+    int gradient = -1;
+    for (int i = 0; i < end; ++i)
+      if (spmd.values[spmd.instructions[i].result].node == a.scores_gradient.front()) gradient = i;
+    for (size_t v = 0; v < spmd.values.size(); ++v)
+      for (NodeId kept : {a.maximum, a.total, a.mixed})
+        if (spmd.values[v].node == kept && last[v] >= 0) last[v] = std::max(last[v], gradient);
+  }
   return last;
 }
 
@@ -53,7 +64,11 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
     for (ValueId operand : spmd.instructions[i].operands) read[operand] = i;
   }
   std::vector<char> stored;
-  for (const Value& value : spmd.values) stored.push_back(!problem.cost.fused(value.node));
+  std::set<NodeId> scores;  // of attention that the plan's communication takes apart
+  for (const Attention& a : problem.cost.attention())
+    if (!runs_in_blocks(a, spmd))
+      for (NodeId node : a.hidden()) scores.insert(node);
+  for (const Value& value : spmd.values) stored.push_back(!problem.cost.fused(value.node) || scores.count(value.node));
   for (const auto& [target, value] : spmd.finals)
     for (ValueId leaf : spmd.leaves)
       if (spmd.values[leaf].node == target && value != leaf && read[leaf] <= made[value]) stored[value] = 0;

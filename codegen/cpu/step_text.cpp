@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/annotate.h"
+#include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
 
@@ -133,6 +134,8 @@ class StepPrinter {
         return print_product(group);
       case Group::Kind::convolution:
         return print_convolution(group);
+      case Group::Kind::attention:
+        return print_attention(group);
       case Group::Kind::collective:
         return print_collective(group);
     }
@@ -157,6 +160,29 @@ class StepPrinter {
     for (const Parameter& parameter : kernel.parameters) arguments.push_back(pointer(parameter.value));
     if (kernel.uses_step) arguments.push_back("context->step");
     if (kernel.uses_seed) arguments.push_back("context->seed");
+    line(call_text(found->second, arguments, 2) + ";");
+  }
+
+  void print_attention(const Group& group) {
+    AttentionCall call = attention_call(l_, group);
+    const FusedAttention& nest = *group.attention;
+    std::string key = attention_text(l_, group, call, numbered_names(group, call));
+    auto found = functions_.find(key);
+    if (found == functions_.end()) {
+      std::string name = function_names_.take("attention_" + l_.names[nest.products.front()]);
+      found = functions_.insert({key, name}).first;
+      kernels_ += nest.backward ? "// Gradient of attention, its weights made again block by block:\n"
+                                : "// Attention block by block, no tensor of scores is stored:\n";
+      for (const Member& member : group.members) kernels_ += "//   " + origin_text(l_, l_.op(member)) + "\n";
+      kernels_ += attention_text(l_, group, call, user_names(l_, group, call, name)) + "\n";
+    }
+    step_ += "\n";
+    for (const Member& member : group.members)
+      if (member.stored) line("// " + short_origin_text(l_, l_.op(member)));
+    std::vector<std::string> arguments;
+    for (const Parameter& parameter : call.parameters) arguments.push_back(pointer(parameter.value));
+    if (call.uses_step) arguments.push_back("context->step");
+    if (call.uses_seed) arguments.push_back("context->seed");
     line(call_text(found->second, arguments, 2) + ";");
   }
 

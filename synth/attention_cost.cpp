@@ -1,0 +1,77 @@
+#include "synth/attention_cost.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace hetsynth::synth {
+namespace {
+
+/// Rows of a block (codegen/cpu/attention_text.cpp): a causal block row sees all keys up to its last query.
+constexpr double block_rows = 64;
+
+double plain_flops(const Node& node) {
+  return node.space.iterations() * (flops(node.body) + (node.space.reduction() ? 1 : 0));
+}
+
+/// The factor that indexes the given dimension of a scores-shaped tensor, through the result or an operand.
+int factor_of_dim(const Program& program, const Attention& a, NodeId id, int dim) {
+  const Node& node = program[id];
+  const Shape& shape = program[a.scores].type.shape;
+  std::vector<NodeId> blocks = a.hidden();
+  std::vector<int> dims;
+  if (std::count(blocks.begin(), blocks.end(), id)) dims = dims_of_factors(node.space, node.space.output, shape);
+  for (size_t j = 0; j < node.inputs.size() && dims.empty(); ++j)
+    if (std::count(blocks.begin(), blocks.end(), node.inputs[j]))
+      dims = dims_of_factors(node.space, node.space.inputs[j], shape);
+  auto found = std::find(dims.begin(), dims.end(), dim);
+  return found == dims.end() ? -1 : int(found - dims.begin());
+}
+
+}  // namespace
+
+AttentionCost::AttentionCost(const Program& program)
+    : found_(find_attention(program)), roles_(1), role_(program.nodes.size(), 0) {
+  std::map<Role, int> number;
+  for (const Attention& a : found_) {
+    const Shape& shape = program[a.scores].type.shape;
+    double keys = double(shape[size_t(a.column)]);
+    double share = a.causal ? std::min(1.0, (keys + block_rows) / (2 * keys)) : 1;
+    auto set = [&](NodeId node, Role role) {
+      role.column_factor = factor_of_dim(program, a, node, a.column);
+      auto [entry, fresh] = number.try_emplace(role, int(roles_.size()));
+      if (fresh) roles_.push_back(role);
+      role_[size_t(node)] = entry->second;
+    };
+    for (NodeId node : a.hidden()) set(node, {true, share, 0, -1});
+    for (const auto* list : {&a.products, &a.sums})
+      for (NodeId node : *list) set(node, {false, share, 0, -1});
+    for (NodeId node : {a.mixed, a.maximum, a.total}) set(node, {false, share, 0, -1});
+    if (!a.has_gradient()) continue;
+    double again = plain_flops(program[a.scores]) + plain_flops(program[a.weights]);
+    for (const auto* list : {&a.before, &a.exponential, &a.after})
+      for (NodeId node : *list) again += plain_flops(program[node]);
+    set(a.weights_gradient, {true, share, again * share, -1});
+    // sum(weights * their gradient) is taken as sum(result * its gradient), over features instead of keys.
+    double features = program[a.scores].space.iterations() / double(element_count(shape));
+    set(a.dot, {false, std::min(1.0, features / keys), 0, -1});
+  }
+}
+
+bool runs_in_blocks(const Attention& a, const SpmdProgram& spmd) {
+  std::vector<NodeId> hidden = a.hidden();
+  std::set<NodeId> missing(hidden.begin(), hidden.end());
+  std::optional<Placements> common;
+  for (const Value& value : spmd.values) {
+    if (!std::count(hidden.begin(), hidden.end(), value.node)) continue;
+    if (!missing.erase(value.node)) return false;  // held in a second way
+    if (common && *common != value.placements) return false;
+    common = value.placements;
+    for (const Placement& p : value.placements)
+      if (p.kind == Placement::Kind::partial || (p.kind == Placement::Kind::sharded && p.dim == a.column)) return false;
+  }
+  return missing.empty();
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,46 @@
+// What attention costs when it runs block by block: scores take no memory and no traffic, hidden blocks are skipped,
+// and the gradient makes the weights a second time.
+#pragma once
+#include <compare>
+#include <vector>
+
+#include "dsl/ir/attention.h"
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth::synth {
+
+class AttentionCost {
+ public:
+  explicit AttentionCost(const Program& program);
+
+  const std::vector<Attention>& found() const { return found_; }
+  /// Equal for nodes that play the same part; 0: none.
+  int role(NodeId node) const { return role_[size_t(node)]; }
+  /// Whether a tensor exists only for a block of queries and keys at a time.
+  bool in_blocks(NodeId node) const { return of(node).in_blocks; }
+  /// Floating-point operations of an operator, given those of its plain loop.
+  double flops(NodeId node, double plain) const { return plain * of(node).share + of(node).again; }
+  /// The operator's factor that indexes keys: split by it, softmax is taken apart over devices and blocks are stored.
+  /// -1: none.
+  int column_factor(NodeId node) const { return of(node).column_factor; }
+
+ private:
+  struct Role {
+    bool in_blocks = false;
+    double share = 1;  ///< of the plain operations that are done
+    double again = 0;  ///< operations done again for it
+    int column_factor = -1;
+    auto operator<=>(const Role&) const = default;
+  };
+  const Role& of(NodeId node) const { return roles_[size_t(role_[size_t(node)])]; }
+
+  std::vector<Attention> found_;
+  std::vector<Role> roles_;  ///< the first is that of nodes outside of attention
+  std::vector<int> role_;    ///< by node
+};
+
+/// Whether the plan leaves an attention in one piece on every device: each scores-shaped tensor is held in one way, the
+/// same for all, and keys are not cut. What the generator asks for too (codegen/attention.h).
+bool runs_in_blocks(const Attention& attention, const SpmdProgram& spmd);
+
+}  // namespace hetsynth::synth

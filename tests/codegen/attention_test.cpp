@@ -1,0 +1,194 @@
+// Attention as nests of blocks: what is recognised, that no tensor of scores is stored, and that forward and backward
+// are those of the interpreter, for masked, biased, dropped and grouped heads, on whole and uneven shards.
+#include "dsl/ir/attention.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/lower.h"
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "harness.h"
+#include "hetsynth/hetsynth.h"
+#include "models.h"
+#include "synth/baselines.h"
+
+namespace hetsynth::test {
+namespace {
+
+using codegen::Group;
+
+struct Heads {
+  int64_t batch = 2, queries = 5, keys = 5, heads = 2, features = 4;
+  bool causal = false, bias = false;
+  double dropout = 0;
+  int64_t group = 1;  ///< query heads per key head
+  bool scores_read = false;
+};
+
+void build(const Heads& h) {
+  Tensor q = parameter("q", {h.batch, h.queries, h.heads, h.group, h.features}, normal(1));
+  Tensor k = parameter("k", {h.batch, h.keys, h.heads, h.features}, normal(1));
+  Tensor v = parameter("v", {h.batch, h.keys, h.heads, h.features}, normal(1));
+  Tensor scores = einsum("btgrd,bsgd->bgrts", q, k) * (1 / std::sqrt(double(h.features)));
+  if (h.bias) scores = scores + parameter("bias", {h.heads, 1, h.queries, h.keys}, normal(1));
+  if (h.causal) scores = causal_mask(scores);
+  Tensor weights = dropout(softmax(scores, -1), h.dropout);
+  Tensor mixed = einsum("bgrts,bsgd->btgrd", weights, v);
+  Tensor fixed = stop_gradient(parameter("fixed", {h.batch, h.queries, h.heads, h.group, h.features}, normal(1)));
+  if (h.scores_read) output("weights", weights);
+  minimize(sum(tanh(mixed) * fixed), SGD{.learning_rate = 0.5, .momentum = 0});
+}
+
+Program program_of(const Heads& heads) {
+  Trace trace("test.cpp");
+  run_builder(trace, [&] { build(heads); });
+  return differentiate(trace);
+}
+
+int attention_groups(const Program& program, const SpmdProgram& spmd, int rank) {
+  codegen::Lowered lowered = codegen::lower(program, spmd, rank);
+  int count = 0;
+  for (const Group& group : lowered.groups) count += group.kind == Group::Kind::attention;
+  return count;
+}
+
+/// Loss and updated parameters of one step. Sums of at most some hundred products of values around 1 in float32, and
+/// gradients that pass three of them: 2e-5 is some hundred roundings.
+void expect_step(const Program& program, const SpmdProgram& spmd) {
+  GeneratedRun run(program, spmd);
+  Bindings leaves = initial_values(program, 7);
+  for (const auto& [leaf, value] : leaves) run.write(leaf, value);
+  EvaluationContext context{7, 3};
+  std::vector<Array> wanted = interpret(program, leaves, context);
+  ASSERT_TRUE(run.step(context));
+  double loss = wanted[program.loss].values[0];
+  EXPECT_NEAR(run.loss(), loss, 2e-5 * (1 + std::abs(loss)));
+  for (const Update& update : program.updates) {
+    Array found = run.read(update.target);
+    const Array& expected = wanted[update.value];
+    for (size_t i = 0; i < found.values.size(); ++i)
+      ASSERT_NEAR(found.values[i], expected.values[i], 2e-5 * (1 + std::abs(expected.values[i])))
+          << program[update.target].name << " element " << i;
+  }
+}
+
+TEST(Attention, IsFoundInEveryForm) {
+  for (bool causal : {false, true})
+    for (double dropout : {0.0, 0.25}) {
+      std::vector<Attention> found = find_attention(program_of({.causal = causal, .dropout = dropout}));
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_TRUE(found[0].has_gradient());
+      EXPECT_EQ(found[0].causal, causal);
+      EXPECT_EQ(found[0].after.size(), dropout > 0 ? 1u : 0u);
+      EXPECT_EQ(found[0].products.size(), 3u);
+    }
+}
+
+TEST(Attention, WhoseWeightsAreReadElsewhereIsNone) {
+  EXPECT_TRUE(find_attention(program_of({.scores_read = true})).empty());
+}
+
+TEST(Attention, OfTheGptIsOneNestPerLayerAndDirection) {
+  Program gpt = gpt_program();
+  EXPECT_EQ(find_attention(gpt).size(), 2u);
+  EXPECT_EQ(attention_groups(gpt, whole_program(gpt), 0), 4);
+}
+
+TEST(Attention, StoresNoScores) {
+  Heads heads{.batch = 1, .queries = 512, .keys = 512, .heads = 1, .features = 4, .causal = true};
+  Program program = program_of(heads);
+  SpmdProgram spmd = whole_program(program);
+  EXPECT_LT(codegen::lower(program, spmd, 0).memory.arena_bytes, 512 * 512 * 4 / 4);
+  EXPECT_GT(codegen::lower(program, spmd, 0, {.fuse_attention = false}).memory.arena_bytes, 2 * 512 * 512 * 4);
+}
+
+TEST(Attention, ComputesWhatTheInterpreterComputes) {
+  const Heads cases[] = {
+      {},
+      {.causal = true},
+      {.batch = 1, .queries = 7, .keys = 3, .heads = 1},
+      {.dropout = 0.25},
+      {.bias = true},
+      {.batch = 3, .queries = 70, .keys = 260, .heads = 1, .bias = true, .dropout = 0.1},
+      {.causal = true, .dropout = 0.25, .group = 3},
+      {.batch = 1, .queries = 150, .keys = 150, .heads = 1, .causal = true},
+      {.batch = 1, .queries = 70, .keys = 300, .heads = 1, .dropout = 0.1, .group = 2},
+      {.batch = 1, .queries = 300, .keys = 300, .heads = 1, .features = 3, .causal = true, .dropout = 0.1},
+  };
+  for (const Heads& h : cases) {
+    SCOPED_TRACE(fmt::format("batch {} queries {} keys {} heads {} group {} causal {} dropout {} bias {}", h.batch,
+                             h.queries, h.keys, h.heads, h.group, h.causal, h.dropout, h.bias));
+    Program program = program_of(h);
+    SpmdProgram spmd = whole_program(program);
+    EXPECT_EQ(attention_groups(program, spmd, 0), 2);
+    expect_step(program, spmd);
+  }
+}
+
+/// The cheapest plan that cuts the scores, and their gradient, in the given dimension, over uneven devices.
+SpmdProgram plan_cut_in(const Program& program, int dim) {
+  Cluster cluster = cpu_cluster(3);
+  cluster.hosts[0].inside = {10e9, 1e-6};
+  for (Device& device : cluster.devices) device.declared = {1e9, 1e10};
+  synth::Problem problem(program, cluster);
+  synth::Pins pins;
+  const Attention attention = find_attention(program).at(0);
+  const std::vector<NodeId> hidden = attention.hidden();
+  const Shape& shape = program[attention.scores].type.shape;
+  auto pin = [&](NodeId id) {
+    const Node& node = program[id];
+    std::vector<int> dims = dims_of_factors(node.space, node.space.output, shape);
+    for (size_t j = 0; j < node.inputs.size() && !std::count(hidden.begin(), hidden.end(), id); ++j)
+      if (std::count(hidden.begin(), hidden.end(), node.inputs[j]))
+        dims = dims_of_factors(node.space, node.space.inputs[j], shape);
+    const auto& options = problem.rules.options[id];
+    for (int o = 0; o < int(options.size()); ++o)
+      if (options[o].factor[0] >= 0 && dims[options[o].factor[0]] == dim) pins[id].push_back(o);
+  };
+  for (NodeId node : hidden) pin(node);
+  for (NodeId node : attention.products) pin(node);
+  pin(attention.mixed);
+  const std::vector<std::vector<double>> fractions{{1, 3, 2}};
+  synth::Shares shares = synth::common_shares(problem.classes, fractions);
+  synth::Conversions conversions(*problem.analysis, problem.cost, shares);
+  synth::SearchInput input;
+  input.pins = &pins;
+  synth::Solution solution = synth::search(problem, conversions, shares, input, {});
+  return synth::assemble(problem, conversions, shares, solution.choices, fractions).program;
+}
+
+TEST(Attention, RunsOnUnevenShards) {
+  struct Case {
+    Heads heads;
+    int dim;  ///< of the scores [batch, head, group, query, key]
+    bool fused;
+  };
+  const Case cases[] = {{{.batch = 5, .causal = true, .dropout = 0.2}, 0, true},
+                        {{.batch = 1, .queries = 40, .keys = 40, .heads = 7, .causal = true}, 1, true},
+                        {{.batch = 1, .queries = 9, .keys = 6, .heads = 1, .group = 8}, 2, true},
+                        {{.batch = 1, .queries = 210, .keys = 210, .heads = 1, .causal = true}, 3, true},
+                        // Softmax over cut keys is put together by all-reduces between its operators.
+                        {{.batch = 1, .queries = 6, .keys = 9, .heads = 1, .dropout = 0.2}, 4, false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("scores cut in dimension {}", c.dim));
+    Program program = program_of(c.heads);
+    SpmdProgram spmd = plan_cut_in(program, c.dim);
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(attention_groups(program, spmd, rank), c.fused ? 2 : 0);
+    expect_step(program, spmd);
+  }
+}
+
+TEST(Attention, ARankWithoutASampleAddsNothing) {
+  Program program = program_of({.batch = 3, .causal = true});
+  SpmdProgram spmd = plan_cut_in(program, 0);
+  for (BoundaryTable& table : spmd.tables)
+    if (table.extent == 3) table.bounds = {0, 0, 2, 3};
+  expect_step(program, spmd);
+}
+
+}  // namespace
+}  // namespace hetsynth::test
