@@ -17,6 +17,7 @@ std::map<std::string, std::string> ModelOptions::settings() const {
     out[entry.substr(0, at)] = entry.substr(at + 1);
   }
   if (batch) out["batch"] = std::to_string(*batch);
+  if (accumulate) out["micro_batches"] = std::to_string(*accumulate);
   return out;
 }
 
@@ -49,6 +50,10 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--set", options.set, "Set an option of the model: --set layers=12 (repeatable)")
       ->type_name("NAME=VALUE");
   command.add_option("--batch", options.batch, "Samples per step, over all devices: short for --set batch=N")
+      ->type_name("N");
+  command
+      .add_option("--accumulate", options.accumulate,
+                  "Batches whose gradients are added up to make one step: N times the samples in the memory of one")
       ->type_name("N");
 }
 

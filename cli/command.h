@@ -15,8 +15,9 @@ namespace hetsynth::cli {
 /// Options that decide which program a model file stands for.
 struct ModelOptions {
   std::string file;
-  std::vector<std::string> set;  ///< "name=value"
-  std::optional<int64_t> batch;  ///< --batch N is --set batch=N
+  std::vector<std::string> set;       ///< "name=value"
+  std::optional<int64_t> batch;       ///< --batch N is --set batch=N
+  std::optional<int64_t> accumulate;  ///< --accumulate N is --set micro_batches=N
 
   /// The settings as a map. Throws UserError (usage) for an entry without "=".
   std::map<std::string, std::string> settings() const;

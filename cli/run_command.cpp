@@ -77,6 +77,7 @@ void print_sample(RunOptions& options, const Executor& trained) {
   if (!has_logits) return;
   auto settings = model_settings(c);
   settings["batch"] = "1";
+  settings.erase("micro_batches");
   c.trace.reset();
   c.trace = c.model->trace(settings);
   Program forward = restrict_to_output(differentiate(*c.trace), "logits");

@@ -18,6 +18,7 @@ class Grouper {
     producer_.assign(program.values.size(), -1);
     readers_.resize(program.ops.size());
     for (int i = 0; i < int(program.ops.size()); ++i) producer_[program.ops[i].result] = i;
+    find_sections();
     int last_collective = -1;
     for (int i = 0; i < int(program.ops.size()); ++i) {
       for (const Operand& operand : program.ops[i].inputs)
@@ -27,6 +28,25 @@ class Grouper {
       if (last_collective >= 0) readers_[last_collective].push_back(i);
       last_collective = i;
     }
+  }
+
+  /// Phases: forward and backward of every micro-batch, and the update. Nodes come in this order; an operator that
+  /// makes a forward value again, or moves it, may come later.
+  void find_sections() {
+    std::map<NodeId, Phase> phase_of;
+    for (const LocalOp& op : program_.ops) {
+      auto [entry, fresh] = phase_of.emplace(op.node, op.phase);
+      entry->second = std::min(entry->second, op.phase);
+    }
+    std::map<NodeId, int> micro_batch;
+    int number = 0;
+    Phase before = Phase::forward;
+    for (const auto& [node, phase] : phase_of) {
+      if (before == Phase::backward && phase == Phase::forward) ++number;
+      micro_batch[node] = number;
+      before = phase;
+    }
+    for (const LocalOp& op : program_.ops) section_.push_back(micro_batch[op.node] * 3 + int(op.phase));
   }
 
   std::vector<Group> run(const std::vector<FusedAttention>& attention) {
@@ -100,7 +120,7 @@ class Grouper {
   }
 
   void try_join(int producer, int consumer) {
-    if (producer == consumer || phase(producer) != phase(consumer)) return;
+    if (producer == consumer || section(producer) != section(consumer)) return;
     std::optional<Group> joined = join(groups_[producer], groups_[consumer], program_, options_);
     if (!joined || reaches_through_others(producer, consumer)) return;
     for (const Member& member : joined->members) group_of_[member.op] = consumer;
@@ -108,7 +128,7 @@ class Grouper {
     groups_[producer].members.clear();
   }
 
-  Phase phase(int group) const { return program_.ops[groups_[group].op()].phase; }
+  int section(int group) const { return section_[groups_[group].op()]; }
 
   /// Whether a path leads from one group to the other through a third: then the two cannot run as one.
   bool reaches_through_others(int from, int to) const {
@@ -179,6 +199,7 @@ class Grouper {
   const GroupingOptions& options_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
+  std::vector<int> section_;               ///< by operator
   std::vector<int> producer_;              ///< by value: operator, -1 for leaves
   std::vector<std::vector<int>> readers_;  ///< by operator: those that must come later
 };

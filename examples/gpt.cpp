@@ -9,6 +9,7 @@ using namespace hetsynth;
 struct Config {
   int64_t layers, heads, width;
   double dropout;
+  bool checkpoint;
 };
 
 Tensor norm(const std::string& name, Tensor x) {
@@ -51,6 +52,7 @@ void model() {
   c.heads = option("heads", 4, "attention heads per block");
   c.width = option("width", 128, "features per token");
   c.dropout = option("dropout", 0.0, "share of features dropped");
+  c.checkpoint = option("checkpoint", 0, "1: keep only what goes into a block, compute the rest again") != 0;
   int64_t batch = option("batch", 12, "windows of text per step");
   int64_t seq = option("seq", 64, "bytes per window");
   double lr = option("lr", 2e-3, "learning rate after warm-up");
@@ -60,9 +62,12 @@ void model() {
   Tensor wpe = parameter("wpe", {seq, c.width}, normal(0.02));
   Tensor x = dropout(embedding(wte, tokens) + wpe, c.dropout);
   for (int64_t i = 0; i < c.layers; ++i) {
-    std::string block = "h" + std::to_string(i);
-    x = x + dropout(attention(block + ".attn", norm(block + ".norm1", x), c), c.dropout);
-    x = x + dropout(mlp(block + ".mlp", norm(block + ".norm2", x), c), c.dropout);
+    std::string name = "h" + std::to_string(i);
+    auto block = [&] {
+      Tensor h = x + dropout(attention(name + ".attn", norm(name + ".norm1", x), c), c.dropout);
+      return h + dropout(mlp(name + ".mlp", norm(name + ".norm2", h), c), c.dropout);
+    };
+    x = c.checkpoint ? checkpoint(block) : block();
   }
   Tensor logits = einsum("btc,vc->btv", norm("norm", x), wte);
   output("logits", logits);

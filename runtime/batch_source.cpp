@@ -59,7 +59,7 @@ class DeclaredData : public BatchSource {
       while (count > 0) {
         const int64_t sample = global / per_sample, inside = global % per_sample;
         const int64_t part = std::min(count, per_sample - inside);
-        fill_run(input, step, step * batch + sample, inside, part,
+        fill_run(input, step, global_sample(input, step, sample), inside, part,
                  out.subspan(static_cast<size_t>(local) * element_bytes, static_cast<size_t>(part) * element_bytes));
         global += part, local += part, count -= part;
       }

@@ -23,17 +23,21 @@ WorkUnit work_unit(const Program& program) {
   const Node* first = nullptr;
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
+    // Of all micro-batches together; the first one stands for them.
+    const int64_t batches =
+        node.micro_batch.samples_per_step ? node.micro_batch.samples_per_step / node.type.shape[0] : 1;
     switch (node.data.kind) {
       case DataSource::Kind::text_tokens:
       case DataSource::Kind::tokens:
       case DataSource::Kind::pair_target:
-        return {"tokens", element_count(node.type.shape)};
+        return {"tokens", batches * element_count(node.type.shape)};
       default:
         break;
     }
     if (!first) first = &node;
   }
-  return {"samples", first ? first->type.shape[0] : 0};
+  if (!first) return {"samples", 0};
+  return {"samples", std::max(first->micro_batch.samples_per_step, first->type.shape[0])};
 }
 
 std::string text_of_rate(double per_second) {

@@ -65,6 +65,10 @@ void run_user_code(const std::string& path, const Trace* trace, const F& functio
 std::unique_ptr<Trace> LoadedModel::trace(const std::map<std::string, std::string>& settings) const {
   auto trace = std::make_unique<Trace>(file_, settings);
   run_user_code(file_, trace.get(), [&] { run_builder(*trace, builder_); });
+  // For further micro-batches, when the trace is differentiated.
+  trace->builder = [file = file_, builder = builder_, code = code_, trace = trace.get()] {
+    run_user_code(file, trace, builder);
+  };
   return trace;
 }
 

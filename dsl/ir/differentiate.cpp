@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+
+#include "dsl/ops/div.h"
+#include "dsl/ops/mul.h"
 
 namespace hetsynth {
 namespace {
@@ -104,8 +109,59 @@ Tensor add_contribution(Trace& trace, Tensor so_far, Tensor contribution, NodeId
 
 }  // namespace
 
+namespace {
+
+/// Makes the values of checkpointed regions again, each when the backward pass first comes to it.
+class Recomputation {
+ public:
+  explicit Recomputation(Trace& trace) : trace_(trace) {}
+
+  /// The region's number, -1 if the node is in none.
+  int region_of(NodeId node) const {
+    for (size_t r = 0; r < trace_.recomputed.size(); ++r)
+      if (trace_.recomputed[r].first <= node && node < trace_.recomputed[r].last) return int(r);
+    return -1;
+  }
+
+  void make_again(int region) {
+    if (region < 0 || !made_.insert(region).second) return;
+    for (NodeId id = trace_.recomputed[region].first; id < trace_.recomputed[region].last; ++id) {
+      if (trace_.program[id].leaf()) continue;
+      Node copy = trace_.program[id];
+      copy.id = NodeId(trace_.program.nodes.size());
+      copy.name += ".again";
+      copy.phase = Phase::backward;
+      copy.recomputation = region + 1;
+      for (NodeId& input : copy.inputs) input = now(input, region);
+      again_[id] = copy.id;
+      trace_.program.nodes.push_back(std::move(copy));
+    }
+  }
+
+  /// Lets the nodes from `first` on, emitted for a gradient inside of the region, read what was made again.
+  void redirect(NodeId first, int region) {
+    if (region < 0) return;
+    for (size_t i = size_t(first); i < trace_.program.nodes.size(); ++i)
+      for (NodeId& input : trace_.program.nodes[i].inputs) input = now(input, region);
+  }
+
+ private:
+  NodeId now(NodeId node, int region) const {
+    const Trace::Region& r = trace_.recomputed[size_t(region)];
+    auto found = node >= r.first && node < r.last ? again_.find(node) : again_.end();
+    return found == again_.end() ? node : found->second;
+  }
+
+  Trace& trace_;
+  std::set<int> made_;
+  std::map<NodeId, NodeId> again_;
+};
+
+}  // namespace
+
 std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
   Trace& trace = Trace::current();
+  Recomputation recomputation(trace);
   std::vector<bool> depends = depends_on(trace, by, loss.node());
   std::vector<Tensor> adjoint(loss.node() + 1);
   {
@@ -115,8 +171,11 @@ std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
   for (NodeId id = loss.node(); id >= 0; --id) {
     if (!adjoint[id].defined() || !depends[id] || trace.program[id].leaf()) continue;
     BackwardOf scope(trace, id);
+    int region = recomputation.region_of(id);
+    recomputation.make_again(region);
     int before = int(trace.program.nodes.size());
     VjpResult result = run_vjp(trace, id, adjoint[id]);
+    recomputation.redirect(before, region);
     HETSYNTH_CHECK(result.gradients.size() == result.inputs.size(), "a vjp answers for every input");
     for (size_t j = 0; j < result.inputs.size(); ++j) {
       NodeId input = result.inputs[j].node();
@@ -131,6 +190,41 @@ std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
   for (Tensor t : by) out.push_back(t.node() <= loss.node() ? adjoint[t.node()] : Tensor());
   return out;
 }
+
+namespace {
+
+/// Gradients of the step's loss, summed over its micro-batches: each is traced, run forward and backward before the
+/// next, so that the activations of only one are alive. Sets the program's loss.
+std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& parameters) {
+  Program& program = trace.program;
+  std::vector<Tensor> sums(parameters.size());
+  Tensor total, count;
+  auto add = [](Tensor a, Tensor b) { return a.defined() ? accumulate(a, b) : b; };
+  for (int i = 0; i < trace.micro_batches; ++i) {
+    if (i > 0) trace.trace_next_micro_batch();
+    HETSYNTH_CHECK(int(trace.losses.size()) == i + 1, "every micro-batch has its loss");
+    const Trace::MicroLoss& loss = trace.losses[size_t(i)];
+    bool mean_of_equals = !loss.count.defined() && trace.micro_batches > 1;
+    Tensor part = mean_of_equals ? mul(loss.total, 1.0 / trace.micro_batches) : loss.total;
+    total = add(total, part);
+    if (loss.count.defined()) count = add(count, loss.count);
+    complete_names(program);
+    trace.phase = Phase::backward;
+    std::vector<Tensor> one = gradients(part, parameters);
+    for (size_t p = 0; p < parameters.size(); ++p)
+      if (one[p].defined())
+        sums[p] = sums[p].defined() ? add_contribution(trace, sums[p], one[p], parameters[p].node()) : one[p];
+  }
+  if (count.defined()) {
+    for (Tensor& sum : sums)
+      if (sum.defined()) sum = div(sum, count);
+    total = div(total, count);
+  }
+  program.loss = total.node();
+  return sums;
+}
+
+}  // namespace
 
 Program differentiate(Trace& trace) {
   Program& program = trace.program;
@@ -153,8 +247,7 @@ Program differentiate(Trace& trace) {
   for (const Node& node : program.nodes)
     if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
 
-  trace.phase = Phase::backward;
-  std::vector<Tensor> all = gradients(Tensor(program.loss), parameters);
+  std::vector<Tensor> all = step_gradients(trace, parameters);
   std::vector<Tensor> trained, their_gradients;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!all[i].defined()) continue;

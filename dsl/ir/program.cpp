@@ -34,6 +34,15 @@ std::string_view name(Phase phase) {
   return "?";
 }
 
+int64_t global_sample(const Node& input, int64_t step, int64_t sample) {
+  int64_t per_step = input.micro_batch.samples_per_step ? input.micro_batch.samples_per_step : input.type.shape.at(0);
+  return step * per_step + input.micro_batch.first_sample + sample;
+}
+
+const std::string& data_name(const Node& input) {
+  return input.micro_batch.of.empty() ? input.name : input.micro_batch.of;
+}
+
 std::string_view Node::name_of_kind() const { return hetsynth::name(kind); }
 
 std::vector<std::vector<NodeId>> Program::consumers() const {
@@ -74,6 +83,7 @@ std::string node_text(const Program& program, const Node& node, bool with_place)
       out += fmt::format("{}%{} {}", j ? ", " : "", node.inputs[j], program[node.inputs[j]].name);
     out += ")";
     if (std::string attributes = node.op->attributes(); !attributes.empty()) out += " \"" + attributes + "\"";
+    if (node.recomputation > 0) out += fmt::format(" again{}", node.recomputation);
   }
   out += " : " + text(node.type);
   if (with_place && node.where.known()) out += fmt::format("  # {}:{}", node.where.file, node.where.line);
@@ -140,6 +150,7 @@ std::vector<NodeId> merge_equal(const Program& program) {
     if (node.leaf()) continue;
     std::string key = fmt::format("{}\"{}\"{}", node.tag(), node.op->attributes(), text(node.type));
     for (NodeId input : node.inputs) key += fmt::format(",{}", first[input]);
+    if (node.recomputation > 0) key += fmt::format(" again{}", node.recomputation);
     first[node.id] = seen.emplace(std::move(key), node.id).first->second;
   }
   return first;

@@ -61,6 +61,13 @@ struct DataSource {
   bool files = false;   ///< read from the data the user names; if none are named, made up
 };
 
+/// Which of a step's samples an input holds, if the step has several micro-batches.
+struct MicroBatch {
+  std::string of = {};           ///< name of the first micro-batch's input, which this one continues; empty: itself
+  int64_t first_sample = 0;      ///< of the step's samples
+  int64_t samples_per_step = 0;  ///< of all micro-batches together; 0: those of this input alone
+};
+
 struct Node {
   NodeId id = -1;
   NodeKind kind = NodeKind::operation;
@@ -68,6 +75,7 @@ struct Node {
   std::string name;  ///< the user's variable, or derived: "h1.matmul", "d_w1"; unique in the program
   SourceLocation where;
   Phase phase = Phase::forward;
+  int recomputation = 0;  ///< > 0: computed again, for the backward pass; never merged with the first computation
   // operation
   std::shared_ptr<const Operator> op;
   std::vector<NodeId> inputs;
@@ -76,6 +84,7 @@ struct Node {
   // leaf
   Initializer initializer;  ///< parameter, state
   DataSource data;          ///< input
+  MicroBatch micro_batch;   ///< input
 
   bool leaf() const { return kind != NodeKind::operation; }
   /// "einsum", or the kind of leaf.
@@ -84,6 +93,11 @@ struct Node {
  private:
   std::string_view name_of_kind() const;
 };
+
+/// The run's number of sample `sample` of an input in a step.
+int64_t global_sample(const Node& input, int64_t step, int64_t sample);
+/// Name that tells an input's data apart: the same for all micro-batches.
+const std::string& data_name(const Node& input);
 
 /// At the end of the step `target` (parameter or state) takes the value of `value`.
 struct Update {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace hetsynth {
 namespace {
@@ -49,7 +50,45 @@ Trace& Trace::current() {
   return *live_trace;
 }
 
+Tensor Trace::repeated_parameter(const std::string& name, const TensorType& type, const std::source_location& where) {
+  bool same = next_parameter < parameters.size();
+  if (same) {
+    const Node& node = program[parameters[next_parameter].node()];
+    same = node.name.starts_with(name) && node.type == type;
+  }
+  if (!same)
+    throw UserError({.where = scope.known() ? scope : location(where),
+                     .tag = "parameter",
+                     .message = fmt::format("{} differs from one micro-batch to the next", name),
+                     .expected = "the same parameters in the same order whenever model() runs",
+                     .mend = "let model() depend on nothing but its options"});
+  return parameters[next_parameter++];
+}
+
+void Trace::trace_next_micro_batch() {
+  ++micro_batch;
+  next_parameter = 0;
+  phase = Phase::forward;
+  std::vector<NodeId> before;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && node.micro_batch.first_sample == 0) before.push_back(node.id);
+  size_t first = program.nodes.size(), position = 0;
+  builder();
+  for (size_t i = first; i < program.nodes.size(); ++i) {
+    Node& node = program.nodes[i];
+    if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
+    HETSYNTH_CHECK(position < before.size() && program[before[position]].type == node.type,
+                   "micro-batches have the same inputs");
+    Node& original = program.nodes[before[position++]];
+    original.micro_batch.samples_per_step = micro_batches * node.type.shape[0];
+    node.micro_batch.samples_per_step = original.micro_batch.samples_per_step;
+    node.micro_batch.first_sample = micro_batch * node.type.shape[0];
+    node.micro_batch.of = original.name;
+  }
+}
+
 Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where) {
+  if (kind == NodeKind::parameter && micro_batch > 0) return repeated_parameter(name, type, where);
   if (!is_sane(type.shape))
     throw UserError({.where = scope.known() ? scope : location(where),
                      .tag = std::string(hetsynth::name(kind)),
@@ -64,6 +103,7 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
   node.where = scope.known() ? scope : location(where);
   node.phase = phase;
   program.nodes.push_back(std::move(node));
+  if (kind == NodeKind::parameter) parameters.push_back(Tensor(program.nodes.back().id));
   return Tensor(program.nodes.back().id);
 }
 
@@ -169,7 +209,36 @@ int64_t Tensor::size(int dim, std::source_location where) const {
   return shape()[at];
 }
 
+namespace {
+
+constexpr const char* micro_batches_setting = "micro_batches";
+/// Every micro-batch is traced: more would make programs that take long to plan and prove.
+constexpr int most_micro_batches = 256;
+
+void take_micro_batches(Trace& trace) {
+  auto setting = trace.settings.find(micro_batches_setting);
+  if (setting == trace.settings.end()) return;
+  const std::string& text = setting->second;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), trace.micro_batches);
+  bool number = error == std::errc() && end == text.data() + text.size();
+  if (!number || trace.micro_batches < 1 || trace.micro_batches > most_micro_batches)
+    throw UserError({.where = {trace.program.model_file},
+                     .tag = micro_batches_setting,
+                     .message = "this is no number of micro-batches",
+                     .expected = fmt::format("a whole number from 1 to {}", most_micro_batches),
+                     .found = fmt::format("\"{}\"", text),
+                     .mend = "--accumulate 4 makes a step of four batches"},
+                    ExitCode::usage);
+  trace.settings_used.insert(micro_batches_setting);
+  if (trace.micro_batches > 1)
+    trace.program.options.push_back({micro_batches_setting, text, "batches whose gradients make one step"});
+}
+
+}  // namespace
+
 void run_builder(Trace& trace, const std::function<void()>& builder) {
+  take_micro_batches(trace);
+  trace.builder = builder;
   builder();
   for (const auto& [name, value] : trace.settings) {
     if (trace.settings_used.count(name)) continue;

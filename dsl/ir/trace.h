@@ -39,6 +39,8 @@ class Trace {
   void set_name(Tensor tensor, const std::string& name, SourceLocation where);
   void set_custom_vjp(Tensor output, std::vector<Tensor> inputs, CustomVjp vjp);
   void stop_gradient(Tensor tensor);
+  /// Traces the next micro-batch after the first: the same parameters, inputs and random streams of its own.
+  void trace_next_micro_batch();
 
   Program program;
   std::map<std::string, std::string> settings;
@@ -53,9 +55,29 @@ class Trace {
   OptimizerStep optimizer;  ///< empty: no `minimize` was called
   double clip_norm = 0;     ///< 0: no clipping
   Phase phase = Phase::forward;
-  NodeId backward_of = -1;  ///< node whose gradient is being emitted: names and lines derive from it
-  int random_streams = 0;   ///< streams of random numbers given away so far; each call that draws takes one
-  SourceLocation scope;     ///< set by CallScope: where nodes made inside a composite function are said to come from
+  /// Parts of the forward pass, [first, last), whose values the backward pass makes again (checkpoint in model.h).
+  struct Region {
+    NodeId first, last;
+  };
+  std::vector<Region> recomputed;
+  // Gradient accumulation: the builder runs once per micro-batch, on inputs of its own.
+  std::function<void()> builder;  ///< as run_builder was given it
+  int micro_batches = 1;          ///< of a step, each of the batch that the model declares
+  int micro_batch = 0;            ///< the one being traced
+  /// total / count, or a mean over equally many if there is no count; one per micro-batch traced.
+  struct MicroLoss {
+    Tensor total, count;
+  };
+  std::vector<MicroLoss> losses;
+  std::vector<Tensor> parameters;  ///< in the order in which the first micro-batch asked for them
+  size_t next_parameter = 0;       ///< a further micro-batch asks for next
+  NodeId backward_of = -1;         ///< node whose gradient is being emitted: names and lines derive from it
+  int random_streams = 0;          ///< streams of random numbers given away so far; each call that draws takes one
+  bool in_checkpoint = false;
+  SourceLocation scope;  ///< set by CallScope: where nodes made inside a composite function are said to come from
+
+ private:
+  Tensor repeated_parameter(const std::string& name, const TensorType& type, const std::source_location& where);
 };
 
 /// Placed at the top of a composite function: everything it emits is attributed to the user's call. The outermost scope
@@ -83,7 +105,8 @@ Tensor as_tensor(const Operand& operand);
 /// Elementwise sum of two tensors of one shape, as differentiation adds up gradients (dsl/ops/add.cpp).
 Tensor accumulate(Tensor a, Tensor b);
 
-/// Runs the builder under a trace and gives the forward program with its request to minimise.
+/// Runs the builder under a trace and gives the forward program (of the first micro-batch) with its request to
+/// minimise. The setting "micro_batches" is not the model's: it says how many micro-batches make a step.
 /// Throws UserError for a setting no `option` asked for.
 void run_builder(Trace& trace, const std::function<void()>& builder);
 

@@ -45,46 +45,53 @@ void check_adam(const char* optimizer, const auto& o, const std::source_location
   require(o.epsilon > 0, optimizer, "epsilon", "more than 0", o.epsilon, where);
 }
 
-void set_loss(Tensor loss, OptimizerStep step, const std::source_location& where) {
+void require_scalar(Tensor loss, const char* what, const std::source_location& where) {
+  if (loss.defined() && loss.shape().empty() && loss.dtype() == DType::f32) return;
+  throw Trace::current().at_call(
+      UserError({.tag = "minimize",
+                 .message = fmt::format("{} must be a scalar", what),
+                 .expected = "f32[]",
+                 .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
+                 .mend = "take the mean of it"}),
+      loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
+}
+
+void set_loss(const Loss& loss, OptimizerStep step, const std::source_location& where) {
   Trace& trace = Trace::current();
-  if (trace.optimizer)
+  if (int(trace.losses.size()) > trace.micro_batch)
     throw UserError({.where = location(where),
                      .tag = "minimize",
                      .message = "a model minimises one loss, and this is the second call",
                      .mend = "add the losses up"});
-  if (!loss.defined() || !loss.shape().empty() || loss.dtype() != DType::f32)
-    throw trace.at_call(
-        UserError({.tag = "minimize",
-                   .message = "the loss must be a scalar",
-                   .expected = "f32[]",
-                   .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
-                   .mend = "take the mean of it"}),
-        loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
-  trace.program.loss = loss.node();
+  require_scalar(loss.total, "the loss", where);
+  if (loss.count.defined()) require_scalar(loss.count, "the count", where);
+  trace.losses.push_back({loss.total, loss.count});
+  if (trace.micro_batch > 0) return;
+  trace.program.loss = loss.total.node();
   trace.optimizer = std::move(step);
 }
 
 }  // namespace
 
-void minimize(Tensor loss, const AdamW& o, std::source_location where) {
+void minimize(Loss loss, const AdamW& o, std::source_location where) {
   check_adam("AdamW", o, where);
   set_loss(
       loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Tensor loss, const Adam& o, std::source_location where) {
+void minimize(Loss loss, const Adam& o, std::source_location where) {
   check_adam("Adam", o, where);
   set_loss(
       loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Tensor loss, const LAMB& o, std::source_location where) {
+void minimize(Loss loss, const LAMB& o, std::source_location where) {
   check_adam("LAMB", o, where);
   set_loss(
       loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Tensor loss, const Adafactor& o, std::source_location where) {
+void minimize(Loss loss, const Adafactor& o, std::source_location where) {
   Adafactor with_rate = o;
   if (o.learning_rate == 0) with_rate.learning_rate = 1;
   check_common("Adafactor", with_rate, where);
@@ -96,7 +103,7 @@ void minimize(Tensor loss, const Adafactor& o, std::source_location where) {
       loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Tensor loss, const SGD& o, std::source_location where) {
+void minimize(Loss loss, const SGD& o, std::source_location where) {
   check_common("SGD", o, where);
   require(o.momentum >= 0 && o.momentum < 1, "SGD", "momentum", "0 <= momentum < 1", o.momentum, where);
   require(!o.nesterov || o.momentum > 0, "SGD", "momentum", "more than 0 for Nesterov's momentum", o.momentum, where);
@@ -106,6 +113,7 @@ void minimize(Tensor loss, const SGD& o, std::source_location where) {
 
 void output(const char* name, Tensor tensor, std::source_location where) {
   Trace& trace = Trace::current();
+  if (trace.micro_batch > 0) return;  // the first one's is read
   auto fail = [&](const std::string& message, const char* mend) {
     throw UserError({.where = location(where), .tag = "output", .message = message, .mend = mend});
   };
@@ -113,6 +121,20 @@ void output(const char* name, Tensor tensor, std::source_location where) {
   for (const NamedOutput& other : trace.program.outputs)
     if (other.name == name) fail(fmt::format("there are two outputs named {}", name), "give each a name of its own");
   trace.program.outputs.push_back({name, tensor.node()});
+}
+
+CheckpointScope::CheckpointScope() {
+  Trace& trace = Trace::current();
+  outermost_ = !trace.in_checkpoint;
+  trace.in_checkpoint = true;
+  first_ = int(trace.program.nodes.size());
+}
+
+CheckpointScope::~CheckpointScope() {
+  if (!outermost_) return;
+  Trace& trace = Trace::current();
+  trace.in_checkpoint = false;
+  trace.recomputed.push_back({first_, NodeId(trace.program.nodes.size())});
 }
 
 Tensor stop_gradient(Operand tensor) {

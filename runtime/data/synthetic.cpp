@@ -57,6 +57,7 @@ int64_t zipf(uint64_t bits, int64_t count) {
 SyntheticData::SyntheticData(const Program& program, uint64_t seed) : seed_(seed) {
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
+    if (!node.micro_batch.of.empty()) continue;  // a further micro-batch's: the same tensor
     const DataSource& data = node.data;
     const auto stream = static_cast<uint64_t>(stream_of(node.name));
     const int64_t batch = node.type.shape[0];
@@ -77,7 +78,7 @@ SyntheticData::SyntheticData(const Program& program, uint64_t seed) : seed_(seed
 void SyntheticData::fill(const Node& input, int64_t sample, int64_t inside, int64_t count, std::byte* out) const {
   auto* const integers = reinterpret_cast<int32_t*>(out);
   auto* const reals = reinterpret_cast<float*>(out);
-  const auto stream = static_cast<uint64_t>(stream_of(input.name));
+  const auto stream = static_cast<uint64_t>(stream_of(data_name(input)));
   const int64_t per_sample = element_count(input.type.shape) / input.type.shape[0];
   switch (input.data.kind) {
     case Kind::tokens:
@@ -104,7 +105,7 @@ void SyntheticData::fill(const Node& input, int64_t sample, int64_t inside, int6
     case Kind::synthetic_normal:
       for (int64_t i = 0; i < count; ++i) {
         const auto index = static_cast<uint64_t>(sample * per_sample + inside + i);
-        reals[i] = static_cast<float>(normal_at(seed_, stream_of(input.name), index));
+        reals[i] = static_cast<float>(normal_at(seed_, stream_of(data_name(input)), index));
       }
       return;
     case Kind::synthetic_label:

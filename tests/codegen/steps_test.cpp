@@ -90,6 +90,42 @@ TEST(Steps, SynthesizedPlans) {
   expect_trains_alike(gpt, synthesize(gpt, cluster, options).program, 2);
 }
 
+int64_t arena_bytes(const Program& program) {
+  return generate(program, whole_program(program), cpu_cluster(1), 0).arena_bytes;
+}
+
+const Settings small_gpt = {{"layers", "2"}, {"heads", "2"}, {"width", "12"}, {"batch", "4"}, {"seq", "6"}};
+
+Settings with(Settings settings, const Settings& more) {
+  for (const auto& [name, value] : more) settings[name] = value;
+  return settings;
+}
+
+TEST(Steps, MicroBatchesAccumulate) {
+  Program program = gpt_program(with(small_gpt, {{"micro_batches", "3"}, {"dropout", "0.1"}}));
+  Cluster cluster = cluster_with_memory({1e9, 3e9});
+  expect_trains_alike(program, whole_program(program), 2);
+  expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2);
+}
+
+TEST(Steps, MicroBatchesTakeTheMemoryOfOne) {
+  const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}});
+  int64_t one = arena_bytes(gpt_program(longer));
+  int64_t accumulated = arena_bytes(gpt_program(with(longer, {{"micro_batches", "4"}})));
+  int64_t large = arena_bytes(gpt_program(with(longer, {{"batch", "16"}})));
+  EXPECT_LT(accumulated - one, (large - one) / 4) << "sums of gradients are all that is added";
+}
+
+TEST(Steps, CheckpointedBlocksTrainAlikeInLessMemory) {
+  const Settings again{{"checkpoint", "1"}, {"dropout", "0.1"}};
+  Program program = gpt_program(with(small_gpt, again));
+  expect_trains_alike(program, whole_program(program), 2);
+  expect_trains_alike(program, data_parallel_plan(program, cluster_with_memory({1e9, 3e9})).program, 2);
+  const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}, {"layers", "6"}});
+  EXPECT_LT(arena_bytes(gpt_program(with(longer, again))),
+            arena_bytes(gpt_program(with(longer, {{"dropout", "0.1"}}))) / 2);
+}
+
 TEST(Steps, RunsAreBitwiseRepeatable) {
   Program program = gpt_program();
   SpmdProgram plan = data_parallel_plan(program, cluster_with_memory({1e9, 2e9}), RatioRule::proportional).program;

@@ -16,7 +16,7 @@ namespace gpt_example {
 namespace mlp_example {
 #include "examples/mlp.cpp"
 #include "hetsynth/build_paths.h"
-}
+}  // namespace mlp_example
 
 namespace hetsynth {
 namespace {
@@ -173,6 +173,33 @@ TEST(Models, WrongPlansOfTheDefaultModelAreRefuted) {
     EXPECT_THAT(v.summary, ::testing::HasSubstr(std::string(tensor) + " is partial over axis"));
     EXPECT_THAT(v.counterexample.text, ::testing::HasSubstr("at other sizes"));
   }
+}
+
+TEST(Models, StepsOfMicroBatchesAndCheckpointsAreProved) {
+  for (const Settings& more : {Settings{{"micro_batches", "3"}}, Settings{{"checkpoint", "1"}}}) {
+    Settings settings = usual_gpt;
+    settings.insert(more.begin(), more.end());
+    Program gpt = training_step(gpt_example::model, settings);
+    expect_proved(gpt, data_parallel_plan(gpt, load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml"),
+                                          RatioRule::proportional)
+                           .program);
+  }
+}
+
+/// What is made again must be made of the same things: not of another layer's.
+TEST(Models, AWrongRecomputationIsRefuted) {
+  Settings settings = tiny_gpt;
+  settings["checkpoint"] = "1";
+  Program gpt = training_step(gpt_example::model, settings);
+  SpmdProgram plan =
+      data_parallel_plan(gpt, load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml")).program;
+  auto made_again = [&](int region) -> Instruction& {
+    for (Instruction& i : plan.instructions)
+      if (i.opcode == Opcode::compute && gpt[i.node].recomputation == region && gpt[i.node].tag() == "gelu") return i;
+    throw InternalError("every block has a gelu");
+  };
+  made_again(2).operands = made_again(1).operands;
+  EXPECT_EQ(verify(gpt, plan).verdict, Verdict::refuted);
 }
 
 }  // namespace

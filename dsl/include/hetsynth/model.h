@@ -116,14 +116,43 @@ struct SGD {
   int64_t warmup_steps = 0;
   Schedule schedule = {};
 };
-void minimize(Tensor loss, const AdamW& optimizer, std::source_location where = std::source_location::current());
-void minimize(Tensor loss, const Adam& optimizer, std::source_location where = std::source_location::current());
-void minimize(Tensor loss, const LAMB& optimizer, std::source_location where = std::source_location::current());
-void minimize(Tensor loss, const Adafactor& optimizer, std::source_location where = std::source_location::current());
-void minimize(Tensor loss, const SGD& optimizer, std::source_location where = std::source_location::current());
+/// What is minimised: a mean, or a total over a count (labels that are not padding, say). Over the micro-batches of a
+/// step (--accumulate) means are averaged, while totals and counts are added up: the step is that of the whole batch
+/// however the counts are spread. The count carries no gradient.
+struct Loss {
+  Loss(Tensor mean) : total(mean) {}
+  Loss(Tensor total, Tensor count) : total(total), count(count) {}
+  Tensor total, count;
+};
+void minimize(Loss loss, const AdamW& optimizer, std::source_location where = std::source_location::current());
+void minimize(Loss loss, const Adam& optimizer, std::source_location where = std::source_location::current());
+void minimize(Loss loss, const LAMB& optimizer, std::source_location where = std::source_location::current());
+void minimize(Loss loss, const Adafactor& optimizer, std::source_location where = std::source_location::current());
+void minimize(Loss loss, const SGD& optimizer, std::source_location where = std::source_location::current());
 
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.
 void output(const char* name, Tensor tensor, std::source_location where = std::source_location::current());
+
+/// While alive, what is computed is not kept for the backward pass, which computes it again: memory against time.
+class CheckpointScope {
+ public:
+  CheckpointScope();
+  ~CheckpointScope();
+  CheckpointScope(const CheckpointScope&) = delete;
+  CheckpointScope& operator=(const CheckpointScope&) = delete;
+
+ private:
+  bool outermost_;
+  int first_;
+};
+/// Activation checkpointing (Chen et al. 2016) of a part of the model: `x = checkpoint([&] { return block(x); });`.
+/// What goes in and what comes out is kept, everything between is computed again in the backward pass, with the same
+/// dropout. Inside of another checkpoint it does nothing.
+template <class Body>
+auto checkpoint(Body&& body) {
+  CheckpointScope scope;
+  return body();
+}
 
 /// The same values, through which no gradient flows.
 Tensor stop_gradient(Operand tensor);
