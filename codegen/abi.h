@@ -35,10 +35,16 @@ void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float
 void hetsynth_convolution(int computes, const int64_t* sizes, const int64_t* strides, float* image, float* kernel,
                           float* result);
 
+/// The same with a and w of bf16 (the upper halves of floats); sums and c are float32.
+void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row,
+                          int64_t a_column, const void* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
+                          int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
+
 /// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the
-/// same one. Element type 0 = f32, 1 = i32; `reduce`: 0 sum, 1 max, 2 average, 3 min, 4 product. `bounds` has group
-/// size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in the dimension is [outer, extent, inner]
-/// row-major. All return 0, or non-zero if the run is being aborted. Source and destination do not overlap.
+/// same one. Element type 0 = f32, 1 = i32, 2 = bf16 (reduced in float32, then rounded); `reduce`: 0 sum, 1 max, 2
+/// average, 3 min, 4 product. `bounds` has group size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in
+/// the dimension is [outer, extent, inner] row-major. All return 0, or non-zero if the run is being aborted. Source and
+/// destination do not overlap.
 int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
                         int64_t inner, const int64_t* bounds, int type);
 int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,

@@ -132,6 +132,8 @@ class Printer {
         return {leaves_.random(e.index()), Binding::unary, false};
       case ExprKind::neg:
         return {"-" + operand(e.arg(0), Binding::unary), Binding::product, false};
+      case ExprKind::round_bf16:
+        return {"round_bf16(" + real_text(print(e.arg(0)), leaves_.f64) + ")", Binding::unary, false};
       case ExprKind::add:
         return infix(e, "+", Binding::sum, Binding::product);
       case ExprKind::sub:
@@ -237,6 +239,10 @@ std::string real_text(const Printed& printed, bool f64, bool tight) {
   if (printed.integer)
     return std::string(f64 ? "(double)" : "(float)") + wrap(printed.text, printed.binding != Binding::unary);
   return wrap(printed.text, tight && printed.binding != Binding::unary);
+}
+
+std::string_view memory_type(DType dtype) {
+  return dtype == DType::f32 ? "float" : dtype == DType::i32 ? "int" : "bf16";
 }
 
 std::string number(double value, bool f64) {

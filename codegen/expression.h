@@ -6,6 +6,7 @@
 
 #include "codegen/access.h"
 #include "dsl/ir/expr.h"
+#include "dsl/ir/type.h"
 
 namespace hetsynth::codegen {
 
@@ -32,6 +33,10 @@ Printed print(const Expr& expr, const ExpressionLeaves& leaves);
 
 /// The expression as a float (or double); parenthesised if it does not bind tightly and `tight` is set.
 std::string real_text(const Printed& printed, bool f64, bool tight = false);
+
+/// "float", "int", "bf16": how memory holds an element type; the preludes define bf16 with conversions to and from
+/// float.
+std::string_view memory_type(DType dtype);
 
 /// "0.5f", "-__builtin_inff()"; in f64 "0.5".
 std::string number(double value, bool f64);

@@ -47,6 +47,7 @@ Tensor mlp(const std::string& name, Tensor x, const Config& c) {
 }
 
 void model() {
+  mixed_precision(option("precision", "f32", "bf16: products with weights in bf16"));
   Config c;
   c.layers = option("layers", 4, "transformer blocks");
   c.heads = option("heads", 4, "attention heads per block");

@@ -94,7 +94,8 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
           {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},
-          {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)}};
+          {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)},
+          {"hetsynth_matmul_bf16", reinterpret_cast<void*>(&hetsynth_matmul_bf16)}};
 }
 
 }  // namespace hetsynth

@@ -1,9 +1,11 @@
 // The matrix product generated programs call, through oneDNN.
 #include <array>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
+#include <vector>
 
 #include "codegen/abi.h"
 
@@ -12,8 +14,8 @@ namespace {
 
 using dnnl::memory;
 
-/// Everything a primitive depends on: extents, strides, whether it adds to the result.
-using ProductKey = std::array<int64_t, 14>;
+/// Everything a primitive depends on: extents, strides, whether it adds to the result, whether operands are bf16.
+using ProductKey = std::array<int64_t, 15>;
 
 struct Product {
   dnnl::matmul primitive;
@@ -31,12 +33,13 @@ class ProductCache {
 
  private:
   Product make(const ProductKey& key) {
-    const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate] = key;
+    const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate, halves] = key;
     bool batched = batch > 1;
-    memory::desc a = describe(batched, {batch, m, k}, {a0, a1, a2});
-    memory::desc w = describe(batched, {w0 == 0 ? 1 : batch, k, n}, {w0, w1, w2});
-    if (a0 == 0) a = describe(batched, {1, m, k}, {a0, a1, a2});
-    memory::desc c = describe(batched, {batch, m, n}, {c0, c1, c2});
+    const auto type = halves ? memory::data_type::bf16 : memory::data_type::f32;
+    memory::desc a = describe(type, batched, {batch, m, k}, {a0, a1, a2});
+    memory::desc w = describe(type, batched, {w0 == 0 ? 1 : batch, k, n}, {w0, w1, w2});
+    if (a0 == 0) a = describe(type, batched, {1, m, k}, {a0, a1, a2});
+    memory::desc c = describe(memory::data_type::f32, batched, {batch, m, n}, {c0, c1, c2});
     dnnl::primitive_attr attributes;
     if (accumulate) {
       dnnl::post_ops sum;
@@ -49,7 +52,8 @@ class ProductCache {
   }
 
   /// Strides of dimensions of extent 1 are never used; oneDNN wants them plausible all the same.
-  static memory::desc describe(bool batched, std::array<int64_t, 3> extents, std::array<int64_t, 3> strides) {
+  static memory::desc describe(memory::data_type type, bool batched, std::array<int64_t, 3> extents,
+                               std::array<int64_t, 3> strides) {
     bool columns_inside = strides[2] == 1 || extents[2] == 1;
     int64_t rows = extents[1], columns = extents[2];
     if (rows == 1 && columns == 1)
@@ -59,8 +63,8 @@ class ProductCache {
     else if (rows == 1)
       strides[1] = columns_inside ? columns : 1;
     if (extents[0] == 1) strides[0] = rows * columns;
-    if (!batched) return {{rows, columns}, memory::data_type::f32, memory::dims{strides[1], strides[2]}};
-    return {{extents[0], rows, columns}, memory::data_type::f32, memory::dims{strides[0], strides[1], strides[2]}};
+    if (!batched) return {{rows, columns}, type, memory::dims{strides[1], strides[2]}};
+    return {{extents[0], rows, columns}, type, memory::dims{strides[0], strides[1], strides[2]}};
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
@@ -74,6 +78,69 @@ void fill_zero(int64_t batch, int64_t m, int64_t n, float* c, int64_t c_batch, i
       for (int64_t j = 0; j < n; ++j) c[b * c_batch + i * c_row + j * c_column] = 0;
 }
 
+/// A matrix operand with its strides in elements.
+struct Operand {
+  const void* data;
+  int64_t batch, row, column;
+};
+
+void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand w, float* c, int64_t c_batch,
+              int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+  if (batch == 0 || m == 0 || n == 0) return;
+  if (k == 0) {
+    if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
+    return;
+  }
+  // oneDNN cannot repeat both operands over a batch.
+  if (batch > 1 && a.batch == 0 && w.batch == 0) {
+    for (int64_t b = 0; b < batch; ++b)
+      multiply(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, halves);
+    return;
+  }
+  // oneDNN writes rows: a result stored by columns is the transposed product.
+  if (c_column != 1 && c_row == 1) {
+    std::swap(m, n);
+    std::swap(a, w);
+    std::swap(a.row, a.column);
+    std::swap(w.row, w.column);
+    std::swap(c_row, c_column);
+  }
+  thread_local ProductCache cache;
+  Product& product = cache.get({batch, m, n, k, a.batch, a.row, a.column, w.batch, w.row, w.column, c_batch, c_row,
+                                c_column, accumulate, halves});
+  product.a.set_data_handle(const_cast<void*>(a.data));
+  product.w.set_data_handle(const_cast<void*>(w.data));
+  product.c.set_data_handle(c);
+  product.primitive.execute(cache.stream(),
+                            {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.w}, {DNNL_ARG_DST, product.c}});
+  cache.stream().wait();
+}
+
+/// oneDNN multiplies bf16 on processors with AVX-512 or AMX alone.
+bool multiplies_halves() {
+  static const bool able = [] {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    const auto desc = [](memory::data_type type) { return memory::desc({4, 4}, type, memory::dims{4, 1}); };
+    try {
+      dnnl::matmul::primitive_desc(
+          {desc(memory::data_type::bf16), desc(memory::data_type::bf16), desc(memory::data_type::f32)}, engine);
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return able;
+}
+
+/// All elements that an operand of these extents reaches, as floats.
+std::vector<float> widened(const Operand& x, int64_t batch, int64_t rows, int64_t columns) {
+  const int64_t count = 1 + (batch - 1) * x.batch + (rows - 1) * x.row + (columns - 1) * x.column;
+  const auto* halves = static_cast<const uint16_t*>(x.data);
+  std::vector<float> out(static_cast<size_t>(count));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+  return out;
+}
+
 }  // namespace
 }  // namespace hetsynth
 
@@ -81,35 +148,20 @@ extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, 
                                 int64_t a_row, int64_t a_column, const float* w, int64_t w_batch, int64_t w_row,
                                 int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                 int accumulate) {
+  hetsynth::multiply(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
+                     c_column, accumulate != 0, false);
+}
+
+extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
+                                     int64_t a_row, int64_t a_column, const void* w, int64_t w_batch, int64_t w_row,
+                                     int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
+                                     int accumulate) {
   using namespace hetsynth;
-  if (batch == 0 || m == 0 || n == 0) return;
-  if (k == 0) {
-    if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
-    return;
-  }
-  // oneDNN cannot repeat both operands over a batch.
-  if (batch > 1 && a_batch == 0 && w_batch == 0) {
-    for (int64_t b = 0; b < batch; ++b)
-      hetsynth_matmul(1, m, n, k, a, 0, a_row, a_column, w, 0, w_row, w_column, c + b * c_batch, 0, c_row, c_column,
-                      accumulate);
-    return;
-  }
-  // oneDNN writes rows: a result stored by columns is the transposed product.
-  if (c_column != 1 && c_row == 1) {
-    std::swap(m, n);
-    std::swap(a, w);
-    std::swap(c_row, c_column);
-    std::swap(a_batch, w_batch);
-    std::swap(a_row, w_column);
-    std::swap(a_column, w_row);
-  }
-  thread_local ProductCache cache;
-  Product& product = cache.get(
-      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column, accumulate != 0});
-  product.a.set_data_handle(const_cast<float*>(a));
-  product.w.set_data_handle(const_cast<float*>(w));
-  product.c.set_data_handle(c);
-  product.primitive.execute(cache.stream(),
-                            {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.w}, {DNNL_ARG_DST, product.c}});
-  cache.stream().wait();
+  Operand left{a, a_batch, a_row, a_column}, right{w, w_batch, w_row, w_column};
+  if (multiplies_halves() || batch == 0 || m == 0 || n == 0 || k == 0)
+    return multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, true);
+  const std::vector<float> wide_a = widened(left, batch, m, k), wide_w = widened(right, batch, k, n);
+  left.data = wide_a.data();
+  right.data = wide_w.data();
+  multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, false);
 }

@@ -2,23 +2,48 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "dsl/base/error.h"
 
 namespace hetsynth {
 namespace {
 
-constexpr int64_t element_bytes = 4;  // f32 and i32 alike
 // Reductions run over blocks that stay in the first-level cache while every source is added to them.
 constexpr int64_t block_elements = 2048;
 // Below this size every member reduces all elements for itself; above, each reduces its share and hands it to all.
 constexpr int64_t shared_reduction_elements = 4096;
 
+int64_t bytes_of(ElementType type) { return type == ElementType::bf16 ? 2 : 4; }
+
 const char* source_of(const CollectiveCall& call) { return static_cast<const char*>(call.source); }
 char* destination_of(const CollectiveCall& call) { return static_cast<char*>(call.destination); }
 
-int64_t copy_elements(char* to, int64_t to_offset, const char* from, int64_t from_offset, int64_t elements) {
+/// The upper half of a float. Sums of it are sums of floats, rounded once.
+struct Half {
+  uint16_t bits;
+  Half() = default;
+  explicit Half(float x) {
+    const auto b = std::bit_cast<uint32_t>(x);
+    bits = static_cast<uint16_t>(x == x ? (b + 0x7fff + (b >> 16 & 1)) >> 16 : b >> 16 | 0x40);
+  }
+  operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+};
+/// What reductions of a type are computed in.
+template <typename T>
+struct Wide {
+  using type = T;
+};
+template <>
+struct Wide<Half> {
+  using type = float;
+};
+
+int64_t copy_elements(int64_t element_bytes, char* to, int64_t to_offset, const char* from, int64_t from_offset,
+                      int64_t elements) {
   if (elements > 0) {
     std::memcpy(to + to_offset * element_bytes, from + from_offset * element_bytes,
                 static_cast<size_t>(elements * element_bytes));
@@ -26,8 +51,8 @@ int64_t copy_elements(char* to, int64_t to_offset, const char* from, int64_t fro
   return elements * element_bytes;
 }
 
-template <typename T>
-void accumulate(T* into, const T* from, int64_t elements, Reduction reduce) {
+template <typename W, typename T>
+void accumulate(W* into, const T* from, int64_t elements, Reduction reduce) {
   switch (reduce) {
     case Reduction::sum:
     case Reduction::average:
@@ -38,10 +63,12 @@ void accumulate(T* into, const T* from, int64_t elements, Reduction reduce) {
       return;
     // A NaN in either operand stays, so that it is seen where it can be reported.
     case Reduction::max:
-      for (int64_t i = 0; i < elements; ++i) into[i] = (into[i] > from[i] || into[i] != into[i]) ? into[i] : from[i];
+      for (int64_t i = 0; i < elements; ++i)
+        into[i] = (into[i] > W(from[i]) || into[i] != into[i]) ? into[i] : W(from[i]);
       return;
     case Reduction::min:
-      for (int64_t i = 0; i < elements; ++i) into[i] = (into[i] < from[i] || into[i] != into[i]) ? into[i] : from[i];
+      for (int64_t i = 0; i < elements; ++i)
+        into[i] = (into[i] < W(from[i]) || into[i] != into[i]) ? into[i] : W(from[i]);
       return;
   }
 }
@@ -51,18 +78,25 @@ void accumulate(T* into, const T* from, int64_t elements, Reduction reduce) {
 template <typename T, typename Write>
 void reduce_range(std::span<const CollectiveCall* const> calls, int64_t from, int64_t to, const Write& write) {
   const Reduction reduce = calls[0]->reduce;
-  std::array<T, block_elements> block;
+  using W = typename Wide<T>::type;
+  std::array<W, block_elements> block;
   for (int64_t at = from; at < to; at += block_elements) {
     const int64_t elements = std::min(block_elements, to - at);
-    std::memcpy(block.data(), static_cast<const T*>(calls[0]->source) + at, static_cast<size_t>(elements) * sizeof(T));
+    std::copy_n(static_cast<const T*>(calls[0]->source) + at, elements, block.data());
     for (size_t j = 1; j < calls.size(); ++j) {
       accumulate(block.data(), static_cast<const T*>(calls[j]->source) + at, elements, reduce);
     }
     if (reduce == Reduction::average) {
-      const T members = static_cast<T>(calls.size());
+      const W members = static_cast<W>(calls.size());
       for (int64_t i = 0; i < elements; ++i) block[static_cast<size_t>(i)] /= members;
     }
-    write(block.data(), at, elements);
+    if constexpr (std::is_same_v<T, W>) {
+      write(block.data(), at, elements);
+    } else {
+      std::array<T, block_elements> rounded;
+      for (int64_t i = 0; i < elements; ++i) rounded[static_cast<size_t>(i)] = T(block[static_cast<size_t>(i)]);
+      write(rounded.data(), at, elements);
+    }
   }
 }
 
@@ -72,16 +106,16 @@ int64_t all_reduce(std::span<const CollectiveCall* const> calls, int member) {
   if (count < shared_reduction_elements) {
     T* const own = static_cast<T*>(calls[static_cast<size_t>(member)]->destination);
     reduce_range<T>(calls, 0, count, [&](const T* block, int64_t at, int64_t n) { std::copy_n(block, n, own + at); });
-    return count * element_bytes;
+    return count * int64_t{sizeof(T)};
   }
   // Shares end on cache lines, so that no two members write the same one.
-  constexpr int64_t line = 64 / element_bytes;
+  constexpr int64_t line = 64 / int64_t{sizeof(T)};
   const auto edge = [&](int64_t i) { return i == members ? count : (count / line * i / members) * line; };
   const int64_t from = edge(member), to = edge(member + 1);
   reduce_range<T>(calls, from, to, [&](const T* block, int64_t at, int64_t n) {
     for (const CollectiveCall* call : calls) std::copy_n(block, n, static_cast<T*>(call->destination) + at);
   });
-  return (to - from) * members * element_bytes;
+  return (to - from) * members * int64_t{sizeof(T)};
 }
 
 template <typename T>
@@ -95,7 +129,7 @@ int64_t reduce_scatter(std::span<const CollectiveCall* const> calls, int member)
     reduce_range<T>(calls, o * row + from, o * row + to,
                     [&](const T* block, int64_t, int64_t n) { destination = std::copy_n(block, n, destination); });
   }
-  return own.outer * (to - from) * element_bytes;
+  return own.outer * (to - from) * int64_t{sizeof(T)};
 }
 
 int64_t all_gather(std::span<const CollectiveCall* const> calls, int member) {
@@ -105,7 +139,8 @@ int64_t all_gather(std::span<const CollectiveCall* const> calls, int member) {
   for (size_t j = 0; j < calls.size(); ++j) {
     const int64_t from = own.bounds[j] * own.inner, part = own.bounds[j + 1] * own.inner - from;
     for (int64_t o = 0; o < own.outer; ++o) {
-      bytes += copy_elements(destination_of(own), o * row + from, source_of(*calls[j]), o * part, part);
+      bytes +=
+          copy_elements(bytes_of(own.type), destination_of(own), o * row + from, source_of(*calls[j]), o * part, part);
     }
   }
   return bytes;
@@ -123,8 +158,8 @@ int64_t all_to_all_from_first(std::span<const CollectiveCall* const> calls, size
       for (int64_t r = 0; r < rows * own.middle; ++r) {
         const int64_t to = ((o * own.first + f0) * own.middle + r) * kept;
         const int64_t from = (o * rows * own.middle + r) * own.second + s0;
-        bytes += copy_elements(destination_of(own), to * own.inner, source_of(*calls[j]), from * own.inner,
-                               kept * own.inner);
+        bytes += copy_elements(bytes_of(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
+                               from * own.inner, kept * own.inner);
       }
     }
   }
@@ -143,8 +178,8 @@ int64_t all_to_all_from_second(std::span<const CollectiveCall* const> calls, siz
       for (int64_t r = 0; r < rows * own.middle; ++r) {
         const int64_t to = (o * rows * own.middle + r) * own.second + s0;
         const int64_t from = ((o * own.first + f0) * own.middle + r) * columns;
-        bytes += copy_elements(destination_of(own), to * own.inner, source_of(*calls[j]), from * own.inner,
-                               columns * own.inner);
+        bytes += copy_elements(bytes_of(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
+                               from * own.inner, columns * own.inner);
       }
     }
   }
@@ -165,7 +200,8 @@ int64_t transfer_as(std::span<const CollectiveCall* const> calls, int member) {
       return own.from_first ? all_to_all_from_first(calls, static_cast<size_t>(member))
                             : all_to_all_from_second(calls, static_cast<size_t>(member));
     case CollectiveKind::broadcast:
-      return copy_elements(destination_of(own), 0, source_of(*calls[static_cast<size_t>(own.root)]), 0, own.count);
+      return copy_elements(bytes_of(own.type), destination_of(own), 0, source_of(*calls[static_cast<size_t>(own.root)]),
+                           0, own.count);
   }
   return 0;
 }
@@ -184,11 +220,19 @@ void check_table(const CollectiveCall& call, std::span<const int64_t> bounds, in
 }  // namespace
 
 int64_t transfer(std::span<const CollectiveCall* const> calls, int member) {
-  return calls[0]->type == ElementType::f32 ? transfer_as<float>(calls, member) : transfer_as<int32_t>(calls, member);
+  switch (calls[0]->type) {
+    case ElementType::f32:
+      return transfer_as<float>(calls, member);
+    case ElementType::i32:
+      return transfer_as<int32_t>(calls, member);
+    case ElementType::bf16:
+      return transfer_as<Half>(calls, member);
+  }
+  return 0;
 }
 
 void check_call(const CollectiveCall& call, int members) {
-  if (call.type != ElementType::f32 && call.type != ElementType::i32) reject(call, "unknown element type");
+  if (call.type > ElementType::bf16) reject(call, "unknown element type");
   if (call.reduce > Reduction::product) reject(call, "unknown reduction");
   if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner}) < 0)
     reject(call, "negative size");

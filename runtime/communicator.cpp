@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace hetsynth {
 
@@ -49,7 +50,8 @@ bool reduces(CollectiveKind kind) {
 
 std::string text(const CollectiveCall& call) {
   std::string out = fmt::format("{} of instruction {}, axis {}, ", name(call.kind), call.id, call.axis);
-  const char* type = call.type == ElementType::f32 ? "f32" : "i32";
+  constexpr std::array types{"f32", "i32", "bf16"};
+  const char* type = types.at(static_cast<size_t>(call.type));
   switch (call.kind) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:

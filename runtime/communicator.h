@@ -10,7 +10,7 @@
 namespace hetsynth {
 
 enum class CollectiveKind : uint8_t { all_gather, all_reduce, reduce_scatter, all_to_all, broadcast };
-enum class ElementType : uint8_t { f32 = 0, i32 = 1 };  ///< numbered as in codegen/abi.h
+enum class ElementType : uint8_t { f32 = 0, i32 = 1, bf16 = 2 };  ///< numbered as in codegen/abi.h
 enum class Reduction : uint8_t { sum = 0, max = 1, average = 2, min = 3, product = 4 };
 
 std::string_view name(CollectiveKind kind);

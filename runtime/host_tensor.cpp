@@ -1,5 +1,6 @@
 #include "runtime/host_tensor.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -9,12 +10,22 @@ namespace hetsynth {
 
 Array to_array(const HostTensor& tensor) {
   Array out(tensor.type.shape);
-  if (tensor.type.dtype == DType::f32) {
-    const auto values = tensor.as<float>();
-    out.values.assign(values.begin(), values.end());
-  } else {
-    const auto values = tensor.as<int32_t>();
-    out.values.assign(values.begin(), values.end());
+  switch (tensor.type.dtype) {
+    case DType::f32: {
+      const auto values = tensor.as<float>();
+      out.values.assign(values.begin(), values.end());
+      break;
+    }
+    case DType::i32: {
+      const auto values = tensor.as<int32_t>();
+      out.values.assign(values.begin(), values.end());
+      break;
+    }
+    case DType::bf16: {
+      const auto halves = tensor.as<uint16_t>();
+      for (size_t i = 0; i < halves.size(); ++i) out.values[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+      break;
+    }
   }
   return out;
 }
@@ -22,10 +33,18 @@ Array to_array(const HostTensor& tensor) {
 HostTensor to_host_tensor(const Array& array, DType dtype) {
   HostTensor out(TensorType{array.shape, dtype});
   for (size_t i = 0; i < array.values.size(); ++i) {
-    if (dtype == DType::f32) {
-      out.as<float>()[i] = static_cast<float>(array.values[i]);
-    } else {
-      out.as<int32_t>()[i] = static_cast<int32_t>(std::lround(array.values[i]));
+    switch (dtype) {
+      case DType::f32:
+        out.as<float>()[i] = static_cast<float>(array.values[i]);
+        break;
+      case DType::i32:
+        out.as<int32_t>()[i] = static_cast<int32_t>(std::lround(array.values[i]));
+        break;
+      case DType::bf16: {
+        const auto single = static_cast<float>(rounded_to_bf16(array.values[i]));
+        out.as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(single) >> 16);
+        break;
+      }
     }
   }
   return out;

@@ -87,7 +87,7 @@ class AttentionPrinter {
     std::vector<std::string> parameters;
     for (size_t p = 0; p < call_.parameters.size(); ++p)
       parameters.push_back(fmt::format("{}{}* __restrict__ {}", call_.parameters[p].written ? "" : "const ",
-                                       call_.parameters[p].dtype == DType::f32 ? "float" : "int", n_.parameters[p]));
+                                       memory_type(call_.parameters[p].dtype), n_.parameters[p]));
     if (call_.uses_step) parameters.push_back("long step");
     if (call_.uses_seed) parameters.push_back("unsigned long seed");
     return "__attribute__((noinline)) static void " + call_text(n_.function, parameters, 41);
@@ -257,7 +257,9 @@ class AttentionPrinter {
       if (is_block(read)) return {variable(read), Printed::Binding::unary, false};
       bool integer = l_.local.values[read].type.dtype == DType::i32;
       std::string index = at(over_dims(l_.layouts.read(o, j), o), t_, s_, "");
-      return {fmt::format("{}[{}]", parameter(read), index), Printed::Binding::unary, integer};
+      bool stored_short = l_.local.values[read].type.dtype == DType::bf16;
+      return {fmt::format("{}{}[{}]", stored_short ? "(float)" : "", parameter(read), index), Printed::Binding::unary,
+              integer};
     };
     leaves.factor = [&](int f) {
       int64_t lo = o.ranges[size_t(f)].lo;

@@ -40,7 +40,7 @@ class KernelPrinter {
     std::vector<std::string> parameters;
     for (size_t p = 0; p < k_.parameters.size(); ++p)
       parameters.push_back(fmt::format("{}{}* __restrict__ {}", k_.parameters[p].written ? "" : "const ",
-                                       k_.parameters[p].dtype == DType::f32 ? "float" : "int", n_.parameters[p]));
+                                       memory_type(k_.parameters[p].dtype), n_.parameters[p]));
     if (k_.uses_step) parameters.push_back("long step");
     if (k_.uses_seed) parameters.push_back("unsigned long seed");
     // Inlined into the step, kernels that are called once would be optimised as one huge function.
@@ -189,7 +189,9 @@ class KernelPrinter {
       line(fmt::format("const {} {} = {};", type(member), text_.variable(m), text));
       text = text_.variable(m);
     }
-    std::string cast = plan_.single && member.dtype == DType::f32 ? "(float)" : "";
+    std::string cast = member.dtype == DType::bf16                  ? "(bf16)"
+                       : plan_.single && member.dtype == DType::f32 ? "(float)"
+                                                                    : "";
     for (const std::string& target : targets)
       line(
           fmt::format("{} = {}{};", target, cast, text == text_.variable(m) || cast.empty() ? text : "(" + text + ")"));

@@ -94,6 +94,7 @@ Printed MemberText::input(int m, int j) const {
   std::string zero = integer ? "0" : number(0, plan_.single);
   if (read.always_zero) return {zero, Printed::Binding::unary, integer};
   std::string text = element(read.parameter, read.address, m);
+  if (k_.parameters[read.parameter].dtype == DType::bf16) text = "(float)" + text;
   std::string inside;
   for (const Guard& guard : read.guards) {
     std::string index = address_text(guard.index, counters(m));
@@ -111,8 +112,9 @@ Printed MemberText::from_member(int m, const KernelRead& read) const {
   if (read.picks) {
     text = fmt::format("{}[{}]", buffer(read.source), lookup_name(m));
   } else if (producer.role == Role::element && k_.members[m].level > producer.level) {
-    text = plan_.travel[read.source].reloaded ? element(producer.stored, producer.store, read.source)
-                                              : buffered(read.source);
+    bool reloaded = plan_.travel[read.source].reloaded;
+    text = reloaded ? element(producer.stored, producer.store, read.source) : buffered(read.source);
+    if (reloaded && producer.dtype == DType::bf16) text = "(float)" + text;
   }
   return {text, Printed::Binding::unary, integer};
 }

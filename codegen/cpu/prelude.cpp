@@ -36,6 +36,19 @@ constexpr Piece pieces[] = {
     {"float_of_bits", R"(static inline float float_of_bits(int bits) { return __builtin_bit_cast(float, bits); }
 static inline int bits_of_float(float x) { return __builtin_bit_cast(int, x); }
 )"},
+    {"bf16",
+     R"(// The upper half of a float; converting rounds to the nearest, ties to even.
+struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  explicit bf16(float x) {
+    const unsigned b = (unsigned)bits_of_float(x);
+    bits = (unsigned short)(x == x ? (b + 0x7fff + (b >> 16 & 1)) >> 16 : b >> 16 | 0x40);
+  }
+  operator float() const { return float_of_bits((int)((unsigned)bits << 16)); }
+};
+static inline float round_bf16(float x) { return bf16(x); }
+)"},
     {"exp_f32",
      R"(// exp: x = n ln 2 + r, a polynomial in r, then twice half the power of two, so that results below the normal range come out right.
 static inline float exp_f32(float x) {
@@ -225,8 +238,12 @@ bool mentions(std::string_view text, std::string_view name) {
 std::string prelude_for(std::string_view text) {
   std::vector<const Piece*> used;
   for (size_t i = std::size(pieces); i-- > 0;) {
-    bool wanted = mentions(text, pieces[i].name);
-    for (const Piece* user : used) wanted = wanted || mentions(user->text, pieces[i].name);
+    auto names = [&](std::string_view where) {
+      return mentions(where, pieces[i].name) || (pieces[i].name == "bf16" && mentions(where, "round_bf16")) ||
+             (pieces[i].name == "float_of_bits" && mentions(where, "bits_of_float"));
+    };
+    bool wanted = names(text);
+    for (const Piece* user : used) wanted = wanted || names(user->text);
     if (wanted) used.push_back(&pieces[i]);
   }
   std::string out;

@@ -77,6 +77,37 @@ extern "C" void hetsynth_convolution(int computes, const long* sizes, const long
   if (computes == 0) each([&](long i, long k, long r) { image[i] += kernel[k] * result[r]; });
   if (computes == 1) each([&](long i, long k, long r) { kernel[k] += image[i] * result[r]; });
   if (computes == 2) each([&](long i, long k, long r) { result[r] += image[i] * kernel[k]; });
+
+// The upper half of a float.
+struct Half {
+  uint16_t bits;
+  Half() = default;
+  explicit Half(float x) {
+    uint32_t b;
+    std::memcpy(&b, &x, 4);
+    bits = uint16_t(x == x ? (b + 0x7fff + (b >> 16 & 1)) >> 16 : b >> 16 | 0x40);
+  }
+  operator float() const {
+    const uint32_t b = uint32_t(bits) << 16;
+    float x;
+    std::memcpy(&x, &b, 4);
+    return x;
+  }
+};
+
+extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                     int accumulate) {
+  const Half *left = static_cast<const Half*>(a), *right = static_cast<const Half*>(w);
+  for (long b = 0; b < batch; ++b)
+    for (long i = 0; i < m; ++i)
+      for (long j = 0; j < n; ++j) {
+        float& out = c[b * c_batch + i * c_row + j * c_column];
+        double sum = accumulate ? out : 0.0;
+        for (long l = 0; l < k; ++l)
+          sum += double(float(left[b * a_batch + i * a_row + l * a_column])) * float(right[b * w_batch + l * w_row + j * w_column]);
+        out = float(sum);
+      }
 }
 
 // --- collectives --------------------------------------------------------------------------------------------------------------------
@@ -112,33 +143,36 @@ static int exchange(HetsynthContext* context, int axis, const void* source, cons
 }
 
 template <class T>
-static T reduced(const std::vector<const char*>& sources, long at, int reduce) {
-  T value = reinterpret_cast<const T*>(sources[0])[at];
+static auto reduced(const std::vector<const char*>& sources, long at, int reduce) {
+  auto value = +reinterpret_cast<const T*>(sources[0])[at];
   for (size_t i = 1; i < sources.size(); ++i) {
-    const T other = reinterpret_cast<const T*>(sources[i])[at];
+    const auto other = +reinterpret_cast<const T*>(sources[i])[at];
     if (reduce == 0 || reduce == 2) value += other;
     if (reduce == 1 && other > value) value = other;
     if (reduce == 3 && other < value) value = other;
     if (reduce == 4) value *= other;
   }
-  return reduce == 2 ? value / T(sources.size()) : value;
+  return reduce == 2 ? value / decltype(value)(sources.size()) : value;
 }
 
 static void reduce_element(const std::vector<const char*>& sources, long from, void* destination, long to, int reduce, int type) {
   if (type == 0)
     static_cast<float*>(destination)[to] = reduced<float>(sources, from, reduce);
+  else if (type == 2)
+    static_cast<Half*>(destination)[to] = Half(reduced<Half>(sources, from, reduce));
   else
     static_cast<int*>(destination)[to] = reduced<int>(sources, from, reduce);
 }
 
 extern "C" int hetsynth_all_gather(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
-                                   const long* bounds, int) {
+                                   const long* bounds, int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
-    const long whole = bounds[sources.size()];
+    const long whole = bounds[sources.size()], size = type == 2 ? 2 : 4;
     for (size_t i = 0; i < sources.size(); ++i) {
       const long part = bounds[i + 1] - bounds[i];
       for (long o = 0; o < outer && part > 0; ++o)
-        std::memcpy(static_cast<char*>(destination) + (o * whole + bounds[i]) * inner * 4, sources[i] + o * part * inner * 4, part * inner * 4);
+        std::memcpy(static_cast<char*>(destination) + (o * whole + bounds[i]) * inner * size, sources[i] + o * part * inner * size,
+                    part * inner * size);
     }
   });
 }
@@ -161,8 +195,9 @@ extern "C" int hetsynth_reduce_scatter(HetsynthContext* context, int, int axis, 
 }
 
 extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, const void* source, void* destination, const long* extents,
-                                   int from_first, const long* bounds_from, const long* bounds_to, int) {
+                                   int from_first, const long* bounds_from, const long* bounds_to, int type) {
   return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
+    const long size = extents[4] * (type == 2 ? 2 : 4);
     const long *first = from_first ? bounds_from : bounds_to, *second = from_first ? bounds_to : bounds_from;
     for (size_t i = 0; i < sources.size(); ++i) {
       // The block that lies in the other rank's part of the one dimension and in ours of the other.
@@ -177,15 +212,16 @@ extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, cons
                                            : ((o * extents[1] + row) * extents[2] + middle) * columns + c;
               const long to = from_first ? ((o * extents[1] + row) * extents[2] + middle) * columns + c
                                          : ((o * rows + r) * extents[2] + middle) * extents[3] + column;
-              std::memcpy(static_cast<char*>(destination) + to * extents[4] * 4, sources[i] + from * extents[4] * 4, extents[4] * 4);
+              std::memcpy(static_cast<char*>(destination) + to * size, sources[i] + from * size, size);
             }
     }
   });
 }
 
-extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const void* source, void* destination, long count, int root, int) {
+extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const void* source, void* destination, long count, int root,
+                                  int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
-    if (count > 0) std::memcpy(destination, sources[root], count * 4);
+    if (count > 0) std::memcpy(destination, sources[root], count * (type == 2 ? 2 : 4));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
+#include "codegen/expression.h"
 
 namespace hetsynth::codegen {
 namespace {
@@ -24,6 +25,13 @@ constexpr std::string_view convolution_declaration =
     R"(// Image, kernel or result (computes 0, 1, 2) of a convolution from the other two. sizes: batch, groups, channels and outputs of a group; then of
 // height and of width: image, kernel, result, stride, dilation, padding. strides: of the four dimensions of image, kernel and result.
 extern "C" void hetsynth_convolution(int computes, const long* sizes, const long* strides, float* image, float* kernel, float* result);
+)";
+
+constexpr std::string_view matmul_bf16_declaration =
+    R"(// The same with a and w of bf16, and sums and c of float.
+extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                     int accumulate);
 )";
 
 /// Declarations of the functions the runtime provides, by what calls them.
@@ -72,7 +80,8 @@ class StepPrinter {
     std::string body = std::move(step_);
     std::string calls = kernels_ + body;
     std::string out = header() + "\n" + std::string(context_declaration);
-    if (calls.find("hetsynth_matmul") != std::string::npos) out += "\n" + std::string(matmul_declaration);
+    if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
+    if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
     for (const auto& [name, text] : collective_declarations)
       if (calls.find(name) != std::string::npos) out += "\n" + std::string(text);
@@ -113,7 +122,7 @@ class StepPrinter {
     ValueId storage = l_.storage(value);
     if (declared_.insert(storage).second) {
       const LocalValue& local = l_.local.values[storage];
-      const char* type = local.type.dtype == DType::f32 ? "float" : "int";
+      std::string_view type = memory_type(local.type.dtype);
       line(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // {3}", type, l_.names[storage],
                        l_.memory.offset_bytes[storage], part_text(local)));
     }
@@ -218,7 +227,9 @@ class StepPrinter {
     operand(w + w_at, c.batch.w, c.k.w, c.n.w);
     operand(out + c_at, c.batch.c, c.m.c, c.n.c);
     arguments.push_back(accumulate);
-    line(indent + call_text("hetsynth_matmul", arguments, 2 + indent.size()) + ";");
+    bool halves = l_.local.values[op.inputs[c.a].value].type.dtype == DType::bf16;
+    const char* function = halves ? "hetsynth_matmul_bf16" : "hetsynth_matmul";
+    line(indent + call_text(function, arguments, 2 + indent.size()) + ";");
   }
 
   void print_convolution(const Group& group) {
@@ -274,7 +285,7 @@ class StepPrinter {
     const LocalOp& op = l_.local.ops[group.op()];
     const Instruction& i = *op.collective;
     const LocalValue& result = l_.local.values[op.result];
-    int type = result.type.dtype == DType::f32 ? 0 : 1;
+    int type = int(result.type.dtype);  // numbered alike
     step_ += "\n";
     line("// " + collective_text(l_, op));
     std::string source = pointer(op.inputs[0].value), destination = pointer(op.result);

@@ -210,11 +210,15 @@ std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& para
     if (loss.count.defined()) count = add(count, loss.count);
     complete_names(program);
     trace.phase = Phase::backward;
-    std::vector<Tensor> one = gradients(part, parameters);
+    Tensor scaled = trace.loss_scale == 1 ? part : mul(part, trace.loss_scale);
+    std::vector<Tensor> one = gradients(scaled, parameters);
     for (size_t p = 0; p < parameters.size(); ++p)
       if (one[p].defined())
         sums[p] = sums[p].defined() ? add_contribution(trace, sums[p], one[p], parameters[p].node()) : one[p];
   }
+  if (trace.loss_scale != 1)
+    for (Tensor& sum : sums)
+      if (sum.defined()) sum = mul(sum, 1 / trace.loss_scale);
   if (count.defined()) {
     for (Tensor& sum : sums)
       if (sum.defined()) sum = div(sum, count);

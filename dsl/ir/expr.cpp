@@ -32,6 +32,7 @@ Expr erf(const Expr& a) { return Expr(ExprKind::erf, {a}); }
 Expr sin(const Expr& a) { return Expr(ExprKind::sin, {a}); }
 Expr cos(const Expr& a) { return Expr(ExprKind::cos, {a}); }
 Expr floor(const Expr& a) { return Expr(ExprKind::floor, {a}); }
+Expr round_bf16(const Expr& a) { return Expr(ExprKind::round_bf16, {a}); }
 Expr maximum(const Expr& a, const Expr& b) { return Expr(ExprKind::maximum, {a, b}); }
 Expr minimum(const Expr& a, const Expr& b) { return Expr(ExprKind::minimum, {a, b}); }
 Expr power(const Expr& base, const Expr& exponent) { return Expr(ExprKind::power, {base, exponent}); }
@@ -78,6 +79,8 @@ std::string text(const Expr& e) {
       return call("cos");
     case ExprKind::floor:
       return call("floor");
+    case ExprKind::round_bf16:
+      return call("bf16");
     case ExprKind::add:
       return infix("+");
     case ExprKind::sub:
@@ -132,6 +135,7 @@ Linearity linearity(const Expr& e, const std::set<int>& operands) {
     case ExprKind::random:
       return Linearity::independent;
     case ExprKind::neg:
+    case ExprKind::round_bf16:
       return of(0);
     case ExprKind::add:
     case ExprKind::sub:

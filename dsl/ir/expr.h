@@ -25,6 +25,7 @@ enum class ExprKind : uint8_t {
   sin,
   cos,
   floor,
+  round_bf16,  ///< to the nearest number that bf16 holds; over the reals nothing happens
   add,
   sub,
   mul,
@@ -83,6 +84,7 @@ Expr erf(const Expr& a);
 Expr sin(const Expr& a);
 Expr cos(const Expr& a);
 Expr floor(const Expr& a);
+Expr round_bf16(const Expr& a);
 Expr maximum(const Expr& a, const Expr& b);
 Expr minimum(const Expr& a, const Expr& b);
 Expr power(const Expr& base, const Expr& exponent);

@@ -162,6 +162,8 @@ class Evaluator {
         return std::cos(arg(0));
       case ExprKind::floor:
         return std::floor(arg(0));
+      case ExprKind::round_bf16:
+        return context_.rounds ? rounded_to_bf16(arg(0)) : arg(0);
       case ExprKind::add:
         return arg(0) + arg(1);
       case ExprKind::sub:

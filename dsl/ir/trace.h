@@ -52,8 +52,10 @@ class Trace {
   std::map<NodeId, CustomGradient> custom_gradients;
   std::set<NodeId> stopped;
   std::set<std::string> leaf_names;
-  OptimizerStep optimizer;  ///< empty: no `minimize` was called
-  double clip_norm = 0;     ///< 0: no clipping
+  OptimizerStep optimizer;          ///< empty: no `minimize` was called
+  double clip_norm = 0;             ///< 0: no clipping
+  DType product_type = DType::f32;  ///< of what products with weights are made of (mixed_precision in model.h)
+  double loss_scale = 1;            ///< the backward pass runs on the loss times this; gradients are divided by it
   Phase phase = Phase::forward;
   /// Parts of the forward pass, [first, last), whose values the backward pass makes again (checkpoint in model.h).
   struct Region {

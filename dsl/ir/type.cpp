@@ -3,11 +3,35 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bit>
+#include <cmath>
+#include <limits>
+
 namespace hetsynth {
 
-std::string_view name(DType dtype) { return dtype == DType::f32 ? "f32" : "i32"; }
+std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::i32:
+      return "i32";
+    case DType::bf16:
+      return "bf16";
+  }
+  return "?";
+}
 
-int64_t size_bytes(DType) { return 4; }
+int64_t size_bytes(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
+
+bool is_real(DType dtype) { return dtype != DType::i32; }
+
+double rounded_to_bf16(double value) {
+  const float single = float(value);
+  if (!(std::abs(single) <= std::numeric_limits<float>::max())) return double(single);
+  uint32_t bits = std::bit_cast<uint32_t>(single);
+  bits += 0x7fff + (bits >> 16 & 1);
+  return double(std::bit_cast<float>(bits & 0xffff0000));
+}
 
 std::string text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 

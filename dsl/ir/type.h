@@ -8,10 +8,15 @@
 namespace hetsynth {
 
 /// Element type. Every type is real arithmetic to the verifier and double to the reference interpreter.
-enum class DType : uint8_t { f32, i32 };
+/// bf16 is storage: the upper half of a float32. What computes with it computes in float32.
+enum class DType : uint8_t { f32, i32, bf16 };
 
 std::string_view name(DType dtype);
 int64_t size_bytes(DType dtype);
+/// Numbers rather than indices.
+bool is_real(DType dtype);
+/// The nearest bf16 (ties to even) of the nearest float32.
+double rounded_to_bf16(double value);
 
 /// Extents, outermost first; empty for a scalar.
 using Shape = std::vector<int64_t>;

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "dsl/ops/broadcast.h"
+#include "dsl/ops/cast.h"
 #include "dsl/ops/reshape.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
@@ -61,6 +62,7 @@ class Einsum final : public Operator {
   std::string attributes() const override { return spec_; }
 
   TensorType infer(std::span<const TensorType> inputs) const override {
+    require_products(inputs);
     require_letters(0, letters_.a, inputs[0]);
     require_letters(1, letters_.b, inputs[1]);
     for (char c : letters_.a) {
@@ -105,8 +107,19 @@ class Einsum final : public Operator {
   }
 
  private:
+  /// Both float32 or both bf16; sums and result are float32.
+  static void require_products(std::span<const TensorType> inputs) {
+    for (size_t j = 0; j < 2; ++j)
+      if (inputs[j].dtype != DType::bf16) require_dtype("einsum", j, inputs[j], DType::f32);
+    if (inputs[0].dtype != inputs[1].dtype)
+      throw UserError({.tag = "einsum",
+                       .message = "the arguments have different element types",
+                       .expected = "both f32 or both bf16",
+                       .found = text(inputs[0]) + " and " + text(inputs[1]),
+                       .mend = "cast one of them: cast(x, bf16)"});
+  }
+
   void require_letters(size_t position, const std::string& letters, const TensorType& type) const {
-    require_dtype("einsum", position, type, DType::f32);
     if (letters.size() == type.shape.size()) return;
     throw UserError({.tag = "einsum",
                      .message = fmt::format("\"{}\" gives argument {} as many dimensions as \"{}\" has letters", spec_,
@@ -139,9 +152,34 @@ class Einsum final : public Operator {
 
 }  // namespace
 
+namespace {
+
+/// Made from parameters alone, in a few steps.
+bool is_weight(const Program& program, NodeId id, int depth = 8) {
+  const Node& node = program[id];
+  if (node.leaf()) return node.kind == NodeKind::parameter;
+  if (depth == 0 || node.inputs.empty()) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](NodeId input) { return is_weight(program, input, depth - 1); });
+}
+
+/// Under mixed_precision: products with weights, and those of their gradients, take bf16.
+void to_product_type(std::vector<Tensor>& inputs) {
+  const Trace& trace = Trace::current();
+  bool reals = is_real(inputs[0].dtype()) && is_real(inputs[1].dtype());
+  if (trace.product_type == DType::f32 || !reals) return;
+  bool any = false;
+  for (Tensor t : inputs) any = any || t.dtype() == trace.product_type || is_weight(trace.program, t.node());
+  if (!any) return;
+  for (Tensor& t : inputs) t = cast(t, trace.product_type);
+}
+
+}  // namespace
+
 Tensor einsum(const std::string& spec, Operand a, Operand b) {
   CallScope scope(a.where);
   std::vector<Tensor> inputs = {as_tensor(a), as_tensor(b)};
+  to_product_type(inputs);
   return emit(checked_call(inputs, [&] { return std::make_shared<Einsum>(spec); }), inputs, a.where);
 }
 

@@ -36,7 +36,7 @@ Tensor matmul(Operand a, Operand b) {
   for (size_t j = 0; j < 2; ++j) {
     TensorType type{arguments[j].shape(), arguments[j].dtype()};
     checked_call(arguments, [&] {
-      require_dtype("matmul", j, type, DType::f32);
+      if (type.dtype != DType::bf16) require_dtype("matmul", j, type, DType::f32);
       require_rank_at_least("matmul", j, type, 2);
     });
   }

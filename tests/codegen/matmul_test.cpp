@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "codegen/abi.h"
+#include "dsl/ir/type.h"
 
 namespace hetsynth::test {
 namespace {
@@ -36,9 +38,21 @@ Matrix matrix(int64_t batch, int64_t rows, int64_t columns, Kind kind, uint64_t 
   return m;
 }
 
+/// The values as bf16, and their halves.
+std::vector<uint16_t> halved(Matrix& m) {
+  std::vector<uint16_t> out;
+  for (float& v : m.values) {
+    v = float(rounded_to_bf16(v));
+    out.push_back(uint16_t(std::bit_cast<uint32_t>(v) >> 16));
+  }
+  return out;
+}
+
 void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind, Kind w_kind, Kind c_kind,
-                    bool accumulate) {
+                    bool accumulate, bool bf16 = false) {
   Matrix a = matrix(batch, m, k, a_kind, 1), w = matrix(batch, k, n, w_kind, 2), c = matrix(batch, m, n, c_kind, 3);
+  std::vector<uint16_t> short_a, short_w;
+  if (bf16) short_a = halved(a), short_w = halved(w);
   Matrix wanted = c;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < m; ++i)
@@ -47,9 +61,14 @@ void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind,
         for (int64_t l = 0; l < k; ++l) sum += double(a.at(b, i, l)) * w.at(b, l, j);
         wanted.at(b, i, j) = float(sum);
       }
-  hetsynth_matmul(batch, m, n, k, a.values.data(), a.strides[0], a.strides[1], a.strides[2], w.values.data(),
-                  w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1], c.strides[2],
-                  accumulate);
+  if (bf16)
+    hetsynth_matmul_bf16(batch, m, n, k, short_a.data(), a.strides[0], a.strides[1], a.strides[2], short_w.data(),
+                         w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1],
+                         c.strides[2], accumulate);
+  else
+    hetsynth_matmul(batch, m, n, k, a.values.data(), a.strides[0], a.strides[1], a.strides[2], w.values.data(),
+                    w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1], c.strides[2],
+                    accumulate);
   // Terms are below 1: k + 1 additions, each rounded by at most half a unit of a sum of at most k + 1.
   double bound = double((k + 1) * (k + 2)) * 0x1p-24;
   for (size_t i = 0; i < c.values.size(); ++i)
@@ -65,6 +84,17 @@ TEST(Matmul, EveryPairOfLayouts) {
           expect_product(3, 5, 7, 4, a, w, c, accumulate);
           expect_product(1, 17, 33, 20, a, w, c, accumulate);
         }
+}
+
+/// The operands are exact, sums are those of float32: the same bound.
+TEST(Matmul, OfBf16) {
+  for (Kind a : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved, Kind::repeated})
+    for (Kind w : {Kind::rows, Kind::columns, Kind::repeated})
+      for (bool accumulate : {false, true}) {
+        expect_product(3, 5, 7, 4, a, w, Kind::rows, accumulate, true);
+        expect_product(1, 17, 33, 20, a, w, Kind::columns, accumulate, true);
+        expect_product(2, 1, 4, 0, a, w, Kind::rows, accumulate, true);
+      }
 }
 
 TEST(Matmul, ExtentsOfOneAndNothing) {

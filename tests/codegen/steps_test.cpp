@@ -30,8 +30,9 @@ double largest_difference(const Array& a, const Array& b) {
   return largest;
 }
 
+/// `rounding`: what a bf16 operand on the other side of a tie may change, of loss and moments.
 /// Trains for some steps with both, each from its own state, and compares loss and parameters after each.
-void expect_trains_alike(const Program& program, const SpmdProgram& plan, int steps = 4) {
+void expect_trains_alike(const Program& program, const SpmdProgram& plan, int steps = 4, double rounding = 0) {
   Bindings state = starting_values(program, 5);
   GeneratedRun run(program, plan);
   for (const auto& [leaf, value] : state) run.write(leaf, value);
@@ -40,13 +41,13 @@ void expect_trains_alike(const Program& program, const SpmdProgram& plan, int st
     std::vector<Array> values = interpret(program, state, context);
     ASSERT_TRUE(run.step(context));
     // Float32 sums of at most some hundred terms in the loss of about 5.5: 1e-5 is some 20 roundings of it.
-    ASSERT_NEAR(run.loss(), values[program.loss].values[0], 1e-5 * (1 + step)) << "step " << step;
+    ASSERT_NEAR(run.loss(), values[program.loss].values[0], (1e-5 + rounding) * (1 + step)) << "step " << step;
     for (const Update& update : program.updates) {
       state[update.target] = values[update.value];
       // AdamW moves a parameter by at most about the learning rate (2e-3) whatever the gradient's size, so where a
       // gradient is all rounding error, the first steps may go any way: the bound is a share of the distance moved.
       bool moment = program[update.target].kind == NodeKind::state;
-      double bound = moment ? 1e-5 : 3e-3 * (step + 1);
+      double bound = moment ? 1e-5 + rounding : 3e-3 * (step + 1);
       Array found = run.read(update.target);
       ASSERT_LE(largest_difference(found, values[update.value]), bound)
           << program[update.target].name << " after step " << step;
@@ -124,6 +125,18 @@ TEST(Steps, CheckpointedBlocksTrainAlikeInLessMemory) {
   const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}, {"layers", "6"}});
   EXPECT_LT(arena_bytes(gpt_program(with(longer, again))),
             arena_bytes(gpt_program(with(longer, {{"dropout", "0.1"}}))) / 2);
+}
+
+TEST(Steps, MixedPrecision) {
+  Program program = gpt_program(with(small_gpt, {{"precision", "bf16"}}));
+  std::string text = generate(program, whole_program(program), cpu_cluster(1), 0).files[0].text;
+  EXPECT_NE(text.find("hetsynth_matmul_bf16("), std::string::npos);
+  EXPECT_NE(text.find("bf16* const "), std::string::npos);
+  // Float32 and float64 round some operands to different neighbours, 2^-8 of their size apart.
+  expect_trains_alike(program, whole_program(program), 3, 1e-3);
+  Cluster cluster = cluster_with_memory({1e9, 3e9});
+  expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2, 1e-3);
+  expect_trains_alike(program, tensor_parallel_plan(program, cluster).program, 2, 1e-3);
 }
 
 TEST(Steps, RunsAreBitwiseRepeatable) {

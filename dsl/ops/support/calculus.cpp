@@ -41,6 +41,8 @@ std::optional<Expr> gradient(const Expr& e, int operand, const Expr& seed) {
       return seed;
     case ExprKind::neg:
       return by(0, -seed);
+    case ExprKind::round_bf16:
+      return by(0, seed);
     case ExprKind::exp:
       return by(0, product(seed, e));
     case ExprKind::log:

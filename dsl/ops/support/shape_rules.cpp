@@ -55,6 +55,12 @@ Shape broadcast_shapes(std::string_view tag, const std::vector<Shape>& shapes) {
 void require_dtype(std::string_view tag, size_t position, const TensorType& type, DType expected) {
   if (type.dtype == expected) return;
   bool wants_float = expected == DType::f32;
+  if (wants_float && type.dtype == DType::bf16)
+    throw UserError({.tag = std::string(tag),
+                     .message = fmt::format("argument {} is bf16, which only products take", position + 1),
+                     .expected = "f32",
+                     .found = text(type),
+                     .mend = "cast it back: cast(x, f32)"});
   throw UserError({.tag = std::string(tag),
                    .message = fmt::format("argument {} must hold {}", position + 1,
                                           wants_float ? "numbers, not indices" : "indices"),

@@ -1,0 +1,135 @@
+// bf16 in programs: rounding, casts and their gradients, the switch of a whole model, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/interpreter.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
+
+namespace hetsynth {
+namespace {
+
+Program program_of(const std::function<void()>& builder) {
+  Trace trace("model.cpp");
+  run_builder(trace, builder);
+  return differentiate(trace);
+}
+
+/// 8 bits of mantissa: the spacing at 1 is 2^-7.
+TEST(Bf16, RoundsToTheNearestAndTiesToEven) {
+  const double step = std::ldexp(1, -7);
+  EXPECT_EQ(rounded_to_bf16(1 + 0.4 * step), 1);
+  EXPECT_EQ(rounded_to_bf16(1 + 0.6 * step), 1 + step);
+  EXPECT_EQ(rounded_to_bf16(1 + 0.5 * step), 1) << "even";
+  EXPECT_EQ(rounded_to_bf16(1 + 1.5 * step), 1 + 2 * step) << "even";
+  EXPECT_EQ(rounded_to_bf16(-3.0), -3);
+  EXPECT_EQ(rounded_to_bf16(1e300), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(rounded_to_bf16(std::nan(""))));
+  for (double x : {1e-30, 0.1, 7.3, 1e30}) EXPECT_NEAR(rounded_to_bf16(x) / x, 1, std::ldexp(1, -8));
+}
+
+TEST(Bf16, CastRoundsAndPassesTheGradientAsItIs) {
+  Program p = program_of([] {
+    Tensor x = parameter("x", {3, 1}, constant_init(1.003));
+    Tensor half = cast(x, bf16);
+    EXPECT_EQ(half.dtype(), DType::bf16);
+    EXPECT_EQ(cast(half, bf16).node(), half.node()) << "has the type already";
+    minimize(sum(cast(half, f32) * constant(2.0)), SGD{.learning_rate = 1, .momentum = 0});
+  });
+  std::vector<Array> values = interpret(p, initial_values(p, 0), {});
+  EXPECT_EQ(values[p.loss].values[0], 6) << "1.003 is 1 in bf16";
+  EXPECT_EQ(values[p.updates[0].value].values, std::vector<double>(3, double(float(1.003)) - 2));
+  std::vector<Array> exact = interpret(p, initial_values(p, 0), {.rounds = false});
+  EXPECT_NEAR(exact[p.loss].values[0], 6 * 1.003, 1e-6);
+}
+
+TEST(Bf16, HasTheSizeOfTwoBytesAndAnOwnIdentity) {
+  EXPECT_EQ(size_bytes(DType::bf16), 2);
+  EXPECT_EQ(text(TensorType{{2, 3}, DType::bf16}), "bf16[2,3]");
+  EXPECT_EQ(text(round_bf16(Expr::input(0) + 1.0)), "bf16((in0 + 1))");
+  EXPECT_EQ(linearity(round_bf16(Expr::input(0)), {0}), Linearity::linear) << "over the reals";
+}
+
+void expect_error(const std::function<void()>& builder, const char* message, const char* mend) {
+  try {
+    program_of(builder);
+    FAIL() << message;
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr(message), testing::HasSubstr(mend)));
+  }
+}
+
+TEST(Bf16, RefusesMixedTypes) {
+  auto a = [] { return parameter("a", {3, 3}, ones()); };
+  expect_error([&] { einsum("ij,jk->ik", cast(a(), bf16), a()); }, "the arguments have different element types",
+               "cast one of them: cast(x, bf16)");
+  expect_error([&] { exp(cast(a(), bf16)); }, "argument 1 is bf16, which only products take",
+               "cast it back: cast(x, f32)");
+  expect_error([&] { cast(text_batch(2, 3).tokens, bf16); }, "indices and numbers are not turned into each other",
+               "embedding(table, indices)");
+  expect_error([&] { mixed_precision("fp8"); }, "there is no precision \"fp8\"", "precision=bf16");
+  expect_error([&] { mixed_precision("bf16", 0); }, "loss_scale is out of range", "");
+}
+
+void mlp(const std::string& precision, double loss_scale) {
+  mixed_precision(precision, loss_scale);
+  auto [x, y] = synthetic_batch(4, 6, 3);
+  Tensor hidden = tanh(matmul(x, parameter("w1", {6, 8}, normal(0.4))));
+  minimize(cross_entropy(matmul(hidden, parameter("w2", {8, 3}, normal(0.4))), y),
+           SGD{.learning_rate = 1, .momentum = 0});
+}
+
+std::vector<Array> step_of(const Program& p) {
+  Bindings leaves = initial_values(p, 1);
+  for (const Node& node : p.nodes) {
+    if (node.kind != NodeKind::input) continue;
+    Array array(node.type.shape);
+    for (size_t i = 0; i < array.values.size(); ++i)
+      array.values[i] = node.type.dtype == DType::i32 ? double(i % 3) : std::sin(double(i));
+    leaves[node.id] = array;
+  }
+  return interpret(p, leaves, {});
+}
+
+TEST(MixedPrecision, MakesProductsWithWeightsBf16AndKeepsTheRest) {
+  Program p = program_of([] { mlp("bf16", 1); });
+  int products = 0;
+  for (const Node& node : p.nodes) {
+    if (node.leaf() || node.tag() == "cast") continue;
+    EXPECT_EQ(node.type.dtype, DType::f32) << node.name;
+    if (node.tag() != "einsum") continue;
+    ++products;
+    for (NodeId input : node.inputs) EXPECT_EQ(p[input].type.dtype, DType::bf16) << node.name;
+  }
+  EXPECT_EQ(products, 5) << "two forward, two by weights, one by the hidden layer";
+  for (const Node& node : p.nodes)
+    if (node.kind == NodeKind::parameter || node.kind == NodeKind::state) EXPECT_EQ(node.type.dtype, DType::f32);
+}
+
+TEST(MixedPrecision, IsNearFloat32) {
+  Program single = program_of([] { mlp("f32", 1); }), mixed = program_of([] { mlp("bf16", 1); });
+  std::vector<Array> wanted = step_of(single), found = step_of(mixed);
+  // Each operand is off by 2^-9 of itself at most, sums have at most 8 terms of size below 1.
+  EXPECT_NEAR(found[mixed.loss].values[0], wanted[single.loss].values[0], 8 * std::ldexp(1, -8));
+  EXPECT_NE(found[mixed.loss].values[0], wanted[single.loss].values[0]);
+  for (size_t u = 0; u < single.updates.size(); ++u) {
+    const Array &a = found[mixed.updates[u].value], &b = wanted[single.updates[u].value];
+    for (size_t i = 0; i < a.values.size(); ++i) EXPECT_NEAR(a.values[i], b.values[i], 8 * std::ldexp(1, -8));
+  }
+}
+
+TEST(MixedPrecision, LossScaleChangesNothingButSizesOnTheWay) {
+  Program plain = program_of([] { mlp("bf16", 1); }), scaled = program_of([] { mlp("bf16", 1024); });
+  std::vector<Array> wanted = step_of(plain), found = step_of(scaled);
+  EXPECT_EQ(found[scaled.loss].values, wanted[plain.loss].values);
+  // A power of two scales bf16 exactly.
+  for (size_t u = 0; u < plain.updates.size(); ++u)
+    for (size_t i = 0; i < wanted[plain.updates[u].value].values.size(); ++i)
+      EXPECT_NEAR(found[scaled.updates[u].value].values[i], wanted[plain.updates[u].value].values[i], 1e-14);
+}
+
+}  // namespace
+}  // namespace hetsynth
