@@ -62,7 +62,11 @@ Tensor Trace::repeated_parameter(const std::string& name, const TensorType& type
                      .message = fmt::format("{} differs from one micro-batch to the next", name),
                      .expected = "the same parameters in the same order whenever model() runs",
                      .mend = "let model() depend on nothing but its options"});
-  return parameters[next_parameter++];
+  Tensor leaf = parameters[next_parameter++];
+  // A state that the model keeps itself (a running statistic) goes on from what the last micro-batch made of it.
+  for (const Update& update : program.updates)
+    if (update.target == leaf.node()) return Tensor(update.value);
+  return leaf;
 }
 
 void Trace::trace_next_micro_batch() {
@@ -72,8 +76,13 @@ void Trace::trace_next_micro_batch() {
   std::vector<NodeId> before;
   for (const Node& node : program.nodes)
     if (node.kind == NodeKind::input && node.micro_batch.first_sample == 0) before.push_back(node.id);
-  size_t first = program.nodes.size(), position = 0;
+  size_t first = program.nodes.size(), position = 0, updated = program.updates.size();
   builder();
+  for (size_t i = updated; i < program.updates.size(); ++i)
+    for (size_t earlier = 0; earlier < updated; ++earlier)
+      if (program.updates[earlier].value == program.updates[i].target)
+        program.updates[earlier].value = program.updates[i].value;
+  program.updates.resize(updated);
   for (size_t i = first; i < program.nodes.size(); ++i) {
     Node& node = program.nodes[i];
     if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
@@ -88,7 +97,8 @@ void Trace::trace_next_micro_batch() {
 }
 
 Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where) {
-  if (kind == NodeKind::parameter && micro_batch > 0) return repeated_parameter(name, type, where);
+  bool of_model = kind == NodeKind::parameter || (kind == NodeKind::state && phase == Phase::forward);
+  if (of_model && micro_batch > 0) return repeated_parameter(name, type, where);
   if (!is_sane(type.shape))
     throw UserError({.where = scope.known() ? scope : location(where),
                      .tag = std::string(hetsynth::name(kind)),
@@ -103,7 +113,7 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
   node.where = scope.known() ? scope : location(where);
   node.phase = phase;
   program.nodes.push_back(std::move(node));
-  if (kind == NodeKind::parameter) parameters.push_back(Tensor(program.nodes.back().id));
+  if (of_model) parameters.push_back(Tensor(program.nodes.back().id));
   return Tensor(program.nodes.back().id);
 }
 

@@ -121,6 +121,26 @@ TEST(Accumulation, DrawsItsOwnDropoutInEveryBatch) {
   EXPECT_EQ(bodies.size(), 2u);
 }
 
+TEST(Accumulation, CarriesRunningStatisticsFromBatchToBatch) {
+  auto builder = [] {
+    auto [x, y] = synthetic_batch(4, 3, 5);
+    Tensor h = batchnorm(x, parameter("gain", {3}, ones()), parameter("bias", {3}, zeros()), 1e-5, 0.5);
+    minimize(mean(h * h), SGD{.learning_rate = 0.1, .momentum = 0});
+  };
+  Program program = program_of(builder, {{"micro_batches", "2"}}), one = program_of(builder);
+  std::map<std::string, Array> twice = step_of(program, program);
+  EXPECT_EQ(twice.size(), step_of(one, one).size()) << "no state of its own for the second batch";
+  Bindings leaves = leaves_of(program, program);
+  double expected = 0;
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::input || data_name(node) != "samples") continue;
+    double sum = 0;
+    for (int64_t row = 0; row < 4; ++row) sum += leaves[node.id].values[size_t(row * 3)];
+    expected = 0.5 * expected + 0.5 * sum / 4;
+  }
+  EXPECT_NEAR(twice.at("gain.running_mean").values[0], expected, 1e-12);
+}
+
 TEST(Accumulation, RefusesWhatIsNoNumber) {
   for (const char* value : {"0", "-2", "many", "1.5", "100000"}) {
     try {
