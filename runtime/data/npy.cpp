@@ -66,7 +66,7 @@ std::string file_name(const Node& input) {
     case Kind::response:
       return input.data.classes == 2 ? "labels.npy" : "targets.npy";
     default:
-      return input.name + ".npy";
+      return data_name(input) + ".npy";
   }
 }
 

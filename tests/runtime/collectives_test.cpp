@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -108,6 +109,56 @@ TEST(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
     std::vector<float> expected;
     for (size_t at = 0; at < static_cast<size_t>(count); ++at) expected.push_back(reduce_in_order(sources, at, reduce));
     for (const auto& result : results) RC_ASSERT(result == expected);  // the same bits on every rank
+  }));
+}
+
+std::vector<uint16_t> halves(const std::vector<float>& values) {
+  std::vector<uint16_t> out;
+  for (const float value : values) {
+    const auto rounded = static_cast<float>(rounded_to_bf16(value));
+    out.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded) >> 16));
+  }
+  return out;
+}
+
+/// Sums of bf16 are sums of float32 that are rounded once, whatever the number of ranks.
+TEST(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
+  constexpr int bf16 = 2;
+  EXPECT_TRUE(rc::check([] {
+    Case c;
+    const int reduce = *rc::gen::inRange(0, 5);
+    const auto bounds = random_bounds(c.random, c.members, c.extent);
+    std::vector<std::vector<float>> exact;
+    std::vector<std::vector<uint16_t>> sources, reduced, scattered, gathered;
+    for (int j = 0; j < c.members; ++j) {
+      exact.push_back(random_values(c.random, c.outer * c.extent * c.inner));
+      for (float& value : exact.back()) value = static_cast<float>(rounded_to_bf16(value));
+      sources.push_back(halves(exact.back()));
+    }
+    for (size_t j = 0; j < sources.size(); ++j) {
+      reduced.emplace_back(sources[j].size(), uint16_t{7});
+      gathered.emplace_back(sources[j].size(), uint16_t{7});
+      scattered.emplace_back(static_cast<size_t>(c.outer * (bounds[j + 1] - bounds[j]) * c.inner), uint16_t{7});
+    }
+    RankHarness ranks(mesh_of({c.members}));
+    ranks.run([&](int rank, HetsynthContext* context) {
+      const auto r = static_cast<size_t>(rank);
+      const auto count = static_cast<int64_t>(sources[r].size());
+      ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, sources[r].data(), reduced[r].data(), count, reduce, bf16), 0);
+      ASSERT_EQ(hetsynth_reduce_scatter(context, 2, 0, sources[r].data(), scattered[r].data(), c.outer, c.inner,
+                                        bounds.data(), reduce, bf16),
+                0);
+      ASSERT_EQ(hetsynth_all_gather(context, 3, 0, scattered[r].data(), gathered[r].data(), c.outer, c.inner,
+                                    bounds.data(), bf16),
+                0);
+    });
+    std::vector<float> whole;
+    for (size_t at = 0; at < exact[0].size(); ++at) whole.push_back(reduce_in_order(exact, at, reduce));
+    const std::vector<uint16_t> expected = halves(whole);
+    for (size_t j = 0; j < sources.size(); ++j) {
+      RC_ASSERT(reduced[j] == expected);
+      RC_ASSERT(gathered[j] == expected);
+    }
   }));
 }
 
