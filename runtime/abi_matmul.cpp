@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/abi.h"
+#include "runtime/openmp.h"
 
 namespace hetsynth {
 namespace {
@@ -78,6 +79,9 @@ void fill_zero(int64_t batch, int64_t m, int64_t n, float* c, int64_t c_batch, i
       for (int64_t j = 0; j < n; ++j) c[b * c_batch + i * c_row + j * c_column] = 0;
 }
 
+/// Some 100 microseconds of a core.
+constexpr double small_product_flops = 16e6;
+
 /// A matrix operand with its strides in elements.
 struct Operand {
   const void* data;
@@ -105,6 +109,8 @@ void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand
     std::swap(w.row, w.column);
     std::swap(c_row, c_column);
   }
+  // Made and run with the same number of threads: a primitive is planned for it.
+  const AloneOnThisThread small(2.0 * double(batch * m) * double(n * k) < small_product_flops);
   thread_local ProductCache cache;
   Product& product = cache.get({batch, m, n, k, a.batch, a.row, a.column, w.batch, w.row, w.column, c_batch, c_row,
                                 c_column, accumulate, halves});

@@ -1,6 +1,5 @@
 #include "runtime/rank_threads.h"
 
-#include <dlfcn.h>
 #include <hwloc.h>
 
 #include <algorithm>
@@ -9,15 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/openmp.h"
+
 namespace hetsynth {
 namespace {
-
-// oneDNN brings the OpenMP library; asking for it by name keeps the runtime free of a second one. The setting is per
-// thread.
-void set_openmp_threads(int threads) {
-  using SetThreads = void (*)(int);
-  if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(threads);
-}
 
 /// Binds the calling thread to the NUMA node of its rank: memory it touches first then lies there.
 class NumaBinding {
