@@ -35,6 +35,9 @@ Command add_run(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_explain(CLI::App& app);
+Command add_diff(CLI::App& app);
+Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
 
 }  // namespace hetsynth::cli

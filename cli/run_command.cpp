@@ -29,9 +29,9 @@ struct RunOptions {
   DataOptions data;
   std::string resume;  ///< checkpoint to continue; empty: start anew
   bool unverified = false;
-  int64_t sample_bytes = 120;
+  int64_t sample_bytes = 160;
   std::string prompt = "The ";
-  double temperature = 0.7;
+  double temperature = 0.8;
 };
 
 bool reads_text(const Program& program) {

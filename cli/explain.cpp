@@ -1,0 +1,210 @@
+#include "cli/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/report.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Node& result_node(const Explanation& e, size_t i) {
+  return e.reference[e.plan.program.values[e.plan.program.instructions[i].result].node];
+}
+
+std::string phases_text(const Explanation& e) {
+  std::map<Phase, StepTotals> phases;
+  for (size_t i = 0; i < e.prices.size(); ++i) {
+    StepTotals& totals = phases[result_node(e, i).phase];
+    (e.prices[i].communicates() ? totals.communicating : totals.computing) += e.prices[i].seconds;
+  }
+  std::string out = fmt::format("  {:<34} {:>12} {:>14}\n", "phase", "computing", "communicating");
+  for (const auto& [phase, totals] : phases)
+    out += fmt::format("  {:<34} {:>12} {:>14}\n", name(phase), seconds_text(totals.computing),
+                       seconds_text(totals.communicating));
+  return out;
+}
+
+/// Layers repeat: what is alike but for the numbers in its name is one row.
+struct Row {
+  size_t first;
+  int count = 1;
+};
+
+std::string without_numbers(const std::string& name) {
+  std::string out;
+  for (char c : name)
+    if (!std::isdigit(static_cast<unsigned char>(c))) out += c;
+  return out;
+}
+
+/// The rows of the dearest instructions, by the seconds of all of a row. `how`: what else has to be alike.
+template <typename How>
+std::vector<Row> dearest_rows(const Explanation& e, bool communicating, How how) {
+  std::map<std::string, size_t> at;
+  std::vector<Row> rows;
+  for (size_t i = 0; i < e.prices.size(); ++i) {
+    if (e.prices[i].communicates() != communicating || e.prices[i].seconds <= 0) continue;
+    const Node& node = result_node(e, i);
+    auto [it, fresh] = at.try_emplace(
+        fmt::format("{} {} {} {}", e.prices[i].seconds, without_numbers(node.name), node.where.line, how(i)),
+        rows.size());
+    if (fresh)
+      rows.push_back({i});
+    else
+      ++rows[it->second].count;
+  }
+  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    return e.prices[a.first].seconds * a.count > e.prices[b.first].seconds * b.count;
+  });
+  return rows;
+}
+
+/// "gpt.cpp:23": the folder is the model's, named above.
+std::string place_text(const SourceLocation& where) {
+  return fmt::format("{}:{}", where.file.substr(where.file.rfind('/') + 1), where.line);
+}
+
+std::string count_text(const Row& row) { return row.count > 1 ? fmt::format("{} x", row.count) : ""; }
+
+std::string more_text(size_t rows, int lines) {
+  return lines > 0 && rows > size_t(lines) ? fmt::format("  and {} more rows (--all)\n", rows - size_t(lines)) : "";
+}
+
+/// How an operator is divided: "a of 12 cut by tokens.0".
+std::string division_text(const Explanation& e, const Instruction& instruction) {
+  if (instruction.opcode != Opcode::compute) return std::string(name(instruction.opcode));
+  const Node& node = e.reference[instruction.node];
+  std::string how;
+  for (const Split& split : instruction.splits)
+    if (split.factor >= 0)
+      how += fmt::format("{}{} of {} cut by {}", how.empty() ? "" : ", ", node.space.factors[split.factor].name,
+                         node.space.factors[split.factor].size, e.plan.program.tables[split.table].name);
+  return how.empty() ? "whole on every device" : how;
+}
+
+std::string operators_text(const Explanation& e, int lines) {
+  auto how = [&](size_t i) { return division_text(e, e.plan.program.instructions[i]); };
+  auto rows = dearest_rows(e, false, how);
+  std::string out = "the dearest operators (seconds of the slowest device)\n";
+  for (size_t r = 0; r < rows.size() && (lines == 0 || r < size_t(lines)); ++r) {
+    const Node& node = result_node(e, rows[r].first);
+    out += fmt::format("  {:>6} {:>10}  {:<28} {:<14} {:<30} {}\n", count_text(rows[r]),
+                       seconds_text(e.prices[rows[r].first].seconds), node.name, node.tag(), how(rows[r].first),
+                       place_text(node.where));
+  }
+  return out + more_text(rows.size(), lines);
+}
+
+std::string collectives_text(const Explanation& e, int lines) {
+  auto how = [&](size_t i) { return name(e.plan.program.instructions[i].opcode); };
+  auto rows = dearest_rows(e, true, how);
+  if (rows.empty()) return "nothing is communicated\n";
+  std::string out = "collectives, the dearest first\n";
+  for (size_t r = 0; r < rows.size() && (lines == 0 || r < size_t(lines)); ++r) {
+    const InstructionPrice& price = e.prices[rows[r].first];
+    const Node& node = result_node(e, rows[r].first);
+    const std::string& cause = e.plan.program.instructions[rows[r].first].cause;
+    out += fmt::format("  {:>6} {:>10}  {:<28} {:<14} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
+                       node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
+    if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
+  }
+  return out + more_text(rows.size(), lines);
+}
+
+std::string signed_seconds(double seconds) {
+  return (seconds < 0 ? "-" : "+") + seconds_text(seconds < 0 ? -seconds : seconds);
+}
+
+std::string others_text(const Explanation& e) {
+  StepTotals own = totals(e.prices);
+  std::string out = "what was not taken, and why\n";
+  for (const Alternative& other : e.others) {
+    if (!other.totals) {
+      out += fmt::format("  {:<34} cannot run: {}\n", other.name, other.why_not);
+      continue;
+    }
+    out += fmt::format("  {:<34} {:>10}  {} a step: computing {}, communicating {}\n", other.name,
+                       seconds_text(other.totals->step()), signed_seconds(other.totals->step() - own.step()),
+                       signed_seconds(other.totals->computing - own.computing),
+                       signed_seconds(other.totals->communicating - own.communicating));
+  }
+  return out;
+}
+
+Json totals_json(const StepTotals& totals) {
+  return {{"step_seconds", totals.step()},
+          {"computing_seconds", totals.computing},
+          {"communicating_seconds", totals.communicating}};
+}
+
+}  // namespace
+
+StepTotals totals(const std::vector<InstructionPrice>& prices) {
+  StepTotals out;
+  for (const InstructionPrice& price : prices)
+    (price.communicates() ? out.communicating : out.computing) += price.seconds;
+  return out;
+}
+
+std::vector<Alternative> alternatives(const Program& reference, const Cluster& cluster) {
+  std::vector<Alternative> out;
+  auto add = [&](const char* name, auto make) {
+    try {
+      Plan plan = make();
+      Cluster devices = cluster;
+      if (plan.devices.size() < cluster.devices.size()) {
+        std::erase_if(devices.devices, [&](const Device& device) {
+          return std::none_of(plan.devices.begin(), plan.devices.end(),
+                              [&](const PlanDevice& used) { return used.name == device.name; });
+        });
+      }
+      out.push_back({name, totals(price_instructions(reference, plan.program, devices)), ""});
+    } catch (const UserError& error) {
+      out.push_back({name, {}, error.diagnostic().message + ", " + error.diagnostic().found});
+    }
+  };
+  add("even data parallel", [&] { return data_parallel_plan(reference, cluster, RatioRule::even); });
+  add("speed-proportional data parallel",
+      [&] { return data_parallel_plan(reference, cluster, RatioRule::proportional); });
+  add("tensor parallel", [&] { return tensor_parallel_plan(reference, cluster, RatioRule::proportional); });
+  add("fastest device alone", [&] { return single_device_plan(reference, cluster); });
+  return out;
+}
+
+std::string explanation_text(const Explanation& e, int lines) {
+  return phases_text(e) + operators_text(e, lines) + collectives_text(e, lines) + others_text(e);
+}
+
+std::string explanation_json(const Explanation& e) {
+  Json out = totals_json(totals(e.prices));
+  out["instructions"] = Json::array();
+  for (size_t i = 0; i < e.prices.size(); ++i) {
+    const Instruction& instruction = e.plan.program.instructions[i];
+    const Node& node = result_node(e, i);
+    Json entry = {{"op", name(instruction.opcode)}, {"node", node.name},
+                  {"phase", name(node.phase)},      {"where", node.where.text()},
+                  {"seconds", e.prices[i].seconds}, {"device_seconds", e.prices[i].device_seconds}};
+    if (e.prices[i].communicates())
+      entry.update({{"bytes", e.prices[i].bytes}, {"cause", instruction.cause}});
+    else
+      entry["flops"] = e.prices[i].flops;
+    out["instructions"].push_back(std::move(entry));
+  }
+  out["alternatives"] = Json::array();
+  for (const Alternative& other : e.others) {
+    Json entry = {{"name", other.name}};
+    entry.update(other.totals ? totals_json(*other.totals) : Json{{"cannot_run", other.why_not}});
+    out["alternatives"].push_back(std::move(entry));
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace hetsynth::cli

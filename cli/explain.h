@@ -1,0 +1,42 @@
+// Why a plan is as it is: where its time goes, what every collective is for, and what the plans that people write by
+// hand lose against it.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/plan.h"
+#include "synth/price.h"
+
+namespace hetsynth::cli {
+
+/// Seconds of a step by what they are spent on; they add up to the step.
+struct StepTotals {
+  double computing = 0;
+  double communicating = 0;
+  double step() const { return computing + communicating; }
+};
+StepTotals totals(const std::vector<InstructionPrice>& prices);
+
+/// A plan that was not taken.
+struct Alternative {
+  std::string name;
+  std::optional<StepTotals> totals;  ///< none: it cannot run
+  std::string why_not;               ///< then: the reason
+};
+
+/// The plans people would write by hand, on all devices of the cluster, in the same cost model.
+std::vector<Alternative> alternatives(const Program& reference, const Cluster& cluster);
+
+struct Explanation {
+  const Plan& plan;
+  const Program& reference;
+  std::vector<InstructionPrice> prices;
+  std::vector<Alternative> others;
+};
+
+/// `lines`: how many operators and collectives are listed, the dearest first; 0: all.
+std::string explanation_text(const Explanation& explanation, int lines);
+std::string explanation_json(const Explanation& explanation);
+
+}  // namespace hetsynth::cli

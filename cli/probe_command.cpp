@@ -1,0 +1,103 @@
+// hetsynth probe: measures this machine's cores as the devices of a cluster file, and writes what it measured beside
+// what the file declares.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/command.h"
+#include "cli/report.h"
+#include "dsl/base/file.h"
+#include "dsl/spmd/cluster_measured.h"
+#include "runtime/probe.h"
+#include "runtime/rank_threads.h"
+
+namespace hetsynth::cli {
+namespace {
+
+constexpr int64_t cluster_file_limit = 1 << 20;
+
+/// The host to measure, and its devices. Throws UserError for one that this machine cannot stand for.
+std::vector<Device> devices_of(const Cluster& cluster, std::string& host) {
+  if (host.empty()) {
+    if (cluster.hosts.size() > 1)
+      throw UserError({.tag = "--host",
+                       .message = "the cluster has several hosts",
+                       .expected = "the name of the host that this machine is",
+                       .mend = "run probe on each host, with --host"},
+                      ExitCode::usage);
+    host = cluster.hosts[0].name;
+  }
+  std::vector<Device> out;
+  for (const Device& device : cluster.devices)
+    if (cluster.hosts[device.host].name == host) out.push_back(device);
+  if (out.empty())
+    throw UserError({.tag = "--host", .message = "the cluster has no such host", .found = host}, ExitCode::usage);
+  for (const Device& device : out)
+    if (device.kind != DeviceKind::cpu)
+      throw UserError({.where = {cluster.file},
+                       .tag = "probe",
+                       .message = fmt::format("{} is not a cpu device: only cores are measured so far", device.name),
+                       .mend = "enter measured values of other devices by hand"});
+  if (int(out.size()) > usable_cores())
+    throw UserError({.where = {cluster.file},
+                     .tag = "probe",
+                     .message = fmt::format("host {} has more devices than this machine has cores", host),
+                     .expected = fmt::format("at most {} devices", usable_cores()),
+                     .found = fmt::format("{}", out.size())});
+  return out;
+}
+
+std::string row(const char* what, double declared, double measured, const char* unit) {
+  return fmt::format("  {:<22} {:>12.4g} {:>12.4g}  {}\n", what, declared, measured, unit);
+}
+
+}  // namespace
+
+Command add_probe(CLI::App& app) {
+  struct Options {
+    std::string cluster, out, host;
+    double seconds = 0.4;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("probe", "Measure this machine's cores as the devices of a cluster file");
+  command->add_option("cluster", options->cluster, "Cluster file (TOML)")->required();
+  command->add_option("-o,--output", options->out,
+                      "Write the cluster file with the measured values to this file; the same name is allowed");
+  command->add_option("--host", options->host,
+                      "Which of the cluster's hosts this machine is; needed if there are several");
+  command->add_option("--seconds", options->seconds, "Duration of each measurement")
+      ->capture_default_str()
+      ->check(above_zero());
+  return [options]() {
+    const std::string text = read_file(options->cluster, "cluster file", cluster_file_limit);
+    const Cluster cluster = parse_cluster(text, options->cluster);
+    const std::vector<Device> devices = devices_of(cluster, options->host);
+    ProbeOptions probe;
+    probe.seconds = options->seconds;
+    const ProbeResult result = probe_cores(int(devices.size()), probe);
+    const Device& first = devices.front();
+    fmt::print("{} core{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", devices.size(),
+               devices.size() == 1 ? "" : "s", "each", "was taken", "measured");
+    fmt::print("{}{}",
+               row("matrix products", first.matmul_flops_per_second() / first.duty / 1e9,
+                   result.matmul_flops_per_second / 1e9, "GFLOP/s"),
+               row("memory", first.memory_bytes_per_second() / first.duty / 1e9, result.memory_bytes_per_second / 1e9,
+                   "GB/s"));
+    MeasuredHost measured{options->host, {result.matmul_flops_per_second, result.memory_bytes_per_second}, {}};
+    if (devices.size() > 1) {
+      const Link& inside = cluster.hosts[first.host].inside;
+      fmt::print(
+          "{}{}",
+          row("link", inside.bandwidth_bytes_per_second / 1e9, result.link.bandwidth_bytes_per_second / 1e9, "GB/s"),
+          row("latency", inside.latency_seconds * 1e6, result.link.latency_seconds * 1e6, "us"));
+      measured.inside = result.link;
+    }
+    if (!options->out.empty()) {
+      write_file_atomically(options->out, "cluster file", with_measured(text, options->cluster, measured));
+      fmt::print("written to {}\n", options->out);
+    }
+    return ExitCode::done;
+  };
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,113 @@
+// explain and diff: what they say of small plans, that JSON and text agree with the plan, and that edits show.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class Plans : public ::testing::Test {
+ protected:
+  void SetUp() override { plan("c.toml", "plan.json"); }
+
+  void plan(const std::string& cluster, const std::string& file) const {
+    const Outcome outcome = place.run("plan model.cpp --set batch=3000 --cluster " + cluster + " -o " + file);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  std::string answer(const std::string& arguments) const {
+    const Outcome outcome = place.run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  }
+  Workplace place;
+};
+
+using Explain = Plans;
+
+TEST_F(Explain, NamesPhasesOperatorsCollectivesAndWhatWasNotTaken) {
+  const std::string text = answer("explain model.cpp plan.json --cluster c.toml");
+  EXPECT_THAT(text, AllOf(HasSubstr("forward"), HasSubstr("backward"), HasSubstr("update"), HasSubstr("model.cpp:8:")));
+  EXPECT_THAT(text, AllOf(HasSubstr("collectives, the dearest first"), HasSubstr("even data parallel"),
+                          HasSubstr("fastest device alone"), HasSubstr("a step: computing")));
+  EXPECT_THAT(text, Not(HasSubstr("edited")));
+}
+
+TEST_F(Explain, JsonAddsUpToThePredictedStep) {
+  const Json json = Json::parse(answer("explain model.cpp plan.json --cluster c.toml --json"));
+  const Json plan = Json::parse(place.read("plan.json"));
+  const double predicted = plan["prediction"]["step_seconds"];
+  EXPECT_NEAR(json["step_seconds"], predicted, 1e-9 * predicted + 1e-10);
+  double sum = 0;
+  for (const Json& instruction : json["instructions"]) {
+    sum += double(instruction["seconds"]);
+    EXPECT_EQ(instruction["device_seconds"].size(), plan["devices"].size());
+  }
+  EXPECT_NEAR(sum, json["step_seconds"], 1e-12);
+  EXPECT_EQ(json["instructions"].size(), plan["decisions"]["instructions"].size());
+  for (const Json& other : json["alternatives"]) EXPECT_GE(double(other["step_seconds"]), predicted * (1 - 1e-9));
+}
+
+TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
+  EXPECT_THAT(answer("explain model.cpp plan.json --cluster c.toml --html page.html"),
+              HasSubstr("timeline written to page.html"));
+  const std::string page = place.read("page.html");
+  EXPECT_THAT(
+      page, AllOf(HasSubstr("<svg"), HasSubstr(">fast</text>"), HasSubstr(">slow</text>"),
+                  HasSubstr("class=\"bar forward\""), HasSubstr("class=\"bar communication\""), HasSubstr("</html>")));
+}
+
+TEST_F(Explain, SaysThatAPlanWasEdited) {
+  std::string plan = place.read("plan.json");
+  const size_t at = plan.find("\"step_seconds\": ");
+  ASSERT_NE(at, std::string::npos);
+  plan.insert(at + 16, "1");  // ten times as long and more
+  place.write("plan.json", plan);
+  EXPECT_THAT(answer("explain model.cpp plan.json --cluster c.toml"), HasSubstr("it was edited"));
+}
+
+TEST_F(Explain, RefusesAnotherClusterAndAMissingPlan) {
+  std::string cluster = place.read("c.toml");
+  place.write("d.toml", cluster.replace(cluster.find("30 GFLOP"), 2, "20"));
+  EXPECT_EQ(place.run("explain model.cpp plan.json --cluster d.toml").code, 3);
+  const Outcome missing = place.run("explain model.cpp nothing.json --cluster c.toml");
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.err, HasSubstr("nothing.json: error:"));
+}
+
+using Diff = Plans;
+
+TEST_F(Diff, OfAPlanWithItselfIsEmpty) {
+  EXPECT_THAT(answer("diff model.cpp plan.json plan.json"), HasSubstr("the same decisions"));
+  EXPECT_TRUE(Json::parse(answer("diff model.cpp plan.json plan.json --json"))["differences"].empty());
+}
+
+TEST_F(Diff, NamesSharesThatChanged) {
+  std::string cluster = place.read("c.toml");
+  place.write("d.toml", cluster.replace(cluster.rfind("10 GB/s"), 2, "2"));  // the slow device's memory
+  plan("d.toml", "other.json");
+  const Json json = Json::parse(answer("diff model.cpp plan.json other.json --json"));
+  ASSERT_FALSE(json["differences"].empty());
+  EXPECT_GT(double(json["step_seconds"][1]), double(json["step_seconds"][0]));
+  EXPECT_THAT(answer("diff model.cpp plan.json other.json"),
+              AllOf(HasSubstr("is computed"), HasSubstr("  - "), HasSubstr("  + "), HasSubstr("predicted step: ")));
+}
+
+TEST_F(Diff, RefusesAPlanOfAnotherModel) {
+  std::string model = place.read("model.cpp");
+  place.write("other.cpp", model.replace(model.find("relu("), 4, "gelu"));
+  ASSERT_EQ(place.run("plan other.cpp --set batch=3000 --cluster c.toml -o other.json").code, 0);
+  const Outcome outcome = place.run("diff model.cpp plan.json other.json");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("the plan was made for another model"));
+}
+
+}  // namespace
+}  // namespace hetsynth::testing

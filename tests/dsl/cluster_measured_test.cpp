@@ -1,0 +1,88 @@
+// Measured values written into a cluster file: read back they count, and nothing else of the file changes.
+#include "dsl/spmd/cluster_measured.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string file = R"(# two boxes
+name = "pair"   # a remark
+[between]
+bandwidth = "10 Gb/s"
+latency = "50 us"
+
+[[host]]
+name = "a"
+inside = { bandwidth = "5 GB/s", latency = "20 us" } # inside
+  [[host.device]]
+  kind = "cpu"
+  count = 2
+  memory = "2 GiB"
+  declared = { matmul = "60 GFLOP/s", memory_bandwidth = "10 GB/s" }
+  [[host.device]]
+  name = "slow"
+  measured = { matmul = "1 GFLOP/s" }  # last year
+  kind = "cpu"
+  duty = 0.5
+  memory = "2 GiB"
+  declared = { matmul = "60 GFLOP/s", memory_bandwidth = "10 GB/s" }
+
+[[host]]
+  [[host.device]]
+  kind = "cpu"
+  memory = "1 GiB"
+  declared = { matmul = "60 GFLOP/s", memory_bandwidth = "10 GB/s" }
+)";
+
+TEST(ClusterMeasured, CountsWhenReadBackAndLeavesTheRest) {
+  const std::string text = with_measured(file, "c.toml", {"a", {42e9, 8.5e9}, Link{3e9, 7e-6}});
+  const Cluster before = parse_cluster(file, "c.toml"), after = parse_cluster(text, "c.toml");
+  ASSERT_EQ(after.devices.size(), 4u);
+  for (int i : {0, 1, 2}) {
+    EXPECT_DOUBLE_EQ(*after.devices[i].measured.matmul_flops_per_second, 42e9);
+    EXPECT_DOUBLE_EQ(*after.devices[i].measured.memory_bytes_per_second, 8.5e9);
+    EXPECT_EQ(after.devices[i].declared.matmul_flops_per_second, before.devices[i].declared.matmul_flops_per_second);
+  }
+  EXPECT_DOUBLE_EQ(after.devices[2].matmul_flops_per_second(), 21e9);  // half of its time
+  EXPECT_FALSE(after.devices[3].measured.matmul_flops_per_second);
+  EXPECT_DOUBLE_EQ(after.hosts[0].inside.bandwidth_bytes_per_second, 3e9);
+  EXPECT_DOUBLE_EQ(after.hosts[0].inside.latency_seconds, 7e-6);
+  for (const char* remark : {"# two boxes", "# a remark", "# inside", "# last year"})
+    EXPECT_THAT(text, HasSubstr(remark));
+}
+
+TEST(ClusterMeasured, TwiceIsTheSameAsOnce) {
+  const MeasuredHost measured{"a", {42e9, 8.5e9}, Link{3e9, 7e-6}};
+  const std::string once = with_measured(file, "c.toml", measured);
+  EXPECT_EQ(with_measured(once, "c.toml", measured), once);
+}
+
+TEST(ClusterMeasured, AHostWithoutANameIsCalledByItsNumber) {
+  const Cluster after = parse_cluster(with_measured(file, "c.toml", {"host1", {5e9, {}}, {}}), "c.toml");
+  EXPECT_DOUBLE_EQ(*after.devices[3].measured.matmul_flops_per_second, 5e9);
+  EXPECT_FALSE(after.devices[0].measured.matmul_flops_per_second);
+}
+
+TEST(ClusterMeasured, RefusesWhatItCannotEdit) {
+  EXPECT_THROW(with_measured(file, "c.toml", {"b", {5e9, {}}, {}}), UserError);
+  EXPECT_THROW(with_measured("name = 3", "c.toml", {"b", {5e9, {}}, {}}), UserError);
+  const std::string inline_devices =
+      "[[host]]\ndevice = [{ kind = \"cpu\", memory = \"1 GiB\", declared = { matmul = \"6 GFLOP/s\", memory_bandwidth "
+      "= "
+      "\"10 GB/s\" } }]\n";
+  try {
+    with_measured(inline_devices, "c.toml", {"host0", {5e9, {}}, {}});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("c.toml:2:12: error: [cluster] measured values cannot be written"));
+  }
+}
+
+}  // namespace
+}  // namespace hetsynth

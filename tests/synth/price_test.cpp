@@ -1,0 +1,105 @@
+// Prices read off the program equal what the search summed up by classes and shares.
+#include "synth/price.h"
+
+#include <gtest/gtest.h>
+
+#include "hetsynth/build_paths.h"
+#include "programs.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace testing_support;
+
+/// The plan's prediction by other means. The search rounds every cost to a picosecond.
+void expect_predicted(const Program& program, const Plan& plan, const Cluster& cluster) {
+  auto prices = price_instructions(program, plan.program, cluster);
+  double rounding = 1e-12 * double(prices.size());
+  EXPECT_NEAR(step_seconds(prices), plan.prediction.step_seconds, rounding);
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    double busy = 0;
+    for (const InstructionPrice& price : prices) busy += price.device_seconds[d];
+    const DevicePrediction& predicted = plan.prediction.devices[d];
+    EXPECT_NEAR(busy, predicted.compute_seconds + predicted.communication_seconds, rounding) << predicted.device;
+  }
+}
+
+TEST(Price, EqualsThePredictionOfEveryKindOfPlan) {
+  Program program = mlp(96, {48, 64, 40});
+  for (const Cluster& cluster : {cluster_of_speeds({1e10, 1e10}), cluster_of_speeds({3e10, 1e10, 2e9}, 1e8, 1e-5),
+                                 cluster_of_speeds({1e9, 1e9, 1e9, 1e9, 5e9}, 1e11, 1e-7)}) {
+    expect_predicted(program, synthesize(program, cluster), cluster);
+    for (RatioRule rule : {RatioRule::even, RatioRule::proportional}) {
+      expect_predicted(program, data_parallel_plan(program, cluster, rule), cluster);
+      expect_predicted(program, tensor_parallel_plan(program, cluster, rule), cluster);
+    }
+  }
+}
+
+TEST(Price, EqualsThePredictionOverSeveralHosts) {
+  Program program = mlp(1024, {64, 128, 64});
+  Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml");
+  expect_predicted(program, data_parallel_plan(program, cluster, RatioRule::proportional), cluster);
+  expect_predicted(program, tensor_parallel_plan(program, cluster), cluster);
+  expect_predicted(program, synthesize(program, cluster), cluster);
+}
+
+/// x of 6 rows on two devices of a link of 1e9 bytes/s and 1 us, gathered.
+TEST(Price, OfAnUnevenGatherIsThatOfTheBytesTheOthersLack) {
+  ProgramBuilder b;
+  NodeId x = b.input("x", {6, 1000});
+  b.program.loss = b.op("loss", "ab->", {x});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"dev", 2}};
+  spmd.tables = {{"rows", 0, 6, {0, 5, 6}}};
+  spmd.values = {{"x@S0", x, {Placement::sharded(0, 0)}}, {"x@R", x, {Placement::replicated()}}};
+  spmd.leaves = {0};
+  Instruction gather;
+  gather.opcode = Opcode::all_gather;
+  gather.result = 1;
+  gather.operands = {0};
+  gather.axis = 0;
+  gather.dim = 0;
+  gather.table = 0;
+  spmd.instructions = {gather};
+  Cluster cluster = cluster_of_speeds({1e10, 1e10}, 1e9, 1e-6);
+  auto price = [&](Realisation realisation) {
+    spmd.instructions[0].realisation = realisation;
+    return price_instructions(b.program, spmd, cluster).at(0);
+  };
+  EXPECT_DOUBLE_EQ(price(Realisation::native).seconds, 1e-6 + 20000e-9);   // the second device lacks 5 rows
+  EXPECT_DOUBLE_EQ(price(Realisation::padded).seconds, 1e-6 + 20000e-9);   // the longest shard goes round
+  EXPECT_DOUBLE_EQ(price(Realisation::grouped).seconds, 2e-6 + 20000e-9);  // two rooted collectives
+  EXPECT_DOUBLE_EQ(price(Realisation::native).bytes, 24000);
+}
+
+/// A mesh of 2 x 2 over two hosts: inside the hosts the link is fast, between them slow.
+TEST(Price, OfAnAxisIsThatOfTheLinksItRunsOver) {
+  ProgramBuilder b;
+  NodeId x = b.input("x", {8, 1000});
+  b.program.loss = b.op("loss", "ab->", {x});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"host", 2}, {"device", 2}};
+  spmd.values = {{"x@P", x, {Placement::replicated(), Placement::partial(ReduceOp::sum)}},
+                 {"x@R", x, {Placement::replicated(), Placement::replicated()}}};
+  spmd.leaves = {0};
+  Instruction reduce;
+  reduce.opcode = Opcode::all_reduce;
+  reduce.result = 1;
+  reduce.operands = {0};
+  reduce.axis = 1;
+  spmd.instructions = {reduce};
+  Cluster cluster = cluster_of_speeds({1e10, 1e10, 1e10, 1e10}, 1e9, 1e-6);
+  cluster.hosts.push_back(cluster.hosts[0]);
+  cluster.hosts[1].name = "other";
+  cluster.between = {1e6, 1e-3};
+  cluster.devices[2].host = cluster.devices[3].host = 1;
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-6 + 32000e-9);
+  spmd.values[0].placements = {Placement::partial(ReduceOp::sum), Placement::replicated()};
+  spmd.instructions[0].axis = 0;
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-3 + 32000e-6);
+}
+
+}  // namespace
+}  // namespace hetsynth
