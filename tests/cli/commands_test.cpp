@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/cli/command.h"
 #include "hetsynth/build_paths.h"
+#include "tests/cli/command.h"
 
 namespace hetsynth::testing {
 namespace {

@@ -34,7 +34,7 @@ using Explain = Plans;
 
 TEST_F(Explain, NamesPhasesOperatorsCollectivesAndWhatWasNotTaken) {
   const std::string text = answer("explain model.cpp plan.json --cluster c.toml");
-  EXPECT_THAT(text, AllOf(HasSubstr("forward"), HasSubstr("backward"), HasSubstr("update"), HasSubstr("model.cpp:8:")));
+  EXPECT_THAT(text, AllOf(HasSubstr("forward"), HasSubstr("backward"), HasSubstr("update"), HasSubstr("model.cpp:8")));
   EXPECT_THAT(text, AllOf(HasSubstr("collectives, the dearest first"), HasSubstr("even data parallel"),
                           HasSubstr("fastest device alone"), HasSubstr("a step: computing")));
   EXPECT_THAT(text, Not(HasSubstr("edited")));

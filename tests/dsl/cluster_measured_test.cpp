@@ -80,7 +80,7 @@ TEST(ClusterMeasured, RefusesWhatItCannotEdit) {
     with_measured(inline_devices, "c.toml", {"host0", {5e9, {}}, {}});
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("c.toml:2:12: error: [cluster] measured values cannot be written"));
+    EXPECT_THAT(error.what(), HasSubstr("c.toml:2:11: error: [cluster] measured values cannot be written"));
   }
 }
 
