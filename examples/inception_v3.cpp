@@ -93,7 +93,7 @@ Tensor auxiliary_head(Tensor x) {
 void model() {
   c = Config();
   // The tiny size learns slowly: a unit whose input rounds to the other side of 0 then shows in no digit of the loss.
-  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 12, 1e-4, 1, 1};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 12, 1e-6, 1, 1};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", c.rate, "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");
