@@ -277,6 +277,8 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
       return std::cos(arg(0));
     case ExprKind::floor:
       return std::floor(arg(0));
+    case ExprKind::round_bf16:
+      return rounded_to_bf16(arg(0));
     case ExprKind::add:
       return arg(0) + arg(1);
     case ExprKind::sub:
