@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cpu/prelude.h"
+#include "codegen/cpu/step_text.h"
+#include "codegen/lower.h"
 #include "tests/codegen/harness.h"
 
 namespace hetsynth::test {
@@ -17,10 +19,14 @@ Cluster unequal_cluster(const std::vector<double>& speeds) {
   return cluster;
 }
 
-Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster) {
+Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster, bool attention_in_blocks) {
   Generated out{std::move(reference), std::move(plan), {}};
-  for (int rank = 0; rank < out.plan.mesh.device_count(); ++rank)
-    out.devices.push_back(generate(out.reference, out.plan, cluster, rank));
+  for (int rank = 0; rank < out.plan.mesh.device_count(); ++rank) {
+    const codegen::Lowered lowered =
+        codegen::lower(out.reference, out.plan, rank, {.fuse_attention = attention_in_blocks});
+    out.devices.push_back(codegen::describe(lowered, cluster));
+    out.devices.back().files.push_back({"rank" + std::to_string(rank) + ".cpp", codegen::cpu_source(lowered, cluster)});
+  }
   return out;
 }
 

@@ -16,7 +16,8 @@ struct Generated {
   SpmdProgram plan;
   std::vector<DeviceProgram> devices;
 };
-Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster);
+/// `attention_in_blocks`: as `generate` does it; without, all of the text is of the forms that the check follows.
+Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster, bool attention_in_blocks = false);
 
 SourceCheck check(const Generated& g, int rank);
 /// The same for text that was changed.

@@ -48,6 +48,15 @@ TEST(GeneratedSource, OfSynthesizedPlansPasses) {
   }
 }
 
+/// A limit, and no more than that: what is not followed is neither passed nor refuted.
+TEST(GeneratedSource, OfAttentionInBlocksIsNotFollowed) {
+  Program program = gpt_program();
+  Cluster cluster = unequal_cluster({1e9, 3e9});
+  Generated g = generated(program, data_parallel_plan(program, cluster).program, cluster, true);
+  EXPECT_NE(g.devices[0].files[0].text.find(" attention_"), std::string::npos);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(check(g, rank).verdict, Verdict::unknown);
+}
+
 /// Rows longer than a chunk are passed over in pieces; the norm of a long bias is such a row, the only one of its
 /// kernel.
 TEST(GeneratedSource, OfLongRowsPasses) {
