@@ -77,6 +77,7 @@ extern "C" void hetsynth_convolution(int computes, const long* sizes, const long
   if (computes == 0) each([&](long i, long k, long r) { image[i] += kernel[k] * result[r]; });
   if (computes == 1) each([&](long i, long k, long r) { kernel[k] += image[i] * result[r]; });
   if (computes == 2) each([&](long i, long k, long r) { result[r] += image[i] * kernel[k]; });
+}
 
 // The upper half of a float.
 struct Half {

@@ -136,6 +136,7 @@ double Meaning::unknown(ValueId value, const Index& index) const {
     // lies just outside, where lookups give 0.
     int64_t range = integer_range_[size_t(node)];
     if (range <= 0) range = std::max<int64_t>(reference_[node].data.classes, 4);
+    if (sample_.together) return double(mixed(sample_.seed) % uint64_t(range));
     const int64_t choices[] = {0,     range - 1, range / 2, std::min<int64_t>(1, range - 1), int64_t(bits >> 8) % range,
                                range, -1};
     return double(choices[bits % 7]);

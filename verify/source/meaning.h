@@ -30,6 +30,7 @@ using Index = std::vector<int64_t>;
 struct Sample {
   uint64_t seed = 0;
   bool positive = false;  ///< all reals positive: for logarithms and roots
+  bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
   static constexpr int64_t step = 3;
   static constexpr uint64_t run_seed = 20240229;
 };

@@ -56,7 +56,7 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
     if (element < 0 || element >= count || (!seen.insert(element).second && count > 2)) continue;
     if (spent > dear && points.size() >= enough) break;
     Point point;
-    point.sample = {++number, number % 2 == 0};
+    point.sample = {++number, number % 2 == 0, false};
     point.element = element;
     meaning_.choose(point.sample);
     int64_t before = region.work;
@@ -70,7 +70,7 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
     for (int i = 0; i < random_elements; ++i) {
       Point point;
-      point.sample = {++number, number % 2 == 0};
+      point.sample = {++number, number % 2 == 0, false};
       meaning_.choose(point.sample);
       point.value = region.values(block, {0}).front();
       points.push_back(point);
@@ -79,10 +79,11 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
   return points;
 }
 
-/// Most elements of a scattered block stay as they were filled: those that are added to tell more.
+/// Most elements of a scattered block stay as they were filled: those that are added to tell more. Those the text does
+/// not add to tell nothing of what it leaves out; so once everything is added to the same place.
 void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
-  for (int choice = 0; choice < 3; ++choice) {
-    Sample sample{++number, choice % 2 == 0};
+  for (int choice = 0; choice < 4; ++choice) {
+    Sample sample{++number, choice % 2 == 0, choice == 3};
     meaning_.choose(sample);
     std::vector<int64_t> elements = region.hits(block, most_hits);
     std::vector<double> values = region.values(block, elements);
