@@ -25,49 +25,22 @@ void expect_all_pass(const Generated& g) {
   }
 }
 
-/// A transformer block whose attention weights are read from outside, so that attention is not computed in blocks.
-Program stored_attention_program() {
-  Trace trace("stored_attention.cpp", Settings{});
-  run_builder(trace, [] {
-    auto [tokens, targets] = text_batch(5, 6);
-    Tensor table = parameter("table", {256, 12}, normal(0.1));
-    Tensor gain = parameter("gain", {12}, ones()), bias = parameter("bias", {12}, zeros());
-    Tensor x = embedding(table, tokens);
-    auto heads = [&](const char* name) { return einsum("btc,chd->bthd", x, parameter(name, {12, 2, 6}, normal(0.1))); };
-    Tensor query = heads("query"), key = heads("key"), value = heads("value");
-    Tensor weights = softmax(causal_mask(einsum("bthd,bshd->bhts", query, key) * 0.4), -1);
-    output("weights", weights);
-    Tensor mixed = einsum("bhts,bshd->bthd", dropout(weights, 0.1), value);
-    Tensor out = einsum("bthd,hdc->btc", mixed, parameter("out", {2, 6, 12}, normal(0.1)));
-    Tensor logits = einsum("btc,vc->btv", layernorm(x + gelu(out), gain, bias), table);
-    minimize(cross_entropy(logits, targets), AdamW{.clip_norm = 1});
-  });
-  return differentiate(trace);
-}
-
-TEST(GeneratedSource, OfAttentionInBlocksIsNotFollowedAndNotCalledRight) {
-  Program program = gpt_program();
-  Cluster cluster = unequal_cluster({1e9});
-  SourceCheck result = check(generated(program, single_device_plan(program, cluster).program, cluster), 0);
-  EXPECT_EQ(result.verdict, Verdict::unknown) << result.summary;
-}
-
 TEST(GeneratedSource, OfOneDevicePasses) {
-  for (Program program : {mlp_program(), stored_attention_program()}) {
+  for (Program program : {mlp_program(), gpt_program()}) {
     Cluster cluster = unequal_cluster({1e9});
     expect_all_pass(generated(program, single_device_plan(program, cluster).program, cluster));
   }
 }
 
 TEST(GeneratedSource, OfDataParallelPlansPasses) {
-  for (Program program : {mlp_program(), stored_attention_program()}) {
+  for (Program program : {mlp_program(), gpt_program()}) {
     Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
     expect_all_pass(generated(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster));
   }
 }
 
 TEST(GeneratedSource, OfSynthesizedPlansPasses) {
-  for (Program program : {mlp_program(), stored_attention_program()}) {
+  for (Program program : {mlp_program(), gpt_program()}) {
     Cluster cluster = unequal_cluster({1e9, 2.5e9});
     SynthesisOptions options;
     options.time_limit_seconds = 3;
