@@ -118,7 +118,8 @@ class Alternation {
     double low = 0, high = 0;
     for (double price = unit / 64; price < unit * dearest_price && high == 0 && !budget_.spent(); price *= 8) {
       Candidate next = searched(conversions, shares, price, tight);
-      (!next.empty() && next.fits() ? high : low) = price;
+      if (next.empty()) break;  // so dear that every sum is beyond what counts as possible
+      (next.fits() ? high : low) = price;
       if (better(next, candidate)) candidate = next;
     }
     for (int step = 0; step < price_steps && high > 0 && !budget_.spent(); ++step) {
@@ -138,7 +139,8 @@ class Alternation {
     return least;
   }
 
-  /// Empty if the search was stopped before it met a plan.
+  /// Empty if the search was stopped before it met a plan, or if the price lifts all plans beyond what counts as
+  /// possible.
   Candidate searched(const Conversions& conversions, const Shares& shares, double price,
                      const std::vector<char>& tight) {
     SearchInput input;
@@ -146,7 +148,7 @@ class Alternation {
     Solution solution = search(problem_, conversions, shares, input, price > 0 ? rough_ : limits_);
     budget_.searched();
     if (solution.choices.empty()) {
-      HETSYNTH_CHECK(budget_.spent() || several_axes(), "replicating everything is always a plan");
+      HETSYNTH_CHECK(price > 0 || budget_.spent() || several_axes(), "replicating everything is always a plan");
       return {};
     }
     Candidate candidate = priced(conversions, shares, std::move(solution.choices), solution.cost);

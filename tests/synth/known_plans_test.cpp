@@ -127,5 +127,17 @@ TEST(KnownPlans, BatchSmallerThanTheDevicesIsStillPlanned) {
   EXPECT_EQ(compare_with_reference(program, plan.program, 4), "");
 }
 
+/// Memory so short that the price on its bytes lifts every plan beyond what counts as a cost.
+TEST(KnownPlans, MemoryFarTooShortIsNamedAndNoFault) {
+  Program program = mlp(1 << 15, {4096, 4096, 4096});
+  try {
+    synthesize(program, cluster_of_speeds({1e9, 1e9}, 1e9, 1e-6, {1 << 17, 1 << 17}));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("does not fit into the memory of device"));
+  }
+}
+
 }  // namespace
 }  // namespace hetsynth
