@@ -3,15 +3,14 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/usage.h"
 #include "dsl/base/excerpt.h"
-#include "dsl/base/suggest.h"
 #include "dsl/base/version.h"
 #include "runtime/run_state.h"
 
@@ -29,19 +28,6 @@ void write_repro(int argc, char** argv, const std::string& fault) {
              "hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files; the command and the "
              "fault were added to {}\n",
              fault, path);
-}
-
-/// CLI11 reports an unknown word in place of a command as a missing command; this names the word.
-void check_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
-  throw UserError({.message = "there is no such command",
-                   .expected = fmt::format("one of: {}", fmt::join(known, ", ")),
-                   .found = argv[1],
-                   .mend = did_you_mean(argv[1], known, "hetsynth --help lists the commands")},
-                  ExitCode::usage);
 }
 
 int run(int argc, char** argv) {
@@ -64,7 +50,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? int(ExitCode::done) : int(ExitCode::usage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    throw usage_error(app, error);
   }
   for (auto& [subcommand, command] : commands)
     if (subcommand->parsed()) return int(command());

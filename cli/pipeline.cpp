@@ -172,7 +172,7 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
   command
       .add_option("--time-limit", compilation.plan_seconds,
                   "Seconds after which the best plan so far is taken; default: until it is proven best")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command
       .add_option("--mesh-axes", compilation.mesh_axes,
                   "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations")

@@ -28,15 +28,20 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST(BadUsage, IsAnsweredWithExitCodeTwo) {
   const Workplace place;
-  expect_refusal(place, "", 2, {"A subcommand is required"});
+  expect_refusal(place, "", 2, {"a command is missing", "one of: run, plan, verify", "hetsynth --help"});
   expect_refusal(place, "frobnicate", 2,
                  {"there is no such command", "one of: run, plan, verify", "found:    frobnicate"});
   expect_refusal(place, "verfy model.cpp p.json", 2, {"did you mean \"verify\"?"});
-  expect_refusal(place, "run", 2, {"model is required"});
-  expect_refusal(place, "run model.cpp --frobnicate", 2, {"--frobnicate"});
+  expect_refusal(place, "run", 2, {"[run] model is required", "expected: hetsynth run MODEL", "hetsynth run --help"});
+  expect_refusal(place, "diff model.cpp p.json", 2, {"[diff] other is required", "hetsynth diff MODEL PLAN OTHER"});
+  expect_refusal(place, "run model.cpp --frobnicate", 2,
+                 {"[run] there is no such option or argument", "found:    --frobnicate", "hetsynth run --help"});
+  expect_refusal(place, "run model.cpp --stepps 3", 2, {"found:    --stepps 3", "did you mean \"--steps\"?"});
   expect_refusal(place, "run model.cpp --steps many", 2, {"--steps"});
   expect_refusal(place, "run model.cpp --steps -1", 2, {"--steps: expected a number from 0, found -1"});
-  expect_refusal(place, "plan model.cpp", 2, {"--cluster"});
+  expect_refusal(place, "plan model.cpp", 2, {"hetsynth plan MODEL --cluster CLUSTER"});
+  expect_refusal(place, "plan model.cpp --cluster c.toml --time-limit -3", 2,
+                 {"--time-limit: expected a number from 0, found -3"});
   expect_refusal(place, "run model.cpp --set batch", 2,
                  {"[--set] a setting needs a name and a value", "found:    batch"});
   expect_refusal(place, "run model.cpp --dump-after nothing", 2, {"--dump-after"});

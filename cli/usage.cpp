@@ -1,0 +1,81 @@
+#include "cli/usage.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/base/suggest.h"
+
+namespace hetsynth::cli {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+/// The command that was being read when CLI11 gave up; none before the first.
+const CLI::App* command_at_fault(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (command->parsed() || command->count() > 0) return command;
+  return nullptr;
+}
+
+/// "hetsynth diff MODEL PLAN OTHER": the words that the command cannot do without.
+std::string synopsis(const CLI::App& command) {
+  std::string out = "hetsynth " + command.get_name();
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required()) continue;
+    std::string name = option->get_single_name();
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+    out += option->get_positional() ? " " + name : fmt::format(" --{} {}", option->get_single_name(), name);
+  }
+  return out;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+}  // namespace
+
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const std::vector<std::string> known = command_names(app);
+  if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
+  throw UserError({.message = "there is no such command",
+                   .expected = fmt::format("one of: {}", fmt::join(known, ", ")),
+                   .found = argv[1],
+                   .mend = did_you_mean(argv[1], known, "hetsynth --help lists the commands")},
+                  ExitCode::usage);
+}
+
+UserError usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = command_at_fault(app);
+  if (!command)
+    return UserError({.message = "a command is missing",
+                      .expected = fmt::format("one of: {}", fmt::join(command_names(app), ", ")),
+                      .mend = "hetsynth --help says what each does"},
+                     ExitCode::usage);
+  Diagnostic diagnostic{.tag = command->get_name(),
+                        .message = error.what(),
+                        .mend = fmt::format("hetsynth {} --help lists its options", command->get_name())};
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) diagnostic.expected = synopsis(*command);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
+    const std::vector<std::string> left = command->remaining();
+    diagnostic.message = "there is no such option or argument";
+    diagnostic.found = fmt::format("{}", fmt::join(left, " "));
+    if (!left.empty()) diagnostic.mend = did_you_mean(left.front(), option_names(*command), diagnostic.mend);
+  }
+  return UserError(std::move(diagnostic), ExitCode::usage);
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,16 @@
+// Mistakes on the command line, said in hetsynth's words: CLI11 has one sentence for each, without a mend.
+#pragma once
+#include <CLI/CLI.hpp>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::cli {
+
+/// CLI11 reports an unknown word in place of a command as a missing command; this names the word, and the nearest
+/// command. Throws UserError (usage).
+void check_command(const CLI::App& app, int argc, char** argv);
+
+/// The message for what CLI11 refused: which command, what it expects, what was found, the nearest option by name.
+UserError usage_error(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace hetsynth::cli
