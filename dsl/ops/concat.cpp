@@ -5,6 +5,7 @@
 #include "dsl/ops/slice.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
+#include "dsl/ops/support/spaces.h"
 
 namespace hetsynth {
 namespace {
@@ -35,10 +36,7 @@ class Concat final : public Operator {
   }
 
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
-    Space space;
-    for (size_t d = 0; d < output.shape.size(); ++d)
-      space.output.dims.push_back(
-          index_by(space.add_factor(fmt::format("i{}", d), output.shape[d], FactorKind::parallel)));
+    Space space = space_of_result(output);
     int dim = normalize_dim("concat", dim_, output.shape);
     int64_t offset = 0;
     for (const TensorType& in : inputs) {

@@ -7,6 +7,7 @@
 #include "dsl/ops/sum.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
+#include "dsl/ops/support/spaces.h"
 
 namespace hetsynth {
 namespace {
@@ -28,10 +29,7 @@ class Cumsum final : public Operator {
 
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
     int dim = normalize_dim("cumsum", dim_, inputs[0].shape);
-    Space space;
-    for (size_t d = 0; d < output.shape.size(); ++d)
-      space.output.dims.push_back(
-          index_by(space.add_factor(fmt::format("i{}", d), output.shape[d], FactorKind::parallel)));
+    Space space = space_of_result(output);
     space.inputs = {space.output};
     space.inputs[0].dims[size_t(dim)] = index_by(space.add_factor("j", output.shape[size_t(dim)], FactorKind::sum));
     return space;

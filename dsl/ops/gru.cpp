@@ -76,7 +76,8 @@ class Backward {
     }
     Tensor by_state = concat(by_state_, 1);
     std::vector<Tensor> out = {concat(by_input_, 1), bias_gradient(by_state)};
-    if (Tensor weights = weight_gradient(by_state); weights.defined()) out.push_back(weights);
+    Tensor weights = recurrent_weight_gradient(states_, by_state, layer_.first, by_state_.front());
+    if (weights.defined()) out.push_back(weights);
     if (layer_.first.defined()) out.push_back(dh_);
     return out;
   }
@@ -104,15 +105,6 @@ class Backward {
   }
 
   Tensor bias_gradient(Tensor by_state) const { return sum(slice(by_state, 2, candidate, candidate + 1), {0, 1, 2}); }
-
-  Tensor weight_gradient(Tensor by_state) const {
-    const int64_t steps = layer_.steps();
-    Tensor out;
-    if (steps > 1) out = einsum("bth,btgk->hgk", slice(states_, 1, 0, steps - 1), slice(by_state, 1, 1, steps));
-    if (!layer_.first.defined()) return out;
-    Tensor first = einsum("bah,bagk->hgk", layer_.first, by_state_.front());
-    return out.defined() ? out + first : first;
-  }
 
   const Layer& layer_;
   Tensor states_, dy_;

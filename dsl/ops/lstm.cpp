@@ -59,7 +59,8 @@ class Backward {
     }
     Tensor dz = concat(dz_, 1);
     std::vector<Tensor> out = {dz};
-    if (Tensor weights = weight_gradient(dz); weights.defined()) out.push_back(weights);
+    Tensor weights = recurrent_weight_gradient(states_, dz, layer_.first_h, dz_.front());
+    if (weights.defined()) out.push_back(weights);
     if (layer_.first_h.defined()) out.push_back(dh_);
     if (layer_.first_c.defined()) {
       Statement s("lstm_carry_gradient", layer_.state_shape());
@@ -104,16 +105,6 @@ class Backward {
     return s.emit(slope * select(equal(at, double(input_gate)), by_input,
                                  select(equal(at, double(forget_gate)), by_forget,
                                         select(is_candidate, by_candidate, by_output))));
-  }
-
-  /// All steps in one product: the hidden states before each step against the gradients of its gates.
-  Tensor weight_gradient(Tensor dz) const {
-    const int64_t steps = layer_.steps();
-    Tensor out;
-    if (steps > 1) out = einsum("bth,btgk->hgk", slice(states_, 1, 0, steps - 1), slice(dz, 1, 1, steps));
-    if (!layer_.first_h.defined()) return out;
-    Tensor first = einsum("bah,bagk->hgk", layer_.first_h, dz_.front());
-    return out.defined() ? out + first : first;
   }
 
   const Layer& layer_;

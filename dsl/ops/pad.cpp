@@ -8,6 +8,7 @@
 #include "dsl/ops/slice.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
+#include "dsl/ops/support/spaces.h"
 
 namespace hetsynth {
 namespace {
@@ -36,10 +37,7 @@ class Pad final : public Operator {
   }
 
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
-    Space space;
-    for (size_t d = 0; d < output.shape.size(); ++d)
-      space.output.dims.push_back(
-          index_by(space.add_factor(fmt::format("i{}", d), output.shape[d], FactorKind::parallel)));
+    Space space = space_of_result(output);
     space.inputs = {space.output};
     space.inputs[0].dims[normalize_dim("pad", dim_, inputs[0].shape)].offset = -before_;
     space.inputs[0].zero_outside = true;

@@ -5,6 +5,7 @@
 #include "dsl/ops/pad.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
+#include "dsl/ops/support/spaces.h"
 
 namespace hetsynth {
 namespace {
@@ -31,10 +32,7 @@ class Slice final : public Operator {
 
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
     int dim = normalize_dim("slice", dim_, inputs[0].shape);
-    Space space;
-    for (size_t d = 0; d < output.shape.size(); ++d)
-      space.output.dims.push_back(
-          index_by(space.add_factor(fmt::format("i{}", d), output.shape[d], FactorKind::parallel)));
+    Space space = space_of_result(output);
     space.inputs = {space.output};
     space.inputs[0].dims[dim].offset = range(inputs[0].shape[dim]).first;
     return space;

@@ -13,6 +13,7 @@
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/trace.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 
@@ -45,16 +46,6 @@ class Evaluation {
   Trace trace_{"model.cpp"};
   Bindings leaves_;
 };
-
-/// The text of the error that the call throws; "" if it throws none.
-inline std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// A scalar built from one leaf.
 using ScalarOf = std::function<Tensor(Evaluation&, Tensor)>;

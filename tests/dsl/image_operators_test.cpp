@@ -11,6 +11,7 @@
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
 #include "tests/dsl/operator_testing.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -264,16 +265,6 @@ TEST_F(ImageOperators, WhatAConvolutionCanBeCutAlong) {
   EXPECT_EQ(cut("c", 0), "whole") << "channels of one group do not lie together";
   EXPECT_EQ(cut("c", 1), "1/1");
   EXPECT_EQ(cut("y", 0), "whole") << "windows overlap";
-}
-
-/// The text of the error that the call throws; "" if it throws none.
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST_F(ImageOperators, WrongConvolutionsAreTold) {

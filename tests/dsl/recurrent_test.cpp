@@ -10,6 +10,7 @@
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
 #include "tests/dsl/operator_testing.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -267,14 +268,6 @@ TEST(Recurrent, StepsOfAScanHaveNamesOfTheirOwn) {
 
 TEST(Recurrent, SaysWhatDoesNotFit) {
   Trace trace("model.cpp");
-  const auto error_of = [](const std::function<void()>& action) -> std::string {
-    try {
-      action();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
   Tensor x = parameter("x", {2, 3, 4}, zeros()), h = parameter("h", {2, 5}, zeros());
   const LstmWeights right = lstm_weights("right", 4, 5), wrong = lstm_weights("wrong", 3, 5);
   EXPECT_EQ(error_of([&] { lstm(x, right, {h, h}); }), "no error");

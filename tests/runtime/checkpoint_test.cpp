@@ -12,6 +12,7 @@
 #include "runtime/train.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -21,15 +22,6 @@ using ::testing::HasSubstr;
 using namespace testing;  // NOLINT: fixtures of this folder
 
 FakeOptions one_rank() { return {{0, 12}, {0, 7}, false, -1, -1}; }
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string file_of(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();

@@ -11,6 +11,7 @@
 #include "runtime/batch_source.h"
 #include "runtime/data/dataset.h"
 #include "tests/runtime/data_files.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -27,15 +28,6 @@ using testing::npy_dictionary;
 using testing::npy_file;
 using testing::number;
 using testing::TemporaryFolder;
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// All steps of the first epochs, or the error.
 std::string error_of_reading(const Program& program, const std::string& path) {

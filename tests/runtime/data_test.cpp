@@ -11,6 +11,7 @@
 #include "runtime/host_tensor.h"
 #include "runtime/sample_order.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -44,15 +45,6 @@ Program synthetic_program(int64_t batch) {
   program.nodes.push_back(input(0, "x", {{batch, 7}, DType::f32}, DataSource::Kind::synthetic_normal, 0, 0));
   program.nodes.push_back(input(1, "y", {{batch}, DType::i32}, DataSource::Kind::synthetic_label, 0, 5));
   return program;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(SampleOrder, IsAPermutationForEverySizeAndKey) {

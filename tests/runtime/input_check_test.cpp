@@ -14,6 +14,7 @@
 #include "runtime/train.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -21,15 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace testing;  // NOLINT: fixtures of this folder
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Node input_of(DType dtype, int64_t classes) {
   Node node = fake_leaf(0, NodeKind::input, "labels", {12, 3}, {});

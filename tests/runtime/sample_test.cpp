@@ -6,6 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "tests/runtime/fake_program.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -88,14 +89,7 @@ TEST(Sample, PickFollowsTheSoftmax) {
 TEST(Sample, PrintsOneLineOfAscii) { EXPECT_EQ(printable("a\n\\b\x01\xc3\x7f~"), "a\\n\\\\b\\x01\\xc3\\x7f~"); }
 
 TEST(Sample, ModelsThatCannotBeSampledAreRefused) {
-  const auto error_of = [](const Program& program) -> std::string {
-    try {
-      text_model(program);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
+  const auto refusal = [](const Program& program) { return error_of([&] { text_model(program); }); };
   Program unnamed = forward_program(true), two = forward_program(true), shape = forward_program(true),
           none = forward_program(true);
   unnamed.outputs.clear();
@@ -103,10 +97,10 @@ TEST(Sample, ModelsThatCannotBeSampledAreRefused) {
   two.nodes[2].name = "more";
   shape.nodes[1].type.shape = {3, classes};
   none.nodes[0].kind = NodeKind::parameter;
-  EXPECT_THAT(error_of(unnamed), AllOf(HasSubstr("no output \"logits\""), HasSubstr("mark the logits")));
-  EXPECT_THAT(error_of(two), HasSubstr("one window of text"));
-  EXPECT_THAT(error_of(shape), AllOf(HasSubstr("do not fit the text"), HasSubstr("[3,128]")));
-  EXPECT_THAT(error_of(none), HasSubstr("do not depend on text"));
+  EXPECT_THAT(refusal(unnamed), AllOf(HasSubstr("no output \"logits\""), HasSubstr("mark the logits")));
+  EXPECT_THAT(refusal(two), HasSubstr("one window of text"));
+  EXPECT_THAT(refusal(shape), AllOf(HasSubstr("do not fit the text"), HasSubstr("[3,128]")));
+  EXPECT_THAT(refusal(none), HasSubstr("do not depend on text"));
 }
 
 }  // namespace

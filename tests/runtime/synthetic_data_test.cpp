@@ -11,6 +11,7 @@
 #include "hetsynth/hetsynth.h"
 #include "runtime/batch_source.h"
 #include "runtime/host_tensor.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -183,25 +184,18 @@ TEST(SyntheticData, ResponsesFollowTheirRows) {
 }
 
 TEST(SyntheticData, SizesAreChecked) {
-  const auto error_of = [](auto batch) -> std::string {
-    try {
-      inputs_of(batch);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  EXPECT_THAT(error_of([] { synthetic_images(4, 0, 6, 5, 10); }),
+  const auto refusal = [](auto batch) { return error_of([&] { inputs_of(batch); }); };
+  EXPECT_THAT(refusal([] { synthetic_images(4, 0, 6, 5, 10); }),
               HasSubstr("[synthetic_images] channels must be positive"));
-  EXPECT_THAT(error_of([] { image_batch(4, 1, 6, 5, -1); }), HasSubstr("[image_batch] classes must be positive"));
-  EXPECT_THAT(error_of([] { synthetic_tokens(4, 1, int64_t{1} << 40); }),
+  EXPECT_THAT(refusal([] { image_batch(4, 1, 6, 5, -1); }), HasSubstr("[image_batch] classes must be positive"));
+  EXPECT_THAT(refusal([] { synthetic_tokens(4, 1, int64_t{1} << 40); }),
               HasSubstr("[synthetic_tokens] vocabulary is too large"));
-  EXPECT_THAT(error_of([] { translation_batch(4, 5, 6, 2, 9); }),
+  EXPECT_THAT(refusal([] { translation_batch(4, 5, 6, 2, 9); }),
               HasSubstr("[translation_batch] the source vocabulary is too small"));
-  EXPECT_THAT(error_of([] { table_batch(4, 0, {}); }),
+  EXPECT_THAT(refusal([] { table_batch(4, 0, {}); }),
               HasSubstr("[table_batch] the number of numeric columns must be positive"));
-  EXPECT_THAT(error_of([] { table_batch(4, 2, {3, 0}); }), HasSubstr("the size of category 1 must be positive"));
-  EXPECT_THAT(error_of([] { feature_batch(4, {{"dose", 0}}); }), HasSubstr("the width of dose must be positive"));
+  EXPECT_THAT(refusal([] { table_batch(4, 2, {3, 0}); }), HasSubstr("the size of category 1 must be positive"));
+  EXPECT_THAT(refusal([] { feature_batch(4, {{"dose", 0}}); }), HasSubstr("the width of dose must be positive"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "runtime/interrupt.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
@@ -25,15 +26,6 @@ TrainReport train_fake(const FakeOptions& fake, const TrainOptions& options) {
   const auto executor = fake_executor(fake);
   const auto data = open_data(fake_reference(), {"", 5});
   return train(*executor, *data, options);
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 std::vector<nlohmann::json> lines_of(const std::string& text) {

@@ -5,6 +5,7 @@
 #include "dsl/ops/add.h"
 #include "dsl/ops/einsum.h"
 #include "dsl/ops/reshape.h"
+#include "dsl/ops/slice.h"
 #include "dsl/ops/support/shape_rules.h"
 
 namespace hetsynth {
@@ -64,6 +65,15 @@ Expr read_state(Statement& s, Tensor state) {
 
 Expr read_step(Statement& s, Tensor sequence, int64_t step) {
   return s.read(sequence, {s.dim(0), Statement::fixed(step), last(s, s.rank())});
+}
+
+Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first_state, Tensor first_gates) {
+  const int64_t steps = gates.size(1);
+  Tensor out;
+  if (steps > 1) out = einsum("bth,btgk->hgk", slice(states, 1, 0, steps - 1), slice(gates, 1, 1, steps));
+  if (!first_state.defined()) return out;
+  Tensor first = einsum("bah,bagk->hgk", first_state, first_gates);
+  return out.defined() ? out + first : first;
 }
 
 }  // namespace hetsynth

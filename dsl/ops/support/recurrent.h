@@ -40,4 +40,10 @@ Expr read_state(Statement& statement, Tensor state);
 /// [batch, time, hidden] at a step.
 Expr read_step(Statement& statement, Tensor sequence, int64_t step);
 
+/// Gradient of the recurrent weights [hidden, gates, hidden], all steps in one product: `states` [batch, time, hidden]
+/// before each step but the first against `gates` [batch, time, gates, hidden], the gradients of what flows into the
+/// gates; and `first_state` [batch, 1, hidden], where it is defined, against those of step 0. Not defined for one step
+/// from no state.
+Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first_state, Tensor first_gates);
+
 }  // namespace hetsynth
