@@ -13,7 +13,8 @@ GruWeights gru_of(In x) { return {x[1], x[2], x[3], x[4]}; }
 }  // namespace
 
 const std::vector<Case>& cases() {
-  const Argument wide{{3, 5}}, row{{5}}, positive{{3, 5}, 0, 0.3, 3}, cube{{2, 3, 4}}, image{{2, 4, 7, 5}};
+  const Argument wide{{3, 5}}, row{{5}}, positive{{3, 5}, 0, 0.3, 3}, cube{{2, 3, 4}}, image{{2, 4, 7, 5}},
+      heads{{2, 5, 4, 4}}, share{{3, 5}, 0, 0.05, 0.95};
   static const std::vector<Case> all = {
       {"add", {wide, row}, [](In x) { return x[0] + x[1]; }, "x0 + x1"},
       {"sub", {wide, row}, [](In x) { return x[0] - x[1]; }, "x0 - x1"},
@@ -179,6 +180,94 @@ const std::vector<Case>& cases() {
              .outputs;
        },
        "scan(lambda h, x: torch.tanh(h * x), x1, x0)"},
+      {"argmax", {cube}, [](In x) { return to_float(argmax(x[0], 1)); }, "x0.argmax(1).double()"},
+      {"argmax smallest", {cube}, [](In x) { return to_float(argmin(x[0], -1)); }, "x0.argmin(-1).double()"},
+      {"attention",
+       {heads, {{2, 5, 2, 4}}, {{2, 5, 2, 6}}},
+       [](In x) { return attention(x[0], x[1], x[2], {.causal = true}); },
+       "attention(x0, x1, x2, causal=True)"},
+      {"attention biased",
+       {heads, {{2, 7, 4, 4}}, {{2, 7, 4, 4}}, {{4, 5, 7}}},
+       [](In x) { return attention(x[0], x[1], x[2], {.bias = x[3]}); },
+       "attention(x0, x1, x2, x3)"},
+      {"binary_cross_entropy",
+       {share, share},
+       [](In x) { return binary_cross_entropy(x[0], x[1]); },
+       "F.binary_cross_entropy(x0, x1)"},
+      {"binary_cross_entropy logits",
+       {wide, share},
+       [](In x) { return binary_cross_entropy_with_logits(x[0], x[1]); },
+       "F.binary_cross_entropy_with_logits(x0, x1)"},
+      {"cast", {wide}, [](In x) { return cast(cast(x[0], bf16), f32); }, "x0 + (x0.bfloat16().double() - x0).detach()"},
+      {"constant", {wide}, [](In x) { return x[0] * constant(3) + full({5}, 0.5); }, "x0 * 3 + torch.full((5,), 0.5)"},
+      {"cross_entropy smoothed",
+       {{{6, 5}}, {{6}, 5}},
+       [](In x) { return cross_entropy(x[0], x[1], {.label_smoothing = 0.1, .ignored_label = 2}); },
+       "F.cross_entropy(x0, x1, label_smoothing=0.1, ignore_index=2)"},
+      {"cumsum", {cube}, [](In x) { return cumsum(x[0], 1); }, "x0.cumsum(1)"},
+      {"cumsum exclusive", {cube}, [](In x) { return cumsum(x[0], 2, true); }, "x0.cumsum(2) - x0"},
+      {"embedding_bag",
+       {{{7, 4}}, {{2, 3}, 7}},
+       [](In x) { return embedding_bag(x[0], x[1]); },
+       "F.embedding_bag(x1, x0, mode='sum')"},
+      {"embedding_bag mean",
+       {{{7, 4}}, {{2, 3}, 7}},
+       [](In x) { return embedding_bag(x[0], x[1], BagMode::mean); },
+       "F.embedding_bag(x1, x0, mode='mean')"},
+      {"expert_dispatch",
+       {{{2, 6, 3}}, {{2, 6, 4}}},
+       [](In x) { return expert_dispatch(x[0], top2_gating(x[1], 0.8)); },
+       "queues(x0, x1, 2, 0.8)"},
+      {"expert_combine",
+       {{{2, 6, 3}}, {{2, 6, 4}}, {{4, 2, 1}}},
+       [](In x) {
+         const Routing routing = top2_gating(x[1], 0.8);
+         return expert_combine(expert_dispatch(x[0], routing) * x[2], routing) + routing.balance_loss;
+       },
+       "mixture(x0, x1, x2, 2, 0.8)"},
+      {"gating one expert",
+       {{{2, 6, 3}}, {{2, 6, 4}}, {{4, 1, 1}}},
+       [](In x) {
+         const Routing routing = top1_gating(x[1], 1.0);
+         return expert_combine(expert_dispatch(x[0], routing) * x[2], routing) + routing.balance_loss;
+       },
+       "mixture(x0, x1, x2, 1, 1.0)"},
+      {"gather", {cube, {{2, 5, 4}, 3}}, [](In x) { return gather(x[0], 1, x[1]); }, "x0.gather(1, x1)"},
+      {"mean_squared_error", {wide, wide}, [](In x) { return mean_squared_error(x[0], x[1]); }, "F.mse_loss(x0, x1)"},
+      {"positions",
+       {wide},
+       [](In x) {
+         return x[0] * to_float(positions({3, 5}, 1));
+       },
+       "x0 * torch.arange(5)"},
+      {"relative_position_bias",
+       {{{8, 2}}},
+       [](In x) { return relative_position_bias(x[0], 9, 12, {.max_distance = 10}); },
+       "relative_position_bias(x0, 9, 12, max_distance=10)"},
+      {"relative_position_bias decoder",
+       {{{8, 2}}},
+       [](In x) { return relative_position_bias(x[0], 12, 12, {.bidirectional = false, .max_distance = 11}); },
+       "relative_position_bias(x0, 12, 12, False, 11)"},
+      {"relative_position_bias windows",
+       {{{25, 2}}},
+       [](In x) { return window_position_bias(x[0], 3); },
+       "window_position_bias(x0, 3)"},
+      {"roll", {cube}, [](In x) { return roll(x[0], 2, 1); }, "x0.roll(2, 1)"},
+      {"scatter_add",
+       {cube, {{2, 3, 4}, 5}},
+       [](In x) { return scatter_add(x[0], 1, x[1], 5); },
+       "torch.zeros(2, 5, 4).scatter_add(1, x1, x0)"},
+      {"to_int", {wide}, [](In x) { return to_float(to_int(x[0])); }, "x0.detach().floor()"},
+      {"top_k", {cube}, [](In x) { return top_k(x[0], 2).values; }, "x0.topk(2, -1).values"},
+      {"top_k indices",
+       {cube},
+       [](In x) { return to_float(top_k(x[0], 2, 1).indices); },
+       "x0.topk(2, 1).indices.double()"},
+      {"windows", {{{2, 4, 6, 3}}}, [](In x) { return window_partition(x[0], 2); }, "window_partition(x0, 2)"},
+      {"windows back",
+       {{{2, 4, 6, 3}}},
+       [](In x) { return window_reverse(window_partition(x[0], 2) * 2.0, 4, 6); },
+       "x0 * 2"},
   };
   return all;
 }
@@ -192,6 +281,26 @@ const std::vector<OptimizerCase>& optimizer_cases() {
       {"clip_by_global_norm",
        [](Tensor loss) { minimize(loss, SGD{.learning_rate = 0.05, .momentum = 0, .clip_norm = 0.5}); },
        "torch.optim.SGD(p, lr=0.05)", 0.5},
+      {"sgd nesterov",
+       [](Tensor loss) {
+         minimize(loss, SGD{.learning_rate = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+       },
+       "torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1)"},
+      {"adam", [](Tensor loss) { minimize(loss, Adam{.learning_rate = 0.05, .weight_decay = 0.1}); },
+       "torch.optim.Adam(p, lr=0.05, weight_decay=0.1)"},
+      {"lamb", [](Tensor loss) { minimize(loss, LAMB{.learning_rate = 0.05, .weight_decay = 0.1}); },
+       "Lamb(p, lr=0.05, weight_decay=0.1)"},
+      {"adafactor", [](Tensor loss) { minimize(loss, Adafactor{}); },
+       "torch.optim.Adafactor(p, lr=0.01, eps=(1e-30, 1e-3), weight_decay=0)"},
+      {"learning_rate warm-up and cosine",
+       [](Tensor loss) {
+         minimize(loss, SGD{.learning_rate = 0.05, .warmup_steps = 2, .schedule = cosine_schedule(5, 0.1)});
+       },
+       "torch.optim.SGD(p, lr=0.05, momentum=0.9)", 0,
+       "lambda s: (s + 1) / 2 if s < 2 else 0.1 + 0.9 * (1 + math.cos(math.pi * (s - 2) / 3)) / 2"},
+      {"learning_rate steps",
+       [](Tensor loss) { minimize(loss, SGD{.learning_rate = 0.05, .schedule = step_schedule(2, 0.5)}); },
+       "torch.optim.SGD(p, lr=0.05, momentum=0.9)", 0, "lambda s: 0.5 ** (s // 2)"},
   };
   return all;
 }

@@ -30,6 +30,7 @@ struct OptimizerCase {
   std::function<void(Tensor loss)> minimize;
   std::string torch;  ///< Python: the optimizer of the parameters `p`, and what is done to their gradients before
   double clip_norm = 0;
+  std::string schedule = {};  ///< Python: the factor of the learning rate by the number of the step; "" is always 1
 };
 const std::vector<OptimizerCase>& optimizer_cases();
 

@@ -10,6 +10,7 @@ The relative error of a tensor is max |a - b| / max |b|. The bound allows for su
 """
 
 import json
+import math
 import pathlib
 import sys
 
@@ -17,43 +18,10 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+import functions
 import graph
 
 BOUND = 1e-9
-
-
-def recurrent(kind, x, weight, recurrent_weight, bias, candidate_bias, state):
-    """A layer of torch.nn with hetsynth's weights: [features, gates, hidden] there, [gates * hidden, features] here."""
-    hidden = recurrent_weight.shape[0]
-    layer = kind(x.shape[-1], hidden, batch_first=True, dtype=torch.float64)
-    flat = lambda w: w.permute(1, 2, 0).reshape(-1, w.shape[0])
-    second = torch.zeros_like(bias)
-    if candidate_bias is not None:
-        second = torch.cat([second[:2], candidate_bias[None]])
-    parameters = {"weight_ih_l0": flat(weight), "weight_hh_l0": flat(recurrent_weight),
-                  "bias_ih_l0": bias.reshape(-1), "bias_hh_l0": second.reshape(-1)}
-    if isinstance(state, tuple):
-        state = tuple(s[None] for s in state)
-    elif state is not None:
-        state = state[None]
-    return torch.func.functional_call(layer, parameters, (x, state))[0]
-
-
-def rotary(x, base=10000.0):
-    """Su et al. 2021 over dimension 1, features in halves."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1]).double()[:, None] * base ** (-2 * torch.arange(half).double() / x.shape[-1])
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
-
-
-def scan(step, state, x):
-    outputs = []
-    for t in range(x.shape[1]):
-        state = step(state, x[:, t])
-        outputs.append(state)
-    return torch.stack(outputs, 1)
 
 
 class Comparison:
@@ -120,7 +88,7 @@ class Comparison:
     def case(self, entry):
         inputs = [self.load(a, i, True) for a, i in zip(entry["arguments"], entry["integer"])]
         scope = {f"x{i}": x for i, x in enumerate(inputs)}
-        scope |= {"torch": torch, "F": F, "recurrent": recurrent, "rotary": rotary, "scan": scan}
+        scope |= {"torch": torch, "F": F} | vars(functions)
         out = eval(entry["torch"], scope)
         theirs = [self.load(g) if g else None for g in entry["gradients"]]
         self.gradients("case", entry["name"], out, self.load(entry["weight"]), inputs, theirs,
@@ -128,13 +96,16 @@ class Comparison:
 
     def optimizer(self, entry):
         w, x = self.load(entry["w"], gradient=True), self.load(entry["x"])
-        optimizer = eval(entry["torch"], {"torch": torch, "p": [w]})
+        optimizer = eval(entry["torch"], {"torch": torch, "p": [w], "Lamb": functions.Lamb})
+        factor = eval(entry["schedule"] or "lambda s: 1", {"math": math})
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         for _ in range(5):
             optimizer.zero_grad()
             ((w - x) ** 4).mean().backward()
             if entry["clip_norm"]:
                 torch.nn.utils.clip_grad_norm_([w], entry["clip_norm"])
             optimizer.step()
+            schedule.step()
         bound = 1e-5 if entry["clip_norm"] else BOUND  # PyTorch divides by the norm + 1e-6
         self.report("optimizer", entry["name"], self.error(w, self.load(entry["result"])), 0.0, bound)
 

@@ -3,6 +3,7 @@
 // reference interpreter, which is what generated programs are tested against.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -92,7 +93,7 @@ class Dump {
     const Program program = differentiate(trace);
     std::mt19937 random(6);
     Bindings leaves = initial_values(program, 1);
-    json entry = {{"name", c.name}, {"torch", c.torch}, {"clip_norm", c.clip_norm}};
+    json entry = {{"name", c.name}, {"torch", c.torch}, {"clip_norm", c.clip_norm}, {"schedule", c.schedule}};
     for (const Node& node : program.nodes) {
       if (node.kind != NodeKind::parameter && node.kind != NodeKind::input) continue;
       leaves[node.id] = spread_values(node.type.shape, {}, false, random);
@@ -124,6 +125,10 @@ class Dump {
     const std::vector<Tensor> gradients = hetsynth::gradients(Tensor(program.loss), parameters);
     const Bindings leaves = leaf_values(program);
     const std::vector<Array> values = interpret(program, leaves, {});
+    for (const NodeId node : drawn(program, forward)) {
+      entry["nodes"][static_cast<size_t>(node)]["leaf"] = true;
+      entry["values"][std::to_string(node)] = store(values[static_cast<size_t>(node)]);
+    }
     for (const auto& [node, array] : leaves) entry["values"][std::to_string(node)] = store(array);
     for (size_t j = 0; j < parameters.size(); ++j) {
       if (!gradients[j].defined()) continue;
@@ -140,6 +145,22 @@ class Dump {
     std::string letters;
     for (int d = 0; d < result.rank(); ++d) letters += static_cast<char>('a' + d);
     return einsum(letters + "," + letters + "->", result, weight);
+  }
+
+  /// Nodes of the forward pass that draw random numbers and that no gradient passes: PyTorch draws others, so their
+  /// values are handed over.
+  static std::vector<NodeId> drawn(const Program& program, int forward) {
+    std::vector<bool> learns(static_cast<size_t>(forward));
+    std::vector<NodeId> out;
+    for (NodeId id = 0; id < forward; ++id) {
+      const Node& node = program.nodes[static_cast<size_t>(id)];
+      learns[static_cast<size_t>(id)] =
+          node.kind == NodeKind::parameter ||
+          std::ranges::any_of(node.inputs, [&](NodeId input) { return learns[static_cast<size_t>(input)]; });
+      if (!node.leaf() && !learns[static_cast<size_t>(id)] && text(node.body).find("random(") != std::string::npos)
+        out.push_back(id);
+    }
+    return out;
   }
 
   using Settings = std::map<std::string, std::string>;
