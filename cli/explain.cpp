@@ -6,8 +6,10 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/report.h"
+#include "runtime/launch.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth::cli {
@@ -159,14 +161,7 @@ std::vector<Alternative> alternatives(const Program& reference, const Cluster& c
   auto add = [&](const char* name, auto make) {
     try {
       Plan plan = make();
-      Cluster devices = cluster;
-      if (plan.devices.size() < cluster.devices.size()) {
-        std::erase_if(devices.devices, [&](const Device& device) {
-          return std::none_of(plan.devices.begin(), plan.devices.end(),
-                              [&](const PlanDevice& used) { return used.name == device.name; });
-        });
-      }
-      out.push_back({name, totals(price_instructions(reference, plan.program, devices)), ""});
+      out.push_back({name, totals(price_instructions(reference, plan.program, ranks_of(plan, cluster))), ""});
     } catch (const UserError& error) {
       out.push_back({name, {}, error.diagnostic().message + ", " + error.diagnostic().found});
     }
@@ -195,7 +190,7 @@ std::string explanation_json(const Explanation& e) {
     if (e.prices[i].communicates())
       entry.update({{"bytes", e.prices[i].bytes}, {"cause", instruction.cause}});
     else
-      entry["flops"] = e.prices[i].flops;
+      entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
     out["instructions"].push_back(std::move(entry));
   }
   out["alternatives"] = Json::array();

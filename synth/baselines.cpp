@@ -22,7 +22,8 @@ std::vector<double> whole_step_seconds(const Problem& problem) {
   std::vector<double> seconds(problem.cost.device_count(), 0);
   for (const auto& [kind, times] : count) {
     Work work = problem.cost.work(example[kind], Option{});
-    for (size_t d = 0; d < seconds.size(); ++d) seconds[d] += times * problem.cost.device_seconds(work, {}, int(d));
+    for (size_t d = 0; d < seconds.size(); ++d)
+      seconds[d] += times * problem.cost.device_seconds(work, whole_part, int(d));
   }
   return seconds;
 }

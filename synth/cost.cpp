@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "dsl/base/error.h"
 
@@ -43,54 +42,18 @@ double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
 CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
                      const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh)
-    : program_(program), classes_(classes), attention_(attention), cluster_(cluster), mesh_(mesh) {
+    : program_(program),
+      classes_(classes),
+      attention_(attention),
+      cluster_(cluster),
+      mesh_(mesh),
+      native_(std::all_of(cluster.devices.begin(), cluster.devices.end(),
+                          [](const Device& device) { return device.kind == DeviceKind::cpu; })),
+      communication_(cluster, mesh, native_) {
   HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
                  "a mesh must fit the cluster");
-  for (const Device& device : cluster.devices) native_ = native_ && device.kind == DeviceKind::cpu;
-  find_links();
   find_fused(kinds);
   find_works(kinds);
-}
-
-void CostModel::find_links() {
-  for (int axis = 0; axis < int(mesh_.axes.size()); ++axis) {
-    coordinates_.emplace_back();
-    groups_.emplace_back();
-    for (int d = 0; d < device_count(); ++d) {
-      coordinates_.back().push_back(mesh_.coordinate(d, axis));
-      if (coordinates_.back().back() == 0) groups_.back().push_back(mesh_.group(d, axis));
-    }
-    std::vector<int> crossing(cluster_.hosts.size(), 0);  // by host: groups that leave it
-    std::vector<std::set<int>> hosts_of_group;
-    for (const auto& group : groups_.back()) {
-      std::set<int> hosts;
-      for (int d : group) hosts.insert(cluster_.devices[d].host);
-      if (hosts.size() > 1)
-        for (int host : hosts) ++crossing[host];
-      hosts_of_group.push_back(std::move(hosts));
-    }
-    links_.emplace_back(device_count());
-    crosses_.emplace_back(device_count(), 0);
-    for (size_t g = 0; g < groups_.back().size(); ++g) {
-      const auto& group = groups_.back()[g];
-      Link slowest = unlimited_link;
-      auto over = [&](const Link& link, double sharing) {
-        slowest.bandwidth_bytes_per_second =
-            std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second / sharing);
-        slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
-      };
-      for (int host : hosts_of_group[g]) {
-        auto inside =
-            std::count_if(group.begin(), group.end(), [&](int d) { return cluster_.devices[d].host == host; });
-        if (inside > 1) over(cluster_.hosts[host].inside, 1);
-        if (hosts_of_group[g].size() > 1) over(cluster_.between, crossing[host]);
-      }
-      for (int d : group) {
-        links_.back()[d] = slowest;
-        crosses_.back()[d] = hosts_of_group[g].size() > 1;
-      }
-    }
-  }
 }
 
 void CostModel::find_fused(const std::vector<int>& kinds) {
@@ -183,40 +146,35 @@ Work CostModel::work(NodeId id, const Option& option) const {
 
 double CostModel::part(int class_id, int axis, const Shares& shares, int device) const {
   if (class_id < 0) return 1;
-  return double(shares[axis][class_id][coordinates_[axis][device]]) / double(classes_.classes[class_id].granules);
+  return double(shares[axis][class_id][coordinate(device, axis)]) / double(classes_.classes[class_id].granules);
+}
+
+Parts CostModel::parts(const Work& work, const Shares& shares, int d) const {
+  Parts parts = whole_part;
+  for (int a = 0; a < max_axes; ++a) parts[a] = part(work.class_id[a], a, shares, d);
+  return parts;
 }
 
 namespace {
 
-double weighted(const std::array<double, cut_sets>& by_cut, const std::array<double, cut_sets>& parts) {
+/// Sum over the parts of some work, each as far as the axes that cut it leave it.
+double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) {
   double sum = 0;
-  for (int cut = 0; cut < cut_sets; ++cut) sum += by_cut[cut] * parts[cut];
+  for (int cut = 0; cut < cut_sets; ++cut) {
+    double amount = by_cut[cut];
+    for (int a = 0; a < max_axes; ++a)
+      if (cut >> a & 1) amount *= parts[a];
+    sum += amount;
+  }
   return sum;
 }
 
 }  // namespace
 
-double CostModel::device_flops(const Work& work, const Shares& shares, int d) const {
-  double flops = 0;
-  for (int cut = 0; cut < cut_sets; ++cut) {
-    double share = 1;
-    for (int a = 0; a < max_axes; ++a)
-      if (cut >> a & 1) share *= part(work.class_id[a], a, shares, d);
-    flops += work.flops[cut] * share;
-  }
-  return flops;
-}
+double CostModel::device_flops(const Work& work, const Parts& parts) const { return weighted(work.flops, parts); }
 
-double CostModel::device_seconds(const Work& work, const Shares& shares, int d) const {
-  std::array<double, cut_sets> parts;
-  parts.fill(1);
-  for (int a = 0; a < max_axes; ++a) {
-    if (work.class_id[a] < 0) continue;
-    double share = part(work.class_id[a], a, shares, d);
-    if (share == 0) return 0;
-    for (int cut = 0; cut < cut_sets; ++cut)
-      if (cut >> a & 1) parts[cut] *= share;
-  }
+double CostModel::device_seconds(const Work& work, const Parts& parts, int d) const {
+  if (std::find(parts.begin(), parts.end(), 0.0) != parts.end()) return 0;
   const Device& device = cluster_.devices[d];
   return std::max(weighted(work.flops, parts) / device.matmul_flops_per_second(),
                   weighted(work.bytes, parts) / device.memory_bytes_per_second());
@@ -240,73 +198,6 @@ double CostModel::local_bytes(NodeId node, const Form& form, const Shares& share
   return local;
 }
 
-double CostModel::gather_seconds(const Link& link, double total, double least, double greatest, int n,
-                                 bool* grouped) const {
-  double hops = n - 1, exact = (total - least) / link.bandwidth_bytes_per_second;
-  *grouped = false;
-  if (native_) return hops * link.latency_seconds + exact;
-  double padded = hops * (link.latency_seconds + greatest / link.bandwidth_bytes_per_second);
-  double in_group = 2 * hops * link.latency_seconds + exact;
-  *grouped = in_group < padded;
-  return std::min(padded, in_group);
-}
-
-/// all_gather or reduce_scatter between a form that is cut along the axis and the one that is not.
-Conversion CostModel::gathering(NodeId node, const Form& cut, int axis, Opcode opcode, const Shares& shares) const {
-  double slowest = 0;
-  bool grouped = false;
-  for (const auto& group : groups_[axis]) {
-    double total = 0, least = HUGE_VAL, greatest = 0;
-    for (int d : group) {
-      double shard = local_bytes(node, cut, shares, d);
-      total += shard;
-      least = std::min(least, shard);
-      greatest = std::max(greatest, shard);
-    }
-    bool in_group;
-    double seconds = gather_seconds(links_[axis][group[0]], total, least, greatest, int(group.size()), &in_group);
-    if (seconds > slowest) slowest = seconds, grouped = in_group;
-  }
-  Realisation realisation = native_ ? Realisation::native : grouped ? Realisation::grouped : Realisation::padded;
-  return {true, opcode, axis, realisation, to_picoseconds(slowest)};
-}
-
-double CostModel::all_to_all_seconds(NodeId node, const Form& from, const Form& to, int axis,
-                                     const Shares& shares) const {
-  double n = mesh_.axes[axis].size, slowest = 0, latency = 0;
-  std::vector<double> per_host(cluster_.hosts.size(), 0);
-  for (int d = 0; d < device_count(); ++d) {
-    double moved = std::max(local_bytes(node, from, shares, d), local_bytes(node, to, shares, d)) * (n - 1) / n;
-    int host = cluster_.devices[d].host;
-    latency = std::max(latency, links_[axis][d].latency_seconds);
-    slowest = std::max(slowest, moved / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
-    if (crosses_[axis][d]) per_host[host] += moved;
-  }
-  for (double moved : per_host)
-    if (moved > 0) slowest = std::max(slowest, moved / cluster_.between.bandwidth_bytes_per_second);
-  return (n - 1) * latency + slowest;
-}
-
-double CostModel::all_reduce_seconds(NodeId node, const Form& from, int axis, const Shares& shares) const {
-  double n = mesh_.axes[axis].size, slowest = 0;
-  for (int d = 0; d < device_count(); ++d) {
-    const Link& link = links_[axis][d];
-    double held = local_bytes(node, from, shares, d);
-    slowest = std::max(slowest,
-                       2 * (n - 1) * link.latency_seconds + 2 * (n - 1) / n * held / link.bandwidth_bytes_per_second);
-  }
-  return slowest;
-}
-
-/// `passes` over the memory of what a device holds in that form.
-double CostModel::slowest_memory_seconds(NodeId node, const Form& form, double passes, const Shares& shares) const {
-  double slowest = 0;
-  for (int d = 0; d < device_count(); ++d)
-    slowest =
-        std::max(slowest, passes * local_bytes(node, form, shares, d) / cluster_.devices[d].memory_bytes_per_second());
-  return slowest;
-}
-
 Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const {
   using Kind = AxisForm::Kind;
   int axis = -1;
@@ -317,20 +208,21 @@ Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, 
   }
   if (axis < 0 || to.on[axis].kind == Kind::partial_max) return {};
   const AxisForm &before = from.on[axis], &after = to.on[axis];
-  auto made = [&](Opcode opcode, double seconds) {
-    return Conversion{true, opcode, axis, Realisation::native, to_picoseconds(seconds)};
-  };
+  std::optional<Opcode> opcode;
   if (before.kind == Kind::replicated)
-    return after.sharded() ? made(Opcode::slice, slowest_memory_seconds(node, to, 2, shares))
-                           : made(Opcode::to_partial, slowest_memory_seconds(node, to, 1, shares));
-  if (before.sharded() && after.kind == Kind::replicated)
-    return gathering(node, from, axis, Opcode::all_gather, shares);
-  if (before.sharded() && after.sharded())
-    return made(Opcode::all_to_all, all_to_all_seconds(node, from, to, axis, shares));
-  if (before.partial() && after.kind == Kind::replicated)
-    return made(Opcode::all_reduce, all_reduce_seconds(node, from, axis, shares));
-  if (before.partial() && after.sharded()) return gathering(node, to, axis, Opcode::reduce_scatter, shares);
-  return {};
+    opcode = after.sharded() ? Opcode::slice : Opcode::to_partial;
+  else if (after.kind == Kind::replicated)
+    opcode = before.sharded() ? Opcode::all_gather : Opcode::all_reduce;
+  else if (after.sharded())
+    opcode = before.sharded() ? Opcode::all_to_all : Opcode::reduce_scatter;
+  if (!opcode) return {};
+  std::vector<double> held, needed;
+  for (int d = 0; d < device_count(); ++d) {
+    held.push_back(local_bytes(node, from, shares, d));
+    needed.push_back(local_bytes(node, to, shares, d));
+  }
+  Movement made = movement(*opcode, axis, held, needed);
+  return {true, *opcode, axis, made.realisation, to_picoseconds(made.seconds)};
 }
 
 }  // namespace hetsynth::synth

@@ -7,16 +7,7 @@
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
 //   One-hot loops count the rows moved. Attention on cpu devices is priced as the nest of blocks it becomes
 //   (synth/attention_cost.h).
-// Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
-// S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
-// slowest link. The bandwidth between hosts is divided by the groups that cross it at once.
-//   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
-//                                padded:  (n-1) (a + max c / B)          (NCCL)
-//                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
-//   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B
-//   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
-//   the larger of the shard before and after slice                        2 max c / memory bandwidth;  to_partial: S /
-//   memory bandwidth
+// What moves a tensor between its forms: synth/communication_cost.h.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -25,6 +16,7 @@
 #include "dsl/spmd/cluster.h"
 #include "dsl/spmd/spmd.h"
 #include "synth/attention_cost.h"
+#include "synth/communication_cost.h"
 #include "synth/rules.h"
 #include "synth/shares.h"
 
@@ -47,6 +39,14 @@ struct Work {
   auto operator<=>(const Work&) const = default;
 };
 
+/// A device's part of what each axis cuts, from 0 to 1; 1 where the axis cuts nothing.
+using Parts = std::array<double, max_axes>;
+constexpr Parts whole_part = [] {
+  Parts parts{};
+  parts.fill(1);
+  return parts;
+}();
+
 /// Conversion between forms of a tensor by one instruction.
 struct Conversion {
   bool possible = false;
@@ -66,21 +66,33 @@ class CostModel {
   const Cluster& cluster() const { return cluster_; }
   const Mesh& mesh() const { return mesh_; }
   /// The link that limits a group along the axis.
-  const Link& link(int axis, int device) const { return links_[axis][device]; }
-  int coordinate(int device, int axis) const { return coordinates_[axis][device]; }
+  const Link& link(int axis, int device) const { return communication_.link(axis, device); }
+  int coordinate(int device, int axis) const { return communication_.coordinate(device, axis); }
 
   Work work(NodeId node, const Option& option) const;
   /// Equal for nodes whose work is the same under equal options.
   int work_kind(NodeId node) const { return works_.kind(node); }
-  /// Seconds device d needs; 0 for a device without a share of cut work.
-  double device_seconds(const Work& work, const Shares& shares, int device) const;
-  /// Floating-point operations of device d.
-  double device_flops(const Work& work, const Shares& shares, int device) const;
+  /// Seconds of a device that does these parts of the work; 0 for a device without a part.
+  double device_seconds(const Work& work, const Parts& parts, int device) const;
+  double device_seconds(const Work& work, const Shares& shares, int device) const {
+    return device_seconds(work, parts(work, shares, device), device);
+  }
+  /// Floating-point operations of these parts of the work.
+  double device_flops(const Work& work, const Parts& parts) const;
+  double device_flops(const Work& work, const Shares& shares, int device) const {
+    return device_flops(work, parts(work, shares, device));
+  }
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
   /// realisation.
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
+  /// An instruction other than compute, given the bytes that every device holds before and after. Without a
+  /// realisation: by the cheapest one.
+  Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
+                    std::optional<Realisation> realisation = {}) const {
+    return communication_.movement(opcode, axis, before, after, realisation);
+  }
 
   /// Whether a tensor lives only inside its consumer's loop, or block by block inside of attention.
   bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }
@@ -94,12 +106,7 @@ class CostModel {
   double part(int class_id, int axis, const Shares& shares, int device) const;
 
  private:
-  double gather_seconds(const Link& link, double total, double least, double greatest, int n, bool* grouped) const;
-  Conversion gathering(NodeId node, const Form& cut, int axis, Opcode opcode, const Shares& shares) const;
-  double all_to_all_seconds(NodeId node, const Form& from, const Form& to, int axis, const Shares& shares) const;
-  double all_reduce_seconds(NodeId node, const Form& from, int axis, const Shares& shares) const;
-  double slowest_memory_seconds(NodeId node, const Form& form, double passes, const Shares& shares) const;
-  void find_links();
+  Parts parts(const Work& work, const Shares& shares, int device) const;
   void find_fused(const std::vector<int>& kinds);
   void find_works(const std::vector<int>& kinds);
   bool in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }
@@ -122,12 +129,9 @@ class CostModel {
   const AttentionCost& attention_;
   const Cluster& cluster_;
   Mesh mesh_;
-  bool native_ = true;
-  std::vector<std::vector<int>> coordinates_;          ///< [axis][device]
-  std::vector<std::vector<Link>> links_;               ///< [axis][device]: of the device's group
-  std::vector<std::vector<char>> crosses_;             ///< [axis][device]: its group spans several hosts
-  std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: devices
-  std::vector<char> fused_;                            ///< by node: never stored, its consumer's loop makes it
+  bool native_;  ///< all devices are cores: uneven shards need no padding, attention runs in blocks
+  CommunicationCost communication_;
+  std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
   ByKind<WholeWork> works_;
 };
 

@@ -1,6 +1,6 @@
-// What every instruction of an SPMD program costs, read off the program itself: by its boundary tables and placements,
-// on meshes of any number of axes. Shares the cost model's formulas (synth/cost.h) and none of the search's data, so it
-// prices plans from anywhere, edited ones included, and checks the sums the search arrived at.
+// What every instruction of an SPMD program costs, read off the program itself: by its boundary tables and placements.
+// The formulas are the cost model's (synth/cost.h), so plans from anywhere, edited ones included, are priced as the
+// search prices them.
 #pragma once
 #include <vector>
 
@@ -10,18 +10,43 @@
 namespace hetsynth {
 
 struct InstructionPrice {
-  double seconds = 0;                  ///< the slowest device's: the others wait for it
+  double seconds = 0;                  ///< the slowest device's, in whole picoseconds: the others wait for it
   std::vector<double> device_seconds;  ///< by rank
-  double flops = 0;                    ///< of all devices
+  std::vector<double> device_flops;    ///< by rank; 0 for all but computation
   double bytes = 0;                    ///< communication: of the whole tensor that a group moves; 0 for computation
   bool communicates() const { return bytes > 0; }
 };
 
-/// One price per instruction. `cluster` holds the devices of the program's mesh in rank order.
+/// One price per instruction. `cluster` holds the devices of the program's mesh in rank order. Throws UserError for a
+/// mesh of more axes than are priced.
 std::vector<InstructionPrice> price_instructions(const Program& reference, const SpmdProgram& program,
                                                  const Cluster& cluster);
 
 /// Sum of the instructions' seconds.
 double step_seconds(const std::vector<InstructionPrice>& prices);
 
+namespace synth {
+
+struct Problem;
+
+/// For a problem at hand, on the program's mesh.
+class Pricer {
+ public:
+  Pricer(const Problem& problem, const SpmdProgram& program);
+  InstructionPrice price(const Instruction& instruction) const;
+
+ private:
+  /// Part of what the table cuts that each device holds.
+  const std::vector<double>& parts(int table) const { return parts_[size_t(table)]; }
+  std::vector<double> held_bytes(ValueId value) const;
+  InstructionPrice computation(const Instruction& instruction) const;
+
+  const Problem& problem_;
+  const SpmdProgram& program_;
+  std::vector<std::vector<double>> parts_;  ///< [table][device]
+};
+
+std::vector<InstructionPrice> price_instructions(const Problem& problem, const SpmdProgram& program);
+
+}  // namespace synth
 }  // namespace hetsynth

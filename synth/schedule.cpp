@@ -7,26 +7,10 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "synth/price.h"
 
 namespace hetsynth::synth {
 namespace {
-
-AxisForm form_of(const Placement& placement) {
-  switch (placement.kind) {
-    case Placement::Kind::sharded:
-      return {AxisForm::Kind::sharded, placement.dim};
-    case Placement::Kind::partial:
-      return {placement.reduce == ReduceOp::sum ? AxisForm::Kind::partial_sum : AxisForm::Kind::partial_max};
-    default:
-      return {};
-  }
-}
-
-Form form_of(const Placements& placements) {
-  Form form;
-  for (size_t axis = 0; axis < placements.size(); ++axis) form.on[axis] = form_of(placements[axis]);
-  return form;
-}
 
 /// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
 std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
@@ -136,29 +120,18 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   Prediction out;
   std::vector<double> flops(devices, 0);
   out.devices.resize(devices);
+  Pricer pricer(problem, spmd);
+  Picoseconds step = 0;
   for (const Instruction& instruction : spmd.instructions) {
-    const Value& result = spmd.values[instruction.result];
-    if (instruction.opcode != Opcode::compute) {
-      Form from = form_of(spmd.values[instruction.operands[0]].placements), to = form_of(result.placements);
-      double seconds = to_seconds(problem.cost.conversion(result.node, from, to, shares).cost);
-      bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
-      out.step_seconds += seconds;
-      for (auto& device : out.devices) (local ? device.compute_seconds : device.communication_seconds) += seconds;
-      continue;
-    }
-    Option option;
-    for (size_t axis = 0; axis < instruction.splits.size(); ++axis)
-      option.factor[axis] = instruction.splits[axis].factor;
-    Work work = problem.cost.work(instruction.node, option);
-    double slowest = 0;
+    const InstructionPrice price = pricer.price(instruction);
+    step += to_picoseconds(price.seconds);
     for (int d = 0; d < devices; ++d) {
-      double seconds = problem.cost.device_seconds(work, shares, d);
-      out.devices[d].compute_seconds += seconds;
-      flops[d] += problem.cost.device_flops(work, shares, d);
-      slowest = std::max(slowest, seconds);
+      DevicePrediction& device = out.devices[d];
+      (price.communicates() ? device.communication_seconds : device.compute_seconds) += price.device_seconds[d];
+      flops[d] += price.device_flops[d];
     }
-    out.step_seconds += slowest;
   }
+  out.step_seconds = to_seconds(step);
   double total = 0;
   for (double f : flops) total += f;
   std::vector<int64_t> memory = peak_memory(problem, shares, spmd);

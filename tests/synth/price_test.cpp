@@ -1,27 +1,45 @@
-// Prices read off the program equal what the search summed up by classes and shares.
+// Prices read off the program equal, to the picosecond, what the search summed up by classes and shares.
 #include "synth/price.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "dsl/base/error.h"
+#include "dsl/ir/differentiate.h"
 #include "hetsynth/build_paths.h"
+#include "hetsynth/hetsynth.h"
 #include "programs.h"
-#include "synth/synthesize.h"
+#include "synth/baselines.h"
 
 namespace hetsynth {
 namespace {
 
 using namespace testing_support;
+using ::testing::HasSubstr;
 
-/// The plan's prediction by other means. The search rounds every cost to a picosecond.
+/// The plan's prediction by way of the function for plans from anywhere.
 void expect_predicted(const Program& program, const Plan& plan, const Cluster& cluster) {
   auto prices = price_instructions(program, plan.program, cluster);
-  double rounding = 1e-12 * double(prices.size());
-  EXPECT_NEAR(step_seconds(prices), plan.prediction.step_seconds, rounding);
+  EXPECT_EQ(step_seconds(prices), plan.prediction.step_seconds);
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     double busy = 0;
     for (const InstructionPrice& price : prices) busy += price.device_seconds[d];
     const DevicePrediction& predicted = plan.prediction.devices[d];
-    EXPECT_NEAR(busy, predicted.compute_seconds + predicted.communication_seconds, rounding) << predicted.device;
+    EXPECT_NEAR(busy, predicted.compute_seconds + predicted.communication_seconds, 1e-12 * busy) << predicted.device;
+  }
+}
+
+/// Choices lowered to a program, which is then priced instruction by instruction: the sum is what the search minimises.
+void expect_objective(const synth::Problem& problem, RatioRule rule) {
+  using namespace synth;
+  Shares shares = common_shares(problem.classes, fractions_of(problem, rule));
+  Conversions conversions(*problem.analysis, problem.cost, shares);
+  Solution solution = search(problem, conversions, shares, {}, {});
+  for (const Choices& choices : {solution.choices, data_parallel_choices(problem)}) {
+    Picoseconds objective = total_cost(problem, conversions, shares, choices);
+    SpmdProgram program = lower(problem, conversions, shares, choices);
+    EXPECT_EQ(to_picoseconds(step_seconds(price_instructions(problem, program))), objective);
+    EXPECT_EQ(to_picoseconds(predict(problem, shares, program).step_seconds), objective);
+    EXPECT_EQ(to_picoseconds(step_seconds(price_instructions(problem.program, program, problem.cluster))), objective);
   }
 }
 
@@ -43,6 +61,60 @@ TEST(Price, EqualsThePredictionOverSeveralHosts) {
   expect_predicted(program, data_parallel_plan(program, cluster, RatioRule::proportional), cluster);
   expect_predicted(program, tensor_parallel_plan(program, cluster), cluster);
   expect_predicted(program, synthesize(program, cluster), cluster);
+}
+
+/// Four unequal cores on two hosts, the link between them slow.
+Cluster two_hosts() {
+  Cluster cluster = cluster_of_speeds({2e10, 1e10, 1e10, 1e10}, 1e9, 1e-6);
+  cluster.hosts.push_back(cluster.hosts[0]);
+  cluster.hosts[1].name = "other";
+  cluster.between = {1e7, 1e-5};
+  cluster.devices[2].host = cluster.devices[3].host = 1;
+  return cluster;
+}
+
+TEST(Price, EqualsTheObjectiveOnTwoAxesThatCrossHosts) {
+  Program program = mlp(96, {48, 64, 40});
+  auto analysis = std::make_shared<const synth::Analysis>(program, 2);
+  for (const Mesh& mesh : {Mesh{{{"host", 2}, {"device", 2}}}, Mesh{{{"a", 4}, {"b", 1}}}})
+    for (RatioRule rule : {RatioRule::even, RatioRule::proportional})
+      expect_objective(synth::Problem(analysis, two_hosts(), mesh), rule);
+}
+
+/// Causal attention of two heads with its gradient: in blocks on cores.
+TEST(Price, EqualsTheObjectiveWithAttention) {
+  Trace trace("attention.cpp");
+  run_builder(trace, [] {
+    auto [tokens, targets] = text_batch(4, 128);
+    Tensor table = parameter("table", {256, 32}, normal(0.02));
+    Tensor x = embedding(table, tokens);
+    auto heads = [&](const char* name) {
+      return einsum("btc,chw->bthw", x, parameter(name, {32, 2, 16}, normal(0.1)));
+    };
+    Tensor mixed = reshape(attention(heads("q"), heads("k"), heads("v"), {.causal = true}), {4, 128, 32});
+    minimize(cross_entropy(einsum("btc,vc->btv", mixed, table), targets), SGD{});
+  });
+  Program program = differentiate(trace);
+  ASSERT_EQ(find_attention(program).size(), 1u);
+  for (const Cluster& cluster : {cluster_of_speeds({1e10, 1e10}), two_hosts()}) {
+    expect_predicted(program, synthesize(program, cluster), cluster);
+    expect_objective(synth::Problem(program, cluster), RatioRule::proportional);
+  }
+  auto analysis = std::make_shared<const synth::Analysis>(program, 2);
+  expect_objective(synth::Problem(analysis, two_hosts(), {{{"host", 2}, {"device", 2}}}), RatioRule::even);
+}
+
+TEST(Price, RefusesMoreAxesThanItKnows) {
+  Program program = mlp(8, {4, 4});
+  SpmdProgram spmd;
+  for (int axis = 0; axis <= synth::max_axes; ++axis) spmd.mesh.axes.push_back({"axis", 1});
+  try {
+    price_instructions(program, spmd, cluster_of_speeds({1e10}));
+    FAIL() << "priced";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[mesh] plans on so many mesh axes are not priced"));
+    EXPECT_THAT(error.what(), HasSubstr("at most"));
+  }
 }
 
 /// x of 6 rows on two devices of a link of 1e9 bytes/s and 1 us, gathered.
@@ -90,15 +162,13 @@ TEST(Price, OfAnAxisIsThatOfTheLinksItRunsOver) {
   reduce.operands = {0};
   reduce.axis = 1;
   spmd.instructions = {reduce};
-  Cluster cluster = cluster_of_speeds({1e10, 1e10, 1e10, 1e10}, 1e9, 1e-6);
-  cluster.hosts.push_back(cluster.hosts[0]);
-  cluster.hosts[1].name = "other";
+  Cluster cluster = two_hosts();
   cluster.between = {1e6, 1e-3};
-  cluster.devices[2].host = cluster.devices[3].host = 1;
   EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-6 + 32000e-9);
   spmd.values[0].placements = {Placement::partial(ReduceOp::sum), Placement::replicated()};
   spmd.instructions[0].axis = 0;
-  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-3 + 32000e-6);
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds,
+                   2e-3 + 64000e-6);  // two groups cross at once
 }
 
 }  // namespace

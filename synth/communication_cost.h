@@ -1,0 +1,66 @@
+// What it costs to move a tensor from one placement to another: one formula per opcode and realisation, for searched
+// and for edited programs alike.
+//
+// Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
+// S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
+// slowest link. The bandwidth between hosts is divided by the groups that cross it at once.
+//   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
+//                                padded:  (n-1) (a + max c / B)          (NCCL)
+//                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
+//   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B
+//   broadcast                    (n-1) a + S / B
+//   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
+//                                the larger of the shard before and after
+//   slice                        2 c / memory bandwidth
+//   to_partial                   S / memory bandwidth
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "dsl/spmd/cluster.h"
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth::synth {
+
+/// One instruction other than compute, carried out.
+struct Movement {
+  double seconds = 0;                  ///< of the slowest group or device
+  std::vector<double> device_seconds;  ///< by rank: of the device's group
+  double bytes = 0;  ///< of the whole tensor that a group moves, the largest group's; 0: nothing moves
+  Realisation realisation = Realisation::native;
+};
+
+class CommunicationCost {
+ public:
+  /// `mesh`: over the cluster's devices in rank order. `native`: the engine takes uneven shards as they are.
+  CommunicationCost(const Cluster& cluster, const Mesh& mesh, bool native);
+
+  /// The link that limits a group along the axis.
+  const Link& link(int axis, int device) const { return links_[axis][device]; }
+  int coordinate(int device, int axis) const { return coordinates_[axis][device]; }
+
+  /// `before`, `after`: bytes that each device holds. Without a realisation: by the cheapest one that the engine has.
+  Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
+                    std::optional<Realisation> realisation) const;
+
+ private:
+  using Group = std::vector<int>;
+  void find_links(int axis);
+  Movement by_group(int axis, const std::vector<double>& whole,
+                    const std::function<double(const Group&, const Link&)>& seconds) const;
+  Movement gathering(int axis, const std::vector<double>& whole, const std::vector<double>& shards,
+                     Realisation realisation) const;
+  Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
+  Movement in_memory(const std::vector<double>& bytes, double passes) const;
+
+  const Cluster& cluster_;
+  const Mesh mesh_;
+  const bool native_;
+  std::vector<std::vector<int>> coordinates_;  ///< [axis][device]
+  std::vector<std::vector<Link>> links_;       ///< [axis][device]: of the device's group
+  std::vector<std::vector<char>> crosses_;     ///< [axis][device]: its group spans several hosts
+  std::vector<std::vector<Group>> groups_;     ///< [axis][group]: devices
+};
+
+}  // namespace hetsynth::synth
