@@ -226,6 +226,7 @@ std::string verification_json(const Verification& v, const GeneratedCheck* sourc
   out["summary"] = v.summary;
   out["instruction"] = v.instruction;
   out["counterexample"] = v.counterexample.text;
+  if (v.verdict == Verdict::refuted) out["evidence"] = name(v.counterexample.evidence);
   out["where"] = v.counterexample.where.text();
   out["obligations"] = v.obligations;
   out["distinct_obligations"] = v.distinct_obligations;

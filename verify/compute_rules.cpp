@@ -66,10 +66,10 @@ class Compute {
     std::vector<bool> taken(node_.inputs.size(), false);
     input_of_.assign(operands_.size(), -1);
     for (size_t j = 0; j < operands_.size(); ++j)
-      if (operands_[j].node == node_.inputs[j]) input_of_[j] = int(j), taken[j] = true;
+      if (s_.same(operands_[j].node, node_.inputs[j])) input_of_[j] = int(j), taken[j] = true;
     for (size_t j = 0; j < operands_.size(); ++j) {
       for (size_t k = 0; input_of_[j] < 0 && k < taken.size(); ++k) {
-        bool fits = !taken[k] && operands_[j].node == node_.inputs[k] && space_.inputs[j] == space_.inputs[k] &&
+        bool fits = !taken[k] && s_.same(operands_[j].node, node_.inputs[k]) && space_.inputs[j] == space_.inputs[k] &&
                     s_.node(node_.inputs[j]).type.shape == s_.node(node_.inputs[k]).type.shape;
         if (fits) input_of_[j] = int(k), taken[k] = true;
       }
@@ -86,9 +86,6 @@ class Compute {
     if (split.factor >= 0) {
       const BoundaryTable& table = s_.program.tables.at(split.table);
       const Factor& factor = space_.factors.at(split.factor);
-      if (table.axis != a)
-        return refuse(fmt::format("{} is divided over axis {} by table {} of another axis", node_.name, s_.axis(a).name,
-                                  table.name));
       if (factor.size % table.extent != 0)
         return refuse(fmt::format("table {} of {} units does not divide factor {} ({}) of {}", table.name, table.extent,
                                   factor.name, factor.size, node_.name));
@@ -123,7 +120,6 @@ class Compute {
     if (partial)
       return refuse(fmt::format("{} is partial over axis {}, over which {} is divided",
                                 s_.node(operands_[partial_operand_].node).name, s_.axis(a).name, node_.name));
-    if (run.executed != whole) return refuse(fmt::format("factor {} of {} is divided twice", factor.name, node_.name));
     int table = s_.table_of.at(split.table);
     run.executed = run.claimed = cut(table, factor.size);
     if (factor.reduced()) {

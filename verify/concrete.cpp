@@ -252,10 +252,12 @@ class Execution {
   NodeId node_ = -1;
 };
 
-/// Whether the rank is the first of those that hold the same part.
-bool first_replica(const SpmdProgram& program, const Placements& placements, int rank) {
+/// Whether the ranks have the same coordinate on every axis over which the tensor is replicated.
+bool same_replica(const SpmdProgram& program, const Placements& placements, int rank, int other) {
   for (size_t a = 0; a < placements.size(); ++a)
-    if (placements[a].kind == Placement::Kind::replicated && program.mesh.coordinate(rank, int(a)) != 0) return false;
+    if (placements[a].kind == Placement::Kind::replicated &&
+        program.mesh.coordinate(rank, int(a)) != program.mesh.coordinate(other, int(a)))
+      return false;
   return true;
 }
 
@@ -266,7 +268,8 @@ SpmdExecution execute(const Program& reference, const SpmdProgram& program, cons
   return Execution(reference, program, leaves, context).run();
 }
 
-Array assemble(const Program& reference, const SpmdProgram& program, const SpmdExecution& execution, ValueId value) {
+Array assemble(const Program& reference, const SpmdProgram& program, const SpmdExecution& execution, ValueId value,
+               int replica) {
   const Value& claim = program.values.at(value);
   const Shape& shape = reference[claim.node].type.shape;
   std::optional<ReduceOp> reduce;
@@ -274,7 +277,7 @@ Array assemble(const Program& reference, const SpmdProgram& program, const SpmdE
     if (p.kind == Placement::Kind::partial) reduce = p.reduce;
   Array whole(shape, reduce ? identity(*reduce) : 0.0);
   for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
-    if (!first_replica(program, claim.placements, rank)) continue;
+    if (!same_replica(program, claim.placements, rank, replica)) continue;
     std::vector<Range> box = local_ranges(program, claim.placements, shape, rank);
     const Array& part = execution.values.at(value).at(rank).array;
     if (part.shape != shape_of(box))

@@ -34,9 +34,10 @@ struct SpmdExecution {
 SpmdExecution execute(const Program& reference, const SpmdProgram& program, const Bindings& leaves,
                       const EvaluationContext& context);
 
-/// The logical tensor that a value stands for by its claimed placements: shards laid together, partial values reduced,
-/// the first of replicas taken. Throws ExecutionFault if the parts do not fit the claim.
-Array assemble(const Program& reference, const SpmdProgram& program, const SpmdExecution& execution, ValueId value);
+/// The logical tensor that a value stands for by its claimed placements: shards laid together, partial values reduced;
+/// of replicas those with the coordinates of rank `replica`. Throws ExecutionFault if the parts do not fit the claim.
+Array assemble(const Program& reference, const SpmdProgram& program, const SpmdExecution& execution, ValueId value,
+               int replica = 0);
 
 /// Largest relative disagreement between the replicas of a value, over all elements; 0 if its placements name no
 /// replicas.

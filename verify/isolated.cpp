@@ -36,13 +36,14 @@ std::string to_text(const Verification& v) {
     proofs += fmt::format("{}[{},{},{},{}]", proofs.empty() ? "" : ",", json_quoted(p.hash), json_quoted(p.first),
                           p.instructions, p.queries);
   return fmt::format(
-      "{{\"verdict\":{},\"instruction\":{},\"summary\":{},\"text\":{},\"file\":{},\"line\":{},\"column\":{},"
+      "{{\"verdict\":{},\"instruction\":{},\"summary\":{},\"evidence\":{},\"text\":{},\"file\":{},\"line\":{},"
+      "\"column\":{},"
       "\"obligations\":{},\"distinct\":{},\"lemmas\":{},\"seconds\":{},\"solver\":{},\"assumptions\":{},\"names\":{},"
       "\"proofs\":[{}]}}",
-      int(v.verdict), v.instruction, json_quoted(v.summary), json_quoted(v.counterexample.text),
-      json_quoted(v.counterexample.where.file), v.counterexample.where.line, v.counterexample.where.column,
-      v.obligations, v.distinct_obligations, v.lemmas, v.seconds, json_quoted(v.solver), list_text(v.assumptions),
-      list_text(v.lemma_names), proofs);
+      int(v.verdict), v.instruction, json_quoted(v.summary), int(v.counterexample.evidence),
+      json_quoted(v.counterexample.text), json_quoted(v.counterexample.where.file), v.counterexample.where.line,
+      v.counterexample.where.column, v.obligations, v.distinct_obligations, v.lemmas, v.seconds, json_quoted(v.solver),
+      list_text(v.assumptions), list_text(v.lemma_names), proofs);
 }
 
 Verification from_text(const std::string& text) {
@@ -55,6 +56,7 @@ Verification from_text(const std::string& text) {
   v.verdict = Verdict(top.member("verdict").integer(0, 2));
   v.instruction = int(number("instruction"));
   v.summary = top.member("summary").string();
+  v.counterexample.evidence = Evidence(top.member("evidence").integer(0, 2));
   v.counterexample.text = top.member("text").string();
   v.counterexample.where = {top.member("file").string(), int(number("line")), int(number("column"))};
   v.obligations = int(number("obligations"));

@@ -15,13 +15,18 @@ namespace hetsynth {
 namespace {
 
 /// Above rounding of float64 over a whole step, far below what a wrong plan shows.
-constexpr double tolerance = 1e-6;
+constexpr double tolerance = 1e-9;
+/// Of float64, times room for the length of a program.
+constexpr double rounding = 1e-12;
 /// Body evaluations of one instance, all devices together: about half a second at the plan's own sizes, a few seconds
 /// for a smaller instance of a very deep model.
 constexpr double max_own_evaluations = 4e6;
 constexpr double max_shrunken_evaluations = 4e7;
 constexpr int own_size_trials = 2;
 constexpr int shrunken_trials = 12;
+/// Further instances whose results are looked at once a wrong word on a value is known.
+constexpr int shrunken_trials_after_word = 3;
+constexpr const char* elsewhere = "\n(the same instructions at other sizes and boundaries)";
 
 double evaluations(const Program& reference, const SpmdProgram& program) {
   double total = 0;
@@ -61,11 +66,11 @@ struct Difference {
   double expected = 0, found = 0;
 };
 
-/// The first element that differs. Where the reference itself is not finite nothing is compared.
-std::optional<Difference> first_difference(const Array& expected, const Array& found) {
+/// The first element that differs by more than `noise`. Where the reference itself is not finite nothing is compared.
+std::optional<Difference> first_difference(const Array& expected, const Array& found, double noise) {
   for (size_t e = 0; e < expected.values.size(); ++e) {
     double a = expected.values[e], b = found.values[e];
-    if (std::isfinite(a) && !(std::abs(a - b) <= tolerance * (1 + std::abs(a)))) return Difference{e, a, b};
+    if (std::isfinite(a) && !(std::abs(a - b) <= noise + tolerance * (1 + std::abs(a)))) return Difference{e, a, b};
   }
   return std::nullopt;
 }
@@ -85,7 +90,7 @@ class Trial {
       : r_(reference), p_(program), seed_(seed) {}
 
   /// A counterexample if the plan's results differ from the reference's on this instance.
-  std::optional<Counterexample> run() {
+  std::optional<Counterexample> results() {
     Bindings leaves = random_leaves(r_, seed_);
     // Over the reals, as the proof: roundings to bf16 would differ between right plans.
     EvaluationContext context{seed_, int64_t(seed_ % 5), false};
@@ -99,7 +104,34 @@ class Trial {
     return first_diverging();
   }
 
+  /// After results() found nothing: a counterexample to what the plan says of a value that no result depends on, or not
+  /// on just that.
+  std::optional<Counterexample> claims() {
+    note_magnitudes();
+    for (ValueId v = 0; v < ValueId(p_.values.size()); ++v) {
+      std::optional<std::string> text;
+      if (!execution_.values[size_t(v)].empty()) text = value_differs(v);
+      if (!text) continue;
+      Counterexample out =
+          report(p_.values[v].node,
+                 fmt::format("the plan's word on value {} is wrong: {}\n(loss and updates are right all the "
+                             "same; but source is laid out by the plan's words)",
+                             p_.values[v].name, *text));
+      out.evidence = Evidence::word;
+      return out;
+    }
+    return std::nullopt;
+  }
+
  private:
+  /// Values within a step are compared up to the rounding of the largest number met so far: differences of large
+  /// numbers may be small.
+  void note_magnitudes() {
+    for (const Array& array : expected_)
+      for (double v : array.values)
+        if (std::isfinite(v)) noise_ = std::max(noise_, std::abs(v) * rounding);
+  }
+
   Counterexample report(NodeId node, const std::string& text) const {
     Counterexample out;
     out.where = r_[node].where;
@@ -115,7 +147,7 @@ class Trial {
     Shape shape;
     for (const Range& range : box) shape.push_back(range.hi - range.lo);
     if (found.shape != shape) return Difference{0, double(element_count(shape)), double(element_count(found.shape))};
-    return first_difference(part_of(whole, box, shape), found);
+    return first_difference(part_of(whole, box, shape), found, noise_);
   }
 
   static Array part_of(const Array& whole, const std::vector<Range>& box, const Shape& shape) {
@@ -174,10 +206,12 @@ class Trial {
     for (const Placement& p : value.placements) partial |= p.kind == Placement::Kind::partial;
     if (!partial) return tensor_differs(value.node, value.placements, v);
     try {
-      Array whole = assemble(r_, p_, execution_, v);
-      auto difference = first_difference(expected_[value.node], whole);
-      if (!difference) return std::nullopt;
-      return numbers(value.node, whole.shape, *difference, "all devices together");
+      for (int replica = 0; replica < p_.mesh.device_count(); ++replica) {
+        Array whole = assemble(r_, p_, execution_, v, replica);
+        auto difference = first_difference(expected_[value.node], whole, noise_);
+        if (difference) return numbers(value.node, whole.shape, *difference, "all devices together");
+      }
+      return std::nullopt;
     } catch (const ExecutionFault& fault) {
       return std::string(fault.what());
     } catch (const UserError& error) {
@@ -226,24 +260,36 @@ class Trial {
   uint64_t seed_;
   std::vector<Array> expected_;
   SpmdExecution execution_;
+  double noise_ = 0;
 };
 
 }  // namespace
 
-Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline) {
+Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
+                               uint64_t seed) {
   auto late = [&] { return smt::Clock::now() >= deadline; };
   bool own_sizes = evaluations(reference, program) <= max_own_evaluations;
-  for (int trial = 0; own_sizes && trial < own_size_trials && !late(); ++trial)
-    if (auto found = Trial(reference, program, uint64_t(trial)).run()) return {std::move(found), true};
-  for (int trial = 0; trial < shrunken_trials && !late(); ++trial) {
-    Instance instance = shrink(reference, program, uint64_t(trial));
-    if (evaluations(instance.reference, instance.program) > max_shrunken_evaluations) continue;
-    auto found = Trial(instance.reference, instance.program, uint64_t(trial) + 100).run();
-    if (!found) continue;
-    found->text += "\n(the same instructions at other sizes and boundaries)";
-    return {std::move(found), !own_sizes};
+  std::optional<Counterexample> word;
+  for (int trial = 0; own_sizes && trial < own_size_trials && !late(); ++trial) {
+    Trial at(reference, program, seed + uint64_t(trial));
+    if (auto found = at.results()) return {std::move(found), true};
+    if (!word) word = at.claims();
   }
-  return {};
+  if (word) return {std::move(word), true};
+  int since_word = 0;
+  for (int trial = 0; trial < shrunken_trials && since_word < shrunken_trials_after_word && !late(); ++trial) {
+    Instance instance = shrink(reference, program, seed + uint64_t(trial));
+    if (evaluations(instance.reference, instance.program) > max_shrunken_evaluations) continue;
+    Trial at(instance.reference, instance.program, seed + uint64_t(trial) + 100);
+    if (auto found = at.results()) {
+      found->text += elsewhere;
+      return {std::move(found), !own_sizes};
+    }
+    if (!word && (word = at.claims())) word->text += elsewhere;
+    since_word += word.has_value();
+  }
+  bool found = word.has_value();
+  return {std::move(word), found && !own_sizes};
 }
 
 }  // namespace hetsynth

@@ -14,8 +14,10 @@ struct Refutation {
   bool conclusive = false;
 };
 
-/// Tries the plan at its own sizes where that is cheap, then shrunken instances with uneven and empty shares.
-/// Deterministic but for the deadline. Expects a plan without flaws (subject.h).
-Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline);
+/// Tries the plan at its own sizes where that is cheap, then shrunken instances with uneven and empty shares. What loss
+/// and updates show goes before what the plan's words on its values show. Deterministic in `seed` but for the deadline.
+/// Expects a plan without flaws (subject.h).
+Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
+                               uint64_t seed = 0);
 
 }  // namespace hetsynth

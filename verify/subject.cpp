@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "verify/same_tensor.h"
+
 namespace hetsynth {
 
 namespace {
@@ -23,7 +25,7 @@ class FormCheck {
     if (!mesh() || !tables() || !values() || !leaves()) return flaw_;
     for (size_t i = 0; i < p_.instructions.size(); ++i)
       if (!instruction(int(i))) return flaw_;
-    results();
+    if (results()) outputs();
     return flaw_;
   }
 
@@ -73,12 +75,23 @@ class FormCheck {
     return true;
   }
 
+  std::string unholdable(const Value& value) const {
+    const Subject subject{reference_, p_, {}, {}, {}};
+    const Shape& shape = reference_[value.node].type.shape;
+    std::string why = unfit(subject, shape, value.placements);
+    for (const Placement& p : value.placements)
+      if (why.empty() && p.kind == Placement::Kind::sharded) why = uncuttable(subject, shape, p.dim, p.table);
+    return why;
+  }
+
   bool values() {
     for (size_t v = 0; v < p_.values.size(); ++v) {
       const Value& value = p_.values[v];
       if (!below(value.node, reference_.nodes.size()))
         return fail(fmt::format("value {} stands for node {}, which the program does not have", v, value.node));
       if (!placements(value.placements)) return fail(fmt::format("value {} has no sensible placement", v));
+      if (std::string why = unholdable(value); !why.empty())
+        return fail(fmt::format("value {} is said to be held as it cannot be: {}", value.name, why), -1, value.node);
     }
     defined_.assign(p_.values.size(), false);
     return true;
@@ -133,10 +146,21 @@ class FormCheck {
       return bad(
           fmt::format("gives {} operands to {}, which has {}", i.operands.size(), node.name, node.inputs.size()));
     if (i.splits.size() != p_.mesh.axes.size()) return bad("does not say how each mesh axis divides it");
-    for (const Split& s : i.splits) {
+    for (size_t a = 0; a < i.splits.size(); ++a) {
+      const Split& s = i.splits[a];
       if (s.factor == -1) continue;
       if (!below(s.factor, node.space.factors.size())) return bad("divides a factor that its operator does not have");
       if (!below(s.table, p_.tables.size())) return bad("divides by a table that does not exist");
+      const BoundaryTable& table = p_.tables[s.table];
+      if (table.axis != int(a))
+        return fail(fmt::format("{} is divided over axis {} by table {} of axis {}", node.name, p_.mesh.axes[a].name,
+                                table.name, p_.mesh.axes[table.axis].name),
+                    number, i.node);
+      for (size_t b = 0; b < a; ++b)
+        if (i.splits[b].factor == s.factor)
+          return fail(
+              fmt::format("factor {} of {} is divided over two axes", node.space.factors[s.factor].name, node.name),
+              number, i.node);
     }
     return true;
   }
@@ -150,20 +174,58 @@ class FormCheck {
     if (reads_table && !below(i.table, p_.tables.size())) return bad("cuts by a table that does not exist");
     if (i.opcode == Opcode::all_to_all && !below(i.to_table, p_.tables.size()))
       return bad("cuts by a table that does not exist");
+    for (int t : {reads_table ? i.table : -1, i.opcode == Opcode::all_to_all ? i.to_table : -1})
+      if (t >= 0 && p_.tables[t].axis != i.axis)
+        return fail(fmt::format("{} of {} over axis {} by table {}, which cuts over axis {}", name(i.opcode),
+                                reference_[p_.values[i.operands[0]].node].name, p_.mesh.axes[i.axis].name,
+                                p_.tables[t].name, p_.mesh.axes[p_.tables[t].axis].name),
+                    number, p_.values[i.operands[0]].node);
     bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast;
     if (rooted && !below(i.root, size_t(p_.mesh.axes[i.axis].size))) return bad("has a root outside of its axis");
     return true;
   }
 
   bool results() {
+    std::map<NodeId, int> starts, wanted, given;
+    for (ValueId leaf : p_.leaves) ++starts[p_.values[leaf].node];
+    for (const Update& update : reference_.updates) ++wanted[update.target];
     for (auto [target, value] : p_.finals) {
       if (!below(target, reference_.nodes.size()))
         return fail(fmt::format("node {}, which the program does not have, is said to be updated", target));
+      const std::string& tensor = reference_[target].name;
+      auto bad = [&](const std::string& what) { return fail(fmt::format("{} {}", tensor, what), -1, target); };
       if (!below(value, p_.values.size()) || !defined_[value])
-        return fail(fmt::format("the new contents of {} are never computed", reference_[target].name), -1, target);
+        return fail(fmt::format("the new contents of {} are never computed", tensor), -1, target);
+      if (++given[target] > 1) return bad("is updated twice");
+      if (!wanted.count(target)) return bad("is updated, which the program does not ask for");
+      if (starts[target] == 0) return bad("is updated but not held at the start of the step");
+      if (starts[target] > 1) return bad("is held twice at the start of the step");
     }
+    if (p_.loss == -1 && reference_.loss != -1) return fail("the plan computes no loss");
+    if (p_.loss != -1 && reference_.loss == -1) return fail("the plan has a loss, but the program has none");
     if (p_.loss != -1 && (!below(p_.loss, p_.values.size()) || !defined_[p_.loss]))
       return fail("the value of the loss is never computed");
+    return true;
+  }
+
+  /// What the user wants to look at must be there to be read: whole, or cut over the devices.
+  bool outputs() {
+    for (const NamedOutput& output : reference_.outputs) {
+      bool readable = false;
+      for (size_t v = 0; v < p_.values.size() && !readable; ++v)
+        readable = defined_[v] && p_.values[v].node == output.node && complete(p_.values[v].placements);
+      if (!readable)
+        return fail(fmt::format("the output {} cannot be read: {} is nowhere more than partial", output.name,
+                                reference_[output.node].name),
+                    -1, output.node);
+    }
+    return true;
+  }
+
+  /// No device holds but a summand; over an axis of one device a summand is everything.
+  bool complete(const Placements& placements) const {
+    for (size_t a = 0; a < placements.size(); ++a)
+      if (placements[a].kind == Placement::Kind::partial && p_.mesh.axes[a].size > 1) return false;
     return true;
   }
 
@@ -180,7 +242,7 @@ std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program
 }
 
 Subject make_subject(const Program& reference, const SpmdProgram& program) {
-  Subject subject{reference, program, {}, {}};
+  Subject subject{reference, program, {}, {}, same_tensors(reference)};
   std::map<std::pair<int, std::vector<int64_t>>, int> seen;
   for (size_t t = 0; t < program.tables.size(); ++t) {
     const BoundaryTable& table = program.tables[t];

@@ -14,10 +14,12 @@ struct Subject {
   /// By table: the first table that cuts alike, whatever its unit: [0,3,8] of 8 and [0,6,16] of 16.
   std::vector<int> table_of;
   std::vector<int64_t> parts;  ///< by table: its extent in the largest unit that its boundaries are multiples of
+  std::vector<NodeId> first;   ///< by node: the first that is the same tensor (same_tensor.h)
 
   const Node& node(NodeId id) const { return reference[id]; }
   const Mesh::Axis& axis(int a) const { return program.mesh.axes[a]; }
   int axis_count() const { return int(program.mesh.axes.size()); }
+  bool same(NodeId a, NodeId b) const { return a == b || first[a] == first[b]; }
   /// An axis of one device holds everything: every placement on it is replicated.
   bool trivial(int a) const { return axis(a).size == 1; }
 };
@@ -54,7 +56,7 @@ struct Flaw {
 };
 
 /// Plain checks of form: the mesh, tables monotone and covering, every reference in range, every value defined once and
-/// before its use.
+/// before its use, said to be held in a way that exists; axes divided by their own tables only, factors once.
 std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

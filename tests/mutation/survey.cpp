@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <random>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/synthesize.h"
+#include "tests/mutation/random_plans.h"
 #include "verify/refute.h"
+#include "verify/subject.h"
 
 namespace surveyed_gpt {
 #include "examples/gpt.cpp"
@@ -18,60 +21,87 @@ namespace surveyed_mlp {
 
 namespace hetsynth::mutation {
 
+namespace {
+
+/// Seconds for each of proof and evaluation.
+constexpr int time_limit_seconds = 20;
+/// Far from the numbers that the verifier tries.
+constexpr uint64_t judging_seed = 1000;
+
+Judgement judge(const Program& reference, const SpmdProgram& plan) {
+  if (flaw_of(reference, plan)) return Judgement::form;
+  auto deadline = smt::Clock::now() + std::chrono::seconds(time_limit_seconds);
+  Refutation found = find_counterexample(reference, plan, deadline, judging_seed);
+  if (!found.counterexample) return Judgement::equal;
+  if (!found.conclusive) return Judgement::elsewhere;
+  return found.counterexample->evidence == Evidence::word ? Judgement::word : Judgement::results;
+}
+
+}  // namespace
+
 void Survey::take(const std::string& subject, const Program& reference, const Mutant& mutant) {
   auto start = std::chrono::steady_clock::now();
-  Verification v = verify(reference, mutant.plan, {.time_limit_seconds = 20, .known = nullptr});
+  Judgement judged = judge(reference, mutant.plan);
+  bool right = mutant.equal || judged == Judgement::equal;
+  Verification v = verify(reference, mutant.plan, {.time_limit_seconds = time_limit_seconds, .known = nullptr});
   Tally& tally = by_kind_[mutant.kind];
   ++tally.mutants;
   std::string what = fmt::format("{}: {} of {}", subject, mutant.kind, mutant.place);
   if (v.verdict == Verdict::proved) {
-    Refutation judged = find_counterexample(reference, mutant.plan, smt::Clock::now() + std::chrono::seconds(20));
-    if (judged.counterexample) {
-      ++tally.wrongly_accepted;
-      disagreements_.push_back(what + ": proved, but " + judged.counterexample->text);
-    } else {
-      ++tally.proved;
-    }
+    ++(judged == Judgement::equal ? tally.proved : tally.wrongly_accepted);
+    if (judged != Judgement::equal) disagreements_.push_back(what + ": proved, but evaluation differs");
   } else if (v.verdict == Verdict::refuted) {
-    ++tally.refuted;
-    if (mutant.equal) {
+    Evidence by = v.counterexample.evidence;
+    ++(by == Evidence::form      ? tally.refuted_by_form
+       : by == Evidence::results ? tally.refuted_by_results
+                                 : tally.refuted_by_word);
+    if (right || judged == Judgement::elsewhere) {
       ++tally.wrongly_refused;
       disagreements_.push_back(what + ": right, but refuted: " + v.summary + "; " + v.counterexample.text);
     }
   } else {
-    ++tally.unknown;
-    tally.right_unknown += mutant.equal;
-    undecided_.push_back(what + ": " + v.summary);
+    ++(right                            ? tally.unknown_equal
+       : judged == Judgement::elsewhere ? tally.unknown_elsewhere
+                                        : tally.unknown_different);
+    undecided_.push_back(what + (right ? " (equal): " : " (different): ") + v.summary);
   }
   seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void Tally::add(const Tally& t) {
+  mutants += t.mutants;
+  refuted_by_form += t.refuted_by_form;
+  refuted_by_results += t.refuted_by_results;
+  refuted_by_word += t.refuted_by_word;
+  proved += t.proved;
+  unknown_different += t.unknown_different;
+  unknown_elsewhere += t.unknown_elsewhere;
+  unknown_equal += t.unknown_equal;
+  wrongly_accepted += t.wrongly_accepted;
+  wrongly_refused += t.wrongly_refused;
+}
+
 Tally Survey::total() const {
   Tally out;
-  for (const auto& [kind, t] : by_kind_) {
-    out.mutants += t.mutants;
-    out.refuted += t.refuted;
-    out.unknown += t.unknown;
-    out.proved += t.proved;
-    out.wrongly_accepted += t.wrongly_accepted;
-    out.wrongly_refused += t.wrongly_refused;
-    out.right_unknown += t.right_unknown;
-  }
+  for (const auto& [kind, t] : by_kind_) out.add(t);
   return out;
 }
 
 std::string Survey::text() const {
-  std::string out = fmt::format("{:<34}{:>8}{:>9}{:>9}{:>9}{:>10}{:>9}\n", "kind", "mutants", "refuted", "proved",
-                                "unknown", "accepted!", "refused!");
+  constexpr const char* row = "{:<34}{:>8}{:>8}{:>9}{:>7}{:>8}{:>11}{:>11}{:>7}{:>10}{:>9}\n";
+  std::string out = fmt::format("{:<42}{:^24}{:>8}{:^29}\n", "", "refuted by", "", "unknown, evaluation says");
+  out += fmt::format(row, "kind", "mutants", "form", "results", "word", "proved", "different", "elsewhere", "equal",
+                     "accepted!", "refused!");
   auto line = [&](const std::string& kind, const Tally& t) {
-    out += fmt::format("{:<34}{:>8}{:>9}{:>9}{:>9}{:>10}{:>9}\n", kind, t.mutants, t.refuted, t.proved, t.unknown,
-                       t.wrongly_accepted, t.wrongly_refused);
+    out +=
+        fmt::format(row, kind, t.mutants, t.refuted_by_form, t.refuted_by_results, t.refuted_by_word, t.proved,
+                    t.unknown_different, t.unknown_elsewhere, t.unknown_equal, t.wrongly_accepted, t.wrongly_refused);
   };
   for (const auto& [kind, t] : by_kind_) line(kind, t);
-  line("all", total());
   Tally t = total();
-  return out + fmt::format("unknown rate {:.2f} %, {:.1f} s, {:.0f} ms each\n",
-                           t.mutants ? 100.0 * t.unknown / t.mutants : 0.0, seconds,
+  line("all", t);
+  return out + fmt::format("unknown {} of {} ({:.2f} %), {:.1f} s, {:.0f} ms each\n", t.unknown(), t.mutants,
+                           t.mutants ? 100.0 * t.unknown() / t.mutants : 0.0, seconds,
                            t.mutants ? 1e3 * seconds / t.mutants : 0.0);
 }
 
@@ -120,6 +150,36 @@ std::vector<Subject> subjects(bool large) {
     out.push_back({name + ", an empty share", program, empty});
   }
   return out;
+}
+
+void survey_subjects(Survey& survey, const std::vector<Subject>& subjects, size_t count, uint64_t seed) {
+  std::vector<std::pair<const Subject*, Mutant>> all;
+  for (const Subject& subject : subjects)
+    each_mutant(subject.reference, subject.plan, [&](Mutant m) {
+      all.push_back({&subject, std::move(m)});
+      return true;
+    });
+  std::mt19937_64 random(seed);
+  std::shuffle(all.begin(), all.end(), random);
+  if (all.size() > count) all.resize(count);
+  for (const auto& [subject, mutant] : all) survey.take(subject->name, subject->reference, mutant);
+}
+
+void survey_random_programs(Survey& survey, int count, uint64_t seed) {
+  constexpr size_t mutants_per_plan = 10;
+  test::Random random(seed);
+  for (int taken = 0; taken < count;) {
+    Program reference = test::random_program(random, 3 + int(random() % 10));
+    SpmdProgram plan = test::random_plan(random, reference);
+    std::vector<Mutant> mutants;
+    each_mutant(reference, plan, [&](Mutant m) {
+      mutants.push_back(std::move(m));
+      return true;
+    });
+    std::shuffle(mutants.begin(), mutants.end(), random);
+    for (size_t i = 0; i < mutants.size() && i < mutants_per_plan && taken < count; ++i, ++taken)
+      survey.take(fmt::format("random program of seed {}", seed), reference, mutants[i]);
+  }
 }
 
 }  // namespace hetsynth::mutation

@@ -10,19 +10,36 @@
 
 namespace hetsynth::mutation {
 
+/// What evaluation says of a mutant, which knows nothing of rules and proofs.
+enum class Judgement {
+  equal,      ///< no instance differs, at the plan's sizes or at others
+  form,       ///< has no meaning
+  results,    ///< loss or updates differ
+  word,       ///< only what the plan says of a value is wrong
+  elsewhere,  ///< right at its own sizes and boundaries, wrong at others
+};
+
 struct Tally {
   int mutants = 0;
-  int refuted = 0;           ///< shown to differ
-  int unknown = 0;           ///< not proved, no difference at the plan's own sizes
-  int proved = 0;            ///< and evaluation finds no difference either
-  int wrongly_accepted = 0;  ///< proved, but evaluation differs
-  int wrongly_refused = 0;   ///< right by construction, but refuted
-  int right_unknown = 0;     ///< right by construction, but not proved
+  int refuted_by_form = 0;     ///< the plan contradicts itself
+  int refuted_by_results = 0;  ///< loss or updates shown to differ
+  int refuted_by_word = 0;     ///< what the plan says of a value shown to differ
+  int proved = 0;              ///< and evaluation finds no difference either
+  int unknown_different = 0;   ///< no answer, though evaluation finds a difference
+  int unknown_elsewhere = 0;   ///< no answer; right at the plan's own sizes and boundaries, wrong at others
+  int unknown_equal = 0;       ///< no answer, and evaluation finds no difference
+  int wrongly_accepted = 0;    ///< proved, but evaluation differs
+  int wrongly_refused = 0;     ///< refuted, but right by construction or by evaluation
+
+  int refuted() const { return refuted_by_form + refuted_by_results + refuted_by_word; }
+  int unknown() const { return unknown_different + unknown_elsewhere + unknown_equal; }
+  void add(const Tally& other);
 };
 
 class Survey {
  public:
-  /// Verifies the mutant and judges the answer by evaluation at the plan's sizes and at others, with other numbers.
+  /// Verifies the mutant and holds the answer against evaluation at the plan's sizes and at others, with other numbers
+  /// than the verifier's own counterexamples have.
   void take(const std::string& subject, const Program& reference, const Mutant& mutant);
 
   const std::map<std::string, Tally>& by_kind() const { return by_kind_; }
@@ -49,5 +66,10 @@ struct Subject {
 /// The example models and the layers of the tests at small sizes, by data parallelism over even, uneven and empty
 /// shares of two and three devices, and as synthesized.
 std::vector<Subject> subjects(bool large);
+
+/// `count` mutants of the subjects, drawn at random from all there are (fewer if there are not so many).
+void survey_subjects(Survey& survey, const std::vector<Subject>& subjects, size_t count, uint64_t seed);
+/// `count` mutants of random plans of random programs.
+void survey_random_programs(Survey& survey, int count, uint64_t seed);
 
 }  // namespace hetsynth::mutation

@@ -2,21 +2,10 @@
 
 #include <utility>
 
+#include "tests/support/named_operator.h"
+
 namespace hetsynth::testing {
 namespace {
-
-class NamedOperator : public Operator {
- public:
-  explicit NamedOperator(std::string tag) : tag_(std::move(tag)) {}
-  std::string_view tag() const override { return tag_; }
-  TensorType infer(std::span<const TensorType>) const override { return {}; }
-  Space space(std::span<const TensorType>, const TensorType&) const override { return {}; }
-  Expr body(std::span<const TensorType>, const TensorType&) const override { return 0.0; }
-  std::vector<Tensor> vjp(const VjpArguments&) const override { return {}; }
-
- private:
-  std::string tag_;
-};
 
 Node& add(Program& program, NodeKind kind, std::string name, Shape shape) {
   Node& node = program.nodes.emplace_back();

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/hash.h"
-#include "support.h"
+#include "tests/support/plan_builder.h"
 
 namespace hetsynth {
 namespace {

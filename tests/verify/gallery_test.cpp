@@ -5,7 +5,7 @@
 
 #include "dsl/base/file.h"
 #include "hetsynth/build_paths.h"
-#include "support.h"
+#include "tests/support/plan_builder.h"
 #include "verify/verify.h"
 
 namespace hetsynth {

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <thread>
 
-#include "support.h"
+#include "tests/support/plan_builder.h"
 
 namespace hetsynth {
 namespace {

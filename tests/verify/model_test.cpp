@@ -4,8 +4,8 @@
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "support.h"
 #include "synth/synthesize.h"
+#include "tests/support/plan_builder.h"
 #include "verify/concrete.h"
 #include "verify/refute.h"
 #include "verify/verify.h"

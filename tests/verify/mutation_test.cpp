@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "support.h"
+#include "tests/support/plan_builder.h"
 #include "verify/verify.h"
 
 namespace hetsynth {
@@ -384,24 +384,68 @@ TEST(Counterexample, IsFoundOnASmallerInstance) {
   EXPECT_THAT(v.summary, HasSubstr("d_w1 is partial over axis dp and never reduced"));
 }
 
-/// The softmax is the same whatever number is subtracted: right at these boundaries, so it is not called wrong. With an
-/// empty share the sum of maxima is minus infinity, and the text shows that.
-TEST(Counterexample, RightWithoutProofIsUnknown) {
+/// The softmax is the same whatever number is subtracted: the results are right, but what the plan calls the maximum is
+/// none.
+TEST(Counterexample, AValueThatIsNotWhatThePlanSaysIsToldApartFromAWrongResult) {
   Program p = softmax_layer(false);
   Verification v = verify(p, softmax(p, true, ReduceOp::sum, true));
-  EXPECT_EQ(v.verdict, Verdict::unknown) << v.counterexample.text;
+  EXPECT_EQ(v.verdict, Verdict::refuted) << v.counterexample.text;
+  EXPECT_EQ(v.counterexample.evidence, Evidence::word);
   EXPECT_THAT(v.summary, HasSubstr("mx is partial(max) over axis tp, but all_reduce takes the sum"));
-  EXPECT_THAT(v.counterexample.text, HasSubstr("at other sizes and boundaries"));
+  EXPECT_THAT(v.counterexample.text, HasSubstr("the plan's word on value mx@tp:R#4 is wrong: mx[0] on device 0 is "));
+  EXPECT_THAT(v.counterexample.text, HasSubstr("loss and updates are right all the same"));
 }
 
-TEST(Counterexample, AWrongWordOnAValueIsNotProved) {
+TEST(Counterexample, AWrongWordOnAValueIsRefuted) {
   Program p = two_layers();
   SpmdProgram plan = data_parallel(p);
   NodeId a = plan.values[result(plan, p, Opcode::compute, "a")].node;
   plan.values[result(plan, p, Opcode::compute, "h")].node = a;
   Verification v = verify(p, plan);
-  EXPECT_EQ(v.verdict, Verdict::unknown);
+  EXPECT_EQ(v.verdict, Verdict::refuted);
+  EXPECT_EQ(v.counterexample.evidence, Evidence::word);
   EXPECT_THAT(v.summary, HasSubstr("is said to hold a, but holds h"));
+}
+
+/// A gradient that is said to be whole while it is a sum of parts, which the next instruction takes.
+TEST(Counterexample, AWrongPlacementOfAValueIsRefuted) {
+  Program p = two_layers();
+  SpmdProgram plan = data_parallel(p);
+  plan.values[result(plan, p, Opcode::compute, "d_w1")].placements = {Placement::replicated()};
+  Verification v = verify(p, plan);
+  EXPECT_EQ(v.verdict, Verdict::refuted);
+  EXPECT_EQ(v.counterexample.evidence, Evidence::word);
+  EXPECT_THAT(v.summary, HasSubstr("is said to be replicated over axis dp, but is partial(sum) over axis dp"));
+}
+
+/// Contradictions that leave nothing to compute are told without numbers.
+TEST(Counterexample, APlanThatContradictsItselfIsRefutedByItsForm) {
+  Program p = two_layers();
+  auto refuted = [&](const char* why, auto change) {
+    SpmdProgram plan = two_axes(p, 0);
+    ASSERT_EQ(verify(p, plan).verdict, Verdict::proved);
+    change(plan);
+    Verification v = verify(p, plan);
+    EXPECT_EQ(v.verdict, Verdict::refuted);
+    EXPECT_EQ(v.counterexample.evidence, Evidence::form);
+    EXPECT_THAT(v.summary, HasSubstr(why));
+  };
+  refuted("h is divided over axis b by table batch of axis a", [&](SpmdProgram& plan) {
+    at(plan, p, Opcode::compute, "h").splits = {{}, {0, 0}};
+  });
+  refuted("factor b of h is divided over two axes", [&](SpmdProgram& plan) {
+    plan.tables.push_back({"again", 1, 8, {0, 5, 8}});
+    at(plan, p, Opcode::compute, "h").splits[1] = {0, 1};
+  });
+  refuted("is said to be held as it cannot be: table batch belongs to axis a, not b", [&](SpmdProgram& plan) {
+    Placements& word = plan.values[leaf(plan, p, "x")].placements;
+    std::swap(word[0], word[1]);
+  });
+  refuted("w1 is updated twice", [&](SpmdProgram& plan) { plan.finals.push_back(plan.finals[0]); });
+  refuted("x is updated, which the program does not ask for", [&](SpmdProgram& plan) {
+    plan.finals.push_back({0, leaf(plan, p, "x")});
+  });
+  refuted("the plan computes no loss", [&](SpmdProgram& plan) { plan.loss = -1; });
 }
 
 /// One device holds everything: right there, wrong with any other boundary.

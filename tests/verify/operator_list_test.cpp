@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/ir/operator.h"
-#include "support.h"
+#include "tests/support/plan_builder.h"
 #include "verify/verify.h"
 
 namespace hetsynth::test {

@@ -4,7 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "random_plans.h"
+#include "tests/mutation/random_plans.h"
 #include "verify/refute.h"
 #include "verify/subject.h"
 #include "verify/verify.h"

@@ -1,7 +1,7 @@
 // Plans that differ from the plain ones but compute the same: all must be proved.
 #include <gtest/gtest.h>
 
-#include "support.h"
+#include "tests/support/plan_builder.h"
 #include "verify/verify.h"
 
 namespace hetsynth {

@@ -7,8 +7,6 @@
 
 #include <random>
 
-#include "random_plans.h"
-
 namespace hetsynth {
 namespace {
 
@@ -17,45 +15,26 @@ void expect_no_disagreement(const mutation::Survey& survey) {
   mutation::Tally total = survey.total();
   EXPECT_EQ(total.wrongly_accepted, 0);
   EXPECT_EQ(total.wrongly_refused, 0);
-  EXPECT_GT(total.refuted, total.mutants / 3);
+  EXPECT_GT(total.refuted(), total.mutants / 3);
+  // 1 % in the long run; of a hundred now and then one.
+  EXPECT_LE(total.unknown(), 4);
 }
 
 TEST(Survey, RandomTriplesOfTheExamples) {
   uint64_t seed = std::random_device()();
   fmt::print("seed {}\n", seed);
-  std::mt19937_64 random(seed);
-  std::vector<mutation::Subject> subjects = mutation::subjects(/*large=*/false);
-  std::vector<std::pair<size_t, mutation::Mutant>> all;
-  for (size_t s = 0; s < subjects.size(); ++s)
-    mutation::each_mutant(subjects[s].reference, subjects[s].plan, [&](mutation::Mutant m) {
-      all.push_back({s, std::move(m)});
-      return true;
-    });
-  ASSERT_GT(all.size(), 500u);
-  std::shuffle(all.begin(), all.end(), random);
   mutation::Survey survey;
-  for (size_t i = 0; i < 100; ++i)
-    survey.take(subjects[all[i].first].name, subjects[all[i].first].reference, all[i].second);
+  mutation::survey_subjects(survey, mutation::subjects(/*large=*/false), 100, seed);
+  ASSERT_EQ(survey.total().mutants, 100);
   expect_no_disagreement(survey);
-  EXPECT_EQ(survey.total().right_unknown, 0);
 }
 
 TEST(Survey, RandomTriplesOfRandomPrograms) {
   uint64_t seed = std::random_device()();
   fmt::print("seed {}\n", seed);
-  test::Random random(seed);
   mutation::Survey survey;
-  while (survey.total().mutants < 100) {
-    Program reference = test::random_program(random, 3 + int(random() % 8));
-    SpmdProgram plan = test::random_plan(random, reference);
-    std::vector<mutation::Mutant> mutants;
-    mutation::each_mutant(reference, plan, [&](mutation::Mutant m) {
-      mutants.push_back(std::move(m));
-      return true;
-    });
-    for (int i = 0; i < 5 && !mutants.empty(); ++i)
-      survey.take(fmt::format("seed {}", seed), reference, mutants[random() % mutants.size()]);
-  }
+  mutation::survey_random_programs(survey, 100, seed);
+  ASSERT_EQ(survey.total().mutants, 100);
   expect_no_disagreement(survey);
 }
 

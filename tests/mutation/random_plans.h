@@ -2,7 +2,7 @@
 #pragma once
 #include <random>
 
-#include "support.h"
+#include "tests/support/plan_builder.h"
 
 namespace hetsynth::test {
 

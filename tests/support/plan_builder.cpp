@@ -1,24 +1,12 @@
-#include "support.h"
+#include "tests/support/plan_builder.h"
 
 #include <algorithm>
+
+#include "tests/support/named_operator.h"
 
 namespace hetsynth::test {
 
 namespace {
-
-/// Stands in for an operator: a tag for dumps; space and body are given to the node directly.
-class Written final : public Operator {
- public:
-  explicit Written(std::string tag) : tag_(std::move(tag)) {}
-  std::string_view tag() const override { return tag_; }
-  TensorType infer(std::span<const TensorType>) const override { return {}; }
-  Space space(std::span<const TensorType>, const TensorType&) const override { return {}; }
-  Expr body(std::span<const TensorType>, const TensorType&) const override { return 0.0; }
-  std::vector<Tensor> vjp(const VjpArguments&) const override { return {}; }
-
- private:
-  std::string tag_;
-};
 
 std::vector<std::string> split_spec(const std::string& spec) {
   std::vector<std::string> parts(1);
@@ -54,7 +42,7 @@ NodeId ProgramBuilder::custom(const std::string& name, const std::vector<std::st
                               Shape shape) {
   Node node;
   node.name = name;
-  node.op = std::make_shared<Written>("written");
+  node.op = std::make_shared<testing::NamedOperator>("written");
   for (const std::string& input : inputs) node.inputs.push_back(id(input));
   node.space = std::move(space);
   node.body = std::move(body);

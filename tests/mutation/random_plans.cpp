@@ -1,4 +1,4 @@
-#include "random_plans.h"
+#include "tests/mutation/random_plans.h"
 
 #include <algorithm>
 #include <optional>
