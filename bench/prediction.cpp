@@ -12,6 +12,7 @@
 #include "hetsynth/build_paths.h"
 #include "runtime/batch_source.h"
 #include "runtime/launch.h"
+#include "runtime/median.h"
 #include "runtime/probe.h"
 #include "synth/synthesize.h"
 
@@ -28,11 +29,10 @@ struct Case {
 Cluster measured_cluster(const std::string& name) {
   Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/" + name + ".toml");
   const ProbeResult probe = probe_cores(int(cluster.devices.size()));
-  for (Device& device : cluster.devices)
-    device.measured = {probe.matmul_flops_per_second, probe.memory_bytes_per_second};
+  for (Device& device : cluster.devices) device.measured = probe.speed;
   cluster.hosts[0].inside = probe.link;
   fmt::print("{}: {:.1f} GFLOP/s and {:.1f} GB/s per core, link {:.2f} GB/s, {:.1f} us\n", name,
-             probe.matmul_flops_per_second / 1e9, probe.memory_bytes_per_second / 1e9,
+             *probe.speed.matmul_flops_per_second / 1e9, *probe.speed.memory_bytes_per_second / 1e9,
              probe.link.bandwidth_bytes_per_second / 1e9, probe.link.latency_seconds * 1e6);
   return cluster;
 }
@@ -43,8 +43,7 @@ double median_step(Executor& executor, const BatchSource& data) {
     const double took = executor.step(step, data).seconds;
     if (step >= 3) seconds.push_back(took);
   }
-  std::ranges::nth_element(seconds, seconds.begin() + 10);
-  return seconds[10];
+  return median(std::move(seconds));
 }
 
 void compare(const char* what, const Program& program, const Plan& plan, const Cluster& cluster) {

@@ -19,6 +19,7 @@
 #include "hetsynth/build_paths.h"
 #include "runtime/abi.h"
 #include "runtime/executor.h"
+#include "runtime/median.h"
 #include "runtime/progress.h"
 #include "runtime/throttle.h"
 #include "synth/synthesize.h"
@@ -62,11 +63,6 @@ extern "C" void recording_matmul(int64_t batch, int64_t m, int64_t n, int64_t k,
   recorded.back().a = lasting(a);
   recorded.back().w = lasting(w);
   recorded.back().c = lasting(c);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 /// `blocks`: attention as nests of blocks, as always; otherwise as its operators, for comparison.

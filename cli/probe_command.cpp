@@ -14,8 +14,6 @@
 namespace hetsynth::cli {
 namespace {
 
-constexpr int64_t cluster_file_limit = 1 << 20;
-
 /// The host to measure, and its devices. Throws UserError for one that this machine cannot stand for.
 std::vector<Device> devices_of(const Cluster& cluster, std::string& host) {
   if (host.empty()) {
@@ -69,7 +67,7 @@ Command add_probe(CLI::App& app) {
       ->capture_default_str()
       ->check(above_zero());
   return [options]() {
-    const std::string text = read_file(options->cluster, "cluster file", cluster_file_limit);
+    const std::string text = read_file(options->cluster, "cluster file", max_cluster_file_bytes);
     const Cluster cluster = parse_cluster(text, options->cluster);
     const std::vector<Device> devices = devices_of(cluster, options->host);
     ProbeOptions probe;
@@ -78,12 +76,20 @@ Command add_probe(CLI::App& app) {
     const Device& first = devices.front();
     fmt::print("{} core{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", devices.size(),
                devices.size() == 1 ? "" : "s", "each", "was taken", "measured");
-    fmt::print("{}{}",
-               row("matrix products", first.matmul_flops_per_second() / first.duty / 1e9,
-                   result.matmul_flops_per_second / 1e9, "GFLOP/s"),
-               row("memory", first.memory_bytes_per_second() / first.duty / 1e9, result.memory_bytes_per_second / 1e9,
-                   "GB/s"));
-    MeasuredHost measured{options->host, {result.matmul_flops_per_second, result.memory_bytes_per_second}, {}};
+    auto taken = [&](OperatorClass operators) {
+      return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
+    };
+    fmt::print(
+        "{}{}{}{}{}",
+        row("matrix products", taken(OperatorClass::matmul), *result.speed.matmul_flops_per_second / 1e9, "GFLOP/s"),
+        row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
+            *result.speed.matmul_call_seconds * 1e6, "us"),
+        row("convolutions", taken(OperatorClass::convolution), *result.speed.convolution_flops_per_second / 1e9,
+            "GFLOP/s"),
+        row("loops", taken(OperatorClass::loop), *result.speed.loop_flops_per_second / 1e9, "GFLOP/s"),
+        row("memory", first.memory_bytes_per_second() / first.duty / 1e9, *result.speed.memory_bytes_per_second / 1e9,
+            "GB/s"));
+    MeasuredHost measured{options->host, result.speed, {}};
     if (devices.size() > 1) {
       const Link& inside = cluster.hosts[first.host].inside;
       fmt::print(

@@ -3,24 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
 #include "codegen/abi.h"
+#include "codegen/cpu/prelude.h"
 #include "dsl/base/error.h"
+#include "dsl/ir/expr.h"
+#include "dsl/jit/compiled_code.h"
+#include "runtime/median.h"
 #include "runtime/rank_threads.h"
 #include "runtime/shared_memory_communicator.h"
+#include "runtime/throttle.h"
 
 namespace hetsynth {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+/// Small enough that starting a product costs more than doing it, large enough to be timed.
+constexpr int64_t small_extent = 32;
 
-double median(std::vector<double> values) {
-  auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+/// A loop as generated programs have them, compiled as they are.
+NativeModule exponential_loop() {
+  return load_native(codegen::prelude_for("exp_f32(") +
+                     "extern \"C\" void loop(const float* x, float* y, long n) {\n"
+                     "  for (long i = 0; i < n; ++i) y[i] = exp_f32(x[i]);\n}\n");
 }
 
 class Probe {
@@ -32,22 +38,15 @@ class Probe {
     communicators_ = shared_memory_communicators(mesh, std::vector<double>(size_t(ranks), 1.0), state_);
   }
 
-  double matmul_flops_per_second() {
-    const int64_t n = options_.matmul_extent;
-    std::vector<Buffers> of(static_cast<size_t>(ranks_), {size_t(n * n), 1.0f});
-    return 2.0 * double(n * n * n) / slowest_median([&](int rank) {
-             Buffers& b = of[size_t(rank)];
-             hetsynth_matmul(1, n, n, n, b.x.data(), 0, n, 1, b.y.data(), 0, n, 1, b.z.data(), 0, n, 1, 0);
-           });
-  }
-
-  double memory_bytes_per_second() {
-    const size_t count = size_t(options_.memory_bytes) / 3 / sizeof(float);
-    std::vector<Buffers> of(static_cast<size_t>(ranks_), {count, 1.0f});
-    return 3.0 * double(count * sizeof(float)) / slowest_median([&](int rank) {
-             Buffers& b = of[size_t(rank)];
-             for (size_t i = 0; i < count; ++i) b.z[i] = b.x[i] + 0.5f * b.y[i];
-           });
+  DeviceSpeed speed() {
+    DeviceSpeed out;
+    const double rate = matmul_flops(options_.matmul_extent) / matmul_seconds(options_.matmul_extent);
+    out.matmul_flops_per_second = rate;
+    out.matmul_call_seconds = std::max(0.0, matmul_seconds(small_extent) - matmul_flops(small_extent) / rate);
+    out.memory_bytes_per_second = memory_bytes_per_second();
+    out.convolution_flops_per_second = convolution_flops_per_second();
+    out.loop_flops_per_second = loop_flops_per_second();
+    return out;
   }
 
   Link link() {
@@ -64,6 +63,51 @@ class Probe {
     std::vector<float> x, y, z;
   };
 
+  static double matmul_flops(int64_t n) { return 2.0 * double(n * n * n); }
+
+  double matmul_seconds(int64_t n) {
+    std::vector<Buffers> of(static_cast<size_t>(ranks_), {size_t(n * n), 1.0f});
+    return slowest_median([&](int rank) {
+      Buffers& b = of[size_t(rank)];
+      hetsynth_matmul(1, n, n, n, b.x.data(), 0, n, 1, b.y.data(), 0, n, 1, b.z.data(), 0, n, 1, 0);
+    });
+  }
+
+  /// 4 images of 28 x 28, padded to keep that size.
+  double convolution_flops_per_second() {
+    constexpr int64_t batch = 4, channels = 32, extent = 28, window = 3, image = channels * extent * extent;
+    constexpr int64_t sizes[] = {batch, 1, channels, channels, extent, window, extent, 1,
+                                 1,     1, extent,   window,   extent, 1,      1,      1};
+    constexpr int64_t strides[] = {
+        image, extent * extent, extent, 1, channels * window * window, window * window, window, 1,
+        image, extent * extent, extent, 1};
+    std::vector<Buffers> of(static_cast<size_t>(ranks_), {size_t(batch * image), 1.0f});
+    return 2.0 * double(batch * image * channels * window * window) / slowest_median([&](int rank) {
+             Buffers& b = of[size_t(rank)];
+             hetsynth_convolution(2, sizes, strides, b.x.data(), b.y.data(), b.z.data());
+           });
+  }
+
+  double loop_flops_per_second() {
+    constexpr int64_t count = 4096;
+    const NativeModule module = exponential_loop();
+    auto* const loop = module.function<void(const float*, float*, long)>("loop");
+    std::vector<Buffers> of(static_cast<size_t>(ranks_), {size_t(count), 1.0f});
+    return double(count) * flops(exp(Expr::input(0))) / slowest_median([&](int rank) {
+             Buffers& b = of[size_t(rank)];
+             loop(b.x.data(), b.z.data(), count);
+           });
+  }
+
+  double memory_bytes_per_second() {
+    const size_t count = size_t(options_.memory_bytes) / 3 / sizeof(float);
+    std::vector<Buffers> of(static_cast<size_t>(ranks_), {count, 1.0f});
+    return 3.0 * double(count * sizeof(float)) / slowest_median([&](int rank) {
+             Buffers& b = of[size_t(rank)];
+             for (size_t i = 0; i < count; ++i) b.z[i] = b.x[i] + 0.5f * b.y[i];
+           });
+  }
+
   static std::vector<std::string> names(int ranks) {
     std::vector<std::string> out;
     for (int rank = 0; rank < ranks; ++rank) out.push_back(fmt::format("core {}", rank));
@@ -76,11 +120,11 @@ class Probe {
     threads_.run([&](int rank) {
       work(rank);  // the first one touches memory and makes the library's code
       std::vector<double> seconds;
-      const double end = now() + options_.seconds;
-      while (now() < end || seconds.size() < 3) {
-        const double start = now();
+      const double end = wall_seconds() + options_.seconds;
+      while (wall_seconds() < end || seconds.size() < 3) {
+        const double start = wall_seconds();
         work(rank);
-        seconds.push_back(now() - start);
+        seconds.push_back(wall_seconds() - start);
       }
       medians[size_t(rank)] = median(std::move(seconds));
     });
@@ -105,9 +149,9 @@ class Probe {
       communicator.begin_step();
       std::vector<double> seconds;
       for (int round = 0; round < rounds; ++round) {
-        const double start = now();
+        const double start = wall_seconds();
         if (!communicator.run(call)) return;
-        seconds.push_back(now() - start);
+        seconds.push_back(wall_seconds() - start);
       }
       communicator.end_step();
       medians[size_t(rank)] = median(std::move(seconds));
@@ -128,7 +172,7 @@ ProbeResult probe_cores(int ranks, const ProbeOptions& options) {
   HETSYNTH_CHECK(ranks >= 1, "at least one rank");
   try {
     Probe probe(ranks, options);
-    return {probe.matmul_flops_per_second(), probe.memory_bytes_per_second(), probe.link()};
+    return {probe.speed(), probe.link()};
   } catch (const std::bad_alloc&) {
     throw UserError({.tag = "probe",
                      .message = "there is not enough memory for the measurement",

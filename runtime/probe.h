@@ -8,9 +8,11 @@ namespace hetsynth {
 
 /// What several ranks at work at the same time get: training keeps all of them busy, and cores share memory and power.
 struct ProbeResult {
-  double matmul_flops_per_second = 0;  ///< per rank, float32, square products of `matmul_extent`
-  double memory_bytes_per_second = 0;  ///< per rank, reads and writes together, arrays beyond the caches
-  Link link;                           ///< between ranks: an all-gather through shared memory; unlimited for one rank
+  /// Of each rank, in float32. Matrix products: square ones of `matmul_extent`; what a call costs: what a product of 32
+  /// needs beyond that speed. Convolutions: 32 channels to 32 by windows of 3 x 3. Loops: exponentials of an array in
+  /// the cache, counted as the cost model counts them. Memory: reads and writes together, arrays beyond the caches.
+  DeviceSpeed speed;
+  Link link;  ///< between ranks: an all-gather through shared memory; unlimited for one rank
 };
 
 struct ProbeOptions {

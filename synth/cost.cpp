@@ -32,6 +32,25 @@ bool reads_once(const Node& node, size_t operand, int64_t elements) {
   return node.space.iterations() == double(elements) && !node.space.inputs[operand].zero_outside;
 }
 
+/// A product of two operands that both have factors of their own, summed over what they share, is left to a library.
+OperatorClass operator_class(const Node& node) {
+  const Expr& body = node.body;
+  auto operand = [&](int i) { return body.arg(i).kind() == ExprKind::input; };
+  if (node.space.reduction() != FactorKind::sum || body.kind() != ExprKind::mul || !operand(0) || !operand(1))
+    return OperatorClass::loop;
+  const Access &a = node.space.inputs[size_t(body.arg(0).index())], &b = node.space.inputs[size_t(body.arg(1).index())];
+  bool own_a = false, own_b = false, window = false;
+  for (size_t f = 0; f < node.space.factors.size(); ++f) {
+    bool in_a = mentions_factor(a, int(f)), in_b = mentions_factor(b, int(f));
+    own_a = own_a || (in_a && !in_b);
+    own_b = own_b || (in_b && !in_a);
+  }
+  for (const Access* access : {&a, &b})
+    for (const DimIndex& index : access->dims) window = window || index.terms.size() > 1;
+  if (!own_a || !own_b) return OperatorClass::loop;
+  return window ? OperatorClass::convolution : OperatorClass::matmul;
+}
+
 }  // namespace
 
 Picoseconds to_picoseconds(double seconds) {
@@ -52,6 +71,9 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
       communication_(cluster, mesh, native_) {
   HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
                  "a mesh must fit the cluster");
+  for (OperatorClass operators : operator_classes)
+    for (const Device& device : cluster.devices) speeds_[size_t(operators)].push_back(device.compute_speed(operators));
+  for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
   find_fused(kinds);
   find_works(kinds);
 }
@@ -91,6 +113,8 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         double iterations = effective_iterations(node);
         work.flops = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
         work.factor_classes = classes_.factors[node.id];
+        work.operators = operator_class(node);
+        work.called = !fused(node.id);
         if (native_) {
           work.flops = attention_.flops(node.id, work.flops);
           work.column_factor = attention_.column_factor(node.id);
@@ -124,6 +148,8 @@ const std::vector<Attention>& CostModel::attention() const {
 Work CostModel::work(NodeId id, const Option& option) const {
   const WholeWork& whole = works_[id];
   Work work;
+  work.operators = whole.operators;
+  work.called = whole.called;
   int all = 0;
   for (int a = 0; a < max_axes; ++a)
     if (option.factor[a] >= 0) {
@@ -173,11 +199,17 @@ double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) 
 
 double CostModel::device_flops(const Work& work, const Parts& parts) const { return weighted(work.flops, parts); }
 
+ComputeSpeed CostModel::speed(const Work& work, int d) const {
+  ComputeSpeed speed = speeds_[size_t(work.operators)][size_t(d)];
+  if (!work.called) speed.call_seconds = 0;
+  return speed;
+}
+
 double CostModel::device_seconds(const Work& work, const Parts& parts, int d) const {
   if (std::find(parts.begin(), parts.end(), 0.0) != parts.end()) return 0;
-  const Device& device = cluster_.devices[d];
-  return std::max(weighted(work.flops, parts) / device.matmul_flops_per_second(),
-                  weighted(work.bytes, parts) / device.memory_bytes_per_second());
+  const ComputeSpeed own = speed(work, d);
+  return own.call_seconds + std::max(weighted(work.flops, parts) / own.flops_per_second,
+                                     weighted(work.bytes, parts) / memory_speeds_[size_t(d)]);
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {

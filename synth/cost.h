@@ -1,8 +1,9 @@
 // The cost model: seconds of every operator and every conversion, with real whole-granule shares. All planning, scoring
 // and baselines use this one.
 //
-// Operator, on device d:     max(flops_d / matmul_flops_per_second, bytes_d / memory_bytes_per_second); the step waits
-// for the slowest device.
+// Operator, on device d:     call + max(flops_d / flops_per_second, bytes_d / memory_bytes_per_second); the step waits
+// for the slowest device. The speed and what a call costs are those of the operator's class (dsl/spmd/device_speed.h);
+// a fused operator is no call of its own.
 //   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
 //   One-hot loops count the rows moved. Attention on cpu devices is priced as the nest of blocks it becomes
@@ -36,6 +37,8 @@ constexpr int cut_sets = 1 << max_axes;
 struct Work {
   std::array<double, cut_sets> flops{}, bytes{};
   std::array<int, max_axes> class_id{-1, -1};  ///< by axis: the class that the axis cuts; -1: none
+  OperatorClass operators = OperatorClass::loop;
+  bool called = true;  ///< not part of another operator's loop
   auto operator<=>(const Work&) const = default;
 };
 
@@ -77,6 +80,8 @@ class CostModel {
   double device_seconds(const Work& work, const Shares& shares, int device) const {
     return device_seconds(work, parts(work, shares, device), device);
   }
+  /// What a device's seconds of such work follow from; a call that costs nothing where there is none.
+  ComputeSpeed speed(const Work& work, int device) const;
   /// Floating-point operations of these parts of the work.
   double device_flops(const Work& work, const Parts& parts) const;
   double device_flops(const Work& work, const Shares& shares, int device) const {
@@ -119,6 +124,8 @@ class CostModel {
       bool in_blocks = false;  ///< moved only where keys are cut
     };
     double flops = 0;
+    OperatorClass operators = OperatorClass::loop;
+    bool called = true;
     std::vector<Operand> operands;  ///< and the result; none of them fused
     std::vector<int> factor_classes;
     int column_factor = -1;  ///< see AttentionCost
@@ -131,6 +138,8 @@ class CostModel {
   Mesh mesh_;
   bool native_;  ///< all devices are cores: uneven shards need no padding, attention runs in blocks
   CommunicationCost communication_;
+  std::array<std::vector<ComputeSpeed>, std::size(operator_classes)> speeds_;  ///< [class][device]
+  std::vector<double> memory_speeds_;                                          ///< by device: bytes per second
   std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
   ByKind<WholeWork> works_;
 };

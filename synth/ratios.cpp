@@ -93,10 +93,11 @@ class RatioProgram {
     const Work& w = term.work;
     int z = maximum(term.count);
     for (size_t t = 0; t < types_.devices.size(); ++t) {
-      double flops = example(t).matmul_flops_per_second(), memory = example(t).memory_bytes_per_second();
+      ComputeSpeed speed = problem_.cost.speed(w, types_.devices[t][0]);
+      double flops = speed.flops_per_second, memory = example(t).memory_bytes_per_second();
       int share = share_[w.class_id[0]][t];
-      if (w.flops[1] > 0) above(z, w.flops[0] / flops, w.flops[1] / flops, share);
-      if (w.bytes[1] > 0) above(z, w.bytes[0] / memory, w.bytes[1] / memory, share);
+      if (w.flops[1] > 0) above(z, speed.call_seconds + w.flops[0] / flops, w.flops[1] / flops, share);
+      if (w.bytes[1] > 0) above(z, speed.call_seconds + w.bytes[0] / memory, w.bytes[1] / memory, share);
     }
   }
 

@@ -20,6 +20,26 @@ double Device::memory_bytes_per_second() const {
   return measured.memory_bytes_per_second.value_or(declared.memory_bytes_per_second.value_or(0)) * duty;
 }
 
+ComputeSpeed Device::compute_speed(OperatorClass operators) const {
+  const auto known = [&](std::optional<double> DeviceSpeed::*value) {
+    return measured.*value ? measured.*value : declared.*value;
+  };
+  std::optional<double> flops, call;
+  switch (operators) {
+    case OperatorClass::matmul:
+      call = known(&DeviceSpeed::matmul_call_seconds);
+      break;
+    case OperatorClass::convolution:
+      flops = known(&DeviceSpeed::convolution_flops_per_second);
+      call = known(&DeviceSpeed::convolution_call_seconds);
+      break;
+    case OperatorClass::loop:
+      flops = known(&DeviceSpeed::loop_flops_per_second);
+      call = known(&DeviceSpeed::loop_call_seconds);
+  }
+  return {flops ? *flops * duty : matmul_flops_per_second(), call.value_or(0) / duty};
+}
+
 Link Cluster::slowest_link() const {
   std::vector<Link> links;
   std::vector<int> devices_of_host(hosts.size());
@@ -41,8 +61,10 @@ bool Cluster::same_type(int a, int b) const {
   const Device& y = devices.at(b);
   return x.kind == y.kind && x.model == y.model && x.architecture == y.architecture &&
          x.memory_bytes == y.memory_bytes && x.duty == y.duty &&
-         x.matmul_flops_per_second() == y.matmul_flops_per_second() &&
-         x.memory_bytes_per_second() == y.memory_bytes_per_second();
+         x.memory_bytes_per_second() == y.memory_bytes_per_second() &&
+         std::ranges::all_of(operator_classes, [&](OperatorClass operators) {
+           return x.compute_speed(operators) == y.compute_speed(operators);
+         });
 }
 
 Cluster local_cluster(int count) {
@@ -69,8 +91,9 @@ Cluster local_cluster(int count) {
     device.model = core.name;
     device.index = i;
     device.memory_bytes = std::max(mebibyte, physical / count / mebibyte * mebibyte);
-    device.declared.matmul_flops_per_second = core.matmul_flops_per_second() * cores_each;
-    device.declared.memory_bytes_per_second = core.memory_bytes_per_second() * cores_each;
+    device.declared = core.speed();
+    *device.declared.matmul_flops_per_second *= cores_each;
+    *device.declared.memory_bytes_per_second *= cores_each;
     cluster.devices.push_back(std::move(device));
   }
   return cluster;
@@ -83,13 +106,18 @@ std::string hash_text(const Cluster& cluster) {
   // Strings carry their length, so that no two descriptions run together to the same text.
   const auto string_text = [](const std::string& text) { return fmt::format("{}:{}", text.size(), text); };
   std::string canonical =
-      fmt::format("cluster 1\nbetween {}\n", cluster.hosts.size() > 1 ? link_text(cluster.between) : "none");
+      fmt::format("cluster 2\nbetween {}\n", cluster.hosts.size() > 1 ? link_text(cluster.between) : "none");
   for (const Host& host : cluster.hosts) canonical += fmt::format("host {}\n", link_text(host.inside));
-  for (const Device& device : cluster.devices)
-    canonical +=
-        fmt::format("device {} {} {} {} {} {} {} {} {}\n", string_text(device.name), int(device.kind), device.host,
-                    string_text(device.model), string_text(device.architecture), device.memory_bytes,
-                    device.matmul_flops_per_second(), device.memory_bytes_per_second(), device.duty);
+  for (const Device& device : cluster.devices) {
+    canonical += fmt::format("device {} {} {} {} {} {} {} {}", string_text(device.name), int(device.kind), device.host,
+                             string_text(device.model), string_text(device.architecture), device.memory_bytes,
+                             device.memory_bytes_per_second(), device.duty);
+    for (OperatorClass operators : operator_classes) {
+      const ComputeSpeed speed = device.compute_speed(operators);
+      canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
+    }
+    canonical += "\n";
+  }
   return content_hash(canonical);
 }
 

@@ -8,15 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/spmd/device_speed.h"
+
 namespace hetsynth {
 
 enum class DeviceKind : uint8_t { cpu, cuda };
-
-/// Speeds of a device that runs all the time (duty 1).
-struct DeviceSpeed {
-  std::optional<double> matmul_flops_per_second;
-  std::optional<double> memory_bytes_per_second;
-};
 
 struct Device {
   std::string name;  ///< unique in the cluster: "fast0", "v100-hosts[1].gpu[3]"
@@ -35,6 +31,8 @@ struct Device {
   /// What the device delivers: the measured speed, or else the declared one, times duty.
   double matmul_flops_per_second() const;
   double memory_bytes_per_second() const;
+  /// Of a class of operators; where nothing is known of it, that of matrix products, and calls that cost nothing.
+  ComputeSpeed compute_speed(OperatorClass operators) const;
 };
 
 /// One level of the network. bandwidth is per device and direction.
@@ -67,6 +65,8 @@ struct Cluster {
 
 /// Most devices a description may have.
 constexpr int max_cluster_devices = 65536;
+/// Longest cluster file that is read.
+constexpr int64_t max_cluster_file_bytes = 1 << 20;
 
 /// Reads a TOML file (docs/cluster.md). Throws UserError naming file and line.
 Cluster load_cluster(const std::string& path);

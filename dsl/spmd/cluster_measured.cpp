@@ -26,10 +26,9 @@ class Editor {
 
   void measure_device(const toml::table& device, const DeviceSpeed& speed) {
     std::vector<std::string> values;
-    if (speed.matmul_flops_per_second)
-      values.push_back(fmt::format("matmul = \"{:.4g} GFLOP/s\"", *speed.matmul_flops_per_second / 1e9));
-    if (speed.memory_bytes_per_second)
-      values.push_back(fmt::format("memory_bandwidth = \"{:.4g} GB/s\"", *speed.memory_bytes_per_second / 1e9));
+    for (const SpeedField& field : speed_fields())
+      if (speed.*field.value)
+        values.push_back(fmt::format("{} = \"{}\"", field.key, quantity_text(*(speed.*field.value), field.dimension)));
     if (values.empty()) return;
     const std::string measured = fmt::format("measured = {{ {} }}", fmt::join(values, ", "));
     if (replace(device, measured)) return;

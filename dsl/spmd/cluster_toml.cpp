@@ -15,7 +15,6 @@
 namespace hetsynth {
 namespace {
 
-constexpr int64_t max_file_bytes = 1 << 20;
 // toml++ bounds how deep values nest but not dotted keys, and it frees nested tables recursively.
 constexpr int max_dots_per_line = 64;
 
@@ -23,21 +22,30 @@ constexpr int max_dots_per_line = 64;
 constexpr ValueLimits memory_limits{64 * 1024.0, 1e15};
 constexpr ValueLimits compute_limits{1e6, 1e18};
 constexpr ValueLimits bandwidth_limits{1e3, 1e15};
-constexpr ValueLimits latency_limits{0, 10};
+constexpr ValueLimits time_limits{0, 10};
 constexpr ValueLimits duty_limits{0.01, 1};
 
 const std::vector<std::string> root_keys{"name", "host", "between"};
 const std::vector<std::string> host_keys{"name", "count", "inside", "device"};
 const std::vector<std::string> device_keys{"name",   "kind", "model",    "count",   "architecture",
                                            "memory", "duty", "declared", "measured"};
-const std::vector<std::string> speed_keys{"matmul", "memory_bandwidth"};
+const std::vector<std::string> speed_keys = [] {
+  std::vector<std::string> keys;
+  for (const SpeedField& field : speed_fields()) keys.emplace_back(field.key);
+  return keys;
+}();
 const std::vector<std::string> link_keys{"bandwidth", "latency", "measured"};
 const std::vector<std::string> measured_link_keys{"bandwidth", "latency"};
 
 toml::table parse_toml(std::string_view text, const std::string& file) {
-  if (int64_t(text.size()) > max_file_bytes)
-    throw UserError(Diagnostic{
-        {file}, "cluster", fmt::format("the cluster file is longer than {} bytes", max_file_bytes), "", "", "", {}});
+  if (int64_t(text.size()) > max_cluster_file_bytes)
+    throw UserError(Diagnostic{{file},
+                               "cluster",
+                               fmt::format("the cluster file is longer than {} bytes", max_cluster_file_bytes),
+                               "",
+                               "",
+                               "",
+                               {}});
   int line = 1, dots = 0;
   for (const char c : text) {
     if (c == '\n') ++line, dots = 0;
@@ -66,15 +74,29 @@ Link read_link(const TableReader& reader) {
   };
   Link link;
   link.bandwidth_bytes_per_second = value("bandwidth", Dimension::bandwidth, bandwidth_limits);
-  link.latency_seconds = value("latency", Dimension::time, latency_limits);
+  link.latency_seconds = value("latency", Dimension::time, time_limits);
   return link;
+}
+
+ValueLimits limits_of(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::compute:
+      return compute_limits;
+    case Dimension::bandwidth:
+      return bandwidth_limits;
+    case Dimension::time:
+      return time_limits;
+    case Dimension::memory:
+      break;
+  }
+  return memory_limits;
 }
 
 DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   DeviceSpeed speed;
   if (const auto table = device.table(key, speed_keys)) {
-    speed.matmul_flops_per_second = table->quantity("matmul", Dimension::compute, compute_limits);
-    speed.memory_bytes_per_second = table->quantity("memory_bandwidth", Dimension::bandwidth, bandwidth_limits);
+    for (const SpeedField& field : speed_fields())
+      speed.*field.value = table->quantity(field.key, field.dimension, limits_of(field.dimension));
   }
   return speed;
 }
@@ -128,10 +150,11 @@ Device read_device(const TableReader& reader) {
   device.duty = reader.number("duty", duty_limits, 1);
   if (device.duty != 1 && device.kind != DeviceKind::cpu)
     reader.fail(reader.where("duty"), "only a cpu device can have a duty below 1", "", "", "leave it out");
-  if (model && !device.declared.matmul_flops_per_second)
-    device.declared.matmul_flops_per_second = model->matmul_flops_per_second();
-  if (model && !device.declared.memory_bytes_per_second)
-    device.declared.memory_bytes_per_second = model->memory_bytes_per_second();
+  if (model) {
+    const DeviceSpeed sheet = model->speed();
+    for (const SpeedField& field : speed_fields())
+      if (!(device.declared.*field.value)) device.declared.*field.value = sheet.*field.value;
+  }
   std::vector<std::string> known;
   for (const DeviceModel& candidate : device_models()) known.emplace_back(candidate.name);
   const auto missing = [&](std::string_view what, std::string_view line) {
@@ -237,7 +260,7 @@ Cluster parse_cluster(std::string_view toml, const std::string& file) {
 }
 
 Cluster load_cluster(const std::string& path) {
-  return parse_cluster(read_file(path, "cluster file", max_file_bytes), path);
+  return parse_cluster(read_file(path, "cluster file", max_cluster_file_bytes), path);
 }
 
 }  // namespace hetsynth

@@ -10,26 +10,29 @@ namespace {
 // Tensor Core GPU", "H200 Tensor Core GPU"); for the GeForce cards the GA102 (Ampere) and AD102 (Ada) architecture
 // papers. Sparse figures are halved. The usable fraction is an estimate, not a data-sheet value: FMA units are easier
 // to keep busy than tensor cores, whose peak outruns the memory. A measured table replaces it.
+//
+// A kernel takes a few microseconds however little it does: the start-up share of small work, an estimate too.
+constexpr double launch = 5;
 constexpr double fma = 0.85;
 constexpr double tensor = 0.65;
 constexpr DeviceModel models[] = {
-    {"P100", DeviceKind::cuda, "sm_60", 16, 10.6, 732, fma},
-    {"P100-PCIe", DeviceKind::cuda, "sm_60", 16, 9.3, 732, fma},
-    {"V100", DeviceKind::cuda, "sm_70", 16, 15.7, 900, fma},
-    {"V100-32GB", DeviceKind::cuda, "sm_70", 32, 15.7, 900, fma},
-    {"V100-PCIe", DeviceKind::cuda, "sm_70", 16, 14.0, 900, fma},
-    {"T4", DeviceKind::cuda, "sm_75", 16, 8.1, 320, fma},
-    {"A100", DeviceKind::cuda, "sm_80", 40, 156, 1555, tensor},
-    {"A100-80GB", DeviceKind::cuda, "sm_80", 80, 156, 2039, tensor},
-    {"H100", DeviceKind::cuda, "sm_90", 80, 494.5, 3350, tensor},
-    {"H100-PCIe", DeviceKind::cuda, "sm_90", 80, 378, 2000, tensor},
-    {"H200", DeviceKind::cuda, "sm_90", 141, 494.5, 4800, tensor},
-    {"RTX-3060", DeviceKind::cuda, "sm_86", 12, 12.7, 360, fma},
-    {"RTX-3090", DeviceKind::cuda, "sm_86", 24, 35.6, 936, fma},
-    {"RTX-4090", DeviceKind::cuda, "sm_89", 24, 82.6, 1008, fma},
+    {"P100", DeviceKind::cuda, "sm_60", 16, 10.6, 732, fma, 10.6, launch},
+    {"P100-PCIe", DeviceKind::cuda, "sm_60", 16, 9.3, 732, fma, 9.3, launch},
+    {"V100", DeviceKind::cuda, "sm_70", 16, 15.7, 900, fma, 15.7, launch},
+    {"V100-32GB", DeviceKind::cuda, "sm_70", 32, 15.7, 900, fma, 15.7, launch},
+    {"V100-PCIe", DeviceKind::cuda, "sm_70", 16, 14.0, 900, fma, 14.0, launch},
+    {"T4", DeviceKind::cuda, "sm_75", 16, 8.1, 320, fma, 8.1, launch},
+    {"A100", DeviceKind::cuda, "sm_80", 40, 156, 1555, tensor, 19.5, launch},
+    {"A100-80GB", DeviceKind::cuda, "sm_80", 80, 156, 2039, tensor, 19.5, launch},
+    {"H100", DeviceKind::cuda, "sm_90", 80, 494.5, 3350, tensor, 66.9, launch},
+    {"H100-PCIe", DeviceKind::cuda, "sm_90", 80, 378, 2000, tensor, 51.2, launch},
+    {"H200", DeviceKind::cuda, "sm_90", 141, 494.5, 4800, tensor, 66.9, launch},
+    {"RTX-3060", DeviceKind::cuda, "sm_86", 12, 12.7, 360, fma, 12.7, launch},
+    {"RTX-3090", DeviceKind::cuda, "sm_86", 24, 35.6, 936, fma, 35.6, launch},
+    {"RTX-4090", DeviceKind::cuda, "sm_89", 24, 82.6, 1008, fma, 82.6, launch},
     // One core of a current server at about 3 GHz with 256-bit vectors: 2 FMA units x 8 lanes x 2 x 3e9; its share of
     // two memory channels.
-    {"core", DeviceKind::cpu, "", 0, 0.096, 10, 0.6},
+    {"core", DeviceKind::cpu, "", 0, 0.096, 10, 0.6, 0.096, 0},
 };
 
 bool same_name(std::string_view a, std::string_view b) {
@@ -40,6 +43,13 @@ bool same_name(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+DeviceSpeed DeviceModel::speed() const {
+  const double matmul = peak_matmul_tflops * 1e12 * usable_fraction;
+  const double loop = peak_fma_tflops * 1e12 * (kind == DeviceKind::cuda ? fma : usable_fraction);
+  const double call = call_microseconds * 1e-6;
+  return {matmul, memory_gbytes_per_second * 1e9, matmul, loop, call, call, call};
+}
 
 std::span<const DeviceModel> device_models() { return models; }
 

@@ -17,10 +17,11 @@ struct DeviceModel {
   double peak_matmul_tflops;      ///< float32 operands, dense: TF32 tensor cores where the device has them, FMA units
                                   ///< otherwise
   double memory_gbytes_per_second;
-  double usable_fraction;  ///< of the peak, that a library's large matrix products reach
+  double usable_fraction;    ///< of the peak, that a library's large matrix products reach
+  double peak_fma_tflops;    ///< float32 outside of tensor cores: what loops run on
+  double call_microseconds;  ///< shortest time that a launched kernel takes
 
-  double matmul_flops_per_second() const { return peak_matmul_tflops * 1e12 * usable_fraction; }
-  double memory_bytes_per_second() const { return memory_gbytes_per_second * 1e9; }
+  DeviceSpeed speed() const;
   int64_t memory_bytes() const { return int64_t(memory_gib * 1024 * 1024 * 1024); }
 };
 

@@ -57,6 +57,13 @@ TEST(ClusterMeasured, CountsWhenReadBackAndLeavesTheRest) {
     EXPECT_THAT(text, HasSubstr(remark));
 }
 
+TEST(ClusterMeasured, KeepsEverySpeed) {
+  const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9};
+  const Cluster after = parse_cluster(with_measured(file, "c.toml", {"a", speed, {}}), "c.toml");
+  for (const SpeedField& field : speed_fields())
+    EXPECT_DOUBLE_EQ(*(after.devices[0].measured.*field.value), *(speed.*field.value)) << field.key;
+}
+
 TEST(ClusterMeasured, TwiceIsTheSameAsOnce) {
   const MeasuredHost measured{"a", {42e9, 8.5e9}, Link{3e9, 7e-6}};
   const std::string once = with_measured(file, "c.toml", measured);

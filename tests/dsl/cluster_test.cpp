@@ -99,6 +99,27 @@ TEST(Cluster, ModelFillsInDataSheetValues) {
   EXPECT_EQ(cluster.name, "c.toml");
 }
 
+TEST(Cluster, SpeedsOfOperatorClassesDefaultToThatOfProductsAndShareTheDuty) {
+  const Cluster cluster = parse_cluster(
+      "[[host]]\n[[host.device]]\nkind = \"cpu\"\nmemory = \"1 GiB\"\nduty = 0.5\n"
+      "declared = { matmul = \"60 GFLOP/s\", memory_bandwidth = \"10 GB/s\", loop = \"8 GFLOP/s\", loop_call = \"1 "
+      "us\" }\n"
+      "measured = { loop = \"4 GFLOP/s\", matmul_call = \"3 us\" }\n",
+      "c.toml");
+  const Device& device = cluster.devices[0];
+  EXPECT_EQ(device.compute_speed(OperatorClass::matmul), (ComputeSpeed{30e9, 6e-6}));
+  EXPECT_EQ(device.compute_speed(OperatorClass::convolution), (ComputeSpeed{30e9, 0}));
+  EXPECT_EQ(device.compute_speed(OperatorClass::loop), (ComputeSpeed{2e9, 2e-6}));
+}
+
+TEST(Cluster, DataSheetsTellTensorCoresFromTheRest) {
+  const Cluster cluster = parse_cluster("[[host]]\n[[host.device]]\nmodel = \"A100\"\n", "c.toml");
+  const Device& device = cluster.devices[0];
+  EXPECT_NEAR(device.compute_speed(OperatorClass::matmul).flops_per_second, 0.65 * 156e12, 1e3);
+  EXPECT_NEAR(device.compute_speed(OperatorClass::loop).flops_per_second, 0.85 * 19.5e12, 1e3);
+  for (OperatorClass operators : operator_classes) EXPECT_DOUBLE_EQ(device.compute_speed(operators).call_seconds, 5e-6);
+}
+
 TEST(Cluster, KnowsTheModelsPeopleName) {
   for (const char* name : {"V100", "P100", "A100", "T4", "H100", "H200", "3090", "RTX 4090"})
     EXPECT_NE(find_device_model(name), nullptr) << name;
@@ -165,6 +186,8 @@ TEST(Cluster, HashFollowsWhatPlanningReads) {
                                                         {"60 GFLOP/s", "61 GFLOP/s"},
                                                         {"10 GB/s", "11 GB/s"},
                                                         {"20 us", "21 us"},
+                                                        {"10 GB/s\"", "10 GB/s\", loop = \"1 GFLOP/s\""},
+                                                        {"10 GB/s\"", "10 GB/s\", matmul_call = \"1 us\""},
                                                         {"8 GB/s", "9 GB/s"},
                                                         {"count = 2", "count = 2\nduty = 0.5"}})
     EXPECT_NE(hash, hash_text(parse_cluster(replaced(from, to), "c.toml"))) << to;

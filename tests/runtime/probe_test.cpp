@@ -13,10 +13,15 @@ const ProbeOptions brief{96, 3 << 20, 1 << 18, 0.01};
 
 TEST(Probe, MeasuresTwoRanks) {
   const ProbeResult result = probe_cores(2, brief);
-  EXPECT_GT(result.matmul_flops_per_second, 1e6);
-  EXPECT_LT(result.matmul_flops_per_second, 1e14);
-  EXPECT_GT(result.memory_bytes_per_second, 1e6);
-  EXPECT_LT(result.memory_bytes_per_second, 1e13);
+  for (const SpeedField& field : speed_fields()) {
+    const std::optional<double>& value = result.speed.*field.value;
+    if (field.dimension == Dimension::time) continue;
+    ASSERT_TRUE(value) << field.key;
+    EXPECT_GT(*value, 1e6) << field.key;
+    EXPECT_LT(*value, 1e14) << field.key;
+  }
+  EXPECT_GE(*result.speed.matmul_call_seconds, 0);
+  EXPECT_LT(*result.speed.matmul_call_seconds, 1);
   EXPECT_GT(result.link.latency_seconds, 0);
   EXPECT_LT(result.link.latency_seconds, 1);
   EXPECT_GT(result.link.bandwidth_bytes_per_second, 0);

@@ -104,6 +104,29 @@ TEST(Price, EqualsTheObjectiveWithAttention) {
   expect_objective(synth::Problem(analysis, two_hosts(), {{{"host", 2}, {"device", 2}}}), RatioRule::even);
 }
 
+/// A product, a convolution-free loop and a sum on one device whose classes differ in speed.
+TEST(Price, FollowsTheSpeedOfTheOperatorsClassAndWhatACallCosts) {
+  ProgramBuilder b;
+  NodeId x = b.input("x", {100, 50});
+  NodeId w = b.parameter("w", {50, 20});
+  NodeId product = b.op("product", "bk,kn->bn", {x, w});
+  NodeId squares = b.op("squares", "bn,bn->bn", {product, product});
+  b.program.loss = b.op("loss", "bn->", {squares});
+  Cluster cluster = cluster_of_speeds({1e9});
+  DeviceSpeed& speed = cluster.devices[0].declared;
+  speed.memory_bytes_per_second = 1e15;
+  speed.loop_flops_per_second = 1e6;
+  speed.matmul_call_seconds = 3e-6;
+  speed.loop_call_seconds = 7e-6;
+  Plan plan = single_device_plan(b.program, cluster);
+  auto prices = price_instructions(b.program, plan.program, cluster);
+  ASSERT_EQ(prices.size(), 3u);
+  EXPECT_NEAR(prices[0].seconds, 3e-6 + 2 * 100 * 50 * 20 / 1e9, 1e-12);
+  EXPECT_NEAR(prices[1].seconds, 100 * 20 / 1e6, 1e-12);  // part of the sum's loop, no call of its own
+  EXPECT_NEAR(prices[2].seconds, 7e-6 + 100 * 20 / 1e6, 1e-12);
+  expect_predicted(b.program, plan, cluster);
+}
+
 TEST(Price, RefusesMoreAxesThanItKnows) {
   Program program = mlp(8, {4, 4});
   SpmdProgram spmd;
