@@ -137,7 +137,7 @@ int64_t capacity_of(const char* tag, Tensor logits, int64_t choices, double fact
         {.tag = tag,
          .message = fmt::format("{} experts are more than the tokens' capacity allows", experts),
          .expected =
-             fmt::format("at most {} experts: {} choices of {} tokens, times the capacity factor {}",
+             fmt::format("at most {} experts: {} of them for each of {} tokens, times the capacity factor {}",
                          int64_t(std::floor(double(choices) * factor * double(tokens))), choices, tokens, factor),
          .found = fmt::format("queues of {:.3g} places", double(choices) * factor * double(tokens) / double(experts)),
          .mend = "use fewer experts, longer groups of tokens, or a larger capacity factor"},

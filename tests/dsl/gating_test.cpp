@@ -162,7 +162,8 @@ TEST(GatingErrors, SayWhatDoesNotFit) {
   std::string text = error_of([&] { top1_gating(tensor({2, 8, 64})); });
   EXPECT_THAT(text, HasSubstr("gating_test.cpp"));
   EXPECT_THAT(text, HasSubstr("[top1_gating] 64 experts are more than the tokens' capacity allows"));
-  EXPECT_THAT(text, HasSubstr("expected: at most 10 experts: 1 choices of 8 tokens, times the capacity factor 1.25"));
+  EXPECT_THAT(
+      text, HasSubstr("expected: at most 10 experts: 1 of them for each of 8 tokens, times the capacity factor 1.25"));
   EXPECT_THAT(text, HasSubstr("found:    queues of 0.156 places"));
   EXPECT_THAT(text, HasSubstr("use fewer experts, longer groups of tokens, or a larger capacity factor"));
   EXPECT_EQ(error_of([&] { top2_gating(tensor({2, 8, 20})); }), "no error");

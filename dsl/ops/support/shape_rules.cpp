@@ -61,13 +61,15 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
                      .expected = "f32",
                      .found = text(type),
                      .mend = "cast it back: cast(x, f32)"});
-  throw UserError({.tag = std::string(tag),
-                   .message = fmt::format("argument {} must hold {}", position + 1,
-                                          wants_float ? "numbers, not indices" : "indices"),
-                   .expected = std::string(name(expected)),
-                   .found = text(type),
-                   .mend = wants_float ? "turn indices into vectors with embedding(table, indices), or into numbers with to_float(indices)"
-                                       : "pass an integer input, such as the tokens or targets of text_batch"});
+  throw UserError(
+      {.tag = std::string(tag),
+       .message =
+           fmt::format("argument {} must hold {}", position + 1, wants_float ? "numbers, not indices" : "indices"),
+       .expected = std::string(name(expected)),
+       .found = text(type),
+       .mend = wants_float
+                   ? "turn indices into vectors with embedding(table, indices), or into numbers with to_float(indices)"
+                   : "pass an integer input, such as the tokens or targets of text_batch"});
 }
 
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank) {
@@ -96,7 +98,7 @@ void require_index_range(std::string_view tag, Tensor indices, int64_t extent, s
              .message = fmt::format("{} has {} entries, but the indices reach {}", what, extent, node.data.classes - 1),
              .expected = fmt::format("at least {} entries", node.data.classes),
              .found = std::to_string(extent),
-             .mend = "bytes of text need 256 entries"},
+             .mend = fmt::format("make it {} long, or read data of {} classes or tokens", node.data.classes, extent)},
             {indices});
 }
 
