@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/host_text.h"
+#include "codegen/cuda/shared_kernels.h"
 
 namespace hetsynth::codegen {
 
@@ -17,6 +18,7 @@ DeviceProgram generate_cuda(const Program& reference, const SpmdProgram& program
                        .found = text(node.type) + " " + node.name,
                        .mend = "plan for cpu devices, or leave mixed precision off"});
   cuda::DeviceSchedule schedule = cuda::schedule(reference, program, rank, types);
+  cuda::share_kernels(schedule);
   DeviceProgram out = describe(schedule.lowered, cluster);
   out.files.push_back({fmt::format("rank{}_host.cpp", rank), cuda::host_text(schedule, cluster)});
   out.files.push_back({fmt::format("rank{}_kernels.cu", rank), cuda::kernels_text(schedule, cluster)});

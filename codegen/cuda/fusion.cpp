@@ -170,12 +170,18 @@ class Fuser {
     return true;
   }
 
+  /// Whether the operator would read less from memory within the group. Scalars do not count: a learning rate relates
+  /// the updates of all parameters, whose common kernel would hold hundreds of registers, be compiled for seconds and
+  /// be unlike that of every other layer.
   bool related(const KernelGroup& group, const LocalOp& op) const {
+    const auto array = [&](ValueId value) { return program_.values[value].count() > 1; };
     std::set<ValueId> read;
     for (int i : group.ops)
-      for (const Operand& operand : program_.ops[i].inputs) read.insert(layouts_.of[operand.value].buffer);
+      for (const Operand& operand : program_.ops[i].inputs)
+        if (array(operand.value)) read.insert(layouts_.of[operand.value].buffer);
     for (const Operand& operand : op.inputs)
-      if (made_in(group, operand.value) >= 0 || read.count(layouts_.of[operand.value].buffer)) return true;
+      if (made_in(group, operand.value) >= 0 || (array(operand.value) && read.count(layouts_.of[operand.value].buffer)))
+        return true;
     return false;
   }
 

@@ -146,6 +146,7 @@ class HostPrinter {
     int count = 0;
     for (const ScheduledStep& s : schedule_.steps)
       for (const Kernel& kernel : s.kernels.kernels) {
+        if (kernel.text.empty()) continue;  // launches one that is there already
         numbers += fmt::format("  kernel_{} = {},\n", kernel.name, count);
         names += fmt::format("    \"{}\",\n", kernel.name);
         ++count;
@@ -351,7 +352,8 @@ std::string kernels_text(const DeviceSchedule& schedule, const Cluster& cluster)
                                 device.architecture.empty() ? "" : ", ", device.architecture);
   out += prelude();
   for (const ScheduledStep& s : schedule.steps)
-    for (const Kernel& kernel : s.kernels.kernels) out += "\n" + kernel.text;
+    for (const Kernel& kernel : s.kernels.kernels)
+      if (!kernel.text.empty()) out += "\n" + kernel.text;
   return out;
 }
 

@@ -19,7 +19,7 @@ struct KernelArgument {
 
 struct Kernel {
   std::string name;
-  std::string text;
+  std::string text;  ///< empty if it launches a kernel of this name that stands elsewhere (share_kernels)
   std::vector<KernelArgument> arguments;
   int64_t blocks = 1;
   int threads = 256;

@@ -30,6 +30,8 @@ struct Nvrtc {
   Result (*compile)(Program, int count, const char* const* options) = nullptr;
   Result (*cubin_size)(Program, size_t*) = nullptr;
   Result (*cubin)(Program, char*) = nullptr;
+  Result (*ptx_size)(Program, size_t*) = nullptr;
+  Result (*ptx)(Program, char*) = nullptr;
   Result (*log_size)(Program, size_t*) = nullptr;
   Result (*log)(Program, char*) = nullptr;
   Result (*destroy)(Program*) = nullptr;
@@ -46,7 +48,8 @@ struct Nvrtc {
     return library.find("nvrtcVersion", version) && library.find("nvrtcGetNumSupportedArchs", architecture_count) &&
            library.find("nvrtcGetSupportedArchs", architectures) && library.find("nvrtcCreateProgram", create) &&
            library.find("nvrtcCompileProgram", compile) && library.find("nvrtcGetCUBINSize", cubin_size) &&
-           library.find("nvrtcGetCUBIN", cubin) && library.find("nvrtcGetProgramLogSize", log_size) &&
+           library.find("nvrtcGetCUBIN", cubin) && library.find("nvrtcGetPTXSize", ptx_size) &&
+           library.find("nvrtcGetPTX", ptx) && library.find("nvrtcGetProgramLogSize", log_size) &&
            library.find("nvrtcGetProgramLog", log) && library.find("nvrtcDestroyProgram", destroy) &&
            library.find("nvrtcGetErrorString", error_text);
   }
@@ -120,7 +123,10 @@ CudaCode compile_now(std::string_view source, const std::string& name, const std
   result = api.compile(owner.program, int(pointers.size()), pointers.data());
   code.log = read_buffer(owner.program, api.log_size, api.log);
   while (!code.log.empty() && (code.log.back() == '\0' || code.log.back() == '\n')) code.log.pop_back();
-  if (result == success) code.cubin = read_buffer(owner.program, api.cubin_size, api.cubin);
+  const bool to_ptx = arguments.front().find("=compute_") != std::string::npos;
+  if (result == success)
+    code.cubin = to_ptx ? read_buffer(owner.program, api.ptx_size, api.ptx)
+                        : read_buffer(owner.program, api.cubin_size, api.cubin);
   code.status = code.cubin.empty() ? CudaCompileStatus::rejected : CudaCompileStatus::compiled;
   if (!code.ok() && code.log.empty()) code.log = fmt::format("{}: {}", name, api.error_text(result));
   return code;
@@ -152,8 +158,10 @@ CudaCode compile_cuda(std::string_view source, const std::string& name, const st
     code.log = toolkit.problem;
     return code;
   }
-  // "sm_90a" and "sm_100f" are variants of architectures that the list names without the letter.
+  // "compute_90" is the PTX of sm_90; "sm_90a" and "sm_100f" are variants of architectures that the list names without
+  // the letter.
   std::string listed = architecture;
+  if (listed.starts_with("compute_")) listed.replace(0, 8, "sm_");
   while (!listed.empty() && (listed.back() == 'a' || listed.back() == 'f')) listed.pop_back();
   if (std::find(toolkit.architectures.begin(), toolkit.architectures.end(), listed) == toolkit.architectures.end()) {
     code.log = fmt::format("NVRTC {} does not compile for {}; it knows {}", toolkit.version(), architecture,

@@ -15,7 +15,7 @@ enum class CudaCompileStatus : uint8_t {
 
 struct CudaCode {
   CudaCompileStatus status = CudaCompileStatus::unavailable;
-  std::string cubin;  ///< machine code (ELF) for exactly the architecture; empty unless compiled
+  std::string cubin;  ///< machine code (ELF) for exactly the architecture, or PTX; empty unless compiled
   std::string log;    ///< NVRTC's messages, warnings included, or why it is unavailable
   bool from_cache = false;
   bool ok() const { return status == CudaCompileStatus::compiled; }
@@ -35,7 +35,8 @@ struct CudaToolkit {
 /// NVRTC of this machine, looked for once.
 const CudaToolkit& cuda_toolkit();
 
-/// Compiles one file of kernels; `name` is what messages call it, `architecture` as "sm_80". Keeps results on disk by
+/// Compiles one file of kernels; `name` is what messages call it, `architecture` as "sm_80", or as "compute_80" for PTX
+/// in place of machine code. Keeps results on disk by
 /// content. C++17 unless the options say otherwise; the toolkit's headers are found. Never throws for what the source,
 /// the machine or the architecture lacks. Any number of threads may compile at the same time.
 CudaCode compile_cuda(std::string_view source, const std::string& name, const std::string& architecture,
