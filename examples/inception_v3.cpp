@@ -1,7 +1,6 @@
 // Inception-v3 (Szegedy, Vanhoucke, Ioffe, Shlens, Wojna 2015) with its auxiliary head.
 //   hetsynth run inception_v3.cpp --set size=tiny
 // Model: Inception-v3 | 27161264 parameters
-// Tiny: size=tiny lr=1e-8 batch=12
 #include <cmath>
 #include <string>
 
@@ -92,8 +91,7 @@ Tensor auxiliary_head(Tensor x) {
 
 void model() {
   c = Config();
-  // The tiny size learns slowly: a unit whose input rounds to the other side of 0 then shows in no digit of the loss.
-  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 12, 1e-6, 1, 1};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 12, 0.02, 1, 1};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", c.rate, "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");

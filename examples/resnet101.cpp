@@ -1,7 +1,6 @@
 // ResNet-101 (He, Zhang, Ren, Sun 2015), with the stride in the 3 x 3 convolution as in torchvision.
 //   hetsynth run resnet101.cpp --set size=tiny
 // Model: ResNet-101 | 44549160 parameters
-// Tiny: size=tiny lr=1e-5
 #include <cmath>
 #include <string>
 #include <vector>
@@ -38,9 +37,8 @@ Tensor bottleneck(const std::string& name, Tensor x, int64_t width, int64_t stri
 
 void model() {
   Config c;
-  // The tiny size learns slowly: a unit whose input rounds to the other side of 0 then shows in no digit of the loss.
   if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}}))
-    c = {64, 4, 10, 12, 1e-4, {1, 2, 1, 1}};
+    c = {64, 4, 10, 12, 0.02, {1, 2, 1, 1}};
   c.batch = option("batch", c.batch, "images per step");
   double lr = option("lr", c.rate, "learning rate");
 

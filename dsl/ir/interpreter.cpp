@@ -20,6 +20,54 @@ std::vector<Range> full_ranges(const Space& space) {
 
 namespace {
 
+/// An access to an operand's part, laid out flat: the innermost loops of every evaluation read through it.
+class Reader {
+ public:
+  Reader(int operand, const Access& access, const LocalArray& in)
+      : operand_(operand), zero_outside_(access.zero_outside), in_(in) {
+    for (size_t d = 0; d < access.dims.size(); ++d) {
+      const DimIndex& index = access.dims[d];
+      terms_.insert(terms_.end(), index.terms.begin(), index.terms.end());
+      dims_.push_back({terms_.size(), index.offset - in.offset[d], in.array.shape[d]});
+    }
+  }
+
+  double read(const std::vector<int64_t>& factors) const {
+    int64_t position = 0;
+    size_t term = 0;
+    for (size_t d = 0; d < dims_.size(); ++d) {
+      const Dim& dim = dims_[d];
+      int64_t at = dim.start;
+      for (; term < dim.last_term; ++term) at += part(terms_[term], factors);
+      if (at < 0 || at >= dim.extent) {
+        if (zero_outside_) return 0;
+        throw InternalError(fmt::format("operand {} is read at {} of dimension {}, but holds [{}, {})", operand_,
+                                        at + in_.offset[d], d, in_.offset[d], in_.offset[d] + dim.extent));
+      }
+      position = position * dim.extent + at;
+    }
+    return in_.array.values[size_t(position)];
+  }
+
+ private:
+  static int64_t part(const IndexTerm& t, const std::vector<int64_t>& factors) {
+    int64_t i = factors[size_t(t.factor)];
+    if (t.divide != 1) i /= t.divide;
+    if (t.modulo != 0) i %= t.modulo;
+    return i * t.stride;
+  }
+
+  struct Dim {
+    size_t last_term;  ///< one behind its terms, which begin where those of the dimension before end
+    int64_t start, extent;
+  };
+  int operand_;
+  bool zero_outside_;
+  const LocalArray& in_;
+  std::vector<IndexTerm> terms_;
+  std::vector<Dim> dims_;
+};
+
 /// One evaluation of an operator: nested loops over the factors, output factors outside, reduced ones inside.
 class Evaluator {
  public:
@@ -27,12 +75,12 @@ class Evaluator {
             const std::vector<Range>& ranges, const Shape& output_shape, const EvaluationContext& context)
       : space_(space),
         body_(body),
-        inputs_(inputs),
         ranges_(ranges),
         context_(context),
         output_strides_(row_major_strides(output_shape)),
         index_(space.factors.size(), 0) {
     is_max_ = space.reduction() == FactorKind::max;
+    for (size_t j = 0; j < inputs.size(); ++j) readers_.emplace_back(int(j), space.inputs[j], inputs[j]);
     // A one-hot body is non-zero at one value of its factor: look there instead of looping (embedding tables).
     lookup_ = match_one_hot(body, &one_hot_) && space.factors[one_hot_.factor].kind == FactorKind::sum &&
               !mentions_factor(space.inputs[one_hot_.operand], one_hot_.factor);
@@ -92,21 +140,7 @@ class Evaluator {
     return size_t(position);
   }
 
-  double element(int operand) const {
-    const LocalArray& in = inputs_[operand];
-    const Access& access = space_.inputs[operand];
-    int64_t position = 0;
-    for (size_t d = 0; d < access.dims.size(); ++d) {
-      int64_t at = value(access.dims[d]) - in.offset[d];
-      if (at < 0 || at >= in.array.shape[d]) {
-        if (access.zero_outside) return 0;
-        throw InternalError(fmt::format("operand {} is read at {} of dimension {}, but holds [{}, {})", operand,
-                                        at + in.offset[d], d, in.offset[d], in.offset[d] + in.array.shape[d]));
-      }
-      position = position * in.array.shape[d] + at;
-    }
-    return in.array.values[size_t(position)];
-  }
+  double element(int operand) const { return readers_[size_t(operand)].read(index_); }
 
   double reduce() {
     double total = is_max_ ? -std::numeric_limits<double>::infinity() : 0.0;
@@ -132,7 +166,7 @@ class Evaluator {
   }
 
   double evaluate_expr(const Expr& e) const {
-    auto arg = [&](int i) { return evaluate_expr(e.arg(i)); };
+    const auto arg = [&](int i) { return evaluate_expr(e.arg(i)); };
     switch (e.kind()) {
       case ExprKind::input:
         return element(e.index());
@@ -192,9 +226,9 @@ class Evaluator {
 
   const Space& space_;
   const Expr& body_;
-  const std::vector<LocalArray>& inputs_;
   const std::vector<Range>& ranges_;
   const EvaluationContext& context_;
+  std::vector<Reader> readers_;  ///< by operand
   std::vector<int64_t> output_strides_, local_strides_;
   std::vector<int64_t> index_;
   std::vector<int> outer_, inner_;

@@ -57,13 +57,11 @@ TEST_P(TinySize, TrainsAlikeOnOneRankAndOnThreeUnevenOnes) {
   const Verification proof = verify(traced.program, plan.program);
   EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
 
-  const Cluster one = one_device();
-  const std::vector<double> alone = train_losses(traced.program, single_device_plan(traced.program, one), one, steps);
-  const std::vector<double> together = train_losses(traced.program, plan, three, steps);
-  EXPECT_LT(largest_difference(alone, together), loss_bound) << ::testing::PrintToString(alone) << "\n"
-                                                             << ::testing::PrintToString(together);
-  RecordProperty("difference", std::to_string(largest_difference(alone, together)));
-  EXPECT_THAT(alone, ::testing::Each(::testing::Truly([](double loss) { return std::isfinite(loss); })));
+  const TwoRuns runs = train_on_both(traced.program, plan, three, steps);
+  EXPECT_LT(runs.largest_difference(), loss_bound) << ::testing::PrintToString(runs.alone) << "\n"
+                                                   << ::testing::PrintToString(runs.together);
+  RecordProperty("difference", std::to_string(runs.largest_difference()));
+  EXPECT_THAT(runs.alone, ::testing::Each(::testing::Truly([](double loss) { return std::isfinite(loss); })));
 }
 
 TEST(ModelList, ReadsCountsAndSettingsFromComments) {

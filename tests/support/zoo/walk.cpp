@@ -11,7 +11,7 @@
 
 #include "dsl/ir/differentiate.h"
 #include "runtime/launch.h"
-#include "runtime/train.h"
+#include "synth/synthesize.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -54,6 +54,20 @@ Cluster devices(const std::vector<double>& speeds) {
   return cluster;
 }
 
+bool normalises_batches(const Program& program) {
+  return std::any_of(program.nodes.begin(), program.nodes.end(), [](const Node& node) {
+    return node.kind == NodeKind::state && node.name.ends_with(".running_mean");
+  });
+}
+
+std::unique_ptr<Executor> start(const Program& program, const Plan& plan, const Cluster& cluster) {
+  LaunchOptions options;
+  options.executor.seed = 5;
+  options.executor.threads.threads_per_rank = 1;
+  options.optimization = 1;  // code that runs for twenty small steps is not worth optimising
+  return launch(program, plan.program, ranks_of(plan, cluster), options);
+}
+
 }  // namespace
 
 TracedModel trace_model(const ListedModel& model, const Settings& settings) {
@@ -71,24 +85,27 @@ TracedModel trace_model(const ListedModel& model, const Settings& settings) {
 Cluster one_device() { return devices({1}); }
 Cluster three_uneven_devices() { return devices({3, 1, 2}); }
 
-std::vector<double> train_losses(const Program& program, const Plan& plan, const Cluster& cluster, int64_t steps) {
-  const TextFile text;
-  const auto data = open_data(program, {reads_text(program) ? text.path() : "", 5});
-  LaunchOptions options;
-  options.executor.seed = 5;
-  options.executor.threads.threads_per_rank = 1;
-  options.optimization = 1;  // code that runs for twenty small steps is not worth optimising
-  const auto executor = launch(program, plan.program, ranks_of(plan, cluster), options);
-  TrainOptions train_options;
-  train_options.steps = steps;
-  return train(*executor, *data, train_options).losses;
+double TwoRuns::largest_difference() const {
+  double largest = 0;
+  for (size_t i = 0; i < alone.size(); ++i)
+    largest = std::max(largest, std::fabs(alone[i] - together.at(i)) / std::fabs(alone[i]));
+  return largest;
 }
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) throw std::runtime_error("two runs of different length");
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]) / std::fabs(a[i]));
-  return largest;
+TwoRuns train_on_both(const Program& program, const Plan& plan, const Cluster& cluster, int64_t steps) {
+  const TextFile text;
+  const auto data = open_data(program, {reads_text(program) ? text.path() : "", 5});
+  const Cluster one = one_device();
+  const auto alone = start(program, single_device_plan(program, one), one), together = start(program, plan, cluster);
+  TwoRuns runs;
+  runs.from_same_state = normalises_batches(program);
+  for (int64_t step = 0; step < steps; ++step) {
+    if (runs.from_same_state)
+      for (const Update& update : program.updates) together->write(update.target, alone->read(update.target));
+    runs.alone.push_back(alone->step(step, *data).loss);
+    runs.together.push_back(together->step(step, *data).loss);
+  }
+  return runs;
 }
 
 }  // namespace hetsynth::testing
