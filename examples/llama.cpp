@@ -52,8 +52,10 @@ void model() {
   Tensor x = embedding(weight("tokens", {s.vocabulary, s.width}), tokens);
   for (int64_t i = 0; i < s.layers; ++i) {
     std::string layer = "layer" + std::to_string(i);
-    x = x + attention(layer + ".attention", norm(layer + ".norm1", x), s);
-    x = x + swiglu(layer + ".mlp", norm(layer + ".norm2", x), s);
+    x = checkpoint([&] {  // at these lengths activations take more memory than parameters
+      Tensor mixed = x + attention(layer + ".attention", norm(layer + ".norm1", x), s);
+      return mixed + swiglu(layer + ".mlp", norm(layer + ".norm2", mixed), s);
+    });
   }
   Tensor logits = matmul(norm("norm", x), weight("head", {s.width, s.vocabulary}));
   output("logits", logits);

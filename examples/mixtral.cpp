@@ -56,8 +56,10 @@ void model() {
   Tensor balance;
   for (int64_t i = 0; i < s.layers; ++i) {
     std::string layer = "layer" + std::to_string(i);
-    x = x + attention(layer + ".attention", norm(layer + ".norm1", x), s);
-    x = x + mixture(layer + ".moe", norm(layer + ".norm2", x), s, capacity, &balance);
+    x = checkpoint([&] {  // at these lengths activations take more memory than parameters
+      Tensor mixed = x + attention(layer + ".attention", norm(layer + ".norm1", x), s);
+      return mixed + mixture(layer + ".moe", norm(layer + ".norm2", mixed), s, capacity, &balance);
+    });
   }
   Tensor logits = matmul(norm("norm", x), weight("head", {s.width, s.vocabulary}));
   output("logits", logits);
