@@ -51,18 +51,8 @@ class Cumsum final : public Operator {
   bool exclusive_, reverse_;
 };
 
-constexpr int64_t longest_direct = 64;
-
-/// The divisor of `extent` nearest to its square root from below; 1 for primes.
-int64_t block_count(int64_t extent) {
-  int64_t count = 1;
-  for (int64_t d = 1; d * d <= extent; ++d)
-    if (extent % d == 0) count = d;
-  return count;
-}
-
 Tensor running_sum(Tensor x, int dim, bool exclusive) {
-  int64_t extent = x.size(dim), blocks = extent > longest_direct ? block_count(extent) : 1;
+  int64_t extent = x.size(dim), blocks = scan_blocks(extent);
   if (blocks == 1) return emit(std::make_shared<Cumsum>(dim, exclusive, false), {x});
   Shape shape = x.shape(), blocked = shape;
   blocked[size_t(dim)] = extent / blocks;

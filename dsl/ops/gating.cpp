@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "dsl/ops/add.h"
+#include "dsl/ops/cumsum.h"
 #include "dsl/ops/div.h"
 #include "dsl/ops/max.h"
 #include "dsl/ops/mean.h"
@@ -55,30 +56,69 @@ Tensor choose_another(Tensor logits, Tensor first) {
   return choose(pointwise(others_rule(logits.rank() - 1), {logits, first}));
 }
 
-/// How many tokens stand before each one in its expert's queue: those before it in the group with the same expert and,
-/// for a second choice, all that chose this expert first. Inputs: experts [..., 1, S'], [..., S], and first choices
-/// [..., 1, S'].
-PointwiseRule place_rule(bool second, int token_dim) {
-  auto one_if = [](const Expr& condition) { return select(condition, Expr(1.0), Expr(0.0)); };
-  const Expr earlier = less(Expr::factor(token_dim + 1), Expr::factor(token_dim));
-  Expr before = select(equal(Expr::input(0), Expr::input(1)), one_if(earlier), Expr(0.0));
-  if (second) before = before + one_if(equal(Expr::input(2), Expr::input(1)));
-  PointwiseRule rule{.tag = "queue_place",
-                     .body = before,
-                     .lift = {0, 1, 0},
-                     .integers = {0, 1},
-                     .reduce = FactorKind::sum,
-                     .dims = {-1}};
-  if (second) rule.integers.insert(2);
-  return rule;
+/// Inputs: experts [..., 1, S'] and [..., S]. How many tokens before each one chose the same expert.
+PointwiseRule earlier_rule(int token_dim) {
+  const Expr earlier = select(less(Expr::factor(token_dim + 1), Expr::factor(token_dim)), Expr(1.0), Expr(0.0));
+  return {.tag = "queue_place",
+          .body = select(equal(Expr::input(0), Expr::input(1)), earlier, Expr(0.0)),
+          .lift = {0, 1},
+          .integers = {0, 1},
+          .reduce = FactorKind::sum,
+          .dims = {-1}};
 }
 
-Tensor place(Tensor expert, Tensor first) {
-  Shape others = expert.shape();
-  others.insert(others.end() - 1, 1);
-  std::vector<Tensor> inputs = {reshape(expert, others), expert};
-  if (first.defined()) inputs.push_back(reshape(first, others));
-  return pointwise(place_rule(first.defined(), expert.rank() - 1), inputs);
+/// Input: experts [..., S]. `share` for every token that chose an expert, [..., E].
+PointwiseRule load_rule(const char* tag, Shape shape, int64_t experts, double share) {
+  const int dim = int(shape.size());
+  shape.push_back(experts);
+  return {.tag = tag,
+          .body = select(equal(Expr::input(0), Expr::factor(dim)), Expr(share), Expr(0.0)),
+          .lift = {1},
+          .integers = {0},
+          .reduce = FactorKind::sum,
+          .dims = {-2},
+          .shape = shape};
+}
+
+/// Tokens by expert: of experts [..., S], [..., E].
+Tensor queue_lengths(Tensor expert, int64_t experts) {
+  return pointwise(load_rule("queue_length", expert.shape(), experts, 1), {expert});
+}
+
+/// Inputs: a number for each expert, [..., 1, E], and experts [..., S]. That of every token's expert, [..., S].
+PointwiseRule of_expert_rule(int expert_dim) {
+  return {.tag = "of_expert",
+          .body = select(equal(Expr::input(1), Expr::factor(expert_dim)), Expr::input(0), Expr(0.0)),
+          .lift = {0, 1},
+          .integers = {1},
+          .reduce = FactorKind::sum,
+          .dims = {-1}};
+}
+
+/// How many tokens stand before each one in its expert's queue: those before it in the group with the same expert and,
+/// for a second choice, all that chose this expert first. Tokens are compared pair by pair within a block; what stands
+/// in the blocks before is a running sum of the queues' lengths.
+Tensor place(Tensor expert, Tensor first, int64_t experts) {
+  const int64_t tokens = expert.size(-1), blocks = scan_blocks(tokens);
+  Shape blocked = expert.shape(), pairs, lengths;
+  blocked.back() = blocks;
+  pairs = lengths = blocked;
+  blocked.push_back(tokens / blocks);
+  pairs.insert(pairs.end(), {1, tokens / blocks});
+  lengths.insert(lengths.end(), {1, experts});
+  Tensor parts = reshape(expert, blocked);
+  Tensor out = pointwise(earlier_rule(parts.rank() - 1), {reshape(expert, pairs), parts});
+  Tensor before;
+  if (blocks > 1) before = cumsum(queue_lengths(parts, experts), -2, true);
+  if (first.defined()) {
+    Shape one = expert.shape();
+    one.back() = 1;
+    one.push_back(experts);
+    Tensor chosen = reshape(queue_lengths(first, experts), one);
+    before = before.defined() ? before + chosen : chosen;
+  }
+  if (before.defined()) out = out + pointwise(of_expert_rule(parts.rank()), {reshape(before, lengths), parts});
+  return reshape(out, expert.shape());
 }
 
 /// Inputs: expert, place.
@@ -90,23 +130,9 @@ PointwiseRule slot_rule(int64_t capacity) {
           .result = DType::i32};
 }
 
-/// Input: experts [..., S]. Share of the tokens that chose each expert, [..., E].
-PointwiseRule load_rule(Shape shape, int64_t experts) {
-  const double tokens = double(shape.back());
-  const int dim = int(shape.size());
-  shape.push_back(experts);
-  return {.tag = "expert_load",
-          .body = select(equal(Expr::input(0), Expr::factor(dim)), Expr(1 / tokens), Expr(0.0)),
-          .lift = {1},
-          .integers = {0},
-          .reduce = FactorKind::sum,
-          .dims = {-2},
-          .shape = shape};
-}
-
 Tensor balance_loss(Tensor probabilities, Tensor first) {
   const int64_t experts = probabilities.size(-1);
-  Tensor load = pointwise(load_rule(first.shape(), experts), {first});
+  Tensor load = pointwise(load_rule("expert_load", first.shape(), experts, 1 / double(first.size(-1))), {first});
   Tensor balance = load * mean(probabilities, -2);
   const double groups = double(element_count(load.shape())) / double(experts);
   return sum(balance) * (double(experts) / groups);
@@ -145,8 +171,8 @@ int64_t capacity_of(const char* tag, Tensor logits, int64_t choices, double fact
   return std::min(places, tokens);
 }
 
-Tensor slot(Tensor expert, Tensor first, int64_t capacity) {
-  return pointwise(slot_rule(capacity), {expert, to_int(place(expert, first))});
+Tensor slot(Tensor expert, Tensor first, const Routing& routing) {
+  return pointwise(slot_rule(routing.capacity), {expert, to_int(place(expert, first, routing.experts))});
 }
 
 }  // namespace
@@ -158,7 +184,7 @@ Routing top1_gating(Operand logits, double capacity_factor) {
   out.capacity = capacity_of("top1_gating", in, 1, capacity_factor);
   out.experts = in.size(-1);
   Tensor probabilities = softmax(in, -1), expert = choose(in);
-  out.slots = {slot(expert, {}, out.capacity)};
+  out.slots = {slot(expert, {}, out)};
   out.weights = {pick(probabilities, expert)};
   out.balance_loss = balance_loss(probabilities, expert);
   return out;
@@ -171,7 +197,7 @@ Routing top2_gating(Operand logits, double capacity_factor) {
   out.capacity = capacity_of("top2_gating", in, 2, capacity_factor);
   out.experts = in.size(-1);
   Tensor probabilities = softmax(in, -1), first = choose(in), second = choose_another(in, first);
-  out.slots = {slot(first, {}, out.capacity), slot(second, first, out.capacity)};
+  out.slots = {slot(first, {}, out), slot(second, first, out)};
   Tensor p1 = pick(probabilities, first), p2 = pick(probabilities, second);
   Tensor total = p1 + p2;
   out.weights = {p1 / total, p2 / total};
@@ -192,15 +218,14 @@ OperatorInfo gating_info() {
   const OperatorSample::Domain any{}, numbers{0, 3};
   auto ints = [](const Shape& shape) { return TensorType{shape, DType::i32}; };
   auto f32 = [](const Shape& shape) { return TensorType{shape, DType::f32}; };
-  return {
-      "gating",
-      "Choice of experts, and places in their queues.",
-      {{pointwise_operator(others_rule(2)), {f32({2, 3, 4}), ints({2, 3})}, {any, numbers}},
-       {pointwise_operator(expert_rule(1, 4)), floats({{3, 4}, {3}}), {}},
-       {pointwise_operator(place_rule(false, 1)), {ints({2, 1, 5}), ints({2, 5})}, {numbers, numbers}},
-       {pointwise_operator(place_rule(true, 0)), {ints({1, 5}), ints({5}), ints({1, 5})}, {numbers, numbers, numbers}},
-       {pointwise_operator(slot_rule(3)), {ints({2, 5}), ints({2, 5})}, {numbers, {0, 6}}},
-       {pointwise_operator(load_rule({2, 5}, 4)), {ints({2, 5})}, {numbers}}}};
+  return {"gating",
+          "Choice of experts, and places in their queues.",
+          {{pointwise_operator(others_rule(2)), {f32({2, 3, 4}), ints({2, 3})}, {any, numbers}},
+           {pointwise_operator(expert_rule(1, 4)), floats({{3, 4}, {3}}), {}},
+           {pointwise_operator(earlier_rule(1)), {ints({2, 1, 5}), ints({2, 5})}, {numbers, numbers}},
+           {pointwise_operator(of_expert_rule(2)), {f32({2, 1, 4}), ints({2, 5})}, {any, numbers}},
+           {pointwise_operator(slot_rule(3)), {ints({2, 5}), ints({2, 5})}, {numbers, {0, 6}}},
+           {pointwise_operator(load_rule("expert_load", {2, 5}, 4, 0.25)), {ints({2, 5})}, {numbers}}}};
 }
 
 }  // namespace hetsynth

@@ -67,7 +67,8 @@ TopK top_k(Operand x, int64_t k, int dim) {
     fail_call({.tag = "top_k",
                .message = fmt::format("there are no {} largest among {} elements", k, in.size(at)),
                .expected = fmt::format("1 <= k <= {}", in.size(at)),
-               .found = std::to_string(k)},
+               .found = std::to_string(k),
+               .mend = "ask for fewer, or along another dimension"},
               {in});
   Tensor indices =
       k > 1 && in.size(at) <= largest_ranked_extent ? indices_by_rank(in, k, at) : indices_by_search(in, k, at);

@@ -144,7 +144,8 @@ TEST_P(Gating, GradientsReachTokensGateAndExperts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Gating,
-                         ::testing::Values(Case{1, 7, 3, 2, 1.25}, Case{3, 8, 4, 3, 0.6}, Case{2, 6, 2, 1, 5}));
+                         ::testing::Values(Case{1, 7, 3, 2, 1.25}, Case{3, 8, 4, 3, 0.6}, Case{2, 6, 2, 1, 5},
+                                           Case{2, 72, 4, 2, 0.9}, Case{1, 96, 3, 1, 1.25}));
 
 TEST(GatingChoice, LowerNumbersWinTies) {
   Trace trace("model.cpp");

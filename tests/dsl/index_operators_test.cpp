@@ -12,6 +12,7 @@
 namespace hetsynth {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -131,6 +132,8 @@ TEST(IndexOperators, RollsAndBorders) {
   EXPECT_THAT(value(roll(x, -1, 1)), ElementsAre(1, 2, 0, 4, 5, 3));
   EXPECT_THAT(value(roll(x, 7, 0)), ElementsAre(3, 4, 5, 0, 1, 2));
   EXPECT_EQ(roll(x, 3, 1).node(), x.node());
+  EXPECT_THAT(value(roll(x, {1, -1}, {0, 1})), ElementsAre(4, 5, 3, 1, 2, 0));
+  EXPECT_THAT(value(roll(x, {-1, 1}, {-1, -2})), ElementsAre(4, 5, 3, 1, 2, 0));
   EXPECT_THAT(value(pad(line, 0, 1, 2, -5.0)), ElementsAre(-5, 1, 2, 3, -5, -5));
   EXPECT_THAT(value(pad(line, 0, 2, 2, PadMode::reflect)), ElementsAre(3, 2, 1, 2, 3, 2, 1));
   EXPECT_THAT(value(pad(line, 0, 2, 1, PadMode::replicate)), ElementsAre(1, 1, 1, 2, 3, 3));
@@ -233,6 +236,12 @@ TEST_F(IndexErrors, BagsAndSearches) {
 
 TEST_F(IndexErrors, BordersAndWindows) {
   EXPECT_THAT(error_of([&] { roll(x, 1, 2); }), HasSubstr("[roll] there is no dimension 2"));
+  EXPECT_THAT(error_of([&] {
+                roll(x, {1, 2}, {0});
+              }),
+              AllOf(HasSubstr("[roll] there are not as many shifts as dimensions"), HasSubstr("expected: 1 shifts"),
+                    HasSubstr("found:    2")));
+  EXPECT_THAT(error_of([&] { roll(x, {1, 2}, {0, -2}); }), HasSubstr("[roll] dimension"));
   EXPECT_THAT(error_of([&] { pad(x, 1, 3, 0, PadMode::reflect); }),
               HasSubstr("[pad] dimension 1 of [2,3] has not enough elements to pad with"));
   EXPECT_THAT(error_of([&] { pad(x, 1, 0, -1, PadMode::replicate); }), HasSubstr("[pad]"));

@@ -80,6 +80,15 @@ void require_rank_at_least(std::string_view tag, size_t position, const TensorTy
                    .found = text(type)});
 }
 
+int64_t scan_blocks(int64_t extent) {
+  constexpr int64_t longest_direct = 64;
+  int64_t blocks = 1;
+  if (extent <= longest_direct) return blocks;
+  for (int64_t d = 1; d * d <= extent; ++d)
+    if (extent % d == 0) blocks = d;
+  return blocks;
+}
+
 std::string joined(const std::vector<Shape>& shapes, std::string_view separator) {
   std::string out;
   for (const Shape& shape : shapes) out += (out.empty() ? "" : std::string(separator)) + text(shape);

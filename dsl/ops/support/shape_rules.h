@@ -27,6 +27,11 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
 /// Throws UserError unless argument `position` (from 0) has at least `rank` dimensions.
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank);
 
+/// Into how many blocks of equal length a dimension is cut before each element looks at all elements before it: 1 up to
+/// 64 elements, else the divisor nearest to the square root from below (1 for primes), so that going over a block and
+/// going over the blocks take about the same.
+int64_t scan_blocks(int64_t extent);
+
 /// "[32,256] x [128,10]".
 std::string joined(const std::vector<Shape>& shapes, std::string_view separator);
 
