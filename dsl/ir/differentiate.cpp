@@ -7,6 +7,7 @@
 #include <set>
 
 #include "dsl/ops/div.h"
+#include "dsl/ops/loss_scale.h"
 #include "dsl/ops/mul.h"
 
 namespace hetsynth {
@@ -193,6 +194,21 @@ std::vector<Tensor> gradients(Tensor loss, const std::vector<Tensor>& by) {
 
 namespace {
 
+/// What the backward pass starts from, and its gradients as the optimizer wants them (mixed_precision in model.h).
+Tensor scaled(Tensor loss, const Trace& trace) {
+  if (trace.dynamic_scale) return mul(loss, trace.dynamic_scale->scale);
+  return trace.loss_scale == 1 ? loss : mul(loss, trace.loss_scale);
+}
+Tensor unscaled(Tensor gradient, const Trace& trace) {
+  if (trace.dynamic_scale) return div(gradient, trace.dynamic_scale->scale);
+  return trace.loss_scale == 1 ? gradient : mul(gradient, 1 / trace.loss_scale);
+}
+
+std::vector<Tensor> defined(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](Tensor t) { return !t.defined(); });
+  return tensors;
+}
+
 /// Gradients of the step's loss, summed over its micro-batches: each is traced, run forward and backward before the
 /// next, so that the activations of only one are alive. Sets the program's loss.
 std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& parameters) {
@@ -210,15 +226,15 @@ std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& para
     if (loss.count.defined()) count = add(count, loss.count);
     complete_names(program);
     trace.phase = Phase::backward;
-    Tensor scaled = trace.loss_scale == 1 ? part : mul(part, trace.loss_scale);
-    std::vector<Tensor> one = gradients(scaled, parameters);
+    std::vector<Tensor> one = gradients(scaled(part, trace), parameters);
     for (size_t p = 0; p < parameters.size(); ++p)
       if (one[p].defined())
         sums[p] = sums[p].defined() ? add_contribution(trace, sums[p], one[p], parameters[p].node()) : one[p];
   }
-  if (trace.loss_scale != 1)
-    for (Tensor& sum : sums)
-      if (sum.defined()) sum = mul(sum, 1 / trace.loss_scale);
+  if (std::vector<Tensor> all = defined(sums); trace.dynamic_scale && !all.empty())
+    trace.dynamic_scale->overflows = count_overflows(all, trace.dynamic_scale->where);
+  for (Tensor& sum : sums)
+    if (sum.defined()) sum = unscaled(sum, trace);
   if (count.defined()) {
     for (Tensor& sum : sums)
       if (sum.defined()) sum = div(sum, count);
@@ -226,6 +242,32 @@ std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& para
   }
   program.loss = total.node();
   return sums;
+}
+
+}  // namespace
+
+namespace {
+
+/// The optimizer's updates take effect only if no gradient overflowed, and the scale of the next step follows from
+/// that.
+void update_with_dynamic_scale(Trace& trace, const std::vector<Tensor>& parameters,
+                               const std::vector<Tensor>& gradients) {
+  Program& program = trace.program;
+  const Trace::DynamicScale& now = *trace.dynamic_scale;
+  const size_t first = program.updates.size();  // statistics that the model keeps itself come from the forward pass
+  trace.optimizer(parameters, gradients);
+  CallScope scope(now.where);
+  for (size_t i = first; i < program.updates.size(); ++i) {
+    Update& update = program.updates[i];
+    Tensor kept = unless_overflowed(now.overflows, Tensor(update.value), Tensor(update.target));
+    std::swap(program.nodes[size_t(kept.node())].name, program.nodes[size_t(update.value)].name);
+    update.value = kept.node();
+  }
+  LossScaleState next = next_loss_scale({now.scale, now.good_steps}, now.overflows, now.rule);
+  for (auto [state, value] : {std::pair(now.scale, next.scale), {now.good_steps, next.good_steps}}) {
+    trace.set_name(value, program[state.node()].name + ".next", {});
+    program.updates.push_back({state.node(), value.node()});
+  }
 }
 
 }  // namespace
@@ -265,7 +307,10 @@ Program differentiate(Trace& trace) {
                      .found = fmt::format("{} parameters", parameters.size()),
                      .mend = "check that the loss is computed from the parameters and not through stop_gradient"});
   trace.phase = Phase::update;
-  trace.optimizer(trained, their_gradients);
+  if (trace.dynamic_scale)
+    update_with_dynamic_scale(trace, trained, their_gradients);
+  else
+    trace.optimizer(trained, their_gradients);
   complete_names(program);
   return simplify(program);
 }

@@ -3,12 +3,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <source_location>
 #include <string>
 #include <vector>
 
 #include "dsl/ir/program.h"
+#include "hetsynth/loss_scale.h"
 
 namespace hetsynth {
 
@@ -56,6 +58,13 @@ class Trace {
   double clip_norm = 0;             ///< 0: no clipping
   DType product_type = DType::f32;  ///< of what products with weights are made of (mixed_precision in model.h)
   double loss_scale = 1;            ///< the backward pass runs on the loss times this; gradients are divided by it
+  struct DynamicScale {
+    Tensor scale, good_steps;  ///< states
+    DynamicLossScale rule;
+    std::source_location where;  ///< the user's call
+    Tensor overflows = {};       ///< of the scaled gradients
+  };
+  std::optional<DynamicScale> dynamic_scale;  ///< instead of loss_scale
   Phase phase = Phase::forward;
   /// Parts of the forward pass, [first, last), whose values the backward pass makes again (checkpoint in model.h).
   struct Region {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "dsl/ops/support/row_blocks.h"
 #include "dsl/ops/support/shape_rules.h"
 #include "dsl/ops/support/window.h"
 
@@ -45,8 +46,10 @@ Tensor avg_pool2d(Operand x, Extent2d window, Pool2d o) {
   CallScope scope(x.where);
   Tensor in = as_tensor(x);
   require_rank("avg_pool2d", 0, {in}, 4, "an image [batch,channels,height,width]");
-  Slides slides = slides_over({"avg_pool2d", window, o.stride.value_or(window), o.padding, 1}, in, {in});
-  return emit(pool_operator(mean_rule(slides)), {in});
+  const WindowCall call{"avg_pool2d", window, o.stride.value_or(window), o.padding, 1};
+  return over_row_blocks(call, o.row_blocks, in, {in}, 0, [](Tensor part, const WindowCall& windows) {
+    return emit(pool_operator(mean_rule(slides_over(windows, part, {part}))), {part});
+  });
 }
 
 OperatorInfo avg_pool2d_info() {

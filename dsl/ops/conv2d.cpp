@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dsl/ops/support/convolution.h"
+#include "dsl/ops/support/row_blocks.h"
 #include "dsl/ops/support/shape_rules.h"
 
 namespace hetsynth {
@@ -10,12 +11,7 @@ namespace {
 
 void check_channels(const std::vector<Tensor>& arguments, int64_t groups) {
   int64_t channels = arguments[0].size(1), outputs = arguments[1].size(0);
-  if (groups < 1 || channels % groups != 0 || outputs % groups != 0)
-    fail_call({.tag = "conv2d",
-               .message = fmt::format("{} groups do not divide {} channels and {} outputs", groups, channels, outputs),
-               .expected = "a divisor of both",
-               .found = fmt::format("{}", groups)},
-              arguments);
+  require_groups("conv2d", groups, {{channels, "channels"}, {outputs, "outputs"}}, arguments);
   if (arguments[1].size(1) != channels / groups)
     fail_call({.tag = "conv2d",
                .message = "channels disagree: " + joined({arguments[0].shape(), arguments[1].shape()}, " with kernel "),
@@ -36,9 +32,11 @@ Tensor conv2d(Operand x, Operand weight, Conv2d o) {
   check_channels(arguments, o.groups);
   Tensor image = arguments[0], kernel = arguments[1];
   WindowCall call{"conv2d", {kernel.size(2), kernel.size(3)}, o.stride, o.padding, o.dilation};
-  ConvolutionShape shape{slides_over(call, image, arguments), o.groups};
-  kernel = without_dilation(kernel, shape.slides);
-  return convolution_result(image, kernel, shape);
+  return over_row_blocks(call, o.row_blocks, image, arguments, 0, [&](Tensor part, const WindowCall& windows) {
+    ConvolutionShape shape{slides_over(windows, part, arguments), o.groups};
+    Tensor plain = without_dilation(kernel, shape.slides);
+    return convolution_result(part, plain, shape);
+  });
 }
 
 OperatorInfo conv2d_info() {

@@ -10,6 +10,9 @@ struct Conv2d {
   Extent2d padding = 0;   ///< zeros on either side
   Extent2d dilation = 1;  ///< distance between the kernel's elements
   int64_t groups = 1;     ///< channels and outputs fall into this many parts that do not meet
+  /// The image is in so many blocks of rows (split_rows), and so is the result. Where devices share the blocks, as they
+  /// may when the batch is too small for them, only boundary rows are communicated.
+  int64_t row_blocks = 1;
 };
 
 /// x [N, C, H, W], weight [O, C/groups, KH, KW]: [N, O, Y, X] with

@@ -10,12 +10,7 @@ namespace {
 
 void check_channels(const std::vector<Tensor>& arguments, int64_t groups) {
   int64_t channels = arguments[0].size(1);
-  if (groups < 1 || channels % groups != 0)
-    fail_call({.tag = "conv_transpose2d",
-               .message = fmt::format("{} groups do not divide {} channels", groups, channels),
-               .expected = "a divisor",
-               .found = fmt::format("{}", groups)},
-              arguments);
+  require_groups("conv_transpose2d", groups, {{channels, "channels"}}, arguments);
   if (arguments[1].size(0) != channels)
     fail_call({.tag = "conv_transpose2d",
                .message = "channels disagree: " + joined({arguments[0].shape(), arguments[1].shape()}, " with kernel "),

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "dsl/ops/support/row_blocks.h"
 #include "dsl/ops/support/shape_rules.h"
 #include "dsl/ops/support/window.h"
 
@@ -85,14 +86,16 @@ Tensor max_pool2d(Operand x, Extent2d window, Pool2d o) {
   CallScope scope(x.where);
   Tensor in = as_tensor(x);
   require_rank("max_pool2d", 0, {in}, 4, "an image [batch,channels,height,width]");
-  Slides slides = slides_over({"max_pool2d", window, o.stride.value_or(window), o.padding, 1}, in, {in});
+  const WindowCall call{"max_pool2d", window, o.stride.value_or(window), o.padding, 1};
   if (2 * o.padding.height > window.height || 2 * o.padding.width > window.width)
     fail_call({.tag = "max_pool2d",
                .message = "padding is more than half of the window: some windows would hold nothing",
                .expected = fmt::format("at most {} x {}", window.height / 2, window.width / 2),
                .found = fmt::format("{} x {}", o.padding.height, o.padding.width)},
               {in});
-  return emit(pool_operator(max_rule(slides)), {in});
+  return over_row_blocks(call, o.row_blocks, in, {in}, lowest, [](Tensor part, const WindowCall& windows) {
+    return emit(pool_operator(max_rule(slides_over(windows, part, {part}))), {part});
+  });
 }
 
 OperatorInfo max_pool2d_info() {

@@ -10,6 +10,7 @@ namespace hetsynth {
 struct Pool2d {
   std::optional<Extent2d> stride = {};  ///< the window, unless given
   Extent2d padding = 0;                 ///< on either side, at most half of the window
+  int64_t row_blocks = 1;               ///< as for conv2d
 };
 
 /// x [N, C, H, W]: [N, C, Y, X], out[n,c,y,x] = largest x[n, c, y*stride + i - padding, ...] over a window, positions

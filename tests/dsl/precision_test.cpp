@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
@@ -131,6 +132,85 @@ TEST(MixedPrecision, LossScaleChangesNothingButSizesOnTheWay) {
   for (size_t u = 0; u < plain.updates.size(); ++u)
     for (size_t i = 0; i < wanted[plain.updates[u].value].values.size(); ++i)
       EXPECT_NEAR(found[scaled.updates[u].value].values[i], wanted[plain.updates[u].value].values[i], 1e-14);
+}
+
+/// y = w x with a gradient of 2 x (w x - 1): x = 4 and w = 1 give 24, which overflows float32 at a scale of 2^124.
+Program line(const DynamicLossScale& scale, int64_t batches = 1) {
+  Trace trace("model.cpp", batches > 1 ? std::map<std::string, std::string>{{"micro_batches", std::to_string(batches)}}
+                                       : std::map<std::string, std::string>{});
+  run_builder(trace, [&] {
+    mixed_precision("bf16", scale);
+    Tensor w = parameter("w", {1}, ones());
+    Tensor difference = w * 4 - 1;
+    minimize(sum(difference * difference), SGD{.learning_rate = 1.0 / 64});
+  });
+  return differentiate(trace);
+}
+
+/// Contents of parameters and states by name after each of some steps.
+std::vector<std::map<std::string, double>> steps_of(const Program& p, int count) {
+  Bindings leaves = initial_values(p, 1);
+  std::vector<std::map<std::string, double>> out;
+  for (int step = 0; step < count; ++step) {
+    const std::vector<Array> values = interpret(p, leaves, {.seed = 1, .step = step});
+    for (const Update& update : p.updates) leaves[update.target] = values[size_t(update.value)];
+    out.emplace_back();
+    for (const auto& [node, array] : leaves) out.back()[p[node].name] = array.values[0];
+  }
+  return out;
+}
+
+TEST(DynamicLossScaling, SkipsStepsThatOverflowAndGrowsAfterThoseThatDoNot) {
+  const double start = std::ldexp(1, 124);
+  const auto after = steps_of(line({.initial = start, .growth = 4, .backoff = 0.5, .interval = 2}), 5);
+  // Step 0 overflows: 24 * 2^124 > 2^128. Nothing changes but the scale.
+  EXPECT_EQ(after[0].at("w"), 1);
+  EXPECT_EQ(after[0].at("w.velocity"), 0);
+  EXPECT_EQ(after[0].at("loss_scale"), start / 2);
+  EXPECT_EQ(after[0].at("loss_scale.good_steps"), 0);
+  // Step 1: 24 * 2^123 is more than 2^127 and less than 2^128: 1 - 24 / 64.
+  EXPECT_EQ(after[1].at("w"), 0.625);
+  EXPECT_EQ(after[1].at("w.velocity"), 24);
+  EXPECT_EQ(after[1].at("loss_scale"), start / 2);
+  EXPECT_EQ(after[1].at("loss_scale.good_steps"), 1);
+  // Step 2 is the second one without overflow; the scale grows.
+  EXPECT_EQ(after[2].at("loss_scale"), std::ldexp(1, 125));
+  EXPECT_EQ(after[2].at("loss_scale.good_steps"), 0);
+}
+
+TEST(DynamicLossScaling, UnscalesWhatTheOptimizerSees) {
+  const auto scaled = steps_of(line({.initial = 1024, .interval = 2}), 6);
+  const auto plain = steps_of(line({.initial = 1, .growth = 1}), 6);
+  for (int step = 0; step < 6; ++step) EXPECT_EQ(scaled[size_t(step)].at("w"), plain[size_t(step)].at("w")) << step;
+  EXPECT_EQ(scaled[5].at("loss_scale"), 8192) << "a power of two, so that nothing is rounded";
+}
+
+TEST(DynamicLossScaling, IsOneDecisionForAllMicroBatches) {
+  const Program p = line({.initial = 1024}, 3);
+  int scales = 0;
+  for (const Node& node : p.nodes) scales += node.kind == NodeKind::state && node.name == "loss_scale";
+  EXPECT_EQ(scales, 1);
+  EXPECT_NEAR(steps_of(p, 1)[0].at("w"), 0.625, 1e-12) << "a third three times";
+}
+
+TEST(DynamicLossScaling, LeavesFloat32Alone) {
+  const auto model = [](bool dynamic) {
+    return hash_text(program_of([&] {
+      dynamic ? mixed_precision("f32", DynamicLossScale{}) : mixed_precision("f32");
+      Tensor w = parameter("w", {3}, ones());
+      minimize(sum(w * w), SGD{});
+    }));
+  };
+  EXPECT_EQ(model(true), model(false));
+}
+
+TEST(DynamicLossScaling, RefusesImpossibleSettings) {
+  expect_error([] { mixed_precision("bf16", DynamicLossScale{.initial = 0}); }, "initial is out of range", "");
+  expect_error([] { mixed_precision("bf16", DynamicLossScale{.growth = 0.5}); }, "growth is out of range", "1 to 1e6");
+  expect_error([] { mixed_precision("bf16", DynamicLossScale{.backoff = 1}); }, "backoff is out of range",
+               "0 < backoff < 1");
+  expect_error([] { mixed_precision("bf16", DynamicLossScale{.interval = 0}); }, "interval is out of range",
+               "1 to 1000000 steps");
 }
 
 }  // namespace

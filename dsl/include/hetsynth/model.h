@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "hetsynth/loss_scale.h"
 #include "hetsynth/schedule.h"
 #include "hetsynth/tensor.h"
 
@@ -138,6 +139,9 @@ void output(const char* name, Tensor tensor, std::source_location where = std::s
 /// `loss_scale`: the backward pass runs on the loss times this, so that small gradients survive rounding; the
 /// optimizer sees them unscaled.
 void mixed_precision(const std::string& precision, double loss_scale = 1,
+                     std::source_location where = std::source_location::current());
+/// The same with a scale that follows the gradients; with "f32" there is no scale.
+void mixed_precision(const std::string& precision, const DynamicLossScale& loss_scale,
                      std::source_location where = std::source_location::current());
 
 /// While alive, what is computed is not kept for the backward pass, which computes it again: memory against time.

@@ -138,6 +138,23 @@ Tensor convolution_kernel(Tensor image, Tensor result, const ConvolutionShape& s
   return emit(convolution_operator(ConvolutionPart::kernel, shape), {image, result});
 }
 
+void require_groups(const char* tag, int64_t groups, const std::vector<std::pair<int64_t, const char*>>& extents,
+                    const std::vector<Tensor>& arguments) {
+  bool divide = groups >= 1;
+  std::string what;
+  for (const auto& [extent, counts] : extents) {
+    divide = divide && extent % groups == 0;
+    what += fmt::format("{}{} {}", what.empty() ? "" : " and ", extent, counts);
+  }
+  if (divide) return;
+  fail_call({.tag = tag,
+             .message = fmt::format("{} groups do not divide {}", groups, what),
+             .expected = extents.size() > 1 ? "a divisor of both" : "a divisor",
+             .found = std::to_string(groups),
+             .mend = "take another number of groups, or of channels"},
+            arguments);
+}
+
 Tensor without_dilation(Tensor kernel, Slides& slides) {
   for (int d = 0; d < 2; ++d) {
     Slide& s = slides[size_t(d)];

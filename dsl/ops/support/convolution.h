@@ -24,6 +24,10 @@ Tensor convolution_image(Tensor result, Tensor kernel, const ConvolutionShape& s
 /// kernel[o,c,ky,kx] = sum over n, y, x of image * result.
 Tensor convolution_kernel(Tensor image, Tensor result, const ConvolutionShape& shape);
 
+/// Throws UserError unless the groups divide each of these extents, which are given with what they count.
+void require_groups(const char* tag, int64_t groups, const std::vector<std::pair<int64_t, const char*>>& extents,
+                    const std::vector<Tensor>& arguments);
+
 /// Where a dimension is strided and dilated: zeros between the kernel's elements instead of the dilation, since the
 /// transposed convolution has no affine indices for both at once. Changes `slides` accordingly.
 Tensor without_dilation(Tensor kernel, Slides& slides);

@@ -1,0 +1,75 @@
+// An image too large for one device and a batch too small to share: rows are cut, and only boundary rows travel.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "dsl/ir/differentiate.h"
+#include "hetsynth/hetsynth.h"
+#include "programs.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace testing_support;
+
+/// Convolutions with stride 1 and 2 and a pool over one image.
+Program image_step(int64_t side, int64_t width, int64_t row_blocks) {
+  Trace trace("image.cpp");
+  run_builder(trace, [=] {
+    auto [image, label] = image_batch(1, 3, side, side, 4);
+    Tensor blocks = split_rows(image, row_blocks);
+    const auto conv = [&](const char* name, Tensor x, int64_t outputs, int64_t stride) {
+      Tensor weight = parameter(name, {outputs, x.size(1), 3, 3}, normal(0.1));
+      return relu(conv2d(x, weight, {.stride = stride, .padding = 1, .row_blocks = row_blocks}));
+    };
+    Tensor x = conv("w1", blocks, width, 1);
+    x = conv("w2", x, width, 2);
+    x = max_pool2d(x, 3, {.stride = 2, .padding = 1, .row_blocks = row_blocks});
+    x = conv("w3", x, width, 1);
+    Tensor logits = matmul(mean(join_rows(x, row_blocks), {2, 3}), parameter("head", {width, 4}, normal(0.1)));
+    minimize(cross_entropy(logits, label), SGD{});
+  });
+  return differentiate(trace);
+}
+
+/// Factors that the products of convolutions are split by.
+std::vector<std::string> convolution_splits(const Program& program, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const Instruction& i : plan.program.instructions) {
+    if (i.opcode != Opcode::compute || !program[i.node].tag().starts_with("conv")) continue;
+    const int factor = i.splits[0].factor;
+    out.push_back(factor < 0 ? "none" : program[i.node].space.factors[size_t(factor)].name);
+  }
+  return out;
+}
+
+/// Elements of the largest activation that is gathered whole.
+int64_t largest_gathered(const Program& program, const Plan& plan) {
+  int64_t largest = 0;
+  for (const Instruction& i : plan.program.instructions) {
+    const Shape& shape = program[plan.program.values[i.result].node].type.shape;
+    if (i.opcode == Opcode::all_gather && shape.size() > 3) largest = std::max(largest, element_count(shape));
+  }
+  return largest;
+}
+
+TEST(SpatialSplit, OneLargeImageIsCutInRowsAndBoundaryRowsTravel) {
+  const Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e10}, 1e8, 1e-6);
+  const Program blocks = image_step(192, 32, 6), whole = image_step(192, 32, 1);
+  const Plan halo = synthesize(blocks, cluster), other = synthesize(whole, cluster);
+  for (const std::string& factor : convolution_splits(blocks, halo)) EXPECT_EQ(factor, "n") << "blocks of rows";
+  EXPECT_LE(largest_gathered(blocks, halo), 6 * 32 * 192) << "a row of each of 6 blocks";
+  // By channels instead of rows, whole activations are gathered; one device of half the cluster's speed is near that.
+  EXPECT_LT(halo.prediction.step_seconds, 0.85 * other.prediction.step_seconds);
+}
+
+TEST(SpatialSplit, UnevenRowsComputeWhatOneDeviceDoes) {
+  const Program program = image_step(16, 3, 4);
+  const Plan plan = synthesize(program, cluster_of_speeds({2e8, 1e8, 1e8}, 1e10, 1e-9));
+  EXPECT_THAT(convolution_splits(program, plan), ::testing::Contains("n"));
+  EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
+}  // namespace
+}  // namespace hetsynth
