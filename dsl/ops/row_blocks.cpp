@@ -21,6 +21,7 @@ Tensor split_rows(Operand x, int64_t blocks) {
                .found = fmt::format("{}", blocks),
                .mend = "use other blocks, or pad the image first"},
               {in});
+  if (blocks == 1) return in;
   Tensor split = reshape(in, {batch, channels, blocks, height / blocks, width});
   return reshape(transpose(split, {2, 0, 1, 3, 4}), {blocks * batch, channels, height / blocks, width});
 }
@@ -31,6 +32,7 @@ Tensor join_rows(Operand x, int64_t blocks) {
   require_rank("join_rows", 0, {in}, 4, "an image in blocks [blocks * batch,channels,rows,width]");
   require_row_blocks("join_rows", in, blocks, {in});
   const int64_t batch = in.size(0) / blocks, channels = in.size(1), rows = in.size(2), width = in.size(3);
+  if (blocks == 1) return in;
   Tensor split = reshape(in, {blocks, batch, channels, rows, width});
   return reshape(transpose(split, {1, 2, 0, 3, 4}), {batch, channels, blocks * rows, width});
 }
