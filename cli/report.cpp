@@ -220,7 +220,24 @@ std::string source_check_text(const GeneratedCheck& check, const Program& refere
   return out;
 }
 
-std::string verification_json(const Verification& v, const GeneratedCheck* source) {
+std::string numeric_check_text(const NumericCheck& check) {
+  size_t name_width = 6;
+  for (const TensorError& t : check.tensors) name_width = std::max(name_width, t.name.size());
+  std::string out = fmt::format("  {:<{}}  {:>11}  {:>11}  {:>11}  {:>11}\n", "tensor", name_width, "largest", "error",
+                                "bound", "longest sum");
+  for (const TensorError& t : check.tensors)
+    out += fmt::format("  {:<{}}  {:>11.3g}  {:>11.3g}  {:>11.3g}  {:>11}{}\n", t.name, name_width, t.largest, t.error,
+                       t.bound, t.longest_sum, t.agrees() ? "" : "  DIFFERS");
+  if (check.agrees())
+    return fmt::format("numbers agree: one step of {} tensors is within rounding of the interpreter's, checked in {}\n",
+                       check.tensors.size(), seconds_text(check.seconds)) +
+           out;
+  return fmt::format("numbers differ: {} is off by {:.3g}, which rounding does not explain (at most {:.3g})\n",
+                     check.worst()->name, check.worst()->error, check.worst()->bound) +
+         out;
+}
+
+std::string verification_json(const Verification& v, const GeneratedCheck* source, const NumericCheck* numbers) {
   Json out;
   out["verdict"] = name(v.verdict);
   out["summary"] = v.summary;
@@ -239,6 +256,15 @@ std::string verification_json(const Verification& v, const GeneratedCheck* sourc
     out["source"] = {
         {"verdict", name(source->verdict)}, {"ranks", source->ranks.size()}, {"rank", worst.rank}, {"line", worst.line},
         {"summary", worst.summary},         {"seconds", source->seconds}};
+  }
+  if (numbers) {
+    out["numeric"] = {{"agrees", numbers->agrees()}, {"seconds", numbers->seconds}, {"tensors", Json::array()}};
+    for (const TensorError& t : numbers->tensors)
+      out["numeric"]["tensors"].push_back({{"name", t.name},
+                                           {"largest", t.largest},
+                                           {"error", t.error},
+                                           {"bound", t.bound},
+                                           {"longest_sum", t.longest_sum}});
   }
   return out.dump(2) + "\n";
 }

@@ -5,6 +5,7 @@
 
 #include "dsl/spmd/plan.h"
 #include "runtime/generated_check.h"
+#include "runtime/numeric_check.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {
@@ -16,10 +17,14 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
 
 /// Verdict, scope and, if refuted, the counterexample.
 std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);
-std::string verification_json(const Verification& verification, const GeneratedCheck* source = nullptr);
+std::string verification_json(const Verification& verification, const GeneratedCheck* source = nullptr,
+                              const NumericCheck* numbers = nullptr);
 
 /// How many ranks' sources do what the plan says; the first that does not, with its line.
 std::string source_check_text(const GeneratedCheck& check, const Program& reference);
+
+/// A line per tensor: its error, the bound of rounding, and whether it keeps to it.
+std::string numeric_check_text(const NumericCheck& check);
 
 /// "412 us", "1.30 ms", "2.4 s".
 std::string seconds_text(double seconds);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "cli/model_data.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "dsl/ir/differentiate.h"
@@ -19,9 +20,6 @@ ExitCode exit_code(Verdict verdict);  // verify_command.cpp
 
 namespace {
 
-/// Every Debian carries licence texts: a model of text can be tried without fetching data.
-constexpr const char* default_text = "/usr/share/common-licenses";
-
 struct RunOptions {
   Compilation compilation;
   PipelineOptions pipeline;
@@ -33,14 +31,6 @@ struct RunOptions {
   std::string prompt = "The ";
   double temperature = 0.8;
 };
-
-bool reads_text(const Program& program) {
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::input && node.data.kind >= DataSource::Kind::text_tokens &&
-        node.data.kind <= DataSource::Kind::text_next)
-      return true;
-  return false;
-}
 
 /// Says what the proof says, and whether to go on.
 bool proof_allows(const RunOptions& options) {
@@ -93,7 +83,7 @@ ExitCode execute(RunOptions& options) {
   Compilation& c = options.compilation;
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.
-  if (options.data.path.empty() && reads_text(c.reference)) options.data.path = default_text;
+  options.data = with_default_data(c.reference, options.data);
   if (!options.resume.empty()) {
     // The order of the data and dropout go on as if training had never stopped.
     const CheckpointInfo info = read_checkpoint_info(options.resume);

@@ -3,9 +3,12 @@
 
 #include <filesystem>
 
+#include "cli/model_data.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "dsl/base/file.h"
+#include "runtime/launch.h"
+#include "runtime/numeric_check.h"
 #include "verify/certificate.h"
 
 namespace hetsynth::cli {
@@ -24,12 +27,17 @@ ExitCode exit_code(Verdict verdict) {
 
 namespace {
 
+/// More is not waited for.
+constexpr double longest_numeric_check_seconds = 1800;
+
 struct VerifyCommandOptions {
   Compilation compilation;
   PipelineOptions pipeline;
   std::string certificate_out;
   std::string source_folder;
   bool source = false;
+  bool numeric = false;
+  DataOptions data;  ///< of the numeric check
   bool json = false;
 };
 
@@ -42,14 +50,38 @@ void read_sources(const std::string& folder, std::vector<DeviceProgram>& program
     }
 }
 
-/// The verdict of source checking, printed.
-Verdict check_sources(VerifyCommandOptions& options) {
+void generate_or_read(VerifyCommandOptions& options) {
   Compilation& c = options.compilation;
   run_pipeline(c, "generate", options.pipeline);
   if (!options.source_folder.empty()) read_sources(options.source_folder, c.programs);
+}
+
+/// The verdict of source checking, printed.
+Verdict check_sources(VerifyCommandOptions& options) {
+  Compilation& c = options.compilation;
   c.source_check = check_foreign(c.reference, c.plan.program, c.programs);
   if (!options.json) fmt::print("{}", source_check_text(c.source_check, c.reference));
   return c.source_check.verdict;
+}
+
+/// One step of the generated programs beside the interpreter, printed.
+NumericCheck check_numbers(VerifyCommandOptions& options) {
+  Compilation& c = options.compilation;
+  const double seconds = numeric_check_seconds(c.reference);
+  if (seconds > longest_numeric_check_seconds)
+    throw UserError({.where = {c.plan_file},
+                     .tag = "verify --numeric",
+                     .message = "the model is too large for the reference interpreter",
+                     .expected = fmt::format("at most {}", seconds_text(longest_numeric_check_seconds)),
+                     .found = fmt::format("about {}", seconds_text(seconds)),
+                     .mend = "plan the model with smaller settings (--set), and check that plan"},
+                    ExitCode::usage);
+  const std::unique_ptr<BatchSource> data = open_data(c.reference, with_default_data(c.reference, options.data));
+  const std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster,
+                                                    {.executor = {.seed = options.data.seed}, .programs = &c.programs});
+  const NumericCheck check = check_numerically(*executor, *data);
+  if (!options.json) fmt::print("{}", numeric_check_text(check));
+  return check;
 }
 
 ExitCode execute(VerifyCommandOptions& options) {
@@ -57,8 +89,19 @@ ExitCode execute(VerifyCommandOptions& options) {
   run_pipeline(c, "verify", options.pipeline);
   Verdict verdict = c.verification.verdict;
   if (!options.json) fmt::print("{}", verification_text(c.verification, c.reference, c.plan.program));
-  if (verdict == Verdict::proved && options.source) verdict = check_sources(options);
-  if (options.json) fmt::print("{}", verification_json(c.verification, options.source ? &c.source_check : nullptr));
+  const bool source = verdict == Verdict::proved && options.source;
+  if (source || (options.numeric && verdict != Verdict::refuted)) generate_or_read(options);
+  if (source) verdict = check_sources(options);
+  // Source that is known to be wrong may write anywhere: it is not run.
+  const bool numeric = options.numeric && verdict != Verdict::refuted;
+  std::optional<NumericCheck> numbers;
+  if (numeric) {
+    numbers = check_numbers(options);
+    if (!numbers->agrees()) verdict = Verdict::refuted;
+  }
+  if (options.json)
+    fmt::print("{}",
+               verification_json(c.verification, source ? &c.source_check : nullptr, numbers ? &*numbers : nullptr));
   if (c.verification.verdict == Verdict::proved && !options.certificate_out.empty()) {
     Certificate certificate = make_certificate(c.reference, c.plan.program, c.verification);
     write_file_atomically(options.certificate_out, "certificate", certificate_to_json(certificate));
@@ -99,6 +142,13 @@ Command add_verify(CLI::App& app) {
       ->check(CLI::ExistingDirectory)
       ->each([options = options.get()](const std::string&) { options->source = true; })
       ->excludes(source);
+  auto* numeric = command->add_flag("--numeric", options->numeric,
+                                    "Run one step of the generated source on all ranks of this machine, and hold every "
+                                    "tensor against the interpreter");
+  command->add_option("--seed", options->data.seed, "Seed of parameters, data and dropout of --numeric")
+      ->capture_default_str()
+      ->needs(numeric);
+  command->add_option("--data", options->data.path, "Data of --numeric, as of run (docs/data.md)")->needs(numeric);
   command->add_flag("--json", options->json, "Report as JSON");
   add_pipeline_options(*command, options->pipeline);
   c.devices_of_plan = true;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "dsl/base/error.h"
+#include "dsl/ir/product_sum.h"
 
 namespace hetsynth {
 
@@ -88,6 +89,7 @@ class Evaluator {
       if (!space.factors[f].reduced()) outer_.push_back(f);
       if (space.factors[f].reduced() && !(lookup_ && f == one_hot_.factor)) inner_.push_back(f);
     }
+    if (!inner_.empty() && !lookup_) product_sum_.emplace(space, body, inputs, ranges, inner_);
   }
 
   LocalArray run() {
@@ -143,6 +145,8 @@ class Evaluator {
   double element(int operand) const { return readers_[size_t(operand)].read(index_); }
 
   double reduce() {
+    if (product_sum_ && product_sum_->applies())
+      if (std::optional<double> sum = product_sum_->at(index_)) return *sum;
     double total = is_max_ ? -std::numeric_limits<double>::infinity() : 0.0;
     loop(inner_, 0, [&] {
       if (lookup_) {
@@ -234,6 +238,7 @@ class Evaluator {
   std::vector<int> outer_, inner_;
   bool is_max_ = false, lookup_ = false;
   OneHot one_hot_{0, 0, 0.0};
+  std::optional<ProductSum> product_sum_;
 };
 
 struct PhiloxWords {

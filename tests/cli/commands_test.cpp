@@ -95,6 +95,22 @@ TEST(Commands, GeneratedSourceIsHeldAgainstThePlan) {
   EXPECT_EQ(place.run("verify model.cpp plan.json --source-dir nowhere").code, 2);
 }
 
+TEST(Commands, NumbersAreHeldAgainstTheInterpreter) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));
+  const Outcome checked = place.run("verify model.cpp plan.json --numeric");
+  expect_done(checked);
+  EXPECT_THAT(checked.out, HasSubstr("numbers agree: one step of"));
+  EXPECT_THAT(checked.out, HasSubstr("longest sum"));
+  const Outcome reported = place.run("verify model.cpp plan.json --numeric --seed 3 --json");
+  expect_done(reported);
+  const json numeric = json::parse(reported.out).at("numeric");
+  EXPECT_EQ(numeric.at("agrees"), true);
+  EXPECT_EQ(numeric.at("tensors").at(0).at("name"), "loss");
+  for (const json& tensor : numeric.at("tensors")) EXPECT_LE(tensor.at("error"), tensor.at("bound")) << tensor;
+  EXPECT_EQ(place.run("verify model.cpp plan.json --seed 3").code, 2);
+}
+
 TEST(Commands, SameSeedSameLosses) {
   const Workplace place;
   for (const char* log : {"a.json", "b.json"})

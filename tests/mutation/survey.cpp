@@ -81,6 +81,13 @@ void Tally::add(const Tally& t) {
   wrongly_refused += t.wrongly_refused;
 }
 
+void Survey::add(const Survey& other) {
+  for (const auto& [kind, tally] : other.by_kind_) by_kind_[kind].add(tally);
+  disagreements_.insert(disagreements_.end(), other.disagreements_.begin(), other.disagreements_.end());
+  undecided_.insert(undecided_.end(), other.undecided_.begin(), other.undecided_.end());
+  seconds += other.seconds;
+}
+
 Tally Survey::total() const {
   Tally out;
   for (const auto& [kind, t] : by_kind_) out.add(t);

@@ -42,6 +42,8 @@ class Survey {
   /// than the verifier's own counterexamples have.
   void take(const std::string& subject, const Program& reference, const Mutant& mutant);
 
+  void add(const Survey& other);
+
   const std::map<std::string, Tally>& by_kind() const { return by_kind_; }
   Tally total() const;
   /// One line per disagreement: what was changed, and what both sides say.
