@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "cli/compare.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 
@@ -13,6 +14,7 @@ Command add_plan(CLI::App& app) {
     Compilation compilation;
     PipelineOptions pipeline;
     std::string out;
+    bool compare = false;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
@@ -23,6 +25,10 @@ Command add_plan(CLI::App& app) {
                    "Cluster file (TOML); the cluster need not be at hand")
       ->required();
   command->add_option("-o,--output", options->out, "Write the plan to this file (JSON)");
+  command->add_flag(
+      "--compare", options->compare,
+      "Also plan as other systems would (data parallel, ZeRO, Megatron, HAP, FlexFlow, Galvatron), in the "
+      "same cost model");
   command->add_flag("--json", options->json, "Report as JSON");
   add_planning_options(*command, options->compilation);
   add_pipeline_options(*command, options->pipeline);
@@ -30,8 +36,15 @@ Command add_plan(CLI::App& app) {
     Compilation& c = options->compilation;
     run_pipeline(c, "synthesize", options->pipeline);
     if (!options->out.empty()) save_plan(options->out, c.plan, c.reference);
-    fmt::print("{}",
-               options->json ? plan_json(c.plan, c.reference, c.left_out) : plan_text(c.plan, c.reference, c.left_out));
+    std::vector<PeerPlan> peers;
+    if (options->compare) peers = peer_plans(c.reference, load_cluster(c.cluster_file));
+    if (options->json) {
+      const std::string json = plan_json(c.plan, c.reference, c.left_out);
+      fmt::print("{}", options->compare ? with_comparison(json, c.plan, peers) : json);
+    } else {
+      fmt::print("{}{}", plan_text(c.plan, c.reference, c.left_out),
+                 options->compare ? comparison_text(c.plan, peers) : "");
+    }
     if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);
     return ExitCode::done;
   };

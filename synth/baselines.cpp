@@ -173,22 +173,36 @@ double ideal_seconds(const Problem& problem) {
 
 Plan single_device_plan(const Problem& all) {
   Problem problem(all.program, restricted(all.cluster, {fastest_device(all)}));
-  Conversions conversions(*problem.analysis, problem.cost, {});
-  Plan plan = assemble(problem, conversions, {}, replicated_choices(problem), {{1.0}});
+  Plan plan = AtShares(problem, {{1.0}}, {}).plan(replicated_choices(problem), "the plan of one device");
   plan.cluster_hash = hash_text(all.cluster);
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
   plan.prediction.optimal = true;
-  check_memory(problem, plan.prediction, "the plan of one device");
+  return plan;
+}
+
+AtShares::AtShares(const Problem& problem, RatioRule rule)
+    : AtShares(problem, fractions_of(problem, rule), common_shares(problem.classes, fractions_of(problem, rule))) {}
+
+AtShares::AtShares(const Problem& given, std::vector<std::vector<double>> fractions, Shares shares)
+    : problem(given),
+      fractions(std::move(fractions)),
+      shares(std::move(shares)),
+      conversions(*problem.analysis, problem.cost, this->shares) {}
+
+Choices AtShares::cheapest(const Pins& pins) const {
+  SearchInput input;
+  input.pins = &pins;
+  return search(problem, conversions, shares, input, {}).choices;
+}
+
+Plan AtShares::plan(const Choices& choices, const std::string& name) const {
+  Plan plan = assemble(problem, conversions, shares, choices, fractions);
+  check_memory(problem, plan.prediction, name);
   return plan;
 }
 
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {
-  std::vector<std::vector<double>> fractions = fractions_of(problem, rule);
-  Shares shares = common_shares(problem.classes, fractions);
-  Conversions conversions(*problem.analysis, problem.cost, shares);
-  Plan plan = assemble(problem, conversions, shares, data_parallel_choices(problem), fractions);
-  check_memory(problem, plan.prediction, "data parallelism");
-  return plan;
+  return AtShares(problem, rule).plan(data_parallel_choices(problem), "data parallelism");
 }
 
 }  // namespace hetsynth::synth
@@ -207,17 +221,10 @@ Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioR
 Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
   using namespace synth;
   Problem problem(reference, cluster, "tp");
-  std::vector<std::vector<double>> fractions = fractions_of(problem, rule);
-  Shares shares = common_shares(problem.classes, fractions);
-  Conversions conversions(*problem.analysis, problem.cost, shares);
-  Pins pins = tensor_parallel_pins(problem);
-  SearchInput input;
-  input.pins = &pins;
-  Solution solution = search(problem, conversions, shares, input, {});
-  HETSYNTH_CHECK(!solution.choices.empty(), "tensor parallelism is always possible: every form can be converted");
-  Plan plan = assemble(problem, conversions, shares, solution.choices, fractions);
-  check_memory(problem, plan.prediction, "tensor parallelism");
-  return plan;
+  AtShares at(problem, rule);
+  Choices choices = at.cheapest(tensor_parallel_pins(problem));
+  HETSYNTH_CHECK(!choices.empty(), "tensor parallelism is always possible: every form can be converted");
+  return at.plan(choices, "tensor parallelism");
 }
 
 }  // namespace hetsynth

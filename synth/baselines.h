@@ -30,6 +30,21 @@ Choices replicated_choices(const Problem& problem);
 /// Holds operators to splits other than the batch's, and matrix products with parameters to some split.
 Pins tensor_parallel_pins(const Problem& problem);
 
+/// A problem at the shares that a rule gives.
+struct AtShares {
+  AtShares(const Problem& problem, RatioRule rule);
+  AtShares(const Problem& problem, std::vector<std::vector<double>> fractions, Shares shares);
+  /// The cheapest choices under the pins; none if they contradict.
+  Choices cheapest(const Pins& pins) const;
+  /// The choices as a plan. Throws UserError with ExitCode::infeasible, calling it `name`, if it does not fit.
+  Plan plan(const Choices& choices, const std::string& name) const;
+
+  const Problem& problem;
+  std::vector<std::vector<double>> fractions;
+  Shares shares;
+  Conversions conversions;
+};
+
 /// The finished plan: program, prediction (without bound and baselines). Memory is not checked.
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
               const std::vector<std::vector<double>>& fractions);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "synth/interner.h"
-
 namespace hetsynth::synth {
 namespace {
 
@@ -117,21 +115,25 @@ Materialisation materialise(const Problem& problem, const Conversions& conversio
                    distinct_masks(needs));
 }
 
+const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
+  const Node& node = problem_.program[id];
+  std::vector<TensorNeed> needs = needs_of(problem_, choices, id);
+  std::vector<FormMask> masks = distinct_masks(needs);
+  int source = source_of(problem_, choices, node, needs);
+  FormSets sets = chosen_sets(choices, node);
+  std::vector<int64_t> key{conversions_.kind_of(id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early),
+                           int64_t(sets.late)};
+  key.insert(key.end(), masks.begin(), masks.end());
+  auto [it, fresh] = seen_.try_emplace(std::move(key));
+  if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks);
+  return it->second;
+}
+
 std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
                                              const Choices& choices) {
+  Materialiser materialiser(problem, conversions);
   std::vector<Materialisation> out;
-  std::unordered_map<std::vector<int64_t>, NodeId, SequenceHash> seen;
-  for (const Node& node : problem.program.nodes) {
-    std::vector<TensorNeed> needs = needs_of(problem, choices, node.id);
-    std::vector<FormMask> masks = distinct_masks(needs);
-    int source = source_of(problem, choices, node, needs);
-    FormSets sets = chosen_sets(choices, node);
-    std::vector<int64_t> key{conversions.kind_of(node.id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early),
-                             int64_t(sets.late)};
-    key.insert(key.end(), masks.begin(), masks.end());
-    auto [it, fresh] = seen.try_emplace(std::move(key), node.id);
-    out.push_back(fresh ? made_from(conversions.of(node.id), source, sets, masks) : Materialisation(out[it->second]));
-  }
+  for (const Node& node : problem.program.nodes) out.push_back(materialiser.of(choices, node.id));
   return out;
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "synth/conversion.h"
+#include "synth/interner.h"
 
 namespace hetsynth::synth {
 
@@ -73,7 +75,18 @@ struct Materialisation {
 };
 Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices,
                             NodeId node);
-/// Of every node; equal situations are worked out once.
+/// The same, equal situations being worked out once.
+class Materialiser {
+ public:
+  Materialiser(const Problem& problem, const Conversions& conversions) : problem_(problem), conversions_(conversions) {}
+  const Materialisation& of(const Choices& choices, NodeId node);
+
+ private:
+  const Problem& problem_;
+  const Conversions& conversions_;
+  std::unordered_map<std::vector<int64_t>, Materialisation, SequenceHash> seen_;
+};
+/// Of every node.
 std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
                                              const Choices& choices);
 

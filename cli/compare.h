@@ -1,0 +1,17 @@
+// The plans of other systems beside a plan, as people and scripts are shown them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "synth/peers/peers.h"
+
+namespace hetsynth::cli {
+
+/// A row per system: predicted step, how many times that of `plan`, memory of the fullest device; or why it has no
+/// plan.
+std::string comparison_text(const Plan& plan, const std::vector<PeerPlan>& peers);
+
+/// `plan_json`: what plan_json (cli/report.h) gives; the same with the list "peers".
+std::string with_comparison(const std::string& plan_json, const Plan& plan, const std::vector<PeerPlan>& peers);
+
+}  // namespace hetsynth::cli
