@@ -203,11 +203,21 @@ struct Builder {
     }
   }
 
+  /// For a table without a name: `base`, or with the least number that no table of the host has: gpu, gpu2, gpu3.
+  std::string free_name(const std::string& base, const std::string& prefix) const {
+    std::string name = base;
+    const auto taken = [&] {
+      return device_names.count(prefix + name) > 0 || device_names.count(prefix + name + "[0]") > 0;
+    };
+    for (int number = 2; taken(); ++number) name = fmt::format("{}{}", base, number);
+    return name;
+  }
+
   /// Gives the next free index of the host.
   int add_devices(const TableReader& reader, int host, int index, const std::string& prefix) {
     Device device = read_device(reader);
-    const std::string base = reader.text("name", device.kind == DeviceKind::cpu ? "cpu" : "gpu");
     const int count = reader.count("count");
+    const std::string base = reader.text("name", free_name(device.kind == DeviceKind::cpu ? "cpu" : "gpu", prefix));
     if (count > max_cluster_devices - int(cluster.devices.size()))
       reader.fail(reader.where(), "the cluster has too many devices", fmt::format("at most {}", max_cluster_devices),
                   "", "");

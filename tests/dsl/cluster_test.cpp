@@ -99,6 +99,19 @@ TEST(Cluster, ModelFillsInDataSheetValues) {
   EXPECT_EQ(cluster.name, "c.toml");
 }
 
+TEST(Cluster, DevicesWithoutNamesAreNumberedApart) {
+  const Cluster cluster = parse_cluster(
+      "[[host]]\ncount = 2\ninside = { bandwidth = \"1 GB/s\", latency = \"1 us\" }\n[[host.device]]\nmodel = "
+      "\"A100\"\ncount = 2\n"
+      "[[host.device]]\nmodel = \"V100\"\n[[host.device]]\nmodel = \"T4\"\ncount = 2\n[between]\nbandwidth = \"1 "
+      "GB/s\"\nlatency = \"9 us\"\n",
+      "c.toml");
+  std::vector<std::string> names;
+  for (int i = 5; i < 10; ++i) names.push_back(cluster.devices.at(size_t(i)).name);
+  EXPECT_EQ(names, (std::vector<std::string>{"host0[1].gpu[0]", "host0[1].gpu[1]", "host0[1].gpu2", "host0[1].gpu3[0]",
+                                             "host0[1].gpu3[1]"}));
+}
+
 TEST(Cluster, SpeedsOfOperatorClassesDefaultToThatOfProductsAndShareTheDuty) {
   const Cluster cluster = parse_cluster(
       "[[host]]\n[[host.device]]\nkind = \"cpu\"\nmemory = \"1 GiB\"\nduty = 0.5\n"
