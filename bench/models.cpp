@@ -239,7 +239,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const bool spaces = argument.find(' ') != std::string::npos;
-    options.arguments += spaces ? fmt::format(" '{}'", argument) : " " + argument;
+    if (!argument.starts_with("--rows=")) options.arguments += spaces ? fmt::format(" '{}'", argument) : " " + argument;
     if (argument == "--markdown") {
       options.markdown = true;
     } else if (argument.starts_with("--plan-seconds=")) {

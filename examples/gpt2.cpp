@@ -64,8 +64,11 @@ void model() {
   Tensor x = dropout(embedding(wte, tokens) + wpe, p);
   for (int64_t i = 0; i < s.layers; ++i) {
     std::string block = "h" + std::to_string(i);
-    x = x + dropout(attention(block + ".attention", norm(block + ".norm1", x), s), p);
-    x = x + dropout(mlp(block + ".mlp", norm(block + ".norm2", x), s), p);
+    const auto layer = [&] {
+      Tensor mixed = x + dropout(attention(block + ".attention", norm(block + ".norm1", x), s), p);
+      return mixed + dropout(mlp(block + ".mlp", norm(block + ".norm2", mixed), s), p);
+    };
+    x = s.layers > 12 ? checkpoint(layer) : layer();  // activations of the large size take more memory than parameters
   }
   Tensor logits = einsum("btc,vc->btv", norm("norm", x), wte);
   output("logits", logits);

@@ -44,7 +44,7 @@ Tensor mixture(const std::string& name, Tensor x, const Size& s, double capacity
 void model() {
   Size s =
       choice<Size>("size", "8x7B",
-                   {{"8x7B", {32, 32, 8, 4096, 14336, 8, 32000, 2048, 64}}, {"tiny", {2, 4, 2, 32, 48, 4, 256, 16, 6}}},
+                   {{"8x7B", {32, 32, 8, 4096, 14336, 8, 32000, 2048, 8}}, {"tiny", {2, 4, 2, 32, 48, 4, 256, 16, 6}}},
                    "published sizes, or tiny");
   int64_t batch = option("batch", s.batch, "sequences per step");
   double capacity = option("capacity_factor", 1.25, "places in the experts' queues for each token's choice");

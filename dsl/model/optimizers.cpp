@@ -51,18 +51,26 @@ AdamWRates adam_rates(const auto& o, const std::source_location& where) {
   return adamw_rates(learning_rate(o.learning_rate, o.warmup_steps, o.schedule, where), o.beta1, o.beta2, where);
 }
 
-}  // namespace
-
-void take_step(const AdamW& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
-               const std::source_location& where) {
+/// The common part of AdamW and LAMB: `step` gives the new parameter from the moments after this step.
+template <class Options, class Step>
+void step_by_moments(const Options& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                     const std::source_location& where, const Step& step) {
   CallScope scope(where);
   Operand scale = clipping(gradients, o.clip_norm, where);
   AdamWRates rates = adam_rates(o, where);
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor p = parameters[i];
-    Moments next = next_moments(p, gradients[i], scale, o.beta1, o.beta2, where);
-    update(p, adamw_parameter(p, next.first, next.second, rates, o.epsilon, decay_of(o.weight_decay, p)));
+    update(p, step(p, next_moments(p, gradients[i], scale, o.beta1, o.beta2, where), rates));
   }
+}
+
+}  // namespace
+
+void take_step(const AdamW& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+               const std::source_location& where) {
+  step_by_moments(o, parameters, gradients, where, [&](Tensor p, const Moments& next, const AdamWRates& rates) {
+    return adamw_parameter(p, next.first, next.second, rates, o.epsilon, decay_of(o.weight_decay, p));
+  });
 }
 
 void take_step(const Adam& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
@@ -82,20 +90,12 @@ void take_step(const Adam& o, const std::vector<Tensor>& parameters, const std::
 
 void take_step(const LAMB& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                const std::source_location& where) {
-  CallScope scope(where);
-  Operand scale = clipping(gradients, o.clip_norm, where);
-  AdamWRates rates = adam_rates(o, where);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    Tensor p = parameters[i];
-    Moments next = next_moments(p, gradients[i], scale, o.beta1, o.beta2, where);
-    if (p.rank() < 2) {
-      update(p, adamw_parameter(p, next.first, next.second, rates, o.epsilon, 0));
-      continue;
-    }
+  step_by_moments(o, parameters, gradients, where, [&](Tensor p, const Moments& next, const AdamWRates& rates) {
+    if (p.rank() < 2) return adamw_parameter(p, next.first, next.second, rates, o.epsilon, 0);
     Tensor direction = lamb_direction(p, next.first, next.second, rates.first_correction, rates.second_correction,
                                       o.epsilon, o.weight_decay);
-    update(p, lamb_parameter(p, direction, rates.learning_rate, lamb_trust_ratio(p, direction)));
-  }
+    return lamb_parameter(p, direction, rates.learning_rate, lamb_trust_ratio(p, direction));
+  });
 }
 
 void take_step(const Adafactor& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,

@@ -62,7 +62,7 @@ class Einsum final : public Operator {
   std::string attributes() const override { return spec_; }
 
   TensorType infer(std::span<const TensorType> inputs) const override {
-    require_products(inputs);
+    require_products("einsum", inputs);
     require_letters(0, letters_.a, inputs[0]);
     require_letters(1, letters_.b, inputs[1]);
     for (char c : letters_.a) {
@@ -107,18 +107,6 @@ class Einsum final : public Operator {
   }
 
  private:
-  /// Both float32 or both bf16; sums and result are float32.
-  static void require_products(std::span<const TensorType> inputs) {
-    for (size_t j = 0; j < 2; ++j)
-      if (inputs[j].dtype != DType::bf16) require_dtype("einsum", j, inputs[j], DType::f32);
-    if (inputs[0].dtype != inputs[1].dtype)
-      throw UserError({.tag = "einsum",
-                       .message = "the arguments have different element types",
-                       .expected = "both f32 or both bf16",
-                       .found = text(inputs[0]) + " and " + text(inputs[1]),
-                       .mend = "cast one of them: cast(x, bf16)"});
-  }
-
   void require_letters(size_t position, const std::string& letters, const TensorType& type) const {
     if (letters.size() == type.shape.size()) return;
     throw UserError({.tag = "einsum",

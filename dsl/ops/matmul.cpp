@@ -33,13 +33,12 @@ void check(const Shape& a, const Shape& b, const std::vector<Tensor>& arguments)
 Tensor matmul(Operand a, Operand b) {
   CallScope scope(a.where);
   std::vector<Tensor> arguments = {as_tensor(a), as_tensor(b)};
-  for (size_t j = 0; j < 2; ++j) {
-    TensorType type{arguments[j].shape(), arguments[j].dtype()};
-    checked_call(arguments, [&] {
-      if (type.dtype != DType::bf16) require_dtype("matmul", j, type, DType::f32);
-      require_rank_at_least("matmul", j, type, 2);
-    });
-  }
+  std::vector<TensorType> types;
+  for (Tensor t : arguments) types.push_back({t.shape(), t.dtype()});
+  checked_call(arguments, [&] {
+    require_products("matmul", types);
+    for (size_t j = 0; j < 2; ++j) require_rank_at_least("matmul", j, types[j], 2);
+  });
   const Shape left = arguments[0].shape(), right = arguments[1].shape();
   check(left, right, arguments);
   const std::string letters = "abcdefghij";

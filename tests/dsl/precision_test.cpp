@@ -67,6 +67,8 @@ TEST(Bf16, RefusesMixedTypes) {
   auto a = [] { return parameter("a", {3, 3}, ones()); };
   expect_error([&] { einsum("ij,jk->ik", cast(a(), bf16), a()); }, "the arguments have different element types",
                "cast one of them: cast(x, bf16)");
+  expect_error([&] { matmul(a(), cast(a(), bf16)); }, "[matmul] the arguments have different element types",
+               "found:    f32[3,3] and bf16[3,3]");
   expect_error([&] { exp(cast(a(), bf16)); }, "argument 1 is bf16, which only products take",
                "cast it back: cast(x, f32)");
   expect_error([&] { cast(text_batch(2, 3).tokens, bf16); }, "indices and numbers are not turned into each other",

@@ -253,6 +253,25 @@ const std::vector<Case>& cases() {
        [](In x) { return window_position_bias(x[0], 3); },
        "window_position_bias(x0, 3)"},
       {"roll", {cube}, [](In x) { return roll(x[0], 2, 1); }, "x0.roll(2, 1)"},
+      {"roll several dimensions",
+       {cube},
+       [](In x) {
+         return roll(x[0], {2, -1}, {1, 2});
+       },
+       "x0.roll((2, -1), (1, 2))"},
+      {"row_blocks convolved",
+       {{{2, 4, 12, 5}}, {{6, 4, 3, 3}}},
+       [](In x) {
+         Tensor blocks = conv2d(split_rows(x[0], 3), x[1], {.stride = 2, .padding = 1, .row_blocks = 3});
+         return join_rows(blocks, 3);
+       },
+       "F.conv2d(x0, x1, stride=2, padding=1)"},
+      {"row_blocks pooled",
+       {{{2, 4, 12, 5}}},
+       [](In x) {
+         return join_rows(max_pool2d(split_rows(x[0], 4), 3, {.stride = 1, .padding = 1, .row_blocks = 4}), 4);
+       },
+       "F.max_pool2d(x0, 3, 1, 1)"},
       {"scatter_add",
        {cube, {{2, 3, 4}, 5}},
        [](In x) { return scatter_add(x[0], 1, x[1], 5); },

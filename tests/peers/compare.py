@@ -152,6 +152,13 @@ def table(rows):
     return "\n".join(out) + "\n"
 
 
+def write_result(document, text):
+    """Replaces the tables of a document, which are all that stands below its heading "Result" and the line there."""
+    lines = document.read_text().split("\n")
+    first = next(i for i, line in enumerate(lines) if i > lines.index("## Result") and line.startswith("|"))
+    document.write_text("\n".join(lines[:first]) + "\n" + text)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     dump = json.loads((folder / "dump.json").read_text())
@@ -166,6 +173,8 @@ def main():
     print(f"{len(dump['samples'])} samples, {len(dump['cases'])} cases, {len(dump['optimizers'])} optimizers, "
           f"{len(dump['models'])} models, {len(have)} operators; {len(comparison.failures)} beyond {BOUND:g}")
     (folder / "table.md").write_text(table(comparison.rows))
+    if len(sys.argv) > 2:
+        write_result(pathlib.Path(sys.argv[2]), table(comparison.rows))
     return 1 if comparison.failures else 0
 
 

@@ -72,6 +72,17 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
                    : "pass an integer input, such as the tokens or targets of text_batch"});
 }
 
+void require_products(std::string_view tag, std::span<const TensorType> inputs) {
+  for (size_t j = 0; j < 2; ++j)
+    if (inputs[j].dtype != DType::bf16) require_dtype(tag, j, inputs[j], DType::f32);
+  if (inputs[0].dtype != inputs[1].dtype)
+    throw UserError({.tag = std::string(tag),
+                     .message = "the arguments have different element types",
+                     .expected = "both f32 or both bf16",
+                     .found = text(inputs[0]) + " and " + text(inputs[1]),
+                     .mend = "cast one of them: cast(x, bf16)"});
+}
+
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank) {
   if (type.shape.size() >= rank) return;
   throw UserError({.tag = std::string(tag),

@@ -1,6 +1,7 @@
 // What operators ask of shapes: dimension numbers, broadcasting, element types. Failures are the user's: they carry the
 // operator's tag.
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ Shape broadcast_shapes(std::string_view tag, const std::vector<Shape>& shapes);
 
 /// Throws UserError unless argument `position` (from 0) has this element type.
 void require_dtype(std::string_view tag, size_t position, const TensorType& type, DType expected);
+
+/// Throws UserError unless two arguments can be multiplied and summed up: both float32, or both bf16.
+void require_products(std::string_view tag, std::span<const TensorType> inputs);
 
 /// Throws UserError unless argument `position` (from 0) has at least `rank` dimensions.
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank);
