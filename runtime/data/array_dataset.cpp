@@ -79,6 +79,21 @@ class ElementReader {
 
 }  // namespace
 
+ArrayField StoredArray::field() const {
+  ArrayField out;
+  out.type = type;
+  out.elements = 1;
+  for (size_t d = 1; d < shape.size(); ++d) out.elements *= shape[0] > 0 ? shape[d] : 0;
+  out.parts.push_back({file, data_offset, out.elements * type.bytes, shape.at(0)});
+  return out;
+}
+
+std::string samples_text(const std::vector<int64_t>& extents, const std::string& more) {
+  std::string out = "[samples";
+  for (const int64_t extent : extents) out += fmt::format(", {}", extent);
+  return out + more + "]";
+}
+
 int64_t ArrayField::samples() const {
   int64_t count = 0;
   for (const Part& part : parts) count += part.samples;

@@ -30,6 +30,20 @@ struct ArrayField {
   int64_t samples() const;
 };
 
+/// An array as a file stores it, samples in dimension 0.
+struct StoredArray {
+  std::shared_ptr<const DataFile> file;
+  ElementType type;
+  std::vector<int64_t> shape;
+  int64_t data_offset = 0;  ///< byte of the first element
+
+  /// All elements of all samples.
+  ArrayField field() const;
+};
+
+/// "[samples, 3, 28, 28]", or with `more` behind it.
+std::string samples_text(const std::vector<int64_t>& extents, const std::string& more = "");
+
 class ArrayDataset : public Dataset {
  public:
   /// `fields` by name of input, all with as many samples, at least one. Throws UserError naming both files if they have

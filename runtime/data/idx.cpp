@@ -15,14 +15,6 @@ namespace {
 
 using Kind = DataSource::Kind;
 
-struct IdxArray {
-  std::shared_ptr<const DataFile> file;
-  ElementType type;
-  std::vector<int64_t> shape;
-  int64_t data_offset = 0;
-  int64_t elements_per_sample = 1;
-};
-
 const std::map<int, ElementType>& element_types() {
   using Number = ElementType::Kind;
   static const std::map<int, ElementType> types = {
@@ -36,8 +28,8 @@ const std::map<int, ElementType>& element_types() {
   return types;
 }
 
-IdxArray open_array(const std::string& path) {
-  IdxArray out;
+StoredArray open_array(const std::string& path) {
+  StoredArray out;
   out.file = std::make_shared<DataFile>(path);
   const DataFile& file = *out.file;
   const std::vector<unsigned char> head = file.head(4 + 4 * 255);
@@ -59,7 +51,6 @@ IdxArray open_array(const std::string& path) {
     const auto extent_bytes = std::as_bytes(std::span(head).subspan(static_cast<size_t>(at), 4));
     out.shape.push_back(whole_at(extent_bytes, {ElementType::Kind::unsigned_integer, 4, true}));
     fits = fits && multiply(bytes, out.shape.back(), &bytes);
-    if (at > 4 && fits && out.shape[0] > 0) out.elements_per_sample *= out.shape.back();
   }
   if (!fits || bytes != file.bytes() - out.data_offset) {
     throw file.error(
@@ -97,14 +88,12 @@ std::string images_file(const DataPath& path) {
                    fmt::format("{} files", path.files.size()), "unpack the .gz files with gunzip");
 }
 
-void check_shape(const Node& input, const IdxArray& array) {
+void check_shape(const Node& input, const StoredArray& array) {
   std::vector<int64_t> found(array.shape.begin() + 1, array.shape.end());
   const std::vector<int64_t> wanted(input.type.shape.begin() + 1, input.type.shape.end());
   if (input.data.kind == Kind::image && found.size() == 2) found.insert(found.begin(), 1);  // grey
   if (found == wanted) return;
-  std::string expected = "[samples";
-  for (const int64_t extent : wanted) expected += fmt::format(", {}", extent);
-  throw array.file->error("the file does not have the shape of input " + input.name, expected + "]",
+  throw array.file->error("the file does not have the shape of input " + input.name, samples_text(wanted),
                           hetsynth::text(Shape(array.shape)), "change the model's sizes to those of the data");
 }
 
@@ -113,16 +102,12 @@ std::unique_ptr<Dataset> open_idx(const DataPath& path) {
   std::map<std::string, ArrayField> fields;
   for (const Node* input : path.inputs) {
     const bool image = input->data.kind == Kind::image;
-    const IdxArray array = open_array(image ? images : labels_beside(images));
+    const StoredArray array = open_array(image ? images : labels_beside(images));
     check_shape(*input, array);
     if (!image && !array.type.whole())
       throw array.file->error("labels are whole numbers", "an integer type", text(array.type));
-    ArrayField field;
-    field.type = array.type;
-    field.elements = array.elements_per_sample;
+    ArrayField field = array.field();
     field.pixels = image && array.type == ElementType{};
-    field.parts.push_back(
-        {array.file, array.data_offset, array.elements_per_sample * array.type.bytes, array.shape[0]});
     fields[input->name] = std::move(field);
   }
   return std::make_unique<ArrayDataset>("IDX " + images, std::move(fields));

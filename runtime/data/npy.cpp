@@ -14,20 +14,19 @@ namespace {
 
 using Kind = DataSource::Kind;
 
-struct NpyArray {
-  std::shared_ptr<const DataFile> file;
-  NpyHeader header;
-
-  explicit NpyArray(const std::string& path) : file(std::make_shared<DataFile>(path)), header(read_npy_header(*file)) {}
-};
+StoredArray open_array(const std::string& path) {
+  auto file = std::make_shared<DataFile>(path);
+  NpyHeader header = read_npy_header(*file);
+  return {std::move(file), header.type, std::move(header.shape), header.data_offset};
+}
 
 /// A one-dimensional array of tokens.
 class NpyTokens : public TokenSequence {
  public:
-  explicit NpyTokens(NpyArray array) : array_(std::move(array)) {}
-  int64_t size() const override { return array_.header.shape[0]; }
+  explicit NpyTokens(StoredArray array) : array_(std::move(array)) {}
+  int64_t size() const override { return array_.shape[0]; }
   void read(int64_t offset, std::span<int64_t> out) const override {
-    const ElementType type = array_.header.type;
+    const ElementType type = array_.type;
     std::vector<std::byte> bytes(out.size() * static_cast<size_t>(type.bytes));
     array_.file->read(byte_of(offset), bytes);
     for (size_t i = 0; i < out.size(); ++i)
@@ -41,8 +40,8 @@ class NpyTokens : public TokenSequence {
   std::string mend() const override { return "raise the model's vocabulary, or mend the data"; }
 
  private:
-  int64_t byte_of(int64_t offset) const { return array_.header.data_offset + offset * array_.header.type.bytes; }
-  NpyArray array_;
+  int64_t byte_of(int64_t offset) const { return array_.data_offset + offset * array_.type.bytes; }
+  StoredArray array_;
 };
 
 /// The file that holds an input: named after the input, or after what several inputs share.
@@ -77,26 +76,24 @@ std::vector<int64_t> sample_shape(const Node& input, int64_t categories) {
   return out;
 }
 
-void check_array(const Node& input, const NpyArray& array, int64_t categories, bool longer) {
-  const std::vector<int64_t>& shape = array.header.shape;
+void check_array(const Node& input, const StoredArray& array, int64_t categories, bool longer) {
+  const std::vector<int64_t>& shape = array.shape;
   std::vector<int64_t> wanted = sample_shape(input, categories);
   std::vector<int64_t> found(shape.begin() + (shape.empty() ? 0 : 1), shape.end());
   if (found.empty() && wanted.size() == 1 && wanted[0] == 1) found = {1};  // [samples] for one feature
   const bool fits = longer ? found.size() == 1 && found[0] >= wanted[0] + 1 : found == wanted;
   if (shape.empty() || !fits) {
-    std::string expected = "[samples";
-    for (const int64_t extent : wanted) expected += fmt::format(", {}", longer ? extent + 1 : extent);
+    if (longer) wanted.back() += 1;
     throw array.file->error("the array does not have the shape of input " + input.name,
-                            expected + (longer ? " or more]" : "]"), hetsynth::text(Shape(shape)));
+                            samples_text(wanted, longer ? " or more" : ""), hetsynth::text(Shape(shape)));
   }
-  if (input.type.dtype == DType::i32 && !array.header.type.whole()) {
-    throw array.file->error("input " + input.name + " takes whole numbers", "an array of integers",
-                            text(array.header.type));
+  if (input.type.dtype == DType::i32 && !array.type.whole()) {
+    throw array.file->error("input " + input.name + " takes whole numbers", "an array of integers", text(array.type));
   }
 }
 
 std::unique_ptr<Dataset> open_arrays(const DataPath& path) {
-  std::map<std::string, NpyArray> arrays;
+  std::map<std::string, StoredArray> arrays;
   std::map<std::string, ArrayField> fields;
   const auto categories =
       std::ranges::count_if(path.inputs, [](const Node* input) { return input->data.kind == Kind::category; });
@@ -109,17 +106,13 @@ std::unique_ptr<Dataset> open_arrays(const DataPath& path) {
                        fmt::format("{} other files", path.files.size()));
     }
     auto found = arrays.find(name);
-    if (found == arrays.end()) found = arrays.emplace(name, NpyArray(path.file(name))).first;
-    const NpyArray& array = found->second;
-    if (windows && path.inputs.size() == 2 && array.header.shape.size() == 1 && array.header.type.whole())
+    if (found == arrays.end()) found = arrays.emplace(name, open_array(path.file(name))).first;
+    const StoredArray& array = found->second;
+    if (windows && path.inputs.size() == 2 && array.shape.size() == 1 && array.type.whole())
       return std::make_unique<TokenWindows>(std::make_unique<NpyTokens>(array), path.inputs, path.path);
     const bool longer = windows && (input->data.kind == Kind::tokens || input->data.kind == Kind::token_targets);
     check_array(*input, array, categories, longer);
-    ArrayField field;
-    const int64_t samples = array.header.shape[0];
-    field.type = array.header.type;
-    field.elements = samples > 0 ? array.header.elements() / samples : 0;
-    field.parts.push_back({array.file, array.header.data_offset, field.elements * field.type.bytes, samples});
+    ArrayField field = array.field();
     if (input->data.kind == Kind::token_targets) field.first = 1;
     if (input->data.kind == Kind::category) field.first = input->data.column;
     field.shifted = input->data.kind == Kind::pair_input;
@@ -135,11 +128,10 @@ std::unique_ptr<Dataset> open_npy(const DataPath& path) {
     throw data_error(path.path, "one array does not hold all inputs of the model", "a folder with a file per input",
                      "a file", "see docs/data.md for the names");
   }
-  NpyArray array(path.path);
-  if (array.header.shape.size() != 1 || !array.header.type.whole()) {
-    throw array.file->error(
-        "a file of tokens has one dimension of integers", "[tokens]",
-        fmt::format("{} of {}", hetsynth::text(Shape(array.header.shape)), text(array.header.type)));
+  StoredArray array = open_array(path.path);
+  if (array.shape.size() != 1 || !array.type.whole()) {
+    throw array.file->error("a file of tokens has one dimension of integers", "[tokens]",
+                            fmt::format("{} of {}", hetsynth::text(Shape(array.shape)), text(array.type)));
   }
   return std::make_unique<TokenWindows>(std::make_unique<NpyTokens>(std::move(array)), path.inputs, path.path);
 }

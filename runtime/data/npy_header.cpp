@@ -161,12 +161,6 @@ std::pair<int64_t, int64_t> text_range(const DataFile& file, std::span<const uns
 
 }  // namespace
 
-int64_t NpyHeader::elements() const {
-  int64_t out = 1;
-  for (const int64_t extent : shape) out *= extent;
-  return out;
-}
-
 NpyHeader read_npy_header(const DataFile& file) {
   const auto [begin, length] = text_range(file, file.head(12));
   std::string text(static_cast<size_t>(length), '\0');

@@ -14,8 +14,6 @@ struct NpyHeader {
   ElementType type;
   std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
   int64_t data_offset = 0;     ///< byte of the first element
-
-  int64_t elements() const;
 };
 
 /// Reads the header, and checks that the file holds the array exactly. Throws UserError naming file and byte for
