@@ -1,64 +1,105 @@
-// Seconds to prove plans of the GPT of examples/gpt.cpp, by depth: the searched plan and data parallelism over 64
-// devices.
+// Seconds of one core that proofs take: by depth, by sizes and devices, and for the largest models of examples/.
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <ctime>
 
-#include "dsl/ir/differentiate.h"
-#include "dsl/ir/trace.h"
-#include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
-#include "verify/verify.h"
-
-namespace gpt {
-#include "examples/gpt.cpp"
 #include "hetsynth/build_paths.h"
-}  // namespace gpt
+#include "synth/synthesize.h"
+#include "tests/support/propagated_plan.h"
+#include "tests/support/zoo/walk.h"
+#include "verify/verify.h"
 
 namespace {
 
 using namespace hetsynth;
+using test::even_axis;
+using testing::Settings;
 
-Program gpt_of(int layers) {
-  Trace trace("gpt.cpp", {{"layers", std::to_string(layers)}, {"width", "384"}, {"heads", "6"}, {"batch", "64"}});
-  run_builder(trace, gpt::model);
-  return differentiate(trace);
+bool contains(const std::string& name, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    if (name.find(part) != std::string::npos) return true;
+  return false;
 }
 
-void measure(int layers, const char* name, const Program& program, const Plan& plan) {
+/// Batches over axis 0; over axis 1 a transformer's matrices in the manner of Megatron: heads and hidden units.
+int megatron(const Node& leaf, int axis) {
+  const int rank = int(leaf.type.shape.size());
+  if (leaf.kind == NodeKind::input) return axis == 0 ? 0 : -1;
+  if (axis != 1 || rank < 2) return -1;
+  if (contains(leaf.name, {".out", ".down"})) return 0;
+  if (contains(leaf.name, {".query", ".key", ".value", ".up", ".gate"})) return 1;
+  return -1;
+}
+
+Program traced(const std::string& file, const Settings& settings) {
+  testing::ListedModel model;
+  model.name = model.file = file;
+  return testing::trace_model(model, settings).program;
+}
+
+void measure(const std::string& model, const std::string& name, const Program& program, const SpmdProgram& plan) {
   std::clock_t before = std::clock();
-  Verification v = verify(program, plan.program);
+  Verification v = verify(program, plan);
   double cpu_seconds = double(std::clock() - before) / CLOCKS_PER_SEC;
-  fmt::print(
-      "{:>3} layers  {:<14} {:>6} instructions  {:>6} obligations, {:>4} of them different  {:.3f} s ({:.3f} s of a "
-      "core)  {}{}\n",
-      layers, name, plan.program.instructions.size(), v.obligations, v.distinct_obligations, v.seconds, cpu_seconds,
-      hetsynth::name(v.verdict), v.verdict == Verdict::proved ? "" : ": " + v.summary);
+  int communications = 0;
+  for (const Instruction& i : plan.instructions)
+    communications += i.opcode != Opcode::compute && i.opcode != Opcode::slice;
+  fmt::print("{:<34} {:<22} {:>7} {:>7} {:>7} {:>6} {:>9.3f}  {}{}\n", model, name, plan.mesh.device_count(),
+             plan.instructions.size() - size_t(communications), communications, v.distinct_obligations, cpu_seconds,
+             hetsynth::name(v.verdict), v.verdict == Verdict::proved ? "" : ": " + v.summary);
   std::fflush(stdout);
 }
 
 /// The same plan without the sum of one gradient: how long until it is refuted.
-void measure_refutation(int layers, const Program& program, Plan plan) {
-  for (Instruction& i : plan.program.instructions)
-    if (i.opcode == Opcode::all_reduce && program[plan.program.values[i.result].node].phase == Phase::backward) {
+void measure_refutation(const std::string& model, const Program& program, SpmdProgram plan) {
+  for (Instruction& i : plan.instructions)
+    if (i.opcode == Opcode::all_reduce && program[plan.values[size_t(i.result)].node].phase == Phase::backward) {
       i.opcode = Opcode::broadcast;
-      return measure(layers, "a sum missing", program, plan);
+      return measure(model, "a gradient's sum missing", program, plan);
+    }
+}
+
+void gpt_by_depth() {
+  const Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml");
+  for (int layers : {6, 24, 96}) {
+    const Program program =
+        traced("gpt.cpp", {{"layers", std::to_string(layers)}, {"width", "384"}, {"heads", "8"}, {"batch", "64"}});
+    const std::string model = fmt::format("GPT, {} layers", layers);
+    const SpmdProgram data_parallel = data_parallel_plan(program, cluster, RatioRule::proportional).program;
+    measure(model, "data", program, data_parallel);
+    measure_refutation(model, program, data_parallel);
+    measure(model, "data x tensor", program,
+            test::propagated_plan(program, {even_axis("dp", 8, 64), even_axis("tp", 8, 8)}, megatron));
+  }
+}
+
+void llama_by_size() {
+  for (const auto& [layers_of, hosts] : {std::pair{"7B", 2}, {"8B", 64}, {"405B", 2048}}) {
+    const Program program = traced("llama.cpp", {{"size", layers_of}, {"batch", "2048"}});
+    measure(fmt::format("LLaMA {}", layers_of), "data x tensor", program,
+            test::propagated_plan(program, {even_axis("dp", hosts, 2048), even_axis("tp", 8, 8)}, megatron));
+  }
+}
+
+void large_models() {
+  for (const testing::ListedModel& model : testing::listed_models())
+    if (contains(model.name, {"BERT-MoE", "Inception", "T5"})) {
+      const Program program = traced(model.file, model.published);
+      measure(model.name, "data", program,
+              test::propagated_plan(program, {even_axis("dp", 8, 8)}, test::batch_and_columns));
+      measure(model.name, "data x columns", program,
+              test::propagated_plan(program, {even_axis("dp", 8, 8), even_axis("tp", 8, 8)}, test::batch_and_columns));
     }
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml");
-  std::vector<int> depths = {6, 24, 96};
-  if (argc > 1) depths = {std::atoi(argv[1])};
-  for (int layers : depths) {
-    Program program = gpt_of(layers);
-    Plan data_parallel = data_parallel_plan(program, cluster, RatioRule::proportional);
-    measure(layers, "data parallel", program, data_parallel);
-    measure_refutation(layers, program, data_parallel);
-    measure(layers, "searched", program, synthesize(program, cluster, {.time_limit_seconds = 20.0, .progress = {}}));
-  }
+int main() {
+  fmt::print("{:<34} {:<22} {:>7} {:>7} {:>7} {:>6} {:>9}\n", "model", "plan", "devices", "local", "moves", "proofs",
+             "core s");
+  gpt_by_depth();
+  llama_by_size();
+  large_models();
 }

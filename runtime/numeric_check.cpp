@@ -7,6 +7,7 @@
 #include <random>
 
 #include "dsl/ir/interpreter.h"
+#include "dsl/ir/product_sum.h"
 
 namespace hetsynth {
 namespace {
@@ -19,7 +20,7 @@ constexpr double function_ulps = 4;
 constexpr double roundoff_f32 = 0x1p-24;
 constexpr double roundoff_bf16 = 0x1p-9;
 /// Evaluations of bodies per second, cautiously.
-constexpr double evaluations_per_second = 2e7;
+constexpr double evaluations_per_second = 5e6;
 
 Expr absolute(const Expr& e) { return maximum(e, -e); }
 
@@ -246,7 +247,7 @@ const TensorError* NumericCheck::worst() const {
 double numeric_check_seconds(const Program& reference) {
   double evaluations = 0;
   for (const Node& node : reference.nodes)
-    if (!node.leaf()) evaluations += node.space.iterations();
+    if (!node.leaf()) evaluations += evaluation_cost(node.space, node.body);
   return evaluations * (1 + 2 * noisy_executions) / evaluations_per_second;
 }
 

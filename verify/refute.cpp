@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "dsl/ir/product_sum.h"
 #include "verify/concrete.h"
 #include "verify/instance.h"
 
@@ -21,7 +22,7 @@ constexpr double rounding = 1e-12;
 /// Body evaluations of one instance, all devices together: about half a second at the plan's own sizes, a few seconds
 /// for a smaller instance of a very deep model.
 constexpr double max_own_evaluations = 4e6;
-constexpr double max_shrunken_evaluations = 4e7;
+constexpr double max_shrunken_evaluations = 6e7;
 constexpr int own_size_trials = 2;
 constexpr int shrunken_trials = 12;
 /// Further instances whose results are looked at once a wrong word on a value is known.
@@ -31,11 +32,11 @@ constexpr const char* elsewhere = "\n(the same instructions at other sizes and b
 double evaluations(const Program& reference, const SpmdProgram& program) {
   double total = 0;
   for (const Node& node : reference.nodes)
-    total += node.leaf() ? double(element_count(node.type.shape)) : node.space.iterations();
+    total += node.leaf() ? double(element_count(node.type.shape)) : evaluation_cost(node.space, node.body);
   for (const Instruction& i : program.instructions) {
     NodeId node = program.values[i.result].node;
     total += program.mesh.device_count() *
-             (1 + (i.opcode == Opcode::compute ? reference[i.node].space.iterations()
+             (1 + (i.opcode == Opcode::compute ? evaluation_cost(reference[i.node].space, reference[i.node].body)
                                                : double(element_count(reference[node].type.shape))));
   }
   return total;

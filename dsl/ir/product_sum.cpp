@@ -12,7 +12,27 @@ bool plain(const Access& access) {
   return true;
 }
 
+/// The operands of a body of the form that is summed by strides; empty for other bodies.
+std::vector<int> factors_of(const Space& space, const Expr& body) {
+  std::vector<int> read;
+  if (body.kind() == ExprKind::input) read = {body.index()};
+  if (body.kind() == ExprKind::mul && body.arg(0).kind() == ExprKind::input && body.arg(1).kind() == ExprKind::input)
+    read = {body.arg(0).index(), body.arg(1).index()};
+  for (int input : read)
+    if (!plain(space.inputs[size_t(input)])) return {};
+  return read;
+}
+
 }  // namespace
+
+double evaluation_cost(const Space& space, const Expr& body) {
+  constexpr double terms_per_evaluation = 30;
+  if (space.reduction() != FactorKind::sum || factors_of(space, body).empty()) return space.iterations();
+  double elements = 1;
+  for (const Factor& f : space.factors)
+    if (!f.reduced()) elements *= double(f.size);
+  return elements + space.iterations() / terms_per_evaluation;
+}
 
 ProductSum::ProductSum(const Space& space, const Expr& body, const std::vector<LocalArray>& inputs,
                        const std::vector<Range>& ranges, const std::vector<int>& reduced)
@@ -22,13 +42,7 @@ ProductSum::ProductSum(const Space& space, const Expr& body, const std::vector<L
     depth_of_[size_t(reduced[depth])] = int(depth);
     ranges_.push_back(ranges[size_t(reduced[depth])]);
   }
-  std::vector<int> read;
-  if (body.kind() == ExprKind::input) read = {body.index()};
-  if (body.kind() == ExprKind::mul && body.arg(0).kind() == ExprKind::input && body.arg(1).kind() == ExprKind::input)
-    read = {body.arg(0).index(), body.arg(1).index()};
-  for (int input : read)
-    if (!plain(space.inputs[size_t(input)])) return;
-  for (int input : read) add_operand(space, input, inputs);
+  for (int input : factors_of(space, body)) add_operand(space, input, inputs);
 }
 
 void ProductSum::add_operand(const Space& space, int input, const std::vector<LocalArray>& inputs) {

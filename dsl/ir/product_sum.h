@@ -8,6 +8,10 @@
 
 namespace hetsynth {
 
+/// How long the interpreter takes for an operator, in evaluations of an expression: terms of sums of products count as a
+/// small part of one.
+double evaluation_cost(const Space& space, const Expr& body);
+
 class ProductSum {
  public:
   /// `reduced`: the factors that are summed over, outermost first; all others are indices of the output element.

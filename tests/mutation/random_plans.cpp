@@ -234,28 +234,9 @@ class PlanMaker {
     return b_.leaf(node.name, placements);
   }
 
-  /// A value of the same tensor held as wanted, by movements over one axis after the other.
+  /// Now and then by reduce-scatter where there is a choice.
   ValueId moved(ValueId from, const Placements& wanted) {
-    // First all axes become replicated or stay; then the cuts come, so that no dimension is cut twice on the way.
-    for (int a = 0; a < axis_count(); ++a) {
-      const Placement now = b_.plan.values[from].placements[a];
-      if (now == wanted[a]) continue;
-      if (now.kind == Placement::Kind::sharded) from = b_.all_gather(from, a);
-      if (now.kind == Placement::Kind::partial) {
-        bool scatter = wanted[a].kind == Placement::Kind::sharded && free_dim(from, wanted[a].dim) && below(random_, 2);
-        from = scatter ? b_.reduce_scatter(from, a, wanted[a].dim, wanted[a].table, now.reduce)
-                       : b_.all_reduce(from, a, now.reduce);
-      }
-    }
-    for (int a = 0; a < axis_count(); ++a)
-      if (b_.plan.values[from].placements[a] != wanted[a]) from = b_.slice(from, a, wanted[a].dim, wanted[a].table);
-    return from;
-  }
-
-  bool free_dim(ValueId v, int dim) const {
-    for (const Placement& p : b_.plan.values[v].placements)
-      if (p.kind == Placement::Kind::sharded && p.dim == dim) return false;
-    return true;
+    return b_.moved(from, wanted, [&](int) { return below(random_, 2) != 0; });
   }
 
   ValueId compute(const Node& node) {

@@ -28,13 +28,23 @@ constexpr int time_limit_seconds = 20;
 /// Far from the numbers that the verifier tries.
 constexpr uint64_t judging_seed = 1000;
 
-Judgement judge(const Program& reference, const SpmdProgram& plan) {
+Judgement judge(const Program& reference, const SpmdProgram& plan, uint64_t seed = judging_seed) {
   if (flaw_of(reference, plan)) return Judgement::form;
   auto deadline = smt::Clock::now() + std::chrono::seconds(time_limit_seconds);
-  Refutation found = find_counterexample(reference, plan, deadline, judging_seed);
+  Refutation found = find_counterexample(reference, plan, deadline, seed);
   if (!found.counterexample) return Judgement::equal;
   if (!found.conclusive) return Judgement::elsewhere;
   return found.counterexample->evidence == Evidence::word ? Judgement::word : Judgement::results;
+}
+
+/// A difference that only few numbers show (behind a maximum, a threshold) may need more of them than the first look
+/// takes.
+Judgement judge_longer(const Program& reference, const SpmdProgram& plan) {
+  constexpr int looks = 20;
+  Judgement judged = Judgement::equal;
+  for (int look = 1; look <= looks && judged == Judgement::equal; ++look)
+    judged = judge(reference, plan, judging_seed * uint64_t(look + 1));
+  return judged;
 }
 
 }  // namespace
@@ -42,8 +52,9 @@ Judgement judge(const Program& reference, const SpmdProgram& plan) {
 void Survey::take(const std::string& subject, const Program& reference, const Mutant& mutant) {
   auto start = std::chrono::steady_clock::now();
   Judgement judged = judge(reference, mutant.plan);
-  bool right = mutant.equal || judged == Judgement::equal;
   Verification v = verify(reference, mutant.plan, {.time_limit_seconds = time_limit_seconds, .known = nullptr});
+  if (v.verdict == Verdict::refuted && judged == Judgement::equal) judged = judge_longer(reference, mutant.plan);
+  bool right = mutant.equal || judged == Judgement::equal;
   Tally& tally = by_kind_[mutant.kind];
   ++tally.mutants;
   std::string what = fmt::format("{}: {} of {}", subject, mutant.kind, mutant.place);

@@ -156,23 +156,33 @@ ValueId PlanBuilder::value(NodeId node, Placements placements) {
 }
 
 ValueId PlanBuilder::leaf(const std::string& name, Placements placements) {
-  plan.leaves.push_back(value(node(name), std::move(placements)));
+  return leaf(node(name), std::move(placements));
+}
+
+ValueId PlanBuilder::leaf(NodeId node, Placements placements) {
+  plan.leaves.push_back(value(node, std::move(placements)));
   return plan.leaves.back();
 }
 
 ValueId PlanBuilder::compute(const std::string& name, std::vector<ValueId> operands,
                              std::vector<std::pair<std::string, int>> splits) {
-  Instruction i;
-  i.opcode = Opcode::compute;
-  i.node = node(name);
-  i.operands = std::move(operands);
-  i.splits.resize(plan.mesh.axes.size());
-  const std::vector<Factor>& factors = reference[i.node].space.factors;
+  const NodeId id = node(name);
+  std::vector<Split> by_number(plan.mesh.axes.size());
+  const std::vector<Factor>& factors = reference[id].space.factors;
   for (size_t a = 0; a < splits.size(); ++a) {
     if (splits[a].first.empty()) continue;
     for (size_t f = 0; f < factors.size(); ++f)
-      if (factors[f].name == splits[a].first) i.splits[a] = {int(f), splits[a].second};
+      if (factors[f].name == splits[a].first) by_number[a] = {int(f), splits[a].second};
   }
+  return compute(id, std::move(operands), std::move(by_number));
+}
+
+ValueId PlanBuilder::compute(NodeId node, std::vector<ValueId> operands, std::vector<Split> splits) {
+  Instruction i;
+  i.opcode = Opcode::compute;
+  i.node = node;
+  i.operands = std::move(operands);
+  i.splits = std::move(splits);
   std::string reason;
   std::optional<Placements> claim = infer_placements(plan, reference, i, &reason);
   i.result = value(i.node, claim.value_or(Placements()));
@@ -234,6 +244,30 @@ ValueId PlanBuilder::broadcast(ValueId from, int axis, int root) {
   Instruction i;
   i.root = root;
   return movement(Opcode::broadcast, from, axis, Placement::replicated(), i);
+}
+
+ValueId PlanBuilder::moved(ValueId from, const Placements& wanted, const std::function<bool(int)>& scatters) {
+  const int axes = int(plan.mesh.axes.size());
+  auto free = [&](int dim) {
+    for (const Placement& p : plan.values[size_t(from)].placements)
+      if (p.kind == Placement::Kind::sharded && p.dim == dim) return false;
+    return true;
+  };
+  // First all axes become replicated or stay; then the cuts come, so that no dimension is cut twice on the way.
+  for (int a = 0; a < axes; ++a) {
+    const Placement now = plan.values[size_t(from)].placements[size_t(a)], to = wanted[size_t(a)];
+    if (now == to) continue;
+    if (now.kind == Placement::Kind::sharded) from = all_gather(from, a);
+    if (now.kind == Placement::Kind::partial) {
+      const bool scatter = to.kind == Placement::Kind::sharded && free(to.dim) && scatters && scatters(a);
+      from = scatter ? reduce_scatter(from, a, to.dim, to.table, now.reduce) : all_reduce(from, a, now.reduce);
+    }
+  }
+  for (int a = 0; a < axes; ++a) {
+    const Placement now = plan.values[size_t(from)].placements[size_t(a)], to = wanted[size_t(a)];
+    if (now != to) from = slice(from, a, to.dim, to.table);
+  }
+  return from;
 }
 
 void PlanBuilder::final(const std::string& target, ValueId value) { plan.finals.push_back({node(target), value}); }

@@ -1,5 +1,6 @@
 // Reference programs and plans for the tests of verification, written without the DSL's operators.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -45,9 +46,11 @@ class PlanBuilder {
   PlanBuilder(const Program& reference, std::vector<Mesh::Axis> axes);
   int table(const std::string& name, int axis, int64_t extent, std::vector<int64_t> bounds);
   ValueId leaf(const std::string& node, Placements placements = {});
+  ValueId leaf(NodeId node, Placements placements);
   /// `splits`: factor name and table per axis; "" for none.
   ValueId compute(const std::string& node, std::vector<ValueId> operands,
                   std::vector<std::pair<std::string, int>> splits = {});
+  ValueId compute(NodeId node, std::vector<ValueId> operands, std::vector<Split> splits);
   ValueId slice(ValueId from, int axis, int dim, int table);
   ValueId to_partial(ValueId from, int axis, int root = 0);
   ValueId all_gather(ValueId from, int axis);
@@ -55,6 +58,9 @@ class PlanBuilder {
   ValueId reduce_scatter(ValueId from, int axis, int dim, int table, ReduceOp reduce = ReduceOp::sum);
   ValueId all_to_all(ValueId from, int axis, int to_dim, int to_table);
   ValueId broadcast(ValueId from, int axis, int root = 0);
+  /// The same tensor held as wanted: what is cut or partial elsewhere becomes whole, then what is to be cut is cut.
+  /// `scatters` says for which axes a partial value goes straight to its part.
+  ValueId moved(ValueId from, const Placements& wanted, const std::function<bool(int)>& scatters = {});
   void final(const std::string& target, ValueId value);
 
   NodeId node(const std::string& name) const;
