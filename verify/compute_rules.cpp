@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "verify/digits.h"
 #include "verify/rules.h"
@@ -242,6 +243,14 @@ std::string explain_additive(const Subject& s, const Instruction& i, const std::
   return "";
 }
 
+/// The first operand that stands in the place of another one.
+std::optional<size_t> displaced_operand(const Subject& s, const Instruction& i, const std::vector<Held>& operands) {
+  const std::vector<NodeId>& inputs = s.node(i.node).inputs;
+  for (size_t j = 0; j < operands.size(); ++j)
+    if (!s.same(operands[j].node, inputs[j])) return j;
+  return std::nullopt;
+}
+
 }  // namespace
 
 ComputeInference infer_compute(const Subject& subject, const Instruction& instruction,
@@ -261,6 +270,10 @@ std::string explain(const Subject& subject, const Instruction& instruction, cons
     case ObligationPart::additive:
       return explain_additive(subject, instruction, operands, result.operand);
     default:
+      if (std::optional<size_t> j = displaced_operand(subject, instruction, operands))
+        return fmt::format(
+            "{} takes {} as operand {}, where the program has {}, and is not the same with them exchanged", tensor,
+            subject.node(operands[*j].node).name, *j, subject.node(subject.node(instruction.node).inputs[*j]).name);
       return fmt::format("the parts of {} that the devices compute are not those of the reference", tensor);
   }
 }

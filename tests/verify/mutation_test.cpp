@@ -212,7 +212,8 @@ const Mutant layer_mutants[] = {
        at(plan, p, Opcode::compute, "w2_new").operands[1] = result(plan, p, Opcode::compute, "d_w2");
        return plan;
      }},
-    {"operands of a difference swapped", "the parts of d that the devices compute are not those of the reference",
+    {"operands of a difference swapped",
+     "d takes y as operand 0, where the program has o, and is not the same with them exchanged",
      [](const Program& p) {
        SpmdProgram plan = data_parallel(p);
        std::reverse(at(plan, p, Opcode::compute, "d").operands.begin(),
