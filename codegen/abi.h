@@ -76,6 +76,11 @@ int hetsynth_device_matmul(HetsynthContext*, int64_t batch, int64_t m, int64_t n
                            int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
                            int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                            int accumulate);
+/// The same with a and w of bf16; sums and c are float32.
+int hetsynth_device_matmul_bf16(HetsynthContext*, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
+                                int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
+                                int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
+                                int64_t c_column, int accumulate);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, int64_t bytes);
 /// Events are numbered from 0. A stream that waits goes on when the stream that recorded has come to where it recorded
 /// last.

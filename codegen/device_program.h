@@ -22,6 +22,12 @@ struct Slot {
   DType dtype = DType::f32;
 };
 
+/// A tensor and what it takes in a rank's arena.
+struct NamedBytes {
+  std::string name;
+  int64_t bytes = 0;
+};
+
 struct DeviceProgram {
   int rank = 0;
   DeviceKind kind = DeviceKind::cpu;
@@ -31,6 +37,7 @@ struct DeviceProgram {
   std::vector<Slot>
       leaves;  ///< inputs are written before each step; parameters and states hold the new contents after it
   std::vector<Slot> outputs;  ///< named outputs, readable after a step
+  std::vector<NamedBytes> largest_tensors;  ///< of the arena, the largest first, three at most
   Slot loss;                  ///< scalar f32, readable after a step; node -1 if the program has none
 };
 

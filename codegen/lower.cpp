@@ -1,5 +1,7 @@
 #include "codegen/lower.h"
 
+#include <algorithm>
+
 namespace hetsynth::codegen {
 
 ValueId Lowered::storage(ValueId value) const {
@@ -18,6 +20,22 @@ Lowered lower(const Program& reference, const SpmdProgram& program, int rank, co
   return out;
 }
 
+namespace {
+
+std::vector<NamedBytes> largest_tensors(const Lowered& lowered, size_t most) {
+  std::vector<NamedBytes> out;
+  for (size_t v = 0; v < lowered.local.values.size(); ++v) {
+    const LocalValue& value = lowered.local.values[v];
+    if (lowered.memory.offset_bytes[v] >= 0 && lowered.layouts.of[v].buffer == ValueId(v))
+      out.push_back({lowered.names[v], value.count() * size_bytes(value.type.dtype)});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (out.size() > most) out.resize(most);
+  return out;
+}
+
+}  // namespace
+
 DeviceProgram describe(const Lowered& lowered, const Cluster& cluster) {
   DeviceProgram out;
   out.rank = lowered.local.rank;
@@ -31,6 +49,7 @@ DeviceProgram describe(const Lowered& lowered, const Cluster& cluster) {
   };
   for (ValueId leaf : lowered.local.leaves) out.leaves.push_back(slot(lowered.local.values[leaf].node, leaf));
   for (const auto& [node, value] : lowered.local.outputs) out.outputs.push_back(slot(node, value));
+  out.largest_tensors = largest_tensors(lowered, 3);
   if (lowered.local.loss >= 0) out.loss = slot(lowered.reference->loss, lowered.local.loss);
   return out;
 }

@@ -72,6 +72,10 @@ std::string text(const CollectiveCall& call) {
   return out;
 }
 
+bool reduces_among_leaders(const CollectiveCall& call) {
+  return call.kind == CollectiveKind::all_reduce && call.reduce != Reduction::average;
+}
+
 bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
          a.root == b.root && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&

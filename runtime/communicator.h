@@ -44,6 +44,10 @@ std::string text(const CollectiveCall& call);
 /// Whether two ranks called the same thing: everything but the buffers.
 bool same_call(const CollectiveCall& a, const CollectiveCall& b);
 
+/// Whether a group of cpu devices and GPUs carries the call out in levels: the GPUs among themselves, the first of them
+/// with the cpu ranks. Averages need the number of all ranks at once, and cut tensors would not travel less.
+bool reduces_among_leaders(const CollectiveCall& call);
+
 /// Where a rank's time went since the start of the run.
 struct RankTimes {
   double compute_seconds = 0;   ///< between collectives

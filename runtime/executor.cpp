@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "dsl/base/error.h"
@@ -64,19 +65,42 @@ struct Executor::Impl {
       : reference(reference_program), seed(options.seed), names(names_of(programs)), state(names) {
     HETSYNTH_CHECK(static_cast<int>(programs.size()) == mesh.device_count() && !programs.empty(),
                    "one program per rank");
-    std::vector<double> duties;
+    std::vector<double> duties, claims;
+    std::vector<bool> on_gpu;
     for (RankProgram& program : programs) {
       check_layout(reference, program.layout);
-      require_runnable(program.device);
       duties.push_back(program.device.duty);
-      auto device = cpu_device(program.step);
+      on_gpu.push_back(program.device.kind == DeviceKind::cuda);
+      if (!on_gpu.back()) claims.push_back(program.device.duty);
+      auto device = program.runs_on ? std::move(program.runs_on) : cpu_device(program.step);
       ranks.push_back({std::move(program), std::move(device), {}});
     }
-    check_memory(names, arena_bytes(), usable_memory_bytes());
-    warn_of_shared_cores(duties);
-    communicators = shared_memory_communicators(mesh, duties, state);
+    check_host_memory(on_gpu);
+    warn_of_shared_cores(claims);
+    communicators = shared_memory_communicators(mesh, duties, state, on_gpu);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].device->join(state, *communicators[rank]);
     threads = std::make_unique<RankThreads>(state, options.threads);
     threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });
+  }
+
+  /// Devices leave together, each on a thread of its own: communicators of GPUs wait for each other.
+  ~Impl() {
+    threads.reset();
+    std::vector<std::thread> leaving;
+    for (Rank& rank : ranks) leaving.emplace_back([&rank] { rank.device.reset(); });
+    for (std::thread& thread : leaving) thread.join();
+  }
+
+  /// GPUs look after their own memory.
+  void check_host_memory(const std::vector<bool>& on_gpu) const {
+    std::vector<std::string> cpus;
+    std::vector<int64_t> bytes;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (on_gpu[rank]) continue;
+      cpus.push_back(names[rank]);
+      bytes.push_back(ranks[rank].program.layout.arena_bytes);
+    }
+    check_memory(cpus, bytes, usable_memory_bytes());
   }
 
   static std::vector<std::string> names_of(const std::vector<RankProgram>& programs) {
@@ -159,8 +183,8 @@ struct Executor::Impl {
   const uint64_t seed;
   const std::vector<std::string> names;
   RunState state;
-  std::vector<Rank> ranks;
   std::vector<std::unique_ptr<Communicator>> communicators;
+  std::vector<Rank> ranks;               ///< their devices use the communicators
   std::unique_ptr<RankThreads> threads;  ///< last, so that it ends before what the threads use
 };
 

@@ -19,6 +19,7 @@ struct RankProgram {
   Device device;
   DeviceProgram layout;
   StepFunction step;
+  std::unique_ptr<RankDevice> runs_on = {};  ///< null: the cpu
 };
 
 struct StepReport {
@@ -36,7 +37,7 @@ struct ExecutorOptions {
 /// All ranks of a program in this process. Not thread-safe: one caller drives it.
 class Executor {
  public:
-  /// Allocates every rank's arena. Throws UserError (exit code 1) if the machine has not enough memory.
+  /// Allocates every rank's arena. Throws UserError (exit code 1) if the machine or a device has not enough memory.
   Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
            const ExecutorOptions& options);
   ~Executor();

@@ -14,6 +14,8 @@
 #include "dsl/base/error.h"
 #include "dsl/jit/compiled_code.h"
 #include "runtime/abi.h"
+#include "runtime/cuda/cuda_backend.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/throttle.h"
 
 namespace hetsynth {
@@ -42,16 +44,61 @@ void in_parallel(int count, const std::function<void(int)>& work) {
   }
 }
 
-StepFunction compile(const DeviceProgram& program, int optimization, const std::map<std::string, void*>& symbols,
-                     std::atomic<int>& cached) {
-  CompileOptions options;
-  options.optimization = optimization;
-  options.file_name = program.files.front().name;
-  const CompiledCode code = compile_cached(program.files.front().text, options);
-  if (code.from_cache) ++cached;
-  const NativeModule module = NativeModule::load(code.object, options.file_name, symbols);
+/// Compiles source files and counts where their code came from.
+class Compiler {
+ public:
+  Compiler(int optimization, const cuda::Backend* cuda) : optimization_(optimization), cuda_(cuda) {
+    for (const auto& [name, address] : abi_symbols()) symbols_[name] = address;
+    for (const auto& [name, address] : cuda::cuda_symbols()) symbols_[name] = address;
+  }
+
+  NativeModule host(const SourceFile& file) {
+    CompileOptions options;
+    options.optimization = optimization_;
+    options.file_name = file.name;
+    const CompiledCode code = compile_cached(file.text, options);
+    ++(code.from_cache ? cached_ : compiled_);
+    return NativeModule::load(code.object, options.file_name, symbols_);
+  }
+
+  std::string kernels(const SourceFile& file, const std::string& architecture) {
+    const CudaCode code = cuda_->compile(file.text, file.name, architecture);
+    if (!code.ok()) throw InternalError("generated kernels do not compile for " + architecture + ":\n" + code.log);
+    ++(code.from_cache ? cached_ : compiled_);
+    return code.cubin;
+  }
+
+  int cached() const { return cached_; }
+  int compiled() const { return compiled_; }
+
+ private:
+  const int optimization_;
+  const cuda::Backend* const cuda_;
+  std::map<std::string, void*> symbols_;
+  std::atomic<int> cached_{0}, compiled_{0};
+};
+
+StepFunction step_of(const NativeModule& module) {
   auto* const step = module.function<int(HetsynthContext*)>("hetsynth_step");
   return [step, module](HetsynthContext* context) { return step(context); };
+}
+
+/// A rank's device with its code; what all GPU ranks share is in `ranks`.
+std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal, const std::string& architecture,
+                                      Compiler& compiler, const cuda::Backend& backend,
+                                      const std::shared_ptr<cuda::NcclRanks>& ranks) {
+  const NativeModule host = compiler.host(program.files.at(0));
+  cuda::CudaRank rank;
+  rank.rank = program.rank;
+  rank.ordinal = ordinal;
+  rank.cubin = compiler.kernels(program.files.at(1), architecture);
+  rank.step = step_of(host);
+  const auto* const names = static_cast<const char* const*>(host.find("hetsynth_kernels"));
+  rank.kernels.assign(names, names + *static_cast<const int*>(host.find("hetsynth_kernel_count")));
+  rank.events = *static_cast<const int*>(host.find("hetsynth_event_count"));
+  rank.largest_tensors = program.largest_tensors;
+  rank.ranks = ranks;
+  return cuda::cuda_device(*backend.api, std::move(rank));
 }
 
 }  // namespace
@@ -61,30 +108,39 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   const int ranks = program.mesh.device_count();
   HETSYNTH_CHECK(static_cast<size_t>(ranks) == cluster.devices.size(), "one device per rank");
   std::vector<RankProgram> programs(static_cast<size_t>(ranks));
+  std::vector<bool> on_gpu;
   for (int rank = 0; rank < ranks; ++rank) {
     programs[static_cast<size_t>(rank)].device = cluster.devices[static_cast<size_t>(rank)];
-    require_runnable(programs[static_cast<size_t>(rank)].device);
+    on_gpu.push_back(cluster.devices[static_cast<size_t>(rank)].kind == DeviceKind::cuda);
   }
+  // The libraries are opened only for whom they are there.
+  const bool any_gpu = std::ranges::find(on_gpu, true) != on_gpu.end();
+  const cuda::Backend* const backend = options.cuda ? options.cuda : any_gpu ? &cuda::this_machine() : nullptr;
+  const std::vector<std::string> architectures =
+      any_gpu ? cuda::require_cuda(*backend, cluster.devices) : std::vector<std::string>{};
   const double start = wall_seconds();
   in_parallel(ranks, [&](int rank) {
-    programs[static_cast<size_t>(rank)].layout = options.programs
-                                                     ? options.programs->at(static_cast<size_t>(rank))
-                                                     : generate(reference, program, cluster, rank);
+    programs[static_cast<size_t>(rank)].layout = options.programs ? options.programs->at(static_cast<size_t>(rank))
+                                                                  : generate(reference, program, cluster, rank);
   });
   const double generated = wall_seconds();
 
-  std::map<std::string, void*> symbols;
-  for (const auto& [name, address] : abi_symbols()) symbols[name] = address;
-  std::atomic<int> cached{0};
+  Compiler compiler(options.optimization, backend);
+  std::shared_ptr<cuda::NcclRanks> gpus;
+  if (any_gpu) gpus = std::make_shared<cuda::NcclRanks>(backend->api->nccl, program.mesh, on_gpu);
   in_parallel(ranks, [&](int rank) {
-    RankProgram& target = programs[static_cast<size_t>(rank)];
-    target.step = compile(target.layout, options.optimization, symbols, cached);
+    const auto r = static_cast<size_t>(rank);
+    RankProgram& target = programs[r];
+    if (on_gpu[r])
+      target.runs_on = cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus);
+    else
+      target.step = step_of(compiler.host(target.layout.files.front()));
   });
   if (report) {
     report->generate_seconds = generated - start;
     report->compile_seconds = wall_seconds() - generated;
-    report->from_cache = cached;
-    report->compiled = ranks - cached;
+    report->from_cache = compiler.cached();
+    report->compiled = compiler.compiled();
   }
   auto executor = std::make_unique<Executor>(reference, program.mesh, std::move(programs), options.executor);
   executor->initialise();

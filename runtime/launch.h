@@ -8,23 +8,29 @@
 
 namespace hetsynth {
 
+namespace cuda {
+struct Backend;
+}
+
 struct LaunchOptions {
   ExecutorOptions executor = {};
   int optimization = 3;  ///< -O level of the compiler
   /// What was generated (and checked) before, by rank; null: generate now.
   const std::vector<DeviceProgram>* programs = nullptr;
+  /// What cuda devices run on; null: this machine's libraries. Must outlive the executor.
+  const cuda::Backend* cuda = nullptr;
 };
 
 struct LaunchReport {
   double generate_seconds = 0;
   double compile_seconds = 0;
-  int compiled = 0;    ///< sources that were compiled
-  int from_cache = 0;  ///< sources whose code was found in the disk cache
+  int compiled = 0;    ///< source files that were compiled
+  int from_cache = 0;  ///< source files whose code was found in the disk cache
 };
 
 /// Generates, compiles (several ranks at once) and loads every rank's program, and initialises parameters and states.
-/// Rank r runs on device r of the cluster. Throws UserError (exit code 1) if a device cannot run in this process; that
-/// is found before anything is compiled.
+/// Rank r runs on device r of the cluster; a cuda device is the GPU of its `index` on this machine. Throws UserError
+/// (exit code 1) if a device cannot run in this process; that is found before anything is compiled.
 std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
                                  const LaunchOptions& options, LaunchReport* report = nullptr);
 

@@ -1,11 +1,8 @@
 #include "runtime/rank_device.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
 #include <utility>
 
-#include "dsl/base/error.h"
 #include "runtime/arena.h"
 
 namespace hetsynth {
@@ -39,22 +36,5 @@ class CpuDevice : public RankDevice {
 }  // namespace
 
 std::unique_ptr<RankDevice> cpu_device(StepFunction step) { return std::make_unique<CpuDevice>(std::move(step)); }
-
-void require_runnable(const Device& device) {
-  if (device.kind == DeviceKind::cpu) return;
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  Diagnostic diagnostic;
-  diagnostic.tag = "device";
-  if (!driver) {
-    diagnostic.message = "device " + device.name +
-                         " is a cuda device, and this machine has no NVIDIA driver (libcuda.so.1 cannot be loaded)";
-  } else {
-    dlclose(driver);
-    diagnostic.message =
-        "device " + device.name + " is a cuda device, and this version of hetsynth runs cpu devices only";
-  }
-  diagnostic.mend = "run on a cluster of cpu devices; plan, verify and inspect work for this cluster on any machine";
-  throw UserError(diagnostic, ExitCode::failure);
-}
 
 }  // namespace hetsynth

@@ -8,6 +8,8 @@
 
 #include "codegen/abi.h"
 #include "codegen/device_program.h"
+#include "runtime/communicator.h"
+#include "runtime/run_state.h"
 
 namespace hetsynth {
 
@@ -18,19 +20,18 @@ using StepFunction = std::function<int(HetsynthContext*)>;
 class RankDevice {
  public:
   virtual ~RankDevice() = default;
+  /// What the rank has to know of the run it is part of; both outlive the device's work. Once, before all others.
+  virtual void join(RunState& /*run*/, Communicator& /*communicator*/) {}
   /// Makes the rank's arena, zeroed. Once, before anything else.
   virtual void allocate(int64_t bytes) = 0;
   virtual void write(int64_t offset_bytes, std::span<const std::byte> data) = 0;
   virtual void read(int64_t offset_bytes, std::span<std::byte> data) const = 0;
-  /// Runs one step; the arena and streams of the context are filled in here. Returns what the generated step returns,
-  /// after all of its work is done.
+  /// Runs one step; the arena, streams and device of the context are filled in here. Returns what the generated step
+  /// returns, after all of its work is done.
   virtual int step(HetsynthContext context) = 0;
 };
 
 /// A cpu device with a compiled step.
 std::unique_ptr<RankDevice> cpu_device(StepFunction step);
-
-/// Throws UserError (exit code 1) saying what is missing if devices of this kind cannot run in this process.
-void require_runnable(const Device& device);
 
 }  // namespace hetsynth

@@ -42,7 +42,11 @@ class SharedMemoryCommunicator : public Communicator {
  public:
   SharedMemoryCommunicator(int rank, double duty, RunState& state) : rank_(rank), state_(state), throttle_(duty) {}
 
-  void join(std::shared_ptr<Group> group, int member) { memberships_.push_back({std::move(group), member}); }
+  /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
+  void join(std::shared_ptr<Group> group, std::shared_ptr<Group> leaders) {
+    memberships_.push_back(membership(std::move(group)));
+    leaderships_.push_back(membership(std::move(leaders)));
+  }
 
   bool run(const CollectiveCall& call) override {
     stop_compute();
@@ -64,6 +68,12 @@ class SharedMemoryCommunicator : public Communicator {
     std::shared_ptr<Group> group;
     int member;
   };
+
+  Membership membership(std::shared_ptr<Group> group) const {
+    const auto place = std::ranges::find(group->ranks, rank_);
+    const int member = static_cast<int>(place - group->ranks.begin());
+    return {std::move(group), member};
+  }
 
   void start_compute() {
     cpu_start_ = thread_cpu_seconds();
@@ -89,7 +99,8 @@ class SharedMemoryCommunicator : public Communicator {
       state_.fail(rank_, "called " + text(call) + ", but the mesh has no such axis");
       return false;
     }
-    const Membership& membership = memberships_[static_cast<size_t>(call.axis)];
+    const Membership& membership =
+        (reduces_among_leaders(call) ? leaderships_ : memberships_)[static_cast<size_t>(call.axis)];
     Group& group = *membership.group;
     try {
       check_call(call, static_cast<int>(group.ranks.size()));
@@ -122,16 +133,34 @@ class SharedMemoryCommunicator : public Communicator {
   const int rank_;
   RunState& state_;
   Throttle throttle_;
-  std::vector<Membership> memberships_;  ///< per mesh axis
+  std::vector<Membership> memberships_, leaderships_;  ///< per mesh axis
   RankTimes times_;
   double cpu_start_ = 0, wall_start_ = 0;
 };
 
 }  // namespace
 
+namespace {
+
+/// The members without all GPUs but the first, if there are other devices among them.
+std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<bool>& on_gpu) {
+  const auto gpu = [&](int rank) { return !on_gpu.empty() && on_gpu[static_cast<size_t>(rank)]; };
+  if (std::ranges::all_of(members, gpu)) return members;
+  std::vector<int> out;
+  bool seen = false;
+  for (const int rank : members) {
+    if (!gpu(rank) || !seen) out.push_back(rank);
+    seen = seen || gpu(rank);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mesh& mesh,
                                                                        const std::vector<double>& duties,
-                                                                       RunState& state) {
+                                                                       RunState& state,
+                                                                       const std::vector<bool>& on_gpu) {
   const int ranks = mesh.device_count();
   HETSYNTH_CHECK(static_cast<size_t>(ranks) == duties.size() && ranks == state.ranks(),
                  "one duty and one name per rank");
@@ -140,10 +169,13 @@ std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mes
   for (int rank = 0; rank < ranks; ++rank) {
     auto communicator = std::make_unique<SharedMemoryCommunicator>(rank, duties[static_cast<size_t>(rank)], state);
     for (int axis = 0; axis < static_cast<int>(mesh.axes.size()); ++axis) {
-      std::vector<int> members = mesh.group(rank, axis);
-      auto& group = groups[{axis, members}];
-      if (!group) group = std::make_shared<Group>(state, members);
-      communicator->join(group, mesh.coordinate(rank, axis));
+      const auto group_of = [&](const std::vector<int>& ranks_in) {
+        auto& group = groups[{axis, ranks_in}];
+        if (!group) group = std::make_shared<Group>(state, ranks_in);
+        return group;
+      };
+      const std::vector<int> members = mesh.group(rank, axis);
+      communicator->join(group_of(members), group_of(leaders_of(members, on_gpu)));
     }
     out.push_back(std::move(communicator));
   }

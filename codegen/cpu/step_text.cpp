@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/annotate.h"
+#include "codegen/collective_text.h"
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
@@ -34,30 +35,6 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
                                      int accumulate);
 )";
 
-/// Declarations of the functions the runtime provides, by what calls them.
-constexpr std::pair<std::string_view, std::string_view> collective_declarations[] = {
-    {"hetsynth_all_gather",
-     R"(extern "C" int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer, long inner,
-                                   const long* bounds, int type);
-)"},
-    {"hetsynth_all_reduce",
-     R"(extern "C" int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int reduce,
-                                   int type);
-)"},
-    {"hetsynth_reduce_scatter",
-     R"(extern "C" int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer,
-                                       long inner, const long* bounds, int reduce, int type);
-)"},
-    {"hetsynth_all_to_all",
-     R"(extern "C" int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination, const long* extents,
-                                   int from_first, const long* bounds_from, const long* bounds_to, int type);
-)"},
-    {"hetsynth_broadcast",
-     R"(extern "C" int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int root,
-                                  int type);
-)"},
-};
-
 constexpr std::string_view context_declaration = R"(struct HetsynthContext {
   char* arena;
   long step;
@@ -83,9 +60,9 @@ class StepPrinter {
     if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
     if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
-    for (const auto& [name, text] : collective_declarations)
-      if (calls.find(name) != std::string::npos) out += "\n" + std::string(text);
-    if (!tables_.empty()) out += "\n" + table_text_;
+    out += collective_declarations(calls);
+    std::string tables = collectives_.tables() + table_text_;
+    if (!tables.empty()) out += "\n" + tables;
     std::string prelude = prelude_for(calls);
     if (!prelude.empty()) out += "\n" + prelude;
     if (!kernels_.empty()) out += "\n" + kernels_;
@@ -260,80 +237,14 @@ class StepPrinter {
     return stride == 0 ? "" : stride == 1 ? " + " + counter : fmt::format(" + {} * {}", counter, stride);
   }
 
-  /// Boundary table in elements of a dimension, as an array of the text.
-  std::string table(int table, int64_t extent) {
-    const BoundaryTable& t = l_.program->tables.at(table);
-    int64_t unit = unit_of(t, extent);
-    auto [entry, fresh] = tables_.insert({{table, unit}, ""});
-    if (fresh) {
-      entry->second = table_names_.take("bounds_" + t.name);
-      std::string values;
-      for (int64_t bound : t.bounds) values += fmt::format("{}{}", values.empty() ? "" : ", ", bound * unit);
-      table_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second, values,
-                                 extent, l_.program->mesh.axes[t.axis].name);
-    }
-    return entry->second;
-  }
-
-  static int64_t product(const std::vector<Range>& ranges, size_t from, size_t to) {
-    int64_t out = 1;
-    for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
-    return out;
-  }
-
   void print_collective(const Group& group) {
     const LocalOp& op = l_.local.ops[group.op()];
-    const Instruction& i = *op.collective;
-    const LocalValue& result = l_.local.values[op.result];
-    int type = int(result.type.dtype);  // numbered alike
     step_ += "\n";
     line("// " + collective_text(l_, op));
-    std::string source = pointer(op.inputs[0].value), destination = pointer(op.result);
-    std::string head =
-        fmt::format("if (hetsynth_{}(context, {}, {}, {}, {}, ", name(i.opcode), id(i), i.axis, source, destination);
-    std::string rest;
-    switch (i.opcode) {
-      case Opcode::all_gather:
-      case Opcode::reduce_scatter: {
-        int64_t outer = product(result.ranges, 0, size_t(i.dim)),
-                inner = product(result.ranges, size_t(i.dim) + 1, result.ranges.size());
-        std::string reduce = i.opcode == Opcode::reduce_scatter ? fmt::format(", {}", int(i.reduce)) : "";
-        rest = fmt::format("{}, {}, {}{}", outer, inner, table(i.table, result.type.shape[i.dim]), reduce);
-        break;
-      }
-      case Opcode::all_reduce:
-        rest = fmt::format("{}, {}", result.count(), int(i.reduce));
-        break;
-      case Opcode::broadcast:
-        rest = fmt::format("{}, {}", result.count(), i.root);
-        break;
-      case Opcode::all_to_all:
-        rest = exchange_arguments(op, i);
-        break;
-      default:
-        throw InternalError("not a collective");
-    }
-    line(fmt::format("{}{}, {})) return 1;", head, rest, type));
-  }
-
-  std::string exchange_arguments(const LocalOp& op, const Instruction& i) {
-    const LocalValue& source = l_.local.values[op.inputs[0].value];
-    std::vector<Range> whole = source.ranges;
-    whole[i.dim] = {0, source.type.shape[i.dim]};
-    size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
-    step_ += fmt::format("  const long extents_{}[] = {{{}, {}, {}, {}, {}}};\n", id(i), product(whole, 0, first),
-                         product(whole, first, first + 1), product(whole, first + 1, second),
-                         product(whole, second, second + 1), product(whole, second + 1, whole.size()));
-    return fmt::format("extents_{}, {}, {}, {}", id(i), i.dim < i.to_dim ? 1 : 0,
-                       table(i.table, source.type.shape[i.dim]), table(i.to_table, source.type.shape[i.to_dim]));
-  }
-
-  /// Number of the instruction in the SPMD program, the same on all ranks.
-  int id(const Instruction& instruction) const {
-    const auto& all = l_.program->instructions;
-    for (size_t n = 0; n < all.size(); ++n)
-      if (all[n].result == instruction.result) return int(n);
-    throw InternalError("a collective of the program");
+    std::string source = pointer(op.inputs[0].value), destination = pointer(op.result), before;
+    std::string call = collectives_.call(op, source, destination, before);
+    if (!before.empty()) line(before);
+    line(fmt::format("if ({}) return 1;", call));
   }
 
   void print_copies() {
@@ -349,9 +260,9 @@ class StepPrinter {
   const Cluster& cluster_;
   std::string kernels_, step_, table_text_;
   std::map<std::string, std::string> functions_;  ///< numbered text -> name
-  std::map<std::pair<int, int64_t>, std::string> tables_;
   std::set<ValueId> declared_;
   Names function_names_, table_names_;
+  CollectiveText collectives_{l_, table_names_};
 };
 
 }  // namespace

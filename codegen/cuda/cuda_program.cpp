@@ -9,15 +9,7 @@ namespace hetsynth::codegen {
 
 DeviceProgram generate_cuda(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
                             const cuda::ElementTypes& types) {
-  for (const Node& node : reference.nodes)
-    if (node.type.dtype == DType::bf16)
-      throw UserError({.where = node.where,
-                       .tag = "cuda",
-                       .message = "programs for cuda devices hold no bf16 yet",
-                       .expected = "f32 and i32",
-                       .found = text(node.type) + " " + node.name,
-                       .mend = "plan for cpu devices, or leave mixed precision off"});
-  cuda::DeviceSchedule schedule = cuda::schedule(reference, program, rank, types);
+  cuda::DeviceSchedule schedule = cuda::schedule(reference, program, cluster, rank, types);
   cuda::share_kernels(schedule);
   DeviceProgram out = describe(schedule.lowered, cluster);
   out.files.push_back({fmt::format("rank{}_host.cpp", rank), cuda::host_text(schedule, cluster)});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/cuda/attention_kernels.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
@@ -16,19 +17,24 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 class Scheduler {
  public:
-  Scheduler(const Program& reference, const SpmdProgram& program, int rank, ElementTypes types)
-      : program_(program), types_(std::move(types)) {
+  Scheduler(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank, ElementTypes types)
+      : program_(program), cluster_(cluster), types_(std::move(types)) {
     out_.lowered.reference = &reference;
     out_.lowered.program = &program;
     out_.lowered.local = localize(reference, program, rank);
+    for (FusedAttention& nest : fuse_attention(out_.lowered.local, reference)) attention_.push_back(std::move(nest));
     out_.lowered.layouts = lay_out(out_.lowered.local);
+    std::erase_if(attention_, [&](const FusedAttention& nest) {
+      return !can_be_written(nest, out_.lowered.local, out_.lowered.layouts) ||
+             !attention_has_kernels(nest, out_.lowered.local, out_.lowered.layouts, reference);
+    });
     out_.lowered.names = name_values(out_.lowered.local, reference);
     for (std::string& name : out_.lowered.names)
       if (is_kernel_word(name)) name += "_tensor";
   }
 
   DeviceSchedule run() {
-    for (LaunchStep& step : fuse(local(), layouts())) out_.steps.push_back({.step = std::move(step)});
+    for (LaunchStep& step : fuse(local(), layouts(), attention_)) out_.steps.push_back({.step = std::move(step)});
     plan_transfers();
     place_waits();
     find_last_uses();
@@ -55,10 +61,21 @@ class Scheduler {
   void plan_transfers() {
     for (ScheduledStep& s : out_.steps) {
       if (s.step.kind != LaunchStep::Kind::collective) continue;
-      s.transfer = plan_transfer(program_, local(), local().ops[s.step.op]);
+      const LocalOp& op = local().ops[s.step.op];
+      if (holds_cpu_devices(op.collective->axis))
+        s.transfer.through_host = true;
+      else
+        s.transfer = plan_transfer(program_, local(), op);
       s.event = out_.events;
       out_.events += 2;
     }
+  }
+
+  /// Whether this rank's group along an axis is not of GPUs alone.
+  bool holds_cpu_devices(int axis) const {
+    for (int member : program_.mesh.group(out_.lowered.local.rank, axis))
+      if (cluster_.devices.at(size_t(member)).kind != DeviceKind::cuda) return true;
+    return false;
   }
 
   /// Values a step reads from memory, and those it makes.
@@ -68,8 +85,16 @@ class Scheduler {
     std::vector<int> ops = s.ops();
     for (size_t m = 0; m < ops.size(); ++m)
       for (size_t j = 0; j < local().ops[ops[m]].inputs.size(); ++j)
-        if (s.kind != LaunchStep::Kind::kernel || s.group.sources[m][j] < 0)
-          visit(local().ops[ops[m]].inputs[j].value, m, j);
+        if (from_memory(s, m, local().ops[ops[m]].inputs[j].value, j)) visit(local().ops[ops[m]].inputs[j].value, m, j);
+  }
+
+  static bool from_memory(const LaunchStep& s, size_t member, ValueId value, size_t input) {
+    if (s.kind == LaunchStep::Kind::kernel) return s.group.sources[member][input] < 0;
+    if (s.kind != LaunchStep::Kind::attention) return true;
+    // Row values of a forward nest stay in registers until it is done.
+    const std::vector<ValueId> hidden = s.attention->hidden();
+    const bool own_row = !s.attention->backward && (value == s.attention->maximum || value == s.attention->total);
+    return !own_row && std::find(hidden.begin(), hidden.end(), value) == hidden.end();
   }
 
   /// Compute waits for a transfer right before the first step that reads its result.
@@ -157,6 +182,11 @@ class Scheduler {
     for (ScheduledStep& s : out_.steps) {
       if (s.step.kind == LaunchStep::Kind::kernel)
         s.kernels = group_kernels(context, s.step.group, names.take("compute_" + main_result(s.step.group)));
+      if (s.step.kind == LaunchStep::Kind::attention) {
+        const ValueId result = s.step.attention->products.front();
+        s.kernels =
+            attention_kernels(context, *s.step.attention, names.take("attention_" + out_.lowered.names[result]));
+      }
       if (s.step.kind == LaunchStep::Kind::scatter) {
         const LocalOp& op = local().ops[s.step.op];
         s.kernels =
@@ -221,7 +251,7 @@ class Scheduler {
       if (layout.buffer != ValueId(v) && plan.offset_bytes[layout.buffer] >= 0)
         plan.offset_bytes[v] =
             plan.offset_bytes[layout.buffer] + layout.offset * size_bytes(local().values[v].type.dtype);
-      if (plan.offset_bytes[v] < 0) plan.offset_bytes[v] = 0;  // nothing of it here
+      if (local().values[v].count() == 0) plan.offset_bytes[v] = 0;  // nothing of it here
     }
   }
 
@@ -229,7 +259,8 @@ class Scheduler {
 
   bool in_memory(ValueId v) {
     const ScheduledStep& s = out_.steps[made_[v]];
-    return s.step.kind != LaunchStep::Kind::kernel || last_[v] >= 0;
+    const bool kernels = s.step.kind == LaunchStep::Kind::kernel || s.step.kind == LaunchStep::Kind::attention;
+    return !kernels || last_[v] >= 0;
   }
 
   /// Largest first, each at the lowest place that is free during its life.
@@ -253,7 +284,9 @@ class Scheduler {
   }
 
   const SpmdProgram& program_;
+  const Cluster& cluster_;
   ElementTypes types_;
+  std::vector<FusedAttention> attention_;
   DeviceSchedule out_;
   std::map<int, int> waited_;  ///< by collective step: the step before which compute waits for it
   std::vector<int> made_;      ///< by value: the step that computes it, -1: none
@@ -262,8 +295,9 @@ class Scheduler {
 
 }  // namespace
 
-DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, int rank, const ElementTypes& types) {
-  return Scheduler(reference, program, rank, types).run();
+DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                        const ElementTypes& types) {
+  return Scheduler(reference, program, cluster, rank, types).run();
 }
 
 }  // namespace hetsynth::codegen::cuda

@@ -28,7 +28,9 @@ struct DeviceSchedule {
 };
 
 /// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a
-/// transfer. Parameters and states are updated in place where every reader of the old contents comes first.
-DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, int rank, const ElementTypes& types);
+/// transfer. Parameters and states are updated in place where every reader of the old contents comes first. `cluster`:
+/// groups that hold cpu devices exchange data through the host.
+DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                        const ElementTypes& types);
 
 }  // namespace hetsynth::codegen::cuda

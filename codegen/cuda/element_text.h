@@ -13,7 +13,13 @@ namespace hetsynth::codegen::cuda {
 struct ElementTypes {
   std::string memory_real = "float";  ///< element of an f32 tensor in device memory
   std::string real = "float";         ///< of arithmetic and accumulation
-  std::string memory_text(DType dtype) const { return dtype == DType::i32 ? "int" : memory_real; }
+  std::string memory_text(DType dtype) const {
+    return dtype == DType::i32 ? "int" : dtype == DType::bf16 ? "bf16" : memory_real;
+  }
+  /// A value as memory holds it: bf16 does not come about by itself.
+  std::string stored_text(DType dtype, const std::string& value) const {
+    return dtype == DType::bf16 ? "(bf16)" + value : value;
+  }
   std::string value_text(DType dtype) const { return dtype == DType::i32 ? "int" : real; }
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "codegen/cuda/unit_order.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
@@ -64,8 +65,14 @@ class Fuser {
   Fuser(LocalProgram& program, const Layouts& layouts)
       : program_(program), layouts_(layouts), step_of_(program.values.size(), -1), maker_(program.values.size(), -1) {}
 
-  std::vector<LaunchStep> run() {
-    for (size_t i = 0; i < program_.ops.size(); ++i) place(int(i));
+  std::vector<LaunchStep> run(const std::vector<FusedAttention>& attention) {
+    std::vector<std::set<int>> nests;
+    for (const FusedAttention& nest : attention) nests.push_back(operators_of(nest));
+    for (const Unit& unit : order_units(program_, layouts_, nests))
+      if (unit.nest < 0)
+        place(unit.op);
+      else
+        form(attention[size_t(unit.nest)], nests[size_t(unit.nest)]);
     return std::move(steps_);
   }
 
@@ -86,6 +93,21 @@ class Fuser {
     for (size_t s = size_t(std::max(0, ready_step(op))); s < steps_.size(); ++s)
       if (join(int(s), index)) return;
     open(index);
+  }
+
+  std::set<int> operators_of(const FusedAttention& nest) const {
+    const std::vector<ValueId> values = nest.values();
+    std::set<int> out;
+    for (size_t i = 0; i < program_.ops.size(); ++i)
+      if (std::count(values.begin(), values.end(), program_.ops[i].result)) out.insert(int(i));
+    return out;
+  }
+
+  void form(const FusedAttention& nest, const std::set<int>& ops) {
+    LaunchStep step{.kind = LaunchStep::Kind::attention, .attention = nest};
+    step.attention_ops.assign(ops.begin(), ops.end());
+    for (int op : ops) step_of_[program_.ops[op].result] = int(steps_.size());
+    steps_.push_back(std::move(step));
   }
 
   void append(LaunchStep step) {
@@ -326,6 +348,9 @@ class Fuser {
 
 }  // namespace
 
-std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts) { return Fuser(program, layouts).run(); }
+std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts,
+                             const std::vector<FusedAttention>& attention) {
+  return Fuser(program, layouts).run(attention);
+}
 
 }  // namespace hetsynth::codegen::cuda

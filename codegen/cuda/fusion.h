@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "codegen/attention.h"
 #include "codegen/contraction.h"
 
 namespace hetsynth::codegen::cuda {
@@ -47,19 +48,25 @@ struct ScatterShape {
 };
 
 struct LaunchStep {
-  enum class Kind : uint8_t { kernel, scatter, product, collective };
+  enum class Kind : uint8_t { kernel, scatter, product, collective, attention };
   Kind kind = Kind::kernel;
   KernelGroup group = {};  ///< kernel
-  int op = -1;             ///< all others
+  int op = -1;             ///< scatter, product, collective
+  std::optional<FusedAttention> attention = {};
+  std::vector<int> attention_ops = {};
   ScatterShape scatter = {};
   std::optional<Contraction> contraction = {};  ///< product
   /// The operators it carries out, in order.
-  std::vector<int> ops() const { return kind == Kind::kernel ? group.ops : std::vector<int>{op}; }
+  std::vector<int> ops() const {
+    if (kind == Kind::kernel) return group.ops;
+    return kind == Kind::attention ? attention_ops : std::vector<int>{op};
+  }
 };
 
 /// The steps of a rank in order of execution. Operators that compute nothing here (windows, empty shares) are in none
 /// of them. Collectives keep the order of the program. Sums over empty ranges in `program` are replaced by their
-/// constants.
-std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts);
+/// constants. Each of `attention` becomes one step if the operators around it can be ordered so.
+std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts,
+                             const std::vector<FusedAttention>& attention = {});
 
 }  // namespace hetsynth::codegen::cuda

@@ -51,6 +51,11 @@ class GroupPrinter {
   bool is(size_t member, DomainRole::Kind kind) const { return role(member).kind == kind; }
   bool stored(size_t member) const { return context_.stored[op(member).result]; }
   std::string element(size_t member) const { return element_name(context_, op(member)); }
+  DType dtype(ValueId value) const { return context_.lowered.local.values[value].type.dtype; }
+  std::string memory_type(ValueId value) const { return context_.types.memory_text(dtype(value)); }
+  std::string stored_element(size_t member) const {
+    return context_.types.stored_text(dtype(op(member).result), element(member));
+  }
   bool is_max(size_t member) const { return op(member).reduction() == FactorKind::max; }
 
   /// Full and reducing operators: the pass over the columns in which they can first be computed. Row values: the pass
@@ -126,7 +131,7 @@ class GroupPrinter {
     std::string pointer = arguments_.read(from.value);
     if (std::optional<std::string> direct = direct_index(member, input)) {
       if (vector_ && *direct == "at") {
-        vector_loads_.insert({pointer, integer});
+        vector_loads_.insert({pointer, memory_type(from.value)});
         return pointer + "_four[v]";
       }
       return fmt::format("{}[{}]", pointer, *direct);
@@ -219,15 +224,14 @@ class GroupPrinter {
     std::set<size_t> wanted;
     for (size_t m = 0; m < group_.ops.size(); ++m)
       if (stored(m)) wanted.insert(m);
-    std::vector<std::pair<std::string, bool>> vector_stores;
+    std::vector<std::pair<std::string, std::string>> vector_stores;
     for (size_t m : with_sources(wanted)) {
       define(body, place, m);
       if (!stored(m)) continue;
       std::string pointer = arguments_.written(op(m).result);
-      bool integer = context_.lowered.local.values[op(m).result].type.dtype == DType::i32;
-      body.add(vector_ ? fmt::format("{}_result[v] = {};", pointer, element(m))
-                       : fmt::format("{}[at] = {};", pointer, element(m)));
-      if (vector_) vector_stores.push_back({pointer, integer});
+      body.add(vector_ ? fmt::format("{}_result[v] = {};", pointer, stored_element(m))
+                       : fmt::format("{}[at] = {};", pointer, stored_element(m)));
+      if (vector_) vector_stores.push_back({pointer, memory_type(op(m).result)});
     }
     Lines lines(1);
     int64_t threads = 256, step = threads * (vector_ ? 4 : 1), blocks = blocks_for(group_.rows, step);
@@ -244,7 +248,7 @@ class GroupPrinter {
     lines.append(body.text());
     if (vector_) {
       lines.close();
-      for (const auto& [pointer, integer] : vector_stores)
+      for (const auto& [pointer, type] : vector_stores)
         lines.add(fmt::format("store4({0} + first, {0}_result);", pointer));
     }
     lines.close();
@@ -253,13 +257,12 @@ class GroupPrinter {
         comment_ + fmt::format("// {} elements{}\n", group_.rows, vector_ ? ", four per thread at a time" : ""));
   }
 
-  void open_vector(Lines& lines, const std::vector<std::pair<std::string, bool>>& stores) const {
-    for (const auto& [pointer, integer] : vector_loads_) {
-      lines.add(fmt::format("{} {}_four[4];", integer ? "int" : context_.types.real, pointer));
+  void open_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores) const {
+    for (const auto& [pointer, type] : vector_loads_) {
+      lines.add(fmt::format("{} {}_four[4];", type, pointer));
       lines.add(fmt::format("load4({0}_four, {0} + first);", pointer));
     }
-    for (const auto& [pointer, integer] : stores)
-      lines.add(fmt::format("{} {}_result[4];", integer ? "int" : context_.types.real, pointer));
+    for (const auto& [pointer, type] : stores) lines.add(fmt::format("{} {}_result[4];", type, pointer));
     lines.add("#pragma unroll");
     lines.open("for (int v = 0; v < 4; ++v) {");
   }
@@ -297,7 +300,7 @@ class GroupPrinter {
         continue;
       }
       define(body, place, m);
-      if (wanted.count(m)) body.add(fmt::format("{}[at] = {};", arguments_.written(op(m).result), element(m)));
+      if (wanted.count(m)) body.add(fmt::format("{}[at] = {};", arguments_.written(op(m).result), stored_element(m)));
     }
     lines.open(fmt::format("for ({0} column = {1}; column < {2}; column += {3}) {{", index_, from, to, step));
     Lines counters(lines.depth());
@@ -329,7 +332,7 @@ class GroupPrinter {
 
   void store_row(Lines& lines, size_t member, int per_row) {
     std::string guard = per_row > 1 ? "if (lane == 0) " : "";
-    lines.add(fmt::format("{}{}[row] = {};", guard, arguments_.written(op(member).result), element(member)));
+    lines.add(fmt::format("{}{}[row] = {};", guard, arguments_.written(op(member).result), stored_element(member)));
   }
 
   Kernel rowwise() {
@@ -468,7 +471,7 @@ class GroupPrinter {
       lines.add(fmt::format(
           "for (int chunk = 0; chunk < {}; ++chunk) {}", group_.splits,
           accumulated(m, element(m), fmt::format("{}[chunk * ({}){} + row]", partial_name(m), index_, group_.rows))));
-      lines.add(fmt::format("{}[row] = {};", arguments_.written(op(m).result), element(m)));
+      lines.add(fmt::format("{}[row] = {};", arguments_.written(op(m).result), stored_element(m)));
     }
     lines.close();
     return finish(name_ + "_combined", lines, blocks_for(group_.rows, 256), 256, comment);
@@ -493,7 +496,7 @@ class GroupPrinter {
   std::string comment_;
   std::vector<int> level_;
   bool vector_ = false;
-  std::set<std::pair<std::string, bool>> vector_loads_;
+  std::set<std::pair<std::string, std::string>> vector_loads_;  ///< pointer, type of its elements
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/annotate.h"
+#include "codegen/collective_text.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "codegen/cuda/prelude.h"
 #include "dsl/base/error.h"
@@ -30,6 +31,9 @@ int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, u
 int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column,
                            const float* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                            int accumulate);
+int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
 int hetsynth_record(HetsynthContext*, int event, int stream);
 int hetsynth_wait(HetsynthContext*, int event, int stream);
@@ -45,7 +49,7 @@ int ncclSend(const void* from, unsigned long count, int type, int peer, void* co
 int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
 }
 enum { compute_stream = 0, communication_stream = 1 };
-enum { nccl_int32 = 2, nccl_float32 = 7 };
+enum { nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9 };
 enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
 
 // One launch; the kernel's arguments follow.
@@ -56,7 +60,9 @@ static int launch(HetsynthContext* context, int stream, int kernel, unsigned blo
 }
 )";
 
-std::string nccl_type(DType dtype) { return dtype == DType::i32 ? "nccl_int32" : "nccl_float32"; }
+std::string nccl_type(DType dtype) {
+  return dtype == DType::i32 ? "nccl_int32" : dtype == DType::bf16 ? "nccl_bfloat16" : "nccl_float32";
+}
 
 std::string_view nccl_op(ReduceOp op) {
   switch (op) {
@@ -74,7 +80,10 @@ std::string_view nccl_op(ReduceOp op) {
   return "nccl_sum";
 }
 
-std::string c_type(DType dtype) { return dtype == DType::i32 ? "int" : "float"; }
+/// The host moves bf16 without looking at it.
+std::string c_type(DType dtype) {
+  return dtype == DType::i32 ? "int" : dtype == DType::bf16 ? "unsigned short" : "float";
+}
 
 class HostPrinter {
  public:
@@ -97,6 +106,8 @@ class HostPrinter {
     Lines out(0);
     head(out);
     out.append(std::string(declarations));
+    out.append(collective_declarations(steps.text()));
+    if (!collectives_.tables().empty()) out.append("\n" + collectives_.tables());
     kernel_table(out);
     out.add("");
     out.open("extern \"C\" int hetsynth_step(HetsynthContext* context) {");
@@ -174,6 +185,7 @@ class HostPrinter {
     switch (s.step.kind) {
       case LaunchStep::Kind::kernel:
       case LaunchStep::Kind::scatter:
+      case LaunchStep::Kind::attention:
         for (int op : s.step.ops()) comment(out, local_.ops[size_t(op)]);
         for (const Kernel& kernel : s.kernels.kernels) print_launch(out, s, kernel);
         break;
@@ -250,11 +262,12 @@ class HostPrinter {
     std::string from_w = offset(pointer(op.inputs[size_t(c.w)].value), c.w_offset, w);
     std::string to = offset(pointer(op.result), c.c_offset, result);
     out.add(fmt::format("// [{}] x {} x {}, sums of {}", c.batch.extent, c.m.extent, c.n.extent, c.k.extent));
-    out.add(
-        fmt::format("if (hetsynth_device_matmul(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-                    "{}, {})) return 1;",
-                    c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a, from_w,
-                    c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
+    const bool halves = local_.values[size_t(op.inputs[size_t(c.a)].value)].type.dtype == DType::bf16;
+    out.add(fmt::format(
+        "if (hetsynth_device_matmul{}(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+        "{}, {})) return 1;",
+        halves ? "_bf16" : "", c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a,
+        from_w, c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
     while (depth-- > 0) out.close();
   }
 
@@ -273,12 +286,13 @@ class HostPrinter {
   void print_collective(Lines& out, const ScheduledStep& s, const LocalOp& op) {
     const Instruction& instruction = *op.collective;
     DType dtype = local_.values[size_t(op.result)].type.dtype;
-    axes_.insert(instruction.axis);
+    if (!s.transfer.calls.empty()) axes_.insert(instruction.axis);
     out.add("// " + collective_text(lowered_, op) + (s.transfer.shares.empty() ? "" : "; " + s.transfer.shares));
     out.add(
         fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, "
                     "communication_stream)) return 1;",
                     s.event));
+    if (s.transfer.through_host) print_through_host(out, op);
     size_t kernel = 0;
     for (const Transfer::Repack& repack : s.transfer.pack)
       repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
@@ -290,6 +304,14 @@ class HostPrinter {
     for (const Transfer::Repack& repack : s.transfer.unpack)
       repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
     out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
+  }
+
+  /// The group holds cpu devices: the runtime waits for the communication stream, and copies.
+  void print_through_host(Lines& out, const LocalOp& op) {
+    std::string before, source = pointer(op.inputs[0].value), result = pointer(op.result);
+    std::string call = collectives_.call(op, source, result, before);
+    if (!before.empty()) out.add(before);
+    out.add(fmt::format("if ({}) return 1;", call));
   }
 
   void repack_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Kernel& kernel,
@@ -335,6 +357,8 @@ class HostPrinter {
   const Cluster& cluster_;
   std::set<ValueId> pointers_;
   std::set<int> axes_;
+  Names table_names_;
+  CollectiveText collectives_{lowered_, table_names_};
   bool uses_step_ = false, uses_seed_ = false;
 };
 

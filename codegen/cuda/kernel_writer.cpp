@@ -168,11 +168,33 @@ bool is_kernel_word(const std::string& name) {
                                                  "launch",
                                                  "communicator",
                                                  "float4",
-                                                 "int4"};
+                                                 "int4",
+                                                 "tx",
+                                                 "ty",
+                                                 "i",
+                                                 "j",
+                                                 "four",
+                                                 "left",
+                                                 "right",
+                                                 "feature",
+                                                 "row_begin",
+                                                 "column_begin",
+                                                 "column_end",
+                                                 "seen",
+                                                 "seen_from",
+                                                 "largest",
+                                                 "total",
+                                                 "score",
+                                                 "weight",
+                                                 "now",
+                                                 "shift",
+                                                 "scale",
+                                                 "sum"};
   return std::find(words.begin(), words.end(), name) != words.end() || name.rfind("at_", 0) == 0 ||
          name.rfind("hetsynth", 0) == 0 || name.rfind("nccl", 0) == 0 || name.rfind("compute_", 0) == 0 ||
          name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") ||
-         name.ends_with("_f64") || name.ends_with("_four") || name.ends_with("_result");
+         name.ends_with("_f64") || name.ends_with("_four") || name.ends_with("_tile") || name.ends_with("_part") ||
+         name.ends_with("_of_block") || name.rfind("lanes16_", 0) == 0 || name.ends_with("_result");
 }
 
 std::string kernel_head(const std::string& comment, const std::string& name, int threads,

@@ -32,7 +32,19 @@ __device__ __forceinline__ float min_f32(float a, float b) { return b < a ? b : 
 __device__ __forceinline__ double max_f64(double a, double b) { return a < b ? b : a; }
 __device__ __forceinline__ double min_f64(double a, double b) { return b < a ? b : a; }
 
-// Four neighbours in one access of 16 bytes.
+// The upper half of a float, rounded to nearest, ties to even. Arithmetic is done in float.
+struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  __device__ __forceinline__ explicit bf16(float value) {
+    const unsigned word = __float_as_uint(value);
+    bits = value == value ? (unsigned short)((word + 0x7fffu + (word >> 16 & 1u)) >> 16) : (unsigned short)0x7fc0;
+  }
+  __device__ __forceinline__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
+};
+__device__ __forceinline__ float round_bf16(float value) { return bf16(value); }
+
+// Four neighbours in one access of 16 bytes (8 of bf16).
 __device__ __forceinline__ void load4(float* to, const float* from) {
   const float4 four = *reinterpret_cast<const float4*>(from);
   to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
@@ -47,6 +59,15 @@ __device__ __forceinline__ void store4(float* to, const float* from) {
 __device__ __forceinline__ void store4(int* to, const int* from) {
   *reinterpret_cast<int4*>(to) = make_int4(from[0], from[1], from[2], from[3]);
 }
+__device__ __forceinline__ void load4(bf16* to, const bf16* from) {
+  const uint2 four = *reinterpret_cast<const uint2*>(from);
+  to[0].bits = (unsigned short)four.x, to[1].bits = (unsigned short)(four.x >> 16);
+  to[2].bits = (unsigned short)four.y, to[3].bits = (unsigned short)(four.y >> 16);
+}
+__device__ __forceinline__ void store4(bf16* to, const bf16* from) {
+  *reinterpret_cast<uint2*>(to) = make_uint2((unsigned)from[0].bits | (unsigned)from[1].bits << 16,
+                                             (unsigned)from[2].bits | (unsigned)from[3].bits << 16);
+}
 
 // Reductions always combine in the same order, so that a step gives the same bits every time. All threads of the warp or block take part
 // and all get the result.
@@ -57,6 +78,15 @@ __device__ __forceinline__ float warp_sum(float value) {
 __device__ __forceinline__ float warp_max(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value = max_f32(value, __shfl_down_sync(0xffffffffu, value, distance));
   return __shfl_sync(0xffffffffu, value, 0);
+}
+// The 16 lanes of each half of a warp.
+__device__ __forceinline__ float lanes16_sum(float value) {
+  for (int distance = 8; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
+}
+__device__ __forceinline__ float lanes16_max(float value) {
+  for (int distance = 8; distance > 0; distance /= 2) value = max_f32(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
 }
 __device__ inline float block_sum(float value) {
   __shared__ float warps[32];

@@ -40,6 +40,7 @@ struct Transfer {
   std::vector<Copy> copies_before, copies_after;
   std::vector<NcclCall> calls;
   bool grouped = false;
+  bool through_host = false;  ///< the group holds cpu devices: one call of the ABI, and nothing of the rest
   std::vector<Repack> unpack;
   std::vector<int64_t> scratch_elements;
   std::string shares;  ///< "shares of 10, 20, 34"

@@ -14,11 +14,6 @@ class Symbols {
     if (!library_.find(name, function) && missing_.empty()) missing_ = name;
     return *this;
   }
-  Symbols& find(const char* name, void*& function) {
-    function = library_.symbol(name);
-    if (!function && missing_.empty()) missing_ = name;
-    return *this;
-  }
   /// "" if all were found.
   std::string problem() const { return missing_.empty() ? "" : library_.path() + " has no function " + missing_; }
 
@@ -32,7 +27,11 @@ std::string load(Driver& d) {
   if (!library) return "no NVIDIA driver: " + library.problem();
   Symbols symbols(library);
   symbols.find("cuInit", d.init)
+      .find("cuDriverGetVersion", d.version)
+      .find("cuDeviceGetCount", d.device_count)
       .find("cuDeviceGet", d.device_get)
+      .find("cuDeviceGetName", d.device_name)
+      .find("cuDeviceGetAttribute", d.device_attribute)
       .find("cuDevicePrimaryCtxRetain", d.primary_context_retain)
       .find("cuDevicePrimaryCtxRelease_v2", d.primary_context_release)
       .find("cuCtxSetCurrent", d.context_set_current)
@@ -43,6 +42,9 @@ std::string load(Driver& d) {
       .find("cuLaunchKernel", d.launch)
       .find("cuMemAlloc_v2", d.allocate)
       .find("cuMemFree_v2", d.free)
+      .find("cuMemGetInfo_v2", d.memory_info)
+      .find("cuMemHostAlloc", d.host_allocate)
+      .find("cuMemFreeHost", d.host_free)
       .find("cuMemsetD8Async", d.fill)
       .find("cuMemcpyHtoDAsync_v2", d.copy_to_device)
       .find("cuMemcpyDtoHAsync_v2", d.copy_to_host)
@@ -50,6 +52,7 @@ std::string load(Driver& d) {
       .find("cuStreamCreateWithPriority", d.stream_create)
       .find("cuStreamDestroy_v2", d.stream_destroy)
       .find("cuStreamSynchronize", d.stream_synchronize)
+      .find("cuStreamQuery", d.stream_query)
       .find("cuStreamWaitEvent", d.stream_wait)
       .find("cuEventCreate", d.event_create)
       .find("cuEventRecord", d.event_record)
@@ -62,8 +65,12 @@ std::string load(Nccl& n) {
   SharedLibrary library = SharedLibrary::open({"libnccl.so.2"}, cuda_library_folders());
   if (!library) return "no NCCL: " + library.problem();
   Symbols symbols(library);
-  symbols.find("ncclGetUniqueId", n.unique_id)
-      .find("ncclCommInitRank", n.init_rank)
+  symbols.find("ncclGetVersion", n.version)
+      .find("ncclGetUniqueId", n.unique_id)
+      .find("ncclCommInitRankConfig", n.init_rank)
+      .find("ncclCommSplit", n.split)
+      .find("ncclCommGetAsyncError", n.asynchronous_error)
+      .find("ncclCommFinalize", n.finalize)
       .find("ncclCommAbort", n.abort)
       .find("ncclCommDestroy", n.destroy)
       .find("ncclGetErrorString", n.error_text)
@@ -76,7 +83,8 @@ std::string load(Nccl& n) {
       .find("ncclReduce", n.reduce)
       .find("ncclSend", n.send)
       .find("ncclRecv", n.receive);
-  return symbols.problem();
+  std::string problem = symbols.problem();
+  return problem.empty() ? "" : problem + ": NCCL 2.18 or later is needed";
 }
 
 std::string load(CublasLt& c) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace hetsynth::cuda {
@@ -13,7 +14,11 @@ using DevicePointer = unsigned long long;
 /// Driver interface (libcuda.so.1). 0: success.
 struct Driver {
   int (*init)(unsigned flags) = nullptr;
+  int (*version)(int* version) = nullptr;  ///< 13000: CUDA 13.0 is the latest it runs
+  int (*device_count)(int* count) = nullptr;
   int (*device_get)(int* device, int ordinal) = nullptr;
+  int (*device_name)(char* name, int length, int device) = nullptr;
+  int (*device_attribute)(int* value, int attribute, int device) = nullptr;
   int (*primary_context_retain)(void** context, int device) = nullptr;
   int (*primary_context_release)(int device) = nullptr;
   int (*context_set_current)(void* context) = nullptr;
@@ -25,6 +30,9 @@ struct Driver {
                 unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra) = nullptr;
   int (*allocate)(DevicePointer* pointer, size_t bytes) = nullptr;
   int (*free)(DevicePointer pointer) = nullptr;
+  int (*memory_info)(size_t* free_bytes, size_t* total_bytes) = nullptr;         ///< of the current context's device
+  int (*host_allocate)(void** pointer, size_t bytes, unsigned flags) = nullptr;  ///< pinned
+  int (*host_free)(void* pointer) = nullptr;
   int (*fill)(DevicePointer pointer, unsigned char value, size_t bytes, void* stream) = nullptr;
   int (*copy_to_device)(DevicePointer to, const void* from, size_t bytes, void* stream) = nullptr;
   int (*copy_to_host)(void* to, DevicePointer from, size_t bytes, void* stream) = nullptr;
@@ -32,6 +40,7 @@ struct Driver {
   int (*stream_create)(void** stream, unsigned flags, int priority) = nullptr;
   int (*stream_destroy)(void* stream) = nullptr;
   int (*stream_synchronize)(void* stream) = nullptr;
+  int (*stream_query)(void* stream) = nullptr;  ///< 0: all done, `not_ready`: not yet
   int (*stream_wait)(void* stream, void* event, unsigned flags) = nullptr;
   int (*event_create)(void** event, unsigned flags) = nullptr;
   int (*event_record)(void* event, void* stream) = nullptr;
@@ -43,16 +52,41 @@ struct NcclUniqueId {
   char bytes[128];
 };
 
-/// NCCL (libnccl.so.2). 0: success.
+/// ncclConfig_t as of NCCL 2.18; later versions read it by its `version`.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef, version = 21800;
+  int blocking = 0;
+  int cga_cluster_size = undefined, least_blocks = undefined, most_blocks = undefined;
+  const char* network = nullptr;
+  int split_share = undefined;
+  static constexpr int undefined = std::numeric_limits<int>::min();
+};
+
+/// NCCL (libnccl.so.2), 2.18 or later. 0: success.
 struct Nccl {
+  int (*version)(int* version) = nullptr;  ///< 22809: 2.28.9
   int (*unique_id)(NcclUniqueId* id) = nullptr;
-  int (*init_rank)(void** communicator, int ranks, NcclUniqueId id, int rank) = nullptr;
+  int (*init_rank)(void** communicator, int ranks, NcclUniqueId id, int rank, NcclConfig* config) = nullptr;
+  int (*split)(void* communicator, int color, int key, void** part, NcclConfig* config) = nullptr;
+  int (*asynchronous_error)(void* communicator, int* state) = nullptr;
+  int (*finalize)(void* communicator) = nullptr;
   int (*abort)(void* communicator) = nullptr;
   int (*destroy)(void* communicator) = nullptr;
   const char* (*error_text)(int error) = nullptr;
-  // What generated host programs call by NCCL's own names: handed to the linker as they are.
-  void *group_start = nullptr, *group_end = nullptr, *all_gather = nullptr, *all_reduce = nullptr,
-       *reduce_scatter = nullptr, *broadcast = nullptr, *reduce = nullptr, *send = nullptr, *receive = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*all_gather)(const void* from, void* to, size_t count, int type, void* communicator, void* stream) = nullptr;
+  int (*all_reduce)(const void* from, void* to, size_t count, int type, int op, void* communicator,
+                    void* stream) = nullptr;
+  int (*reduce_scatter)(const void* from, void* to, size_t count, int type, int op, void* communicator,
+                        void* stream) = nullptr;
+  int (*broadcast)(const void* from, void* to, size_t count, int type, int root, void* communicator,
+                   void* stream) = nullptr;
+  int (*reduce)(const void* from, void* to, size_t count, int type, int op, int root, void* communicator,
+                void* stream) = nullptr;
+  int (*send)(const void* from, size_t count, int type, int peer, void* communicator, void* stream) = nullptr;
+  int (*receive)(void* to, size_t count, int type, int peer, void* communicator, void* stream) = nullptr;
 };
 
 /// One answer of cublasLt's heuristic (cublasLtMatmulHeuristicResult_t).
@@ -96,11 +130,17 @@ struct Api {
 const Api& api();
 
 // Numbers of cublasLt.h, cublas_api.h and library_types.h used here; a test compares them with the toolkit's headers.
-constexpr int compute_32f = 68, real_32f = 0;
+constexpr int compute_32f = 68, real_32f = 0, real_16bf = 14;
 constexpr int product_transpose_a = 3, product_transpose_b = 4;
 constexpr int layout_batch_count = 5, layout_batch_stride = 6;
 constexpr int preference_workspace_bytes = 1;
 // Of cuda.h.
 constexpr unsigned stream_non_blocking = 1, event_disable_timing = 2;
+constexpr int out_of_memory = 2, not_ready = 600;
+constexpr int attribute_major = 75, attribute_minor = 76;
+// Of nccl.h.
+constexpr int nccl_in_progress = 7, nccl_no_color = -1;
+constexpr int nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9;
+constexpr int nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4;
 
 }  // namespace hetsynth::cuda

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "dsl/base/error.h"
-#include "runtime/cuda/device_product.h"
+#include "runtime/arena.h"
+#include "runtime/cuda/cuda_device_state.h"
 
 namespace hetsynth::cuda {
 namespace {
@@ -15,209 +18,250 @@ constexpr size_t workspace_bytes = size_t(32) << 20;
 
 DevicePointer device_pointer(const void* pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
-class CudaDevice : public RankDevice {
- public:
-  CudaDevice(const Api& api, CudaRank rank) : api_(api), driver_(api.driver), rank_(std::move(rank)) {}
-
-  ~CudaDevice() override {
-    if (!context_) return;
-    driver_.context_set_current(context_);
-    for (void* communicator : communicators_) (failed() ? api_.nccl.abort : api_.nccl.destroy)(communicator);
-    products_.reset();
-    for (void* event : events_) driver_.event_destroy(event);
-    for (void* stream : streams_)
-      if (stream) driver_.stream_destroy(stream);
-    if (module_) driver_.module_unload(module_);
-    if (workspace_) driver_.free(workspace_);
-    if (arena_) driver_.free(arena_);
-    driver_.primary_context_release(device_);
-  }
-
-  void allocate(int64_t bytes) override {
-    require(driver_.init(0), "cuInit");
-    require(driver_.device_get(&device_, rank_.ordinal), "cuDeviceGet");
-    require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
-    require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    create_streams();
-    load_kernels();
-    if (driver_.allocate(&arena_, size_t(bytes > 0 ? bytes : 1)))
-      throw std::runtime_error(fmt::format("the device has no room for the rank's {} bytes", bytes));
-    require(driver_.fill(arena_, 0, size_t(bytes), streams_[0]), "cuMemsetD8Async");
-    require(driver_.allocate(&workspace_, workspace_bytes), "cuMemAlloc of the workspace of matrix products");
-    synchronize(0);
-    products_ = std::make_unique<DeviceProducts>(api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes);
-    if (rank_.ranks) communicators_ = rank_.ranks->connect(rank_.rank);
-  }
-
-  // Copies go through the compute stream and are awaited: streams that do not block know nothing of the default stream.
-  void write(int64_t offset_bytes, std::span<const std::byte> data) override {
-    if (data.empty()) return;
-    require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    require(driver_.copy_to_device(arena_ + DevicePointer(offset_bytes), data.data(), data.size(), streams_[0]),
-            "cuMemcpyHtoDAsync");
-    synchronize(0);
-  }
-
-  void read(int64_t offset_bytes, std::span<std::byte> data) const override {
-    if (data.empty()) return;
-    require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    require(driver_.copy_to_host(data.data(), arena_ + DevicePointer(offset_bytes), data.size(), streams_[0]),
-            "cuMemcpyDtoHAsync");
-    synchronize(0);
-  }
-
-  int step(HetsynthContext context) override {
-    require(driver_.context_set_current(context_), "cuCtxSetCurrent");
-    context.arena = reinterpret_cast<char*>(arena_);
-    context.stream = streams_[0];
-    context.communication_stream = streams_[1];
-    context.device = this;
-    if (int code = rank_.step(&context)) {
-      if (problem_.empty()) problem_ = fmt::format("the step ended with code {}", code);
-      throw std::runtime_error(problem_);
-    }
-    synchronize(0);
-    synchronize(1);
-    return 0;
-  }
-
-  // ---- what the generated host program calls ----
-
-  int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments) {
-    return note(driver_.launch(functions_[size_t(kernel)], blocks, 1, 1, threads, 1, 1, shared_bytes, streams_[stream],
-                               arguments, nullptr),
-                rank_.kernels[size_t(kernel)]);
-  }
-
-  int multiply(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate) {
-    problem_ = products_->enqueue(shape, a, w, c, accumulate, streams_[0]);
-    return problem_.empty() ? 0 : 1;
-  }
-
-  int copy(int stream, void* to, const void* from, int64_t bytes) {
-    return note(driver_.copy_on_device(device_pointer(to), device_pointer(from), size_t(bytes), streams_[stream]),
-                "cuMemcpyDtoDAsync");
-  }
-  int record(int event, int stream) {
-    return note(driver_.event_record(events_[size_t(event)], streams_[stream]), "cuEventRecord");
-  }
-  int wait(int event, int stream) {
-    return note(driver_.stream_wait(streams_[stream], events_[size_t(event)], 0), "cuStreamWaitEvent");
-  }
-  void* communicator(int axis) { return communicators_.empty() ? nullptr : communicators_[size_t(axis)]; }
-
- private:
-  bool failed() const { return !problem_.empty(); }
-
-  std::string error_text(int error, const std::string& call) const {
-    const char* text = nullptr;
-    driver_.error_text(error, &text);
-    return fmt::format("{}: {}", call, text ? text : fmt::format("error {}", error));
-  }
-
-  void require(int error, const char* call) const {
-    if (error) throw std::runtime_error(error_text(error, call));
-  }
-
-  int note(int error, const std::string& call) {
-    if (error && problem_.empty()) problem_ = error_text(error, call);
-    return error;
-  }
-
-  void synchronize(int stream) const { require(driver_.stream_synchronize(streams_[stream]), "cuStreamSynchronize"); }
-
-  /// Transfers run at high priority, so that they start as soon as what they need is there.
-  void create_streams() {
-    int least = 0, greatest = 0;
-    require(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-    require(driver_.stream_create(&streams_[0], stream_non_blocking, least), "cuStreamCreateWithPriority");
-    require(driver_.stream_create(&streams_[1], stream_non_blocking, greatest), "cuStreamCreateWithPriority");
-    events_.assign(size_t(rank_.events), nullptr);
-    for (void*& event : events_) require(driver_.event_create(&event, event_disable_timing), "cuEventCreate");
-  }
-
-  void load_kernels() {
-    require(driver_.module_load(&module_, rank_.cubin.data()), "cuModuleLoadData");
-    for (const std::string& name : rank_.kernels) {
-      functions_.push_back(nullptr);
-      require(driver_.module_function(&functions_.back(), module_, name.c_str()), name.c_str());
-    }
-  }
-
-  const Api& api_;
-  const Driver& driver_;
-  CudaRank rank_;
-  int device_ = 0;
-  void *context_ = nullptr, *module_ = nullptr;
-  void* streams_[2] = {nullptr, nullptr};
-  DevicePointer arena_ = 0, workspace_ = 0;
-  std::vector<void*> functions_, events_, communicators_;
-  std::unique_ptr<DeviceProducts> products_;
-  std::string problem_;
-};
-
-CudaDevice& device_of(HetsynthContext* context) { return *static_cast<CudaDevice*>(context->device); }
-
 }  // namespace
+
+CudaDevice::~CudaDevice() {
+  if (!context_) return;
+  driver_.context_set_current(context_);
+  if (nccl_ && (!problem_.empty() || stopping())) nccl_->abort();
+  staged_.reset();
+  nccl_.reset();
+  products_.reset();
+  for (const Pinned& pinned : pinned_)
+    if (pinned.memory) driver_.host_free(pinned.memory);
+  for (void* event : events_)
+    if (event) driver_.event_destroy(event);
+  for (void* stream : streams_)
+    if (stream) driver_.stream_destroy(stream);
+  if (module_) driver_.module_unload(module_);
+  if (workspace_) driver_.free(workspace_);
+  if (arena_) driver_.free(arena_);
+  driver_.primary_context_release(device_);
+}
+
+void CudaDevice::allocate(int64_t bytes) {
+  require(driver_.init(0), "cuInit");
+  require(driver_.device_get(&device_, rank_.ordinal), "cuDeviceGet");
+  require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  make_current();
+  create_streams();
+  load_kernels();
+  allocate_arena(bytes);
+  require(driver_.fill(arena_, 0, size_t(bytes), streams_[0]), "cuMemsetD8Async");
+  synchronize(0);
+  products_ = std::make_unique<DeviceProducts>(api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes);
+  connect();
+}
+
+/// Transfers run at high priority, so that they start as soon as what they need is there.
+void CudaDevice::create_streams() {
+  int least = 0, greatest = 0;
+  require(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
+  require(driver_.stream_create(&streams_[0], stream_non_blocking, least), "cuStreamCreateWithPriority");
+  require(driver_.stream_create(&streams_[1], stream_non_blocking, greatest), "cuStreamCreateWithPriority");
+  events_.assign(size_t(rank_.events), nullptr);
+  for (void*& event : events_) require(driver_.event_create(&event, event_disable_timing), "cuEventCreate");
+}
+
+void CudaDevice::load_kernels() {
+  require(driver_.module_load(&module_, rank_.cubin.data()), "cuModuleLoadData");
+  for (const std::string& name : rank_.kernels) {
+    functions_.push_back(nullptr);
+    require(driver_.module_function(&functions_.back(), module_, name.c_str()), name.c_str());
+  }
+}
+
+void CudaDevice::allocate_arena(int64_t bytes) {
+  size_t free = 0, total = 0;
+  require(driver_.memory_info(&free, &total), "cuMemGetInfo");
+  const size_t arena = size_t(bytes > 0 ? bytes : 1);
+  // The driver is asked only for what it says it has: a refused allocation can leave a context that answers nothing.
+  int error = free < arena + workspace_bytes ? out_of_memory : driver_.allocate(&arena_, arena);
+  if (!error) error = driver_.allocate(&workspace_, workspace_bytes);
+  if (!error) return;
+  if (error != out_of_memory) require(error, "cuMemAlloc");
+  Diagnostic diagnostic;
+  diagnostic.tag = "memory";
+  diagnostic.message = fmt::format("GPU {} has no room for rank {}", rank_.ordinal, rank_.rank);
+  diagnostic.expected = fmt::format("{} for its tensors and {} for matrix products", text_of_bytes(bytes),
+                                    text_of_bytes(int64_t(workspace_bytes)));
+  diagnostic.found = fmt::format("{} free of {}", text_of_bytes(int64_t(free)), text_of_bytes(int64_t(total)));
+  for (const NamedBytes& tensor : rank_.largest_tensors)
+    diagnostic.notes.push_back({{}, fmt::format("{} takes {}", tensor.name, text_of_bytes(tensor.bytes))});
+  diagnostic.mend =
+      "end what else uses the GPU, give the device's real `memory` in the cluster file and plan again, or take a "
+      "smaller "
+      "--batch";
+  throw UserError(diagnostic, ExitCode::failure);
+}
+
+void CudaDevice::connect() {
+  if (!rank_.ranks) return;
+  nccl_ = std::make_unique<NcclConnection>(*rank_.ranks, rank_.rank, [this] { return stopping(); });
+  if (hosts_) staged_ = std::make_unique<StagedCommunicator>(*hosts_, *rank_.ranks, nccl_.get(), staging());
+}
+
+// Copies go through the compute stream and are awaited: streams that do not block know nothing of the default stream.
+void CudaDevice::write(int64_t offset_bytes, std::span<const std::byte> data) {
+  if (data.empty()) return;
+  make_current();
+  require(driver_.copy_to_device(arena_ + DevicePointer(offset_bytes), data.data(), data.size(), streams_[0]),
+          "cuMemcpyHtoDAsync");
+  synchronize(0);
+}
+
+void CudaDevice::read(int64_t offset_bytes, std::span<std::byte> data) const {
+  if (data.empty()) return;
+  make_current();
+  require(driver_.copy_to_host(data.data(), arena_ + DevicePointer(offset_bytes), data.size(), streams_[0]),
+          "cuMemcpyDtoHAsync");
+  synchronize(0);
+}
+
+int CudaDevice::step(HetsynthContext context) {
+  make_current();
+  context.arena = reinterpret_cast<char*>(arena_);
+  context.stream = streams_[0];
+  context.communication_stream = streams_[1];
+  context.device = this;
+  if (staged_) context.communicator = static_cast<Communicator*>(staged_.get());
+  issuing() = this;
+  const int code = rank_.step(&context);
+  issuing() = nullptr;
+  if (code || group_depth_ != 0) fail_step(code);
+  for (int stream : {0, 1})
+    if (int error = await(stream)) fail_step(error);
+  return 0;
+}
+
+void CudaDevice::fail_step(int code) {
+  if (nccl_) nccl_->abort();
+  if (problem_.empty() && group_depth_ != 0) problem_ = "a group of NCCL calls was not ended";
+  if (problem_.empty()) problem_ = fmt::format("the generated step returned {}", code);
+  throw std::runtime_error(problem_);
+}
+
+int CudaDevice::await(int stream) {
+  for (int waits = 0;; ++waits) {
+    const int status = driver_.stream_query(streams_[stream]);
+    if (status != not_ready) return note(status, "cuStreamQuery");
+    if (nccl_)
+      if (int error = nccl_->broken()) problem_ = fmt::format("NCCL: {}", nccl_->error_text(error));
+    if (stopping() || !problem_.empty()) {
+      // Kernels of NCCL that wait for a rank that is gone end only so.
+      if (nccl_) nccl_->abort();
+      return not_ready;
+    }
+    // A step lasts milliseconds: the first ones are waited for without giving up the core.
+    if (waits > 64) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+// ---- what the generated host program calls ----
+
+int CudaDevice::launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
+                       void** arguments) {
+  return note(driver_.launch(functions_[size_t(kernel)], blocks, 1, 1, threads, 1, 1, shared_bytes, streams_[stream],
+                             arguments, nullptr),
+              rank_.kernels[size_t(kernel)]);
+}
+
+int CudaDevice::multiply(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate) {
+  problem_ = products_->enqueue(shape, a, w, c, accumulate, streams_[0]);
+  return problem_.empty() ? 0 : 1;
+}
+
+int CudaDevice::copy(int stream, void* to, const void* from, int64_t bytes) {
+  return note(driver_.copy_on_device(device_pointer(to), device_pointer(from), size_t(bytes), streams_[stream]),
+              "cuMemcpyDtoDAsync");
+}
+
+int CudaDevice::record(int event, int stream) {
+  return note(driver_.event_record(events_[size_t(event)], streams_[stream]), "cuEventRecord");
+}
+
+int CudaDevice::wait(int event, int stream) {
+  return note(driver_.stream_wait(streams_[stream], events_[size_t(event)], 0), "cuStreamWaitEvent");
+}
+
+void* CudaDevice::communicator(int axis) { return nccl_ ? nccl_->along(axis) : nullptr; }
+
+int CudaDevice::nccl_done(int status, const char* call) {
+  if (status == nccl_in_progress && group_depth_ > 0) return 0;
+  if (nccl_) status = nccl_->settle(status);
+  if (status == 0 || stopping()) return status;
+  if (problem_.empty()) problem_ = fmt::format("{}: {}", call, api_.nccl.error_text(status));
+  return status;
+}
+
+int CudaDevice::group_start() {
+  ++group_depth_;
+  return nccl_done(api_.nccl.group_start(), "ncclGroupStart");
+}
+
+int CudaDevice::group_end() {
+  --group_depth_;
+  return nccl_done(api_.nccl.group_end(), "ncclGroupEnd");
+}
+
+CudaDevice*& CudaDevice::issuing() {
+  thread_local CudaDevice* device = nullptr;
+  return device;
+}
+
+// ---- copies for collectives with cpu ranks ----
+
+DeviceStream CudaDevice::staging() {
+  DeviceStream out;
+  out.stream = streams_[1];
+  out.to_host = [this](void* to, DevicePointer from, size_t bytes) {
+    return bytes == 0 ? 0 : note(driver_.copy_to_host(to, from, bytes, streams_[1]), "cuMemcpyDtoHAsync");
+  };
+  out.to_device = [this](DevicePointer to, const void* from, size_t bytes) {
+    return bytes == 0 ? 0 : note(driver_.copy_to_device(to, from, bytes, streams_[1]), "cuMemcpyHtoDAsync");
+  };
+  out.synchronize = [this] { return await(1); };
+  out.nccl_done = [this](int status) { return nccl_done(status, "NCCL among the GPUs of a mixed group"); };
+  out.pinned = [this](int which, size_t bytes) { return pinned(which, bytes); };
+  return out;
+}
+
+void* CudaDevice::pinned(int which, size_t bytes) {
+  Pinned& buffer = pinned_[which];
+  if (buffer.memory && buffer.bytes >= bytes) return buffer.memory;
+  // The stream may still read the old buffer.
+  if (await(1)) return nullptr;
+  if (buffer.memory) driver_.host_free(buffer.memory);
+  buffer = {nullptr, std::max(bytes, 2 * buffer.bytes)};
+  if (note(driver_.host_allocate(&buffer.memory, std::max<size_t>(buffer.bytes, 64), 0), "cuMemHostAlloc")) buffer = {};
+  return buffer.memory;
+}
+
+// ---- errors ----
+
+std::string CudaDevice::error_text(int error, const std::string& call) const {
+  const char* text = nullptr;
+  driver_.error_text(error, &text);
+  return fmt::format("{}: {}", call, text ? text : fmt::format("error {}", error));
+}
+
+void CudaDevice::require(int error, const char* call) const {
+  if (error) throw std::runtime_error(error_text(error, call));
+}
+
+int CudaDevice::note(int error, const std::string& call) {
+  if (error && problem_.empty()) problem_ = error_text(error, call);
+  return error;
+}
+
+void CudaDevice::synchronize(int stream) const {
+  require(driver_.stream_synchronize(streams_[stream]), "cuStreamSynchronize");
+}
+
+void CudaDevice::make_current() const { require(driver_.context_set_current(context_), "cuCtxSetCurrent"); }
 
 std::unique_ptr<RankDevice> cuda_device(const Api& api, CudaRank rank) {
   return std::make_unique<CudaDevice>(api, std::move(rank));
-}
-
-}  // namespace hetsynth::cuda
-
-using hetsynth::cuda::device_of;
-
-extern "C" {
-
-int hetsynth_launch(HetsynthContext* context, int stream, int kernel, unsigned blocks, unsigned threads,
-                    unsigned shared_bytes, void** arguments) {
-  return device_of(context).launch(stream, kernel, blocks, threads, shared_bytes, arguments);
-}
-
-int hetsynth_device_matmul(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const float* a,
-                           int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
-                           int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
-                           int accumulate) {
-  return device_of(context).multiply(
-      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column}, a, w, c,
-      accumulate != 0);
-}
-
-int hetsynth_device_copy(HetsynthContext* context, int stream, void* to, const void* from, int64_t bytes) {
-  return device_of(context).copy(stream, to, from, bytes);
-}
-
-int hetsynth_record(HetsynthContext* context, int event, int stream) {
-  return device_of(context).record(event, stream);
-}
-
-int hetsynth_wait(HetsynthContext* context, int event, int stream) { return device_of(context).wait(event, stream); }
-
-void* hetsynth_nccl_communicator(HetsynthContext* context, int axis) { return device_of(context).communicator(axis); }
-
-}  // extern "C"
-
-namespace hetsynth::cuda {
-
-std::vector<std::pair<std::string, void*>> cuda_symbols(const Api& api) {
-  auto address = [](auto* function) { return reinterpret_cast<void*>(function); };
-  const Nccl& n = api.nccl;
-  return {{"hetsynth_launch", address(&hetsynth_launch)},
-          {"hetsynth_device_matmul", address(&hetsynth_device_matmul)},
-          {"hetsynth_device_copy", address(&hetsynth_device_copy)},
-          {"hetsynth_record", address(&hetsynth_record)},
-          {"hetsynth_wait", address(&hetsynth_wait)},
-          {"hetsynth_nccl_communicator", address(&hetsynth_nccl_communicator)},
-          {"ncclGroupStart", n.group_start},
-          {"ncclGroupEnd", n.group_end},
-          {"ncclAllGather", n.all_gather},
-          {"ncclAllReduce", n.all_reduce},
-          {"ncclReduceScatter", n.reduce_scatter},
-          {"ncclBroadcast", n.broadcast},
-          {"ncclReduce", n.reduce},
-          {"ncclSend", n.send},
-          {"ncclRecv", n.receive}};
 }
 
 }  // namespace hetsynth::cuda

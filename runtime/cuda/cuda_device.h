@@ -1,11 +1,12 @@
-// A rank on a GPU: context, module, streams, events and memory behind the executor's seam. Never executed on a GPU so
-// far: tests drive it through doubles of the library tables.
+// A rank on a GPU: context, module, streams, events, memory and communicators behind the executor's seam. Never
+// executed on a GPU so far: tests drive it through doubles of the library tables.
 #pragma once
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/cuda/device_product.h"
 #include "runtime/cuda/nccl_ranks.h"
 #include "runtime/rank_device.h"
 
@@ -14,20 +15,21 @@ namespace hetsynth::cuda {
 /// What a cuda rank needs besides its memory.
 struct CudaRank {
   int rank = 0;
-  int ordinal = 0;                   ///< of the GPU on its host
-  std::string cubin;                 ///< machine code of the kernels file
-  StepFunction step;                 ///< the host program, linked against `symbols`
-  std::vector<std::string> kernels;  ///< `hetsynth_kernels` of the host program
-  int events = 0;                    ///< `hetsynth_event_count`
+  int ordinal = 0;                          ///< of the GPU on its host
+  std::string cubin;                        ///< machine code of the kernels file
+  StepFunction step;                        ///< the host program, linked against `cuda_symbols`
+  std::vector<std::string> kernels;         ///< `hetsynth_kernels` of the host program
+  int events = 0;                           ///< `hetsynth_event_count`
+  std::vector<NamedBytes> largest_tensors;  ///< for the message when memory runs out
   std::shared_ptr<NcclRanks> ranks;
 };
 
 /// A cuda device over these libraries, which must outlive it. Functions throw std::runtime_error naming the call that
-/// failed.
+/// failed, and UserError (exit code 1) if the device has no room for the rank.
 std::unique_ptr<RankDevice> cuda_device(const Api& api, CudaRank rank);
 
-/// Names and addresses of what generated host programs of cuda devices call: the functions of codegen/abi.h and NCCL's
-/// own.
-std::vector<std::pair<std::string, void*>> cuda_symbols(const Api& api);
+/// Names and addresses of what generated host programs of cuda devices call: the functions of codegen/abi.h, and NCCL's
+/// by their own names. NCCL's go through the runtime, as its communicators do not block.
+std::vector<std::pair<std::string, void*>> cuda_symbols();
 
 }  // namespace hetsynth::cuda

@@ -62,16 +62,17 @@ std::string DeviceProducts::plan(const ProductShape& shape, Planned& planned) {
     status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
   if (!status)
     status = library_.product_set(planned.product, product_transpose_b, &right_transposed, sizeof right_transposed);
-  auto make = [&](void** layout, const ColumnMajor& matrix) {
+  const int operands = shape.bf16 ? real_16bf : real_32f;
+  auto make = [&](void** layout, const ColumnMajor& matrix, int type) {
     int32_t batch = int32_t(shape.batch);
-    if (!status) status = library_.layout_create(layout, real_32f, matrix.rows, matrix.columns, matrix.leading);
+    if (!status) status = library_.layout_create(layout, type, matrix.rows, matrix.columns, matrix.leading);
     if (!status && batch != 1) status = library_.layout_set(*layout, layout_batch_count, &batch, sizeof batch);
     if (!status && batch != 1)
       status = library_.layout_set(*layout, layout_batch_stride, &matrix.batch_stride, sizeof matrix.batch_stride);
   };
-  make(&planned.left, p.left);
-  make(&planned.right, p.right);
-  make(&planned.result, p.result);
+  make(&planned.left, p.left, operands);
+  make(&planned.right, p.right, operands);
+  make(&planned.result, p.result, real_32f);
   void* preference = nullptr;
   int found = 0;
   if (!status) status = library_.preference_create(&preference);
@@ -88,8 +89,8 @@ std::string DeviceProducts::plan(const ProductShape& shape, Planned& planned) {
   return "";
 }
 
-std::string DeviceProducts::enqueue(const ProductShape& shape, const float* a, const float* w, float* c,
-                                    bool accumulate, void* stream) {
+std::string DeviceProducts::enqueue(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate,
+                                    void* stream) {
   auto found = planned_.find(shape);
   if (found == planned_.end()) {
     found = planned_.emplace(shape, Planned{}).first;

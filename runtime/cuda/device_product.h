@@ -14,6 +14,7 @@ struct ProductShape {
   int64_t a_batch = 0, a_row = 0, a_column = 0;
   int64_t w_batch = 0, w_row = 0, w_column = 0;
   int64_t c_batch = 0, c_row = 0, c_column = 0;
+  bool bf16 = false;  ///< a and w; sums and c are float32
   auto operator<=>(const ProductShape&) const = default;
 };
 
@@ -43,8 +44,7 @@ class DeviceProducts {
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
   /// Enqueues the product. Returns "" or what failed.
-  std::string enqueue(const ProductShape& shape, const float* a, const float* w, float* c, bool accumulate,
-                      void* stream);
+  std::string enqueue(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate, void* stream);
 
  private:
   struct Planned;

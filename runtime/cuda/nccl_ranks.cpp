@@ -2,32 +2,141 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 namespace hetsynth::cuda {
 
-NcclUniqueId NcclRanks::id_of(int axis, int first_rank) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto [entry, fresh] = ids_.try_emplace({axis, first_rank});
-  if (fresh)
-    if (int error = library_.unique_id(&entry->second))
-      throw std::runtime_error(fmt::format("ncclGetUniqueId: {}", library_.error_text(error)));
-  return entry->second;
+std::string nccl_version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-std::vector<void*> NcclRanks::connect(int rank) {
-  std::vector<void*> out;
-  // All ranks go through the axes in the same order, so that no two groups wait for each other.
-  for (int axis = 0; axis < int(mesh_.axes.size()); ++axis) {
-    void* communicator = nullptr;
-    int error = library_.init_rank(&communicator, mesh_.axes[size_t(axis)].size,
-                                   id_of(axis, mesh_.group(rank, axis).front()), mesh_.coordinate(rank, axis));
-    if (error)
-      throw std::runtime_error(fmt::format("ncclCommInitRank, axis {}, rank {}: {}", mesh_.axes[size_t(axis)].name,
-                                           rank, library_.error_text(error)));
-    out.push_back(communicator);
-  }
+std::vector<int> NcclRanks::gpus_along(int rank, int axis) const {
+  std::vector<int> out;
+  for (int member : mesh_.group(rank, axis))
+    if (on_gpu(member)) out.push_back(member);
   return out;
+}
+
+std::vector<int> NcclRanks::gpus() const {
+  std::vector<int> out;
+  for (int rank = 0; rank < int(on_gpu_.size()); ++rank)
+    if (on_gpu(rank)) out.push_back(rank);
+  return out;
+}
+
+NcclUniqueId NcclRanks::id_for(int rank) {
+  int version = 0;
+  if (int error = library_.version(&version))
+    throw std::runtime_error(fmt::format("ncclGetVersion: {}", library_.error_text(error)));
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!id_) {
+    NcclUniqueId id;
+    if (int error = library_.unique_id(&id))
+      throw std::runtime_error(fmt::format("ncclGetUniqueId: {}", library_.error_text(error)));
+    id_ = id, first_rank_ = rank, version_ = version;
+  }
+  if (version != version_)
+    throw std::runtime_error(fmt::format(
+        "NCCL {} is loaded here and NCCL {} on rank {}: all ranks need the same version; set LD_LIBRARY_PATH so that "
+        "they find the same libnccl.so.2",
+        nccl_version_text(version), nccl_version_text(version_), first_rank_));
+  return *id_;
+}
+
+NcclConnection::NcclConnection(NcclRanks& ranks, int rank, std::function<bool()> stop)
+    : library_(ranks.library()), stop_(std::move(stop)) {
+  try {
+    connect(ranks, rank);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+void NcclConnection::connect(NcclRanks& ranks, int rank) {
+  NcclConfig config;
+  const std::vector<int> all = ranks.gpus();
+  along_.assign(ranks.mesh().axes.size(), nullptr);
+  if (all.size() < 2) return;
+  const auto place = [&](const std::vector<int>& list) {
+    return int(std::find(list.begin(), list.end(), rank) - list.begin());
+  };
+  made_.push_back(nullptr);
+  require(library_.init_rank(&made_.back(), int(all.size()), ranks.id_for(rank), place(all), &config),
+          "ncclCommInitRankConfig");
+  // All ranks go through the axes in the same order, as every split is a meeting of all.
+  for (size_t axis = 0; axis < along_.size(); ++axis) {
+    const std::vector<int> group = ranks.gpus_along(rank, int(axis));
+    bool all_whole = ranks.mesh().axes.size() == 1;
+    if (all_whole) {
+      along_[axis] = made_.front();
+      continue;
+    }
+    void* part = nullptr;
+    const int color = group.size() > 1 ? group.front() : nccl_no_color;
+    require(library_.split(made_.front(), color, place(group), &part, &config), "ncclCommSplit");
+    if (!part) continue;
+    made_.push_back(part);
+    require(nccl_in_progress, "ncclCommSplit");
+    along_[axis] = part;
+  }
+}
+
+int NcclConnection::settle(int status) {
+  while (status == nccl_in_progress) {
+    status = 0;
+    for (void* communicator : made_) {
+      int state = 0;
+      if (int error = library_.asynchronous_error(communicator, &state)) return error;
+      if (state != 0) status = state;
+      if (state != 0 && state != nccl_in_progress) return state;
+    }
+    if (status == nccl_in_progress) {
+      if (stop_()) return status;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+  return status;
+}
+
+int NcclConnection::broken() const {
+  for (void* communicator : made_) {
+    int state = 0;
+    if (int error = library_.asynchronous_error(communicator, &state)) return error;
+    if (state != 0 && state != nccl_in_progress) return state;
+  }
+  return 0;
+}
+
+void NcclConnection::require(int status, const char* call) {
+  status = settle(status);
+  if (status == nccl_in_progress) throw std::runtime_error(fmt::format("{}: left, as another rank failed", call));
+  if (status) throw std::runtime_error(fmt::format("{}: {}", call, library_.error_text(status)));
+}
+
+void NcclConnection::abort() {
+  // Parts before the communicator they were split from.
+  for (size_t i = made_.size(); i-- > 0;)
+    if (made_[i]) library_.abort(made_[i]);
+  made_.clear();
+  std::fill(along_.begin(), along_.end(), nullptr);
+}
+
+NcclConnection::~NcclConnection() {
+  for (size_t i = made_.size(); i-- > 0;) {
+    int status = library_.finalize(made_[i]);
+    while (status == nccl_in_progress && !stop_()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      if (library_.asynchronous_error(made_[i], &status)) break;
+    }
+    if (status == 0)
+      library_.destroy(made_[i]);
+    else
+      library_.abort(made_[i]);
+  }
 }
 
 }  // namespace hetsynth::cuda

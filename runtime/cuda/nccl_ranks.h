@@ -1,7 +1,11 @@
-// NCCL communicators among the ranks of one process: one per mesh axis and group.
+// NCCL communicators of a run: one over all of its GPUs, and one per mesh axis split from it. None of them blocks, so
+// that a rank can leave when another one dies.
 #pragma once
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,22 +14,66 @@
 
 namespace hetsynth::cuda {
 
-/// Shared by all ranks of a run.
+/// What all GPU ranks of a run share before they are connected. In one process this object is what they meet through.
 class NcclRanks {
  public:
-  NcclRanks(const Nccl& library, Mesh mesh) : library_(library), mesh_(std::move(mesh)) {}
+  /// `on_gpu`: by rank. Ranks on other devices take no part.
+  NcclRanks(const Nccl& library, Mesh mesh, std::vector<bool> on_gpu)
+      : library_(library), mesh_(std::move(mesh)), on_gpu_(std::move(on_gpu)) {}
 
-  /// The rank's communicators by axis. Every rank calls this from its own thread with its device current; all meet
-  /// inside. Throws std::runtime_error with NCCL's words.
-  std::vector<void*> connect(int rank);
   const Nccl& library() const { return library_; }
+  const Mesh& mesh() const { return mesh_; }
+  /// The GPU ranks of a rank's group along an axis, in order of their coordinates.
+  std::vector<int> gpus_along(int rank, int axis) const;
+  /// All GPU ranks.
+  std::vector<int> gpus() const;
+  bool on_gpu(int rank) const { return on_gpu_[size_t(rank)]; }
+
+  /// The id under which all meet. Throws std::runtime_error if the rank's NCCL is of another version than one that came
+  /// before: NCCL needs the same on all ranks.
+  NcclUniqueId id_for(int rank);
 
  private:
-  NcclUniqueId id_of(int axis, int first_rank);
   const Nccl& library_;
   Mesh mesh_;
+  std::vector<bool> on_gpu_;
   std::mutex mutex_;
-  std::map<std::pair<int, int>, NcclUniqueId> ids_;  ///< by axis and first rank of the group
+  std::optional<NcclUniqueId> id_;
+  int first_rank_ = -1, version_ = 0;
+};
+
+/// "2.28.9" from 22809.
+std::string nccl_version_text(int version);
+
+/// One rank's communicators. All functions are called from the rank's thread with its device current.
+class NcclConnection {
+ public:
+  /// Joins the other GPU ranks, all of which construct theirs. `stop`: whether the run is being aborted. Throws
+  /// std::runtime_error with NCCL's words.
+  NcclConnection(NcclRanks& ranks, int rank, std::function<bool()> stop);
+  /// Leaves in good order, unless `abort` was called.
+  ~NcclConnection();
+  NcclConnection(const NcclConnection&) = delete;
+  NcclConnection& operator=(const NcclConnection&) = delete;
+
+  /// Over the GPU ranks of the group along a mesh axis; nullptr if the rank is the only one.
+  void* along(int axis) const { return along_.at(size_t(axis)); }
+  /// What became of a call: waits while NCCL works on it. 0, or NCCL's error, or `nccl_in_progress` if the run is being
+  /// aborted meanwhile.
+  int settle(int status);
+  /// NCCL's error if a communicator broke since; 0 if none did.
+  int broken() const;
+  /// Ends everything under way. Every rank of a run does so when one fails.
+  void abort();
+  std::string error_text(int error) const { return library_.error_text(error); }
+
+ private:
+  void require(int status, const char* call);
+  void connect(NcclRanks& ranks, int rank);
+  const Nccl& library_;
+  std::function<bool()> stop_;
+  std::vector<void*> made_;   ///< in order of their making
+  std::vector<void*> along_;  ///< by axis
 };
 
 }  // namespace hetsynth::cuda

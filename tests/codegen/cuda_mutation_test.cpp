@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "codegen/cuda/prelude.h"
-#include "cuda_cluster_double.h"
 #include "cuda_programs.h"
+#include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {
 namespace {
@@ -85,17 +85,18 @@ Gathered gathered_program() {
 /// What is wrong with a step, under either order of the streams: an error's text, or a wrong element; "" if nothing.
 std::string run(const std::function<void(std::vector<DeviceProgram>&)>& mutate) {
   Gathered g = gathered_program();
+  const Cluster devices = cuda_cluster({1, 2, 2});
   std::vector<DeviceProgram> ranks;
-  for (int rank = 0; rank < 3; ++rank) ranks.push_back(generate(g.reference, g.program, cuda_cluster({1, 2, 2}), rank));
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(generate(g.reference, g.program, devices, rank));
   mutate(ranks);
-  CudaClusterDouble cluster(g.reference, g.program, std::move(ranks));
+  CudaCluster cluster(g.reference, g.program, devices, std::move(ranks));
   Array x(Shape{5, 6});
   for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = double(i) + 1;
   cluster.write_leaf(0, x);
   try {
     for (Eager eager : {Eager::compute, Eager::communication}) {
-      cluster.step({}, eager);
-      Array z = cluster.read_output(2);
+      cluster.step(0, eager);
+      Array z = cluster.read(2);
       for (size_t i = 0; i < z.values.size(); ++i)
         if (!(z.values[i] == 4 * x.values[i])) return fmt::format("element {}: {}", i, z.values[i]);
     }
@@ -121,17 +122,17 @@ TEST_P(CudaMutation, IsFound) {
 }
 
 const Mutation mutations[] = {
-    {"compute_does_not_wait", "if (hetsynth_wait(context, 1, compute_stream)) return 1;", "", "element"},
-    {"communication_does_not_wait", "|| hetsynth_wait(context, 0, communication_stream)", "", "element"},
-    {"event_is_never_recorded", "if (hetsynth_record(context, 1, communication_stream)) return 1;", "", "element"},
+    {"compute_does_not_wait", "if (hetsynth_wait(context, 1, compute_stream)) return 1;", "", "race"},
+    {"communication_does_not_wait", "|| hetsynth_wait(context, 0, communication_stream)", "", "race"},
+    {"event_is_never_recorded", "if (hetsynth_record(context, 1, communication_stream)) return 1;", "", "race"},
     {"group_is_not_ended", "if (ncclGroupEnd()) return 1;", "", "group"},
     {"wrong_count", ", 12, nccl_float32, 1,", ", 11, nccl_float32, 1,", "issues broadcast 11"},
     {"wrong_root", ", 12, nccl_float32, 1,", ", 12, nccl_float32, 0,", "peer 0"},
     {"wrong_type", ", 12, nccl_float32, 1,", ", 12, nccl_int32, 1,", "i32"},
     {"wrong_offset", "y_gathered + 6, 12", "y_gathered + 7, 12", "different values"},
     {"collective_is_skipped", "if (ncclBroadcast(", "if (0 && ncclBroadcast(", "collectives"},
-    {"wrong_stream", "context->communication_stream)", "context->stream)", "returned"},
-    {"outside_of_the_arena", "y_gathered + 6, 12", "y_gathered + 6000, 12", "returned"},
+    {"wrong_stream", "context->communication_stream)", "context->stream)", "rule 5"},
+    {"outside_of_the_arena", "y_gathered + 6, 12", "y_gathered + 6000, 12", "outside of every allocation"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Host, CudaMutation, ::testing::ValuesIn(mutations),

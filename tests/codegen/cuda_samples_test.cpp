@@ -5,19 +5,12 @@
 
 #include <cmath>
 
-#include "cuda_cluster_double.h"
 #include "cuda_programs.h"
 #include "runtime/jit/nvrtc.h"
+#include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {
 namespace {
-
-std::vector<DeviceProgram> generate_all(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
-  std::vector<DeviceProgram> out;
-  for (int rank = 0; rank < program.mesh.device_count(); ++rank)
-    out.push_back(generate(reference, program, cluster, rank));
-  return out;
-}
 
 /// Largest difference from the reference in units of the bound, with its place.
 std::string compare(const Array& found, const Array& expected) {
@@ -34,7 +27,7 @@ std::string compare(const Array& found, const Array& expected) {
 void run_and_compare(const SampleProgram& samples, const SpmdProgram& program, const std::vector<double>& speeds) {
   const Program& reference = samples.program;
   EvaluationContext context{77, 3};
-  CudaClusterDouble cluster(reference, program, generate_all(reference, program, cuda_cluster(speeds)));
+  CudaCluster cluster(reference, program, cuda_cluster(speeds), {}, context.seed);
   Bindings leaves;
   for (const auto& [leaf, domain] : samples.domains) {
     leaves[leaf] = random_contents(reference[leaf], domain, 5);
@@ -44,9 +37,9 @@ void run_and_compare(const SampleProgram& samples, const SpmdProgram& program, c
   for (Turns turns : {Turns::forward, Turns::reversed})
     for (Eager eager : {Eager::compute, Eager::communication}) {
       if (turns == Turns::reversed && eager == Eager::communication) continue;
-      cluster.step(context, eager, turns);
+      cluster.step(context.step, eager, turns);
       for (const NamedOutput& output : reference.outputs) {
-        EXPECT_EQ(compare(cluster.read_output(output.node), expected[size_t(output.node)]), "")
+        EXPECT_EQ(compare(cluster.read(output.node), expected[size_t(output.node)]), "")
             << output.name << " " << text(reference[output.node].space);
       }
     }

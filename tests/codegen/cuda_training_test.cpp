@@ -5,13 +5,13 @@
 
 #include <cmath>
 
-#include "cuda_cluster_double.h"
 #include "cuda_programs.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
 #include "synth/synthesize.h"
+#include "tests/support/cuda/cuda_cluster.h"
 
 namespace gpt {
 #include "examples/gpt.cpp"
@@ -61,13 +61,6 @@ const Case cases[] = {{"one", {1}, one_device},
                       {"three_uneven_data_parallel", {1, 2, 4}, data_parallel},
                       {"three_uneven_searched", {1, 2, 4}, searched}};
 
-std::vector<DeviceProgram> generate_all(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
-  std::vector<DeviceProgram> out;
-  for (int rank = 0; rank < program.mesh.device_count(); ++rank)
-    out.push_back(generate(reference, program, cluster, rank));
-  return out;
-}
-
 Bindings starting_values(const Program& reference) {
   Bindings leaves = initial_values(reference, 11);
   for (const Node& node : reference.nodes) {
@@ -81,20 +74,20 @@ Bindings starting_values(const Program& reference) {
 
 /// Runs `steps` steps on the double and in float64, comparing losses, and contents of parameters and states at the end.
 void train_and_compare(const Program& reference, const Plan& plan, const Cluster& cluster, int steps) {
-  CudaClusterDouble gpus(reference, plan.program, generate_all(reference, plan.program, cluster));
+  constexpr uint64_t seed = 19;
+  CudaCluster gpus(reference, plan.program, cluster, {}, seed);
   Bindings leaves = starting_values(reference);
   for (const auto& [leaf, contents] : leaves) gpus.write_leaf(leaf, contents);
   for (int step = 0; step < steps; ++step) {
-    EvaluationContext context{19, step};
-    gpus.step(context, step % 2 ? Eager::communication : Eager::compute, step % 2 ? Turns::reversed : Turns::forward);
-    std::vector<Array> expected = interpret(reference, leaves, context);
+    gpus.step(step, step % 2 ? Eager::communication : Eager::compute, step % 2 ? Turns::reversed : Turns::forward);
+    std::vector<Array> expected = interpret(reference, leaves, {seed, step});
     double loss = expected[size_t(reference.loss)].values[0];
     // float32 rounding of sums over some hundred terms of order 1; three optimizer steps amplify it.
     EXPECT_NEAR(gpus.loss(), loss, 2e-5 * (1 + std::abs(loss))) << "step " << step;
     for (const Update& update : reference.updates) leaves[update.target] = expected[size_t(update.value)];
   }
   for (const Update& update : reference.updates) {
-    Array found = gpus.read_leaf(update.target);
+    Array found = gpus.read(update.target);
     const Array& expected = leaves[update.target];
     for (size_t i = 0; i < found.values.size(); ++i)
       // AdamW divides by the root of tiny second moments: an error of the gradient moves a parameter by up to the
@@ -102,6 +95,7 @@ void train_and_compare(const Program& reference, const Plan& plan, const Cluster
       ASSERT_NEAR(found.values[i], expected.values[i], 2e-4 * (1 + std::abs(expected.values[i])))
           << reference[update.target].name << " " << i;
   }
+  EXPECT_EQ(gpus.leave(), "");
 }
 
 class CudaTraining : public ::testing::TestWithParam<Case> {};

@@ -23,6 +23,7 @@ using ::testing::HasSubstr;
 
 std::vector<std::string> calls;
 int fail_launch = 0;
+size_t free_bytes = size_t(1) << 30;
 
 void* handle(intptr_t number) { return reinterpret_cast<void*>(number); }
 std::string stream_name(void* stream) {
@@ -74,6 +75,8 @@ Api make_double() {
   };
   d.stream_create = [](void** stream, unsigned, int priority) { return *stream = handle(priority < 0 ? 101 : 100), 0; };
   d.stream_destroy = [](void*) { return 0; };
+  d.stream_query = [](void* stream) { return calls.push_back("await " + stream_name(stream)), 0; };
+  d.memory_info = [](size_t* free, size_t* total) { return *free = *total = free_bytes, 0; };
   d.stream_synchronize = [](void* stream) { return calls.push_back("synchronize " + stream_name(stream)), 0; };
   d.stream_wait = [](void* stream, void* event, unsigned) {
     calls.push_back(fmt::format("{} waits for {}", stream_name(stream), reinterpret_cast<intptr_t>(event)));
@@ -90,10 +93,14 @@ Api make_double() {
   d.event_destroy = [](void*) { return 0; };
   d.error_text = [](int, const char** text) { return *text = "out of luck", 0; };
   api.nccl.unique_id = [](NcclUniqueId* id) { return std::memset(id, 7, sizeof *id), 0; };
-  api.nccl.init_rank = [](void** communicator, int ranks, NcclUniqueId id, int rank) {
-    calls.push_back(fmt::format("connect rank {} of {} id {}", rank, ranks, int(id.bytes[127])));
-    return *communicator = handle(300 + rank), 0;
+  api.nccl.version = [](int* version) { return *version = 22809, 0; };
+  api.nccl.init_rank = [](void** communicator, int ranks, NcclUniqueId id, int rank, NcclConfig* config) {
+    calls.push_back(
+        fmt::format("connect rank {} of {} id {} blocking {}", rank, ranks, int(id.bytes[127]), config->blocking));
+    return *communicator = handle(300 + rank), nccl_in_progress;
   };
+  api.nccl.asynchronous_error = [](void*, int* state) { return *state = 0, 0; };
+  api.nccl.finalize = [](void*) { return 0; };
   api.nccl.destroy = [](void*) { return calls.push_back("disconnect"), 0; };
   api.nccl.abort = [](void*) { return calls.push_back("abort"), 0; };
   api.nccl.error_text = [](int) { return "unhandled"; };
@@ -111,7 +118,8 @@ class CudaDeviceTest : public ::testing::Test {
     rank.step = std::move(step);
     rank.kernels = {"one", "three"};
     rank.events = 2;
-    rank.ranks = std::make_shared<NcclRanks>(api_.nccl, Mesh{{{"dp", 2}}});
+    rank.largest_tensors = {{"wte", int64_t(12) << 20}};
+    rank.ranks = std::make_shared<NcclRanks>(api_.nccl, Mesh{{{"dp", 2}}}, std::vector<bool>{true, true});
     return cuda_device(api_, rank);
   }
 
@@ -120,9 +128,9 @@ class CudaDeviceTest : public ::testing::Test {
 
 TEST_F(CudaDeviceTest, LoadsKernelsAllocatesAndConnectsAndCleansUp) {
   device([](HetsynthContext*) { return 0; })->allocate(4096);
-  EXPECT_THAT(calls,
-              ElementsAre("load cubin", "function one", "function three", "allocate 4096", "allocate 33554432",
-                          "synchronize compute", "connect rank 1 of 2 id 7", "disconnect", "free", "free", "release"));
+  EXPECT_THAT(calls, ElementsAre("load cubin", "function one", "function three", "allocate 4096", "allocate 33554432",
+                                 "synchronize compute", "connect rank 1 of 2 id 7 blocking 0", "disconnect", "free",
+                                 "free", "release"));
 }
 
 TEST_F(CudaDeviceTest, CopiesGoThroughTheComputeStreamAndAreAwaited) {
@@ -152,7 +160,7 @@ TEST_F(CudaDeviceTest, StepIssuesToTwoStreamsAndAwaitsBoth) {
   EXPECT_EQ(rank->step({}), 0);
   EXPECT_THAT(calls, ElementsAre("launch 5 7x256 on compute", "compute records 200", "communication waits for 200",
                                  "copy 32 on communication", "communication records 201", "compute waits for 201",
-                                 "synchronize compute", "synchronize communication"));
+                                 "await compute", "await communication"));
 }
 
 TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {
@@ -168,9 +176,24 @@ TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {
   } catch (const std::runtime_error& error) {
     EXPECT_THAT(error.what(), HasSubstr("three: out of luck"));
   }
-  calls.clear();
-  rank.reset();
-  EXPECT_EQ(calls.front(), "abort");
+  EXPECT_EQ(calls.back(), "abort");
+}
+
+TEST_F(CudaDeviceTest, TooLittleMemoryIsToldBeforeItIsAskedFor) {
+  free_bytes = size_t(40) << 20;
+  auto rank = device([](HetsynthContext*) { return 0; });
+  try {
+    rank->allocate(int64_t(16) << 20);
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::failure);
+    EXPECT_THAT(error.what(), HasSubstr("GPU 0 has no room for rank 1"));
+    EXPECT_THAT(error.what(), HasSubstr("16.0 MiB for its tensors and 32.0 MiB for matrix products"));
+    EXPECT_THAT(error.what(), HasSubstr("40.0 MiB free of 40.0 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("wte takes 12.0 MiB"));
+  }
+  free_bytes = size_t(1) << 30;
+  EXPECT_THAT(calls, ::testing::Not(::testing::Contains(HasSubstr("allocate"))));
 }
 
 TEST(CudaApi, EverythingIsOptional) {
@@ -240,7 +263,8 @@ TEST(DeviceProduct, StridesOfNeitherRowsNorColumnsAreOurFault) {
 
 TEST(CudaApi, NumbersAndTypesAreThoseOfTheToolkitsHeaders) {
   if (cuda_toolkit().include_directory.empty()) GTEST_SKIP() << "no CUDA headers here";
-  std::string source = fmt::format(R"(
+  std::string source = fmt::format(
+      R"(
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nccl.h>
@@ -251,12 +275,18 @@ static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == {});
 static_assert(CU_STREAM_NON_BLOCKING == {} && CU_EVENT_DISABLE_TIMING == {});
 static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == {} && sizeof(cublasLtMatmulAlgo_t) == 64);
 static_assert(sizeof(ncclUniqueId) == {} && sizeof(CUdeviceptr) == 8);
-static_assert(ncclInt32 == 2 && ncclFloat32 == 7);
+static_assert(CUDA_ERROR_OUT_OF_MEMORY == {} && CUDA_ERROR_NOT_READY == {});
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == {} && CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == {});
+static_assert(ncclInProgress == {} && NCCL_SPLIT_NOCOLOR == {} && CUDA_R_16BF == {});
+static_assert(ncclInt32 == 2 && ncclFloat32 == 7 && ncclBfloat16 == 9);
 static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4);
+static_assert(__builtin_offsetof(ncclConfig_t, blocking) == {} && __builtin_offsetof(ncclConfig_t, netName) == {} &&
+              __builtin_offsetof(ncclConfig_t, splitShare) == {});
 )",
-                                   compute_32f, real_32f, product_transpose_a, product_transpose_b, layout_batch_count,
-                                   layout_batch_stride, preference_workspace_bytes, stream_non_blocking,
-                                   event_disable_timing, sizeof(CublasLtChoice), sizeof(NcclUniqueId));
+      compute_32f, real_32f, product_transpose_a, product_transpose_b, layout_batch_count, layout_batch_stride,
+      preference_workspace_bytes, stream_non_blocking, event_disable_timing, sizeof(CublasLtChoice),
+      sizeof(NcclUniqueId), out_of_memory, not_ready, attribute_major, attribute_minor, nccl_in_progress, nccl_no_color,
+      real_16bf, offsetof(NcclConfig, blocking), offsetof(NcclConfig, network), offsetof(NcclConfig, split_share));
   CompileOptions options;
   options.include_directories = {cuda_toolkit().include_directory};
   CompileResult result = compile_object(source, options);

@@ -78,19 +78,6 @@ TEST(Executor, FailureOfARankNamesItsDevice) {
   EXPECT_EQ(to_array(executor->read(2)).values[0], 1.0);  // still readable
 }
 
-TEST(Executor, CudaDevicesAreRefusedWithTheReason) {
-  std::vector<RankProgram> programs{fake_rank({{0, 12}, {0, 7}, true, -1, -1}, 0)};
-  programs[0].device.kind = DeviceKind::cuda;
-  programs[0].device.name = "v100-0";
-  try {
-    Executor executor(fake_reference(), fake_mesh(1), std::move(programs), {});
-    FAIL() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code(), ExitCode::failure);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("v100-0 is a cuda device"), HasSubstr("plan, verify and inspect work")));
-  }
-}
-
 TEST(Memory, TooMuchIsRefusedByDevice) {
   check_memory({"a", "b"}, {40, 60}, 100);
   try {

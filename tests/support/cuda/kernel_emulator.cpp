@@ -1,13 +1,18 @@
-#include "cuda_emulator.h"
+#include "tests/support/cuda/kernel_emulator.h"
 
 #include <fmt/format.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
-#include <cstring>
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 
 #include "dsl/jit/compiled_code.h"
+#include "tests/support/cuda/device_memory.h"
 
 namespace hetsynth::testing_support {
 namespace {
@@ -22,6 +27,10 @@ struct uint3 { unsigned x, y, z; };
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
+static float __uint_as_float(unsigned value) { return __builtin_bit_cast(float, value); }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define expf __builtin_expf
@@ -50,6 +59,9 @@ static float __shfl_sync(unsigned, float value, int lane) {
   return __builtin_bit_cast(float, meet(2, __builtin_bit_cast(unsigned, value), lane));
 }
 static unsigned __ballot_sync(unsigned, bool vote) { return meet(3, vote, 0); }
+static float __shfl_xor_sync(unsigned, float value, int mask) {
+  return __builtin_bit_cast(float, meet(4, __builtin_bit_cast(unsigned, value), mask));
+}
 template <int... I> struct Indices {};
 template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
 template <int... I> struct Count<0, I...> { typedef Indices<I...> type; };
@@ -62,22 +74,33 @@ template <class... A> static void call(void (*kernel)(A...), void** arguments) {
 extern "C" void emulated_grid(unsigned blocks, unsigned threads) { gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1}; }
 )";
 
-enum Meeting { barrier = 0, shuffle_down = 1, shuffle = 2, ballot = 3 };
+enum Meeting { barrier = 0, shuffle_down = 1, shuffle = 2, ballot = 3, shuffle_xor = 4 };
 
-/// One block's threads. Each runs until it must meet others, then the next has its turn.
+/// In which order `count` things take their turns.
+std::vector<unsigned> order_of(unsigned count, Turns turns, std::mt19937_64& random) {
+  std::vector<unsigned> out(count);
+  std::iota(out.begin(), out.end(), 0u);
+  if (turns == Turns::reversed) std::reverse(out.begin(), out.end());
+  if (turns == Turns::shuffled) std::shuffle(out.begin(), out.end(), random);
+  return out;
+}
+
+/// The threads of a block. Each runs until it must meet others, then the next has its turn.
 class Block {
  public:
-  Block(unsigned threads, std::function<void(unsigned)> work) : fibers_(threads), work_(std::move(work)) {}
+  Block(unsigned threads, Turns turns, std::mt19937_64& random)
+      : fibers_(threads), lanes_(order_of(32, turns, random)), warps_(order_of((threads + 31) / 32, turns, random)) {
+    for (Fiber& fiber : fibers_) start(fiber);
+  }
 
-  void run(Turns turns) {
+  void run(std::function<void(unsigned)> work) {
+    work_ = std::move(work);
     Block* outer = current;
     current = this;
-    for (unsigned t = 0; t < fibers_.size(); ++t) start(t);
+    for (Fiber& fiber : fibers_) fiber.state = State::ready;
     while (!all_done()) {
       bool any = false;
-      size_t warps = (fibers_.size() + 31) / 32;
-      for (size_t w = 0; w < warps; ++w)
-        any = run_warp(32 * (turns == Turns::forward ? w : warps - 1 - w), turns) || any;
+      for (unsigned warp : warps_) any = run_warp(32 * size_t(warp)) || any;
       if (!any && !release_block()) {
         current = outer;
         throw std::runtime_error("threads of a block wait where others never come");
@@ -89,7 +112,7 @@ class Block {
   unsigned meet(int kind, unsigned bits, int argument) {
     Fiber& fiber = fibers_[turn_];
     fiber.state = State::waiting, fiber.kind = kind, fiber.bits = bits, fiber.argument = argument;
-    swapcontext(&fiber.context, &scheduler_);
+    rest(fiber);
     return fiber.result;
   }
 
@@ -98,7 +121,9 @@ class Block {
  private:
   enum class State { ready, waiting, done };
   struct Fiber {
-    ucontext_t context;
+    ucontext_t context;  ///< for its start alone
+    jmp_buf place;       ///< where it goes on
+    bool started = false;
     std::unique_ptr<char[]> stack;
     State state = State::ready;
     int kind = 0, argument = 0;
@@ -106,16 +131,18 @@ class Block {
   };
   static constexpr size_t stack_bytes = 64 << 10;
 
+  /// A fiber carries out its thread's work for one block after the other.
   static void enter() {
-    Block& block = *current;
-    unsigned thread = block.turn_;
-    block.work_(thread);
-    block.fibers_[thread].state = State::done;
-    swapcontext(&block.fibers_[thread].context, &block.scheduler_);
+    for (;;) {
+      Block& block = *current;
+      Fiber& fiber = block.fibers_[block.turn_];
+      block.work_(block.turn_);
+      fiber.state = State::done;
+      block.rest(fiber);
+    }
   }
 
-  void start(unsigned t) {
-    Fiber& fiber = fibers_[t];
+  void start(Fiber& fiber) {
     fiber.stack.reset(new char[stack_bytes]);
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -124,22 +151,30 @@ class Block {
     makecontext(&fiber.context, &Block::enter, 0);
   }
 
+  // Jumps, as swapcontext asks the system for the signal mask each time.
+  void resume(Fiber& fiber) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (fiber.started) _longjmp(fiber.place, 1);
+    fiber.started = true;
+    setcontext(&fiber.context);
+  }
+  void rest(Fiber& fiber) {
+    if (_setjmp(fiber.place) == 0) _longjmp(scheduler_, 1);
+  }
+
   bool all_done() const {
-    for (const Fiber& fiber : fibers_)
-      if (fiber.state != State::done) return false;
-    return true;
+    return std::all_of(fibers_.begin(), fibers_.end(), [](const Fiber& fiber) { return fiber.state == State::done; });
   }
 
   /// Runs a warp until all of its threads are done or wait for other warps: a warp may be that far ahead.
-  bool run_warp(size_t first, Turns turns) {
-    size_t lanes = std::min<size_t>(32, fibers_.size() - first);
+  bool run_warp(size_t first) {
     for (bool any = false;; any = true) {
       bool ran = false;
-      for (size_t i = 0; i < lanes; ++i) {
-        size_t t = first + (turns == Turns::forward ? i : lanes - 1 - i);
-        if (fibers_[t].state != State::ready) continue;
+      for (unsigned lane : lanes_) {
+        size_t t = first + lane;
+        if (t >= fibers_.size() || fibers_[t].state != State::ready) continue;
         turn_ = unsigned(t), ran = true;
-        swapcontext(&scheduler_, &fibers_[t].context);
+        resume(fibers_[t]);
       }
       if (!release_warp(first) && !ran) return any;
     }
@@ -165,20 +200,50 @@ class Block {
     for (size_t l = 0; l < lanes; ++l) votes |= (fibers_[first + l].bits & 1u) << l;
     for (size_t l = 0; l < lanes; ++l) {
       Fiber& fiber = fibers_[first + l];
-      size_t from = fiber.kind == shuffle_down ? l + size_t(fiber.argument) : size_t(fiber.argument);
-      fiber.result = fiber.kind == ballot ? votes : fibers_[first + (from < lanes ? from : l)].bits;
+      fiber.result = fiber.kind == ballot ? votes : fibers_[first + partner(fiber, l, lanes)].bits;
       fiber.state = State::ready;
     }
     return true;
   }
 
+  /// Whose value a lane gets; its own where there is none.
+  static size_t partner(const Fiber& fiber, size_t lane, size_t lanes) {
+    size_t argument = size_t(fiber.argument);
+    size_t from = fiber.kind == shuffle_down ? lane + argument : fiber.kind == shuffle_xor ? lane ^ argument : argument;
+    return from < lanes ? from : lane;
+  }
+
   std::vector<Fiber> fibers_;
+  std::vector<unsigned> lanes_, warps_;
   std::function<void(unsigned)> work_;
-  ucontext_t scheduler_;
+  jmp_buf scheduler_;
   unsigned turn_ = 0;
 };
 
 thread_local Block* Block::current = nullptr;
+
+void report(const void* address, size_t bytes, bool writes) {
+  if (Tracing* tracing = Tracing::current()) tracing->memory.touch(address, bytes, writes, tracing->by);
+}
+
+template <size_t Bytes>
+void loads(const void* address) {
+  report(address, Bytes, false);
+}
+template <size_t Bytes>
+void stores(const void* address) {
+  report(address, Bytes, true);
+}
+
+/// Clang calls these before every load and store of the kernels.
+std::map<std::string, void*> tracing_symbols() {
+  const auto address = [](auto* function) { return reinterpret_cast<void*>(function); };
+  return {{"__sanitizer_cov_load1", address(&loads<1>)},   {"__sanitizer_cov_load2", address(&loads<2>)},
+          {"__sanitizer_cov_load4", address(&loads<4>)},   {"__sanitizer_cov_load8", address(&loads<8>)},
+          {"__sanitizer_cov_load16", address(&loads<16>)}, {"__sanitizer_cov_store1", address(&stores<1>)},
+          {"__sanitizer_cov_store2", address(&stores<2>)}, {"__sanitizer_cov_store4", address(&stores<4>)},
+          {"__sanitizer_cov_store8", address(&stores<8>)}, {"__sanitizer_cov_store16", address(&stores<16>)}};
+}
 
 unsigned emulated_meeting(int kind, unsigned bits, int argument) { return Block::current->meet(kind, bits, argument); }
 
@@ -194,6 +259,16 @@ struct EmulatedKernels::Impl {
   void (*grid)(unsigned, unsigned);
 };
 
+std::vector<std::string> kernels_of(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) {
+    size_t begin = text.find("void ", at) + 5;
+    if (text.compare(begin, 17, "__launch_bounds__") == 0) begin = text.find(") ", begin) + 2;
+    out.push_back(text.substr(begin, text.find('(', begin) - begin));
+  }
+  return out;
+}
+
 EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std::string>& names) {
   std::string source = shim + text;
   for (const std::string& name : names)
@@ -203,8 +278,10 @@ EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std:
         name);
   CompileOptions options;
   options.optimization = 1;
-  impl_.reset(new Impl{
-      load_native(source, options, {{"emulated_meeting", reinterpret_cast<void*>(&emulated_meeting)}}), {}, nullptr});
+  options.flags = {"-fsanitize-coverage=trace-loads,trace-stores"};
+  std::map<std::string, void*> symbols = tracing_symbols();
+  symbols["emulated_meeting"] = reinterpret_cast<void*>(&emulated_meeting);
+  impl_.reset(new Impl{load_native(source, options, symbols), {}, nullptr});
   impl_->grid = impl_->module.function<void(unsigned, unsigned)>("emulated_grid");
   for (const std::string& name : names) {
     size_t begin = text.find(" " + name + "("), end = text.find("\n}\n", begin);
@@ -220,16 +297,20 @@ EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std:
 
 EmulatedKernels::~EmulatedKernels() = default;
 
-void EmulatedKernels::launch(int number, unsigned blocks, unsigned threads, void** arguments, Turns turns) const {
+void EmulatedKernels::launch(int number, unsigned blocks, unsigned threads, void** arguments, Turns turns,
+                             uint64_t seed) const {
   const Impl::Kernel& kernel = impl_->kernels.at(size_t(number));
+  std::mt19937_64 random(seed);
   impl_->grid(blocks, threads);
-  for (unsigned i = 0; i < blocks; ++i) {
-    unsigned block = turns == Turns::forward ? i : blocks - 1 - i;
-    if (kernel.meets) {
-      Block(threads, [&](unsigned thread) { kernel.call(block, thread, arguments); }).run(turns);
-      continue;
-    }
-    for (unsigned t = 0; t < threads; ++t) kernel.call(block, turns == Turns::forward ? t : threads - 1 - t, arguments);
+  std::unique_ptr<Block> fibers;
+  if (kernel.meets) fibers = std::make_unique<Block>(threads, turns, random);
+  const std::vector<unsigned> turns_of_threads = order_of(threads, turns, random);
+  for (unsigned block : order_of(blocks, turns, random)) {
+    if (Tracing* tracing = Tracing::current()) tracing->by.block = block;
+    if (fibers)
+      fibers->run([&](unsigned thread) { kernel.call(block, thread, arguments); });
+    else
+      for (unsigned thread : turns_of_threads) kernel.call(block, thread, arguments);
   }
 }
 

@@ -1,0 +1,119 @@
+#include "codegen/collective_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::codegen {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> declarations[] = {
+    {"hetsynth_all_gather",
+     R"(extern "C" int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer, long inner,
+                                   const long* bounds, int type);
+)"},
+    {"hetsynth_all_reduce",
+     R"(extern "C" int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int reduce,
+                                   int type);
+)"},
+    {"hetsynth_reduce_scatter",
+     R"(extern "C" int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer,
+                                       long inner, const long* bounds, int reduce, int type);
+)"},
+    {"hetsynth_all_to_all",
+     R"(extern "C" int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination, const long* extents,
+                                   int from_first, const long* bounds_from, const long* bounds_to, int type);
+)"},
+    {"hetsynth_broadcast",
+     R"(extern "C" int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int root,
+                                  int type);
+)"},
+};
+
+int64_t product(const std::vector<Range>& ranges, size_t from, size_t to) {
+  int64_t out = 1;
+  for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
+  return out;
+}
+
+}  // namespace
+
+std::string collective_declarations(const std::string& calls) {
+  std::string out;
+  for (const auto& [name, text] : declarations)
+    if (calls.find(name) != std::string::npos) out += "\n" + std::string(text);
+  return out;
+}
+
+/// Boundary table in elements of a dimension, as an array of the text.
+std::string CollectiveText::table(int table, int64_t extent) {
+  const BoundaryTable& t = lowered_.program->tables.at(size_t(table));
+  int64_t unit = unit_of(t, extent);
+  auto [entry, fresh] = tables_.insert({{table, unit}, ""});
+  if (fresh) {
+    entry->second = names_.take("bounds_" + t.name);
+    std::string values;
+    for (int64_t bound : t.bounds) values += fmt::format("{}{}", values.empty() ? "" : ", ", bound * unit);
+    tables_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second, values,
+                                extent, lowered_.program->mesh.axes[size_t(t.axis)].name);
+  }
+  return entry->second;
+}
+
+std::string CollectiveText::call(const LocalOp& op, const std::string& source, const std::string& destination,
+                                 std::string& before) {
+  const Instruction& i = *op.collective;
+  const LocalValue& result = lowered_.local.values[size_t(op.result)];
+  int type = int(result.type.dtype);  // numbered alike
+  std::string rest;
+  switch (i.opcode) {
+    case Opcode::all_gather:
+    case Opcode::reduce_scatter: {
+      int64_t outer = product(result.ranges, 0, size_t(i.dim)),
+              inner = product(result.ranges, size_t(i.dim) + 1, result.ranges.size());
+      std::string reduce = i.opcode == Opcode::reduce_scatter ? fmt::format(", {}", int(i.reduce)) : "";
+      rest = fmt::format("{}, {}, {}{}", outer, inner, table(i.table, result.type.shape[size_t(i.dim)]), reduce);
+      break;
+    }
+    case Opcode::all_reduce:
+      rest = fmt::format("{}, {}", result.count(), int(i.reduce));
+      break;
+    case Opcode::broadcast:
+      rest = fmt::format("{}, {}", result.count(), i.root);
+      break;
+    case Opcode::all_to_all:
+      rest = exchange_arguments(op, before);
+      break;
+    default:
+      throw InternalError("not a collective");
+  }
+  return fmt::format("hetsynth_{}(context, {}, {}, {}, {}, {}, {})", name(i.opcode), id(i), i.axis, source, destination,
+                     rest, type);
+}
+
+std::string CollectiveText::exchange_arguments(const LocalOp& op, std::string& before) {
+  const Instruction& i = *op.collective;
+  const LocalValue& source = lowered_.local.values[size_t(op.inputs[0].value)];
+  std::vector<Range> whole = source.ranges;
+  whole[size_t(i.dim)] = {0, source.type.shape[size_t(i.dim)]};
+  size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
+  before = fmt::format("const long extents_{}[] = {{{}, {}, {}, {}, {}}};", id(i), product(whole, 0, first),
+                       product(whole, first, first + 1), product(whole, first + 1, second),
+                       product(whole, second, second + 1), product(whole, second + 1, whole.size()));
+  return fmt::format("extents_{}, {}, {}, {}", id(i), i.dim < i.to_dim ? 1 : 0,
+                     table(i.table, source.type.shape[size_t(i.dim)]),
+                     table(i.to_table, source.type.shape[size_t(i.to_dim)]));
+}
+
+/// Number of the instruction in the SPMD program, the same on all ranks.
+int CollectiveText::id(const Instruction& instruction) const {
+  const auto& all = lowered_.program->instructions;
+  for (size_t n = 0; n < all.size(); ++n)
+    if (all[n].result == instruction.result) return int(n);
+  throw InternalError("a collective of the program");
+}
+
+}  // namespace hetsynth::codegen

@@ -1,0 +1,214 @@
+#include "codegen/cuda/standalone_main.h"
+
+namespace hetsynth::codegen::cuda {
+
+const std::string_view standalone_main =
+    R"(// Runs one step of a rank's generated program on its GPU: plain matrix products, NCCL where there are several ranks. It is here to read
+// and to check the generated source; hetsynth itself runs the same source with cublasLt.
+//   ./rank0            one rank
+//   ./rank0 & ./rank1  several, in one folder: the first writes nccl_id, which the others wait for
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+struct HetsynthContext {
+  char* arena;
+  long step;
+  unsigned long seed;
+  void* communicator;
+  void* stream;
+  void* communication_stream;
+  void* device;
+};
+
+#include "ranks.h"
+#if RANKS > 1
+#include <nccl.h>
+#endif
+
+// The kernels, and the table that launches find them by.
+#include KERNELS
+#include KERNEL_TABLE
+
+static cudaStream_t streams[2];
+static std::vector<cudaEvent_t> events;
+static void* communicators[8];
+
+static int check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return 0;
+  std::fprintf(stderr, "rank %d: %s: %s\n", RANK, call, cudaGetErrorString(error));
+  return 1;
+}
+
+// --- matrix product -----------------------------------------------------------------------------------------------------------------
+
+struct Strides {
+  long batch, row, column;
+};
+
+template <class Operand>
+__global__ void plain_product(long m, long n, long k, const Operand* a, Strides sa, const Operand* w, Strides sw, float* c, Strides sc,
+                              int accumulate) {
+  const long at = long(blockIdx.x) * blockDim.x + threadIdx.x, b = blockIdx.y;
+  if (at >= m * n) return;
+  const long i = at / n, j = at % n;
+  float& out = c[b * sc.batch + i * sc.row + j * sc.column];
+  float sum = accumulate ? out : 0.0f;
+  for (long l = 0; l < k; ++l)
+    sum += float(a[b * sa.batch + i * sa.row + l * sa.column]) * float(w[b * sw.batch + l * sw.row + j * sw.column]);
+  out = sum;
+}
+
+template <class Operand>
+static int multiply(long batch, long m, long n, long k, const Operand* a, Strides sa, const Operand* w, Strides sw, float* c, Strides sc,
+                    int accumulate) {
+  const dim3 grid(unsigned((m * n + 255) / 256), unsigned(batch));
+  plain_product<<<grid, 256, 0, streams[0]>>>(m, n, k, a, sa, w, sw, c, sc, accumulate);
+  return check(cudaGetLastError(), "matrix product");
+}
+
+// --- what the generated host program calls -------------------------------------------------------------------------------------------
+
+extern "C" {
+extern const int hetsynth_event_count;
+int hetsynth_step(HetsynthContext*);
+
+int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments) {
+  return check(cudaLaunchKernel(kernel_table[kernel], dim3(blocks), dim3(threads), arguments, shared_bytes, streams[stream]), "launch");
+}
+int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column,
+                           const float* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                           int accumulate) {
+  return multiply(batch, m, n, k, a, {a_batch, a_row, a_column}, w, {w_batch, w_row, w_column}, c, {c_batch, c_row, c_column}, accumulate);
+}
+int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate) {
+  return multiply(batch, m, n, k, (const bf16*)a, {a_batch, a_row, a_column}, (const bf16*)w, {w_batch, w_row, w_column}, c,
+                  {c_batch, c_row, c_column}, accumulate);
+}
+int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes) {
+  return check(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToDevice, streams[stream]), "copy");
+}
+int hetsynth_record(HetsynthContext*, int event, int stream) { return check(cudaEventRecord(events[event], streams[stream]), "record"); }
+int hetsynth_wait(HetsynthContext*, int event, int stream) { return check(cudaStreamWaitEvent(streams[stream], events[event], 0), "wait"); }
+void* hetsynth_nccl_communicator(HetsynthContext*, int axis) { return communicators[axis]; }
+}
+
+// --- communicators ------------------------------------------------------------------------------------------------------------------
+
+#if RANKS > 1
+static ncclUniqueId shared_id() {
+  ncclUniqueId id;
+  if (RANK == 0) {
+    ncclGetUniqueId(&id);
+    std::FILE* file = std::fopen("nccl_id.new", "wb");
+    std::fwrite(&id, sizeof id, 1, file);
+    std::fclose(file);
+    std::rename("nccl_id.new", "nccl_id");
+    return id;
+  }
+  for (;;) {
+    if (std::FILE* file = std::fopen("nccl_id", "rb")) {
+      const size_t read = std::fread(&id, sizeof id, 1, file);
+      std::fclose(file);
+      if (read == 1) return id;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+static int connect() {
+  ncclComm_t all;
+  if (ncclCommInitRank(&all, RANKS, shared_id(), RANK) != ncclSuccess) return 1;
+  if (RANK == 0) std::remove("nccl_id");
+  long inside = 1;
+  for (int axis = axis_count - 1; axis >= 0; --axis) {
+    const long coordinate = RANK / inside % axis_sizes[axis], group = RANK - coordinate * inside;
+    ncclComm_t part;
+    if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
+    communicators[axis] = part;
+    inside *= axis_sizes[axis];
+  }
+  return 0;
+}
+#else
+static int connect() { return 0; }
+#endif
+
+// --- made-up tensors ----------------------------------------------------------------------------------------------------------------
+
+// The same for every rank: by number of the tensor and position in the whole.
+static double uniform(unsigned long number, unsigned long position) {
+  unsigned long x = number * 0x9e3779b97f4a7c15ul + position + 1;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ul;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebul;
+  return double((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
+}
+
+static double starting_value(const Leaf& leaf, unsigned long position) {
+  const double u = uniform(2ul * leaf.number, position), v = uniform(2ul * leaf.number + 1, position);
+  switch (leaf.start) {
+    case 0: return std::floor(u * leaf.value);
+    case 1: return leaf.value;
+    case 2: return leaf.value * std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
+    default: return leaf.value * (2 * u - 1);
+  }
+}
+
+static void fill(const Leaf& leaf, std::vector<char>& arena) {
+  long count = 1;
+  for (int d = 0; d < leaf.dims; ++d) count *= leaf.hi[d] - leaf.lo[d];
+  for (long i = 0; i < count; ++i) {
+    long rest = i, whole = 0, stride = 1;
+    for (int d = leaf.dims - 1; d >= 0; --d) {
+      const long extent = leaf.hi[d] - leaf.lo[d];
+      whole += (leaf.lo[d] + rest % extent) * stride;
+      rest /= extent, stride *= leaf.shape[d];
+    }
+    const double value = starting_value(leaf, (unsigned long)whole);
+    if (leaf.integer)
+      ((int*)(arena.data() + leaf.offset))[i] = int(value);
+    else
+      ((float*)(arena.data() + leaf.offset))[i] = float(value);
+  }
+}
+
+int main() {
+  int gpus = 0;
+  if (check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount")) return 1;
+  if (check(cudaSetDevice(gpu_of_rank[RANK] % gpus), "cudaSetDevice")) return 1;
+  for (cudaStream_t& stream : streams)
+    if (check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream")) return 1;
+  events.resize(size_t(hetsynth_event_count));
+  for (cudaEvent_t& event : events)
+    if (check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event")) return 1;
+  std::vector<char> host((size_t)arena_bytes[RANK]);
+  for (int i = 0; i < leaf_counts[RANK]; ++i) fill(leaves[RANK][i], host);
+  char* arena = nullptr;
+  if (check(cudaMalloc(&arena, host.size()), "cudaMalloc of the arena")) return 1;
+  if (check(cudaMemcpy(arena, host.data(), host.size(), cudaMemcpyHostToDevice), "copy to the GPU")) return 1;
+  if (connect()) {
+    std::fprintf(stderr, "rank %d: NCCL cannot connect the ranks\n", RANK);
+    return 1;
+  }
+  HetsynthContext context{arena, 0, 1, nullptr, streams[0], streams[1], nullptr};
+  if (hetsynth_step(&context)) return 1;
+  if (check(cudaDeviceSynchronize(), "the step")) return 1;
+  if (loss_offsets[RANK] < 0) return 0;
+  float loss = 0;
+  if (check(cudaMemcpy(&loss, arena + loss_offsets[RANK], sizeof loss, cudaMemcpyDeviceToHost), "loss")) return 1;
+  std::printf("rank %d: loss %.6g\n", RANK, loss);
+  return 0;
+}
+)";
+
+}  // namespace hetsynth::codegen::cuda

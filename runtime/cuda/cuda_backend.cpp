@@ -1,0 +1,136 @@
+#include "runtime/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "dsl/base/error.h"
+#include "runtime/cuda/nccl_ranks.h"
+
+namespace hetsynth::cuda {
+namespace {
+
+/// Two ranks on one GPU are an error of NCCL before this version.
+constexpr int nccl_with_shared_gpus = 23000;
+
+struct Wanting {
+  std::string message, expected, found, mend;
+};
+
+[[noreturn]] void refuse(const Device& device, const Wanting& wanting) {
+  Diagnostic diagnostic;
+  diagnostic.tag = "device";
+  diagnostic.message = fmt::format("device {} is a cuda device, and {}", device.name, wanting.message);
+  diagnostic.expected = wanting.expected;
+  diagnostic.found = wanting.found;
+  diagnostic.mend = wanting.mend.empty() ? std::string(
+                                               "run on a cluster of cpu devices; plan, verify and inspect work "
+                                               "for this cluster on any machine")
+                                         : wanting.mend;
+  throw UserError(diagnostic, ExitCode::failure);
+}
+
+std::string error_text(const Driver& driver, int error) {
+  const char* text = nullptr;
+  driver.error_text(error, &text);
+  return text ? text : fmt::format("error {}", error);
+}
+
+/// "13.0" from 13000.
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+void require_driver(const Backend& backend, const Device& device) {
+  const Api& api = *backend.api;
+  if (!api.has_driver)
+    refuse(device, {"this machine has no NVIDIA driver (libcuda.so.1 cannot be loaded)", "an NVIDIA driver",
+                    api.driver_problem, ""});
+  if (int error = api.driver.init(0))
+    refuse(device, {"the NVIDIA driver does not start", "cuInit to succeed", error_text(api.driver, error),
+                    "`nvidia-smi` shows whether driver and GPUs work; containers must be given the GPUs"});
+  if (!backend.toolkit.available)
+    refuse(device, {"its kernels cannot be compiled", "libnvrtc.so.13 or .12", backend.toolkit.problem,
+                    "install the CUDA toolkit's NVRTC, or set CUDA_HOME to where it is"});
+  int version = 0;
+  api.driver.version(&version);
+  if (version / 1000 < backend.toolkit.major)
+    refuse(device, {"the driver is older than the toolkit",
+                    fmt::format("a driver of CUDA {} or later, as NVRTC {} compiles for", backend.toolkit.major,
+                                backend.toolkit.version()),
+                    fmt::format("a driver of CUDA {}", version_text(version)),
+                    fmt::format("update the driver, or install NVRTC {} (libnvrtc.so.{}) instead", version / 1000,
+                                version / 1000)});
+  if (!api.has_cublas)
+    refuse(device, {"its matrix products need cublasLt", "libcublasLt.so.13 or .12", api.cublas_problem,
+                    "install cuBLAS, or set CUDA_HOME to where it is"});
+}
+
+std::string require_architecture(const Backend& backend, const Device& device) {
+  const Driver& driver = backend.api->driver;
+  int count = 0, handle = 0, major = 0, minor = 0;
+  driver.device_count(&count);
+  if (device.index < 0 || device.index >= count)
+    refuse(device, {fmt::format("it is GPU {} of its host", device.index), fmt::format("{} GPUs", device.index + 1),
+                    fmt::format("{} GPU{}", count, count == 1 ? "" : "s"),
+                    "CUDA_VISIBLE_DEVICES may hide some; `hetsynth doctor` lists what is seen"});
+  if (driver.device_get(&handle, device.index) || driver.device_attribute(&major, attribute_major, handle) ||
+      driver.device_attribute(&minor, attribute_minor, handle))
+    refuse(device, {fmt::format("GPU {} does not tell its architecture", device.index), "a compute capability", "none",
+                    "`nvidia-smi` shows whether the GPU works"});
+  std::string architecture = fmt::format("sm_{}{}", major, minor);
+  const std::vector<std::string>& known = backend.toolkit.architectures;
+  if (std::find(known.begin(), known.end(), architecture) == known.end())
+    refuse(device,
+           {fmt::format("NVRTC {} does not compile for its architecture", backend.toolkit.version()),
+            fmt::format("one of {}", fmt::join(known, ", ")), architecture,
+            major < 8 ? "install NVRTC 12 (libnvrtc.so.12), the last for older GPUs" : "install a newer NVRTC"});
+  return architecture;
+}
+
+void require_nccl(const Api& api, const std::vector<const Device*>& gpus) {
+  if (gpus.size() < 2) return;
+  const Device& first = *gpus.front();
+  if (!api.has_nccl)
+    refuse(first,
+           {fmt::format("{} GPUs exchange data through NCCL", gpus.size()), "libnccl.so.2, version 2.18 or later",
+            api.nccl_problem, "install NCCL, set CUDA_HOME to where it is, or use a cluster with one GPU"});
+  int version = 0;
+  api.nccl.version(&version);
+  std::map<int, const Device*> by_index;
+  for (const Device* gpu : gpus) {
+    if (gpu->host != first.host)
+      refuse(*gpu, {fmt::format("it is on another host than {}", first.name), "GPUs of one host",
+                    "GPUs of several hosts", "ranks on several hosts are not part of this version"});
+    const Device*& other = by_index[gpu->index];
+    if (other && version < nccl_with_shared_gpus)
+      refuse(*gpu, {fmt::format("it is the same GPU {} as {}", gpu->index, other->name),
+                    "a GPU for each rank, or NCCL 2.30 or later", "NCCL " + nccl_version_text(version),
+                    "give the devices different `index`, or let a device stand for the whole GPU"});
+    other = gpu;
+  }
+}
+
+}  // namespace
+
+const Backend& this_machine() {
+  static const Backend backend{&api(), cuda_toolkit(), [](const auto& source, const auto& name, const auto& target) {
+                                 return compile_cuda(source, name, target);
+                               }};
+  return backend;
+}
+
+std::vector<std::string> require_cuda(const Backend& backend, const std::vector<Device>& devices) {
+  std::vector<std::string> out(devices.size());
+  std::vector<const Device*> gpus;
+  for (const Device& device : devices)
+    if (device.kind == DeviceKind::cuda) gpus.push_back(&device);
+  if (gpus.empty()) return out;
+  require_driver(backend, *gpus.front());
+  require_nccl(*backend.api, gpus);
+  for (size_t rank = 0; rank < devices.size(); ++rank)
+    if (devices[rank].kind == DeviceKind::cuda) out[rank] = require_architecture(backend, devices[rank]);
+  return out;
+}
+
+}  // namespace hetsynth::cuda

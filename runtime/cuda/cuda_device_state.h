@@ -1,0 +1,79 @@
+// The class behind runtime/cuda/cuda_device.h, shared with the functions that generated host programs call.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/staged_communicator.h"
+
+namespace hetsynth::cuda {
+
+class CudaDevice : public RankDevice {
+ public:
+  CudaDevice(const Api& api, CudaRank rank) : api_(api), driver_(api.driver), rank_(std::move(rank)) {}
+  ~CudaDevice() override;
+
+  void join(RunState& run, Communicator& communicator) override { run_ = &run, hosts_ = &communicator; }
+  void allocate(int64_t bytes) override;
+  void write(int64_t offset_bytes, std::span<const std::byte> data) override;
+  void read(int64_t offset_bytes, std::span<std::byte> data) const override;
+  int step(HetsynthContext context) override;
+
+  // What the generated host program calls; 0, or non-zero if the step cannot go on.
+  int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
+  int multiply(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate);
+  int copy(int stream, void* to, const void* from, int64_t bytes);
+  int record(int event, int stream);
+  int wait(int event, int stream);
+  void* communicator(int axis);
+  const Nccl& nccl() const { return api_.nccl; }
+  /// What became of a call of NCCL; within a group that is known at its end alone.
+  int nccl_done(int status, const char* call);
+  int group_start();
+  int group_end();
+
+  /// The device whose step this thread is issuing.
+  static CudaDevice*& issuing();
+
+ private:
+  bool stopping() const { return run_ && run_->aborted(); }
+  std::string error_text(int error, const std::string& call) const;
+  void require(int error, const char* call) const;
+  int note(int error, const std::string& call);
+  /// Until the stream is done: 0. Leaves early, with all communicators aborted, if the run is being aborted or NCCL
+  /// tells of an error: not_ready.
+  int await(int stream);
+  void synchronize(int stream) const;
+  void make_current() const;
+  void create_streams();
+  void load_kernels();
+  void allocate_arena(int64_t bytes);
+  void connect();
+  [[noreturn]] void fail_step(int code);
+  DeviceStream staging();
+  void* pinned(int which, size_t bytes);
+
+  const Api& api_;
+  const Driver& driver_;
+  CudaRank rank_;
+  RunState* run_ = nullptr;
+  Communicator* hosts_ = nullptr;
+  int device_ = 0;
+  void *context_ = nullptr, *module_ = nullptr;
+  void* streams_[2] = {nullptr, nullptr};
+  DevicePointer arena_ = 0, workspace_ = 0;
+  std::vector<void*> functions_, events_;
+  struct Pinned {
+    void* memory = nullptr;
+    size_t bytes = 0;
+  } pinned_[2];
+  std::unique_ptr<NcclConnection> nccl_;
+  std::unique_ptr<StagedCommunicator> staged_;
+  std::unique_ptr<DeviceProducts> products_;
+  int group_depth_ = 0;
+  std::string problem_;
+};
+
+}  // namespace hetsynth::cuda

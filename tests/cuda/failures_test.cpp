@@ -1,0 +1,149 @@
+// What goes wrong with GPUs: each is a message that says what was found and what to do, within seconds, and leaves
+// nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+
+#include "dsl/base/error.h"
+#include "runtime/run_state.h"
+#include "synth/synthesize.h"
+#include "training.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing_support::MachineOptions;
+
+const SmallModel& mlp() { return small_models()[0]; }
+
+/// What the run ends with; "" if it does not fail.
+std::string failure(const MachineOptions& options, Cluster cluster = devices({1, 3})) {
+  const Plan plan = cluster.devices.size() == 1
+                        ? single_device_plan(program_of(mlp()), cluster)
+                        : data_parallel_plan(program_of(mlp()), cluster, RatioRule::proportional);
+  const auto start = std::chrono::steady_clock::now();
+  std::string out;
+  try {
+    train_on_doubles(mlp(), plan, cluster, options);
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::failure);
+    out = error.what();
+  } catch (const RunFailed& error) {
+    out = error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  return out;
+}
+
+TEST(CudaFailures, NoDriver) {
+  MachineOptions options;
+  options.has_driver = false;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("device gpu0 is a cuda device, and this machine has no NVIDIA driver"),
+                                      HasSubstr("libcuda.so.1: cannot open"),
+                                      HasSubstr("plan, verify and inspect work for this cluster")));
+}
+
+TEST(CudaFailures, DriverOlderThanTheToolkit) {
+  MachineOptions options;
+  options.driver_version = 12040;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("the driver is older than the toolkit"),
+                                      HasSubstr("a driver of CUDA 13 or later, as NVRTC 13.0 compiles for"),
+                                      HasSubstr("a driver of CUDA 12.4"), HasSubstr("install NVRTC 12")));
+}
+
+TEST(CudaFailures, NoCompilerOfKernels) {
+  MachineOptions options;
+  options.toolkit.available = false;
+  options.toolkit.problem = "NVRTC is not installed";
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("its kernels cannot be compiled"), HasSubstr("libnvrtc.so.13 or .12"),
+                                      HasSubstr("NVRTC is not installed")));
+}
+
+TEST(CudaFailures, NoCublas) {
+  MachineOptions options;
+  options.has_cublas = false;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("its matrix products need cublasLt"), HasSubstr("libcublasLt.so.13")));
+}
+
+TEST(CudaFailures, NoNccl) {
+  MachineOptions options;
+  options.has_nccl = false;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("2 GPUs exchange data through NCCL"), HasSubstr("libnccl.so.2"),
+                                      HasSubstr("use a cluster with one GPU")));
+  EXPECT_EQ(failure(options, devices({1})), "") << "a single GPU needs no NCCL";
+}
+
+TEST(CudaFailures, MixedVersionsOfNccl) {
+  MachineOptions options;
+  options.nccl_versions[1] = 22703;
+  EXPECT_THAT(failure(options),
+              AllOf(HasSubstr("2.27.3"), HasSubstr("2.28.9"), HasSubstr("all ranks need the same version")));
+}
+
+TEST(CudaFailures, UnsupportedArchitecture) {
+  MachineOptions options;
+  options.major = 7, options.minor = 0;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("NVRTC 13.0 does not compile for its architecture"),
+                                      HasSubstr("found:    sm_70"), HasSubstr("install NVRTC 12")));
+}
+
+TEST(CudaFailures, FewerGpusThanTheClusterNames) {
+  Cluster cluster = devices({1, 3});
+  cluster.devices[1].index = 7;
+  EXPECT_THAT(failure({}, cluster), AllOf(HasSubstr("device gpu1 is a cuda device, and it is GPU 7 of its host"),
+                                          HasSubstr("8 GPUs"), HasSubstr("found:    2 GPUs")));
+}
+
+TEST(CudaFailures, TwoRanksOnOneGpu) {
+  Cluster cluster = devices({1, 3});
+  cluster.devices[1].index = 0;
+  EXPECT_THAT(failure({}, cluster), AllOf(HasSubstr("it is the same GPU 0 as gpu0"), HasSubstr("NCCL 2.30 or later"),
+                                          HasSubstr("NCCL 2.28.9")));
+}
+
+TEST(CudaFailures, GpusOfSeveralHosts) {
+  Cluster cluster = devices({1, 3});
+  cluster.hosts.push_back(cluster.hosts[0]);
+  cluster.between = {1e9, 1e-5};
+  cluster.devices[1].host = 1;
+  EXPECT_THAT(failure({}, cluster), HasSubstr("it is on another host than gpu0"));
+}
+
+TEST(CudaFailures, MemoryThatIsNotThereIsToldWithTheLargestTensors) {
+  MachineOptions options;
+  options.memory_bytes = size_t(32) << 20;  // as much as the workspace of matrix products alone
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("has no room for rank"), HasSubstr("32.0 MiB for matrix products"),
+                                      HasSubstr("32.0 MiB free of 32.0 MiB"), HasSubstr("w2 takes 10.0 KiB")));
+}
+
+TEST(CudaFailures, AnAllocationThatIsRefusedAllTheSame) {
+  MachineOptions options;
+  options.refused_allocation = 2;
+  EXPECT_THAT(failure(options), AllOf(HasSubstr("has no room for rank"), HasSubstr("256.0 MiB free")));
+}
+
+TEST(CudaFailures, ARankThatDiesInsideACollectiveEndsAll) {
+  MachineOptions options;
+  options.before_collective = [](int gpu, const std::string&) {
+    if (gpu == 1) throw std::runtime_error("fell off the bus");
+  };
+  const std::string told = failure(options, devices({1, 3, 2}));
+  EXPECT_THAT(told, AllOf(HasSubstr("rank 1 (gpu1) failed"), HasSubstr("fell off the bus")));
+}
+
+TEST(CudaFailures, ARankThatDiesOutsideOfACollectiveEndsAllWhoWaitForIt) {
+  const Cluster cluster = devices({1, 3, 2}, {1});
+  MachineOptions options;
+  int calls = 0;
+  options.before_collective = [&calls](int gpu, const std::string&) {
+    if (gpu == 0 && ++calls == 2) throw std::runtime_error("ECC error");
+  };
+  EXPECT_THAT(failure(options, cluster), AllOf(HasSubstr("rank 0 (gpu0) failed"), HasSubstr("ECC error")));
+}
+
+}  // namespace
+}  // namespace hetsynth::testing

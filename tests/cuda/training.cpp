@@ -1,0 +1,129 @@
+#include "training.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "dsl/ir/interpreter.h"
+#include "runtime/launch.h"
+#include "runtime/train.h"
+#include "tests/support/zoo/walk.h"
+
+namespace hetsynth::testing {
+namespace {
+
+/// Texts for the models that read one, in a file that lives as long as the process.
+class TextFile {
+ public:
+  TextFile() : path_(std::filesystem::temp_directory_path() / fmt::format("hetsynth-cuda-{}", ::getpid())) {
+    std::ofstream out(path_);
+    for (int i = 0; i < 4000; ++i) out << "pack my box with five dozen liquor jugs. "[(i * i / 5) % 41];
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+bool reads_text(const Program& program) {
+  return std::ranges::any_of(program.nodes, [](const Node& node) {
+    return node.data.kind == DataSource::Kind::text_tokens || node.data.kind == DataSource::Kind::text_targets ||
+           node.data.kind == DataSource::Kind::text_next;
+  });
+}
+
+std::unique_ptr<BatchSource> data_of(const Program& program) {
+  static const TextFile text;
+  return open_data(program, {reads_text(program) ? text.path() : "", small_seed});
+}
+
+}  // namespace
+
+const std::vector<SmallModel>& small_models() {
+  static const std::vector<SmallModel> models = {
+      {"Mlp", "mlp.cpp", {{"context", "3"}, {"width", "4"}, {"hidden", "10"}, {"batch", "12"}}},
+      {"Gpt",
+       "gpt.cpp",
+       {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"seq", "6"}, {"batch", "6"}, {"dropout", "0.1"}}},
+      {"BertMoe", "bert_moe.cpp", {{"size", "tiny"}, {"batch", "5"}}},
+      {"Vgg", "vgg19.cpp", {{"size", "tiny"}, {"batch", "5"}, {"lr", "0.001"}}},
+  };
+  return models;
+}
+
+void PrintTo(const SmallModel& model, std::ostream* out) { *out << model.name; }
+
+const Program& program_of(const SmallModel& model) {
+  static std::map<std::string, TracedModel> traced;
+  const auto [entry, fresh] = traced.try_emplace(model.name);
+  if (fresh) {
+    ListedModel listed;
+    listed.file = model.file;
+    entry->second = trace_model(listed, model.settings);
+  }
+  return entry->second.program;
+}
+
+const std::vector<double>& float64_losses(const SmallModel& model) {
+  static std::map<std::string, std::vector<double>> known;
+  const auto [entry, fresh] = known.try_emplace(model.name);
+  if (!fresh) return entry->second;
+  const Program& program = program_of(model);
+  const auto data = data_of(program);
+  Bindings leaves = initial_values(program, small_seed);
+  for (int step = 0; step < small_steps; ++step) {
+    for (auto& [node, contents] : whole_batch(program, *data, step)) leaves[node] = contents;
+    const std::vector<Array> values = interpret(program, leaves, {small_seed, step});
+    entry->second.push_back(values[size_t(program.loss)].values[0]);
+    for (const Update& update : program.updates) leaves[update.target] = values[size_t(update.value)];
+  }
+  return entry->second;
+}
+
+Cluster devices(const std::vector<double>& speeds, const std::vector<int>& cpus) {
+  Cluster cluster = local_cluster(int(speeds.size()));
+  cluster.name = "doubles";
+  int gpus = 0;
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    Device& device = cluster.devices[i];
+    device.declared = {speeds[i] * 1e9, speeds[i] * 1e9};
+    device.measured = {};
+    if (std::ranges::find(cpus, int(i)) != cpus.end()) continue;
+    device.kind = DeviceKind::cuda;
+    device.index = gpus++;
+    device.name = fmt::format("gpu{}", device.index);
+    device.architecture = "sm_80";
+  }
+  return cluster;
+}
+
+Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
+                         testing_support::MachineOptions options) {
+  const Cluster ranks = ranks_of(plan, cluster);
+  options.gpus = int(std::ranges::count(cluster.devices, DeviceKind::cuda, &Device::kind));
+  testing_support::CudaDoubles machine(options);
+  const auto data = data_of(program_of(model));
+  LaunchOptions launched;
+  launched.executor.seed = small_seed;
+  launched.executor.threads.threads_per_rank = 1;
+  launched.optimization = 0;
+  launched.cuda = &machine.backend();
+  auto executor = launch(program_of(model), plan.program, ranks, launched);
+  TrainOptions train_options;
+  train_options.steps = small_steps;
+  Trained out;
+  out.losses = train(*executor, *data, train_options).losses;
+  for (int gpu = 0; gpu < options.gpus; ++gpu) out.collectives.push_back(machine.take_collectives(gpu));
+  executor.reset();
+  out.left_behind = machine.left_behind();
+  return out;
+}
+
+double loss_tolerance(double loss) { return 2e-5 * (1 + std::abs(loss)); }
+
+}  // namespace hetsynth::testing

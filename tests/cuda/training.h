@@ -1,0 +1,43 @@
+// Models trained through launch on machines of doubles, and the float64 losses they are held against.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/plan.h"
+#include "tests/support/cuda/cuda_doubles.h"
+#include "tests/support/zoo/model_list.h"
+
+namespace hetsynth::testing {
+
+/// A model's training step at a size that the interpreter and the doubles run in seconds.
+struct SmallModel {
+  std::string name, file;
+  Settings settings;
+};
+const std::vector<SmallModel>& small_models();
+void PrintTo(const SmallModel& model, std::ostream* out);
+
+/// Traced once per process.
+const Program& program_of(const SmallModel& model);
+/// Losses of the first `small_steps` steps in float64, computed once per process.
+const std::vector<double>& float64_losses(const SmallModel& model);
+constexpr int small_steps = 2;
+constexpr uint64_t small_seed = 5;
+
+/// Relative speeds by device; cuda devices, but for those listed in `cpus`.
+Cluster devices(const std::vector<double>& speeds, const std::vector<int>& cpus = {});
+
+struct Trained {
+  std::vector<double> losses;
+  std::string left_behind;                            ///< what the devices did not give back
+  std::vector<std::vector<std::string>> collectives;  ///< by GPU
+};
+/// Trains `small_steps` steps. `options.gpus` is set from the cluster.
+Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
+                         testing_support::MachineOptions options = {});
+
+/// Float32 rounds sums over some hundred terms of order 1; two steps of an optimizer carry differences on.
+double loss_tolerance(double loss);
+
+}  // namespace hetsynth::testing

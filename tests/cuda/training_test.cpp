@@ -1,0 +1,94 @@
+// hetsynth run's own path, from plan to loss, on clusters with GPUs: on doubles, which carry streams out in adversarial
+// orders and hold every collective, access and event to the rules.
+#include "training.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "synth/synthesize.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing_support::Eager;
+using testing_support::MachineOptions;
+using testing_support::Turns;
+
+class CudaRun : public ::testing::TestWithParam<SmallModel> {};
+
+void expect_float64_losses(const SmallModel& model, const Trained& trained) {
+  const std::vector<double>& expected = float64_losses(model);
+  ASSERT_EQ(trained.losses.size(), expected.size());
+  for (size_t step = 0; step < expected.size(); ++step)
+    EXPECT_NEAR(trained.losses[step], expected[step], loss_tolerance(expected[step])) << "step " << step;
+  EXPECT_EQ(trained.left_behind, "");
+}
+
+MachineOptions adversary(Eager eager, Turns turns) {
+  MachineOptions options;
+  options.eager = eager;
+  options.turns = turns;
+  return options;
+}
+
+TEST_P(CudaRun, OneRank) {
+  const Cluster cluster = devices({1});
+  const Plan plan = single_device_plan(program_of(GetParam()), cluster);
+  expect_float64_losses(GetParam(), train_on_doubles(GetParam(), plan, cluster));
+}
+
+TEST_P(CudaRun, TwoUnevenRanksDataParallel) {
+  const Cluster cluster = devices({1, 3});
+  const Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  const Trained trained = train_on_doubles(GetParam(), plan, cluster, adversary(Eager::communication, Turns::reversed));
+  expect_float64_losses(GetParam(), trained);
+  EXPECT_THAT(trained.collectives, Each(Not(IsEmpty())));
+}
+
+TEST_P(CudaRun, FourUnevenRanksAsSynthesized) {
+  const Cluster cluster = devices({1, 2, 3, 4});
+  SynthesisOptions options;
+  options.time_limit_seconds = 5;
+  const Plan plan = synthesize(program_of(GetParam()), cluster, options);
+  expect_float64_losses(GetParam(),
+                        train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
+}
+
+TEST_P(CudaRun, FiveUnevenRanksDataParallel) {
+  const Cluster cluster = devices({5, 1, 2, 4, 3});
+  const Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  expect_float64_losses(GetParam(),
+                        train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::forward)));
+}
+
+class MixedRun : public ::testing::TestWithParam<SmallModel> {};
+
+TEST_P(MixedRun, TwoGpusAndTwoCpus) {
+  const Cluster cluster = devices({1, 3, 1, 2}, {0, 2});
+  const Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  const Trained trained = train_on_doubles(GetParam(), plan, cluster, adversary(Eager::communication, Turns::forward));
+  expect_float64_losses(GetParam(), trained);
+  // The GPUs add up among themselves, and the first of them hands the sum of all back.
+  EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("reduce ")));
+  EXPECT_THAT(trained.collectives[1], ::testing::Contains(HasSubstr("broadcast ")));
+}
+
+TEST_P(MixedRun, OneGpuAndOneCpuAsSynthesized) {
+  const Cluster cluster = devices({3, 1}, {1});
+  SynthesisOptions options;
+  options.time_limit_seconds = 5;
+  const Plan plan = synthesize(program_of(GetParam()), cluster, options);
+  expect_float64_losses(GetParam(), train_on_doubles(GetParam(), plan, cluster));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MixedRun, ::testing::ValuesIn(small_models().begin(), small_models().begin() + 3),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, CudaRun, ::testing::ValuesIn(small_models()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hetsynth::testing
