@@ -1,12 +1,15 @@
 #include "codegen/standalone.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "codegen/cpu/standalone_main.h"
+#include "codegen/cuda/standalone_main.h"
 #include "codegen/device_program.h"
 
 namespace hetsynth {
@@ -68,7 +71,29 @@ std::string leaf_text(const Program& reference, const Slot& slot) {
                      list(lo), list(hi));
 }
 
-std::string tables(const Program& reference, const SpmdProgram& program, const std::vector<DeviceProgram>& devices) {
+/// Names of the kernels that a file defines, in the order of their numbers.
+std::vector<std::string> kernel_names(const std::string& text) {
+  const std::string mark = "__global__ void __launch_bounds__(";
+  std::vector<std::string> out;
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    const size_t begin = text.find(") ", at) + 2;
+    out.push_back(text.substr(begin, text.find('(', begin) - begin));
+  }
+  return out;
+}
+
+std::string kernel_table(const DeviceProgram& device) {
+  std::string out =
+      "// The kernels by their numbers, as the host program launches them.\n"
+      "static const void* const kernel_table[] = {\n";
+  for (const std::string& name : kernel_names(device.files.at(1).text))
+    out += fmt::format("    (const void*)&{},\n", name);
+  return out + "};\n";
+}
+
+std::string tables(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
+                   const std::vector<DeviceProgram>& devices) {
+  const bool cuda = devices.front().kind == DeviceKind::cuda;
   size_t most_dims = 1;
   for (const DeviceProgram& device : devices)
     for (const Slot& slot : device.leaves) most_dims = std::max(most_dims, slot.ranges.size());
@@ -95,7 +120,7 @@ struct Leaf {{
   out += fmt::format(
       "constexpr int rank_count = {};\nconstexpr int axis_count = {};\nconstexpr int axis_sizes[] = {};\n\n",
       devices.size(), axes.size(), list(axes));
-  std::string bytes, losses, counts, steps, names;
+  std::string bytes, losses, counts, steps, names, gpus;
   for (const DeviceProgram& device : devices) {
     out += fmt::format("inline const Leaf leaves_of_rank{}[] = {{\n", device.rank);
     for (const Slot& slot : device.leaves) out += leaf_text(reference, slot);
@@ -105,14 +130,17 @@ struct Leaf {{
     losses += fmt::format("{}{}", comma, device.loss.node >= 0 ? device.loss.offset_bytes : -1);
     counts += fmt::format("{}{}", comma, device.leaves.size());
     names += fmt::format("{}leaves_of_rank{}", comma, device.rank);
+    gpus += fmt::format("{}{}", comma, cluster.devices.at(size_t(device.rank)).index);
+    if (cuda) continue;
     steps += fmt::format("{}hetsynth_step_rank{}", comma, device.rank);
     out += fmt::format("extern \"C\" int hetsynth_step_rank{}(HetsynthContext*);\n\n", device.rank);
   }
-  return out + fmt::format(
-                   "inline const Leaf* const leaves[] = {{{}}};\nconstexpr int leaf_counts[] = {{{}}};\n"
-                   "constexpr long arena_bytes[] = {{{}}};\nconstexpr long loss_offsets[] = {{{}}};\n"
-                   "inline int (*const steps[])(HetsynthContext*) = {{{}}};\n",
-                   names, counts, bytes, losses, steps);
+  out += fmt::format(
+      "inline const Leaf* const leaves[] = {{{}}};\nconstexpr int leaf_counts[] = {{{}}};\n"
+      "constexpr long arena_bytes[] = {{{}}};\nconstexpr long loss_offsets[] = {{{}}};\n",
+      names, counts, bytes, losses);
+  if (cuda) return out + fmt::format("constexpr int gpu_of_rank[] = {{{}}};\n", gpus);
+  return out + fmt::format("inline int (*const steps[])(HetsynthContext*) = {{{}}};\n", steps);
 }
 
 std::string cmake_text(const std::vector<DeviceProgram>& devices) {
@@ -132,6 +160,32 @@ std::string cmake_text(const std::vector<DeviceProgram>& devices) {
   return out;
 }
 
+/// "80" from "sm_80".
+std::string architecture_number(const std::string& architecture) {
+  return architecture.starts_with("sm_") ? architecture.substr(3) : "80";
+}
+
+std::string cuda_cmake_text(const std::vector<DeviceProgram>& devices) {
+  std::set<std::string> architectures;
+  for (const DeviceProgram& device : devices) architectures.insert(architecture_number(device.architecture));
+  std::string out = fmt::format(
+      "# Builds one executable per rank, which runs a training step on its GPU on made-up inputs.\n"
+      "cmake_minimum_required(VERSION 3.18)\nif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)\n  set(CMAKE_CUDA_ARCHITECTURES "
+      "{})\nendif()\nif(NOT CMAKE_BUILD_TYPE)\n  set(CMAKE_BUILD_TYPE Release)\nendif()\nproject(step LANGUAGES CXX "
+      "CUDA)\nset(CMAKE_CXX_STANDARD 17)\nset(CMAKE_CUDA_STANDARD 17)\n",
+      fmt::join(architectures, " "));
+  if (devices.size() > 1) out += "find_library(NCCL nccl HINTS $ENV{CUDA_HOME}/lib64 REQUIRED)\n";
+  for (const DeviceProgram& device : devices) {
+    const std::string name = fmt::format("rank{}", device.rank);
+    out += fmt::format(
+        "add_executable({0} main.cu {1})\ntarget_compile_definitions({0} PRIVATE RANK={2} RANKS={3} KERNELS=\"{4}\" "
+        "KERNEL_TABLE=\"{0}_kernel_table.h\")\n",
+        name, device.files.at(0).name, device.rank, devices.size(), device.files.at(1).name);
+    if (devices.size() > 1) out += fmt::format("target_link_libraries({} PRIVATE ${{NCCL}})\n", name);
+  }
+  return out;
+}
+
 }  // namespace
 
 void write_standalone_project(const std::string& directory, const Program& reference, const SpmdProgram& program,
@@ -143,14 +197,22 @@ void write_standalone_project(const std::string& directory, const Program& refer
     throw UserError({.where = {directory}, .message = "the directory cannot be made", .found = error.message()},
                     ExitCode::failure);
   std::vector<DeviceProgram> devices;
-  bool all_cpu = true;
+  bool all_cpu = true, all_cuda = true;
   for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
     devices.push_back(generate(reference, program, cluster, rank));
     all_cpu = all_cpu && devices.back().kind == DeviceKind::cpu;
+    all_cuda = all_cuda && devices.back().kind == DeviceKind::cuda;
     for (const SourceFile& file : devices.back().files) write_file(folder / file.name, file.text);
   }
-  if (!all_cpu) return;
-  write_file(folder / "ranks.h", tables(reference, program, devices));
+  if (!all_cpu && !all_cuda) return;
+  write_file(folder / "ranks.h", tables(reference, program, cluster, devices));
+  if (all_cuda) {
+    for (const DeviceProgram& device : devices)
+      write_file(folder / fmt::format("rank{}_kernel_table.h", device.rank), kernel_table(device));
+    write_file(folder / "main.cu", std::string(codegen::cuda::standalone_main));
+    write_file(folder / "CMakeLists.txt", cuda_cmake_text(devices));
+    return;
+  }
   write_file(folder / "main.cpp", std::string(codegen::standalone_main));
   write_file(folder / "CMakeLists.txt", cmake_text(devices));
 }

@@ -7,9 +7,10 @@
 
 namespace hetsynth {
 
-/// Writes every rank's source into `directory` (made if absent) and, if all devices are cpus, a CMakeLists.txt, a table
-/// of the tensors (ranks.h) and a main program (main.cpp) that runs one step on made-up inputs, ranks as threads, and
-/// prints the loss. Throws UserError (exit code 1) if a file cannot be written.
+/// Writes every rank's source into `directory` (made if absent) and, unless cpu devices and GPUs are mixed, a
+/// CMakeLists.txt, a table of the tensors (ranks.h) and a main program that runs one step on made-up inputs and prints
+/// the loss: main.cpp for cpus, ranks as threads; main.cu for GPUs, built by nvcc into an executable per rank, which
+/// meet through NCCL. Throws UserError (exit code 1) if a file cannot be written.
 void write_standalone_project(const std::string& directory, const Program& reference, const SpmdProgram& program,
                               const Cluster& cluster);
 

@@ -16,6 +16,7 @@
 #include "dsl/jit/compiled_code.h"
 #include "dsl/jit/disk_cache.h"
 #include "runtime/arena.h"
+#include "runtime/cuda/cuda_backend.h"
 #include "runtime/jit/cuda_libraries.h"
 #include "runtime/throttle.h"
 
@@ -137,13 +138,32 @@ void examine_cuda(std::vector<Finding>& out) {
   for (const LibraryStatus& library : cuda.libraries) {
     const std::string version = library.version.empty() ? "" : library.version + ", ";
     out.push_back({"CUDA " + library.name, library.found ? Health::good : Health::absent,
-                   library.found ? version + library.path : library.problem, ""});
+                   library.found ? version + library.path : library.problem, library.found ? "" : library.needed});
   }
   for (const CudaDevice& device : cuda.devices) {
     out.push_back({"GPU", Health::good,
                    fmt::format("{}, {}, {}", device.name, device.architecture, text_of_bytes(device.memory_bytes)),
                    ""});
   }
+}
+
+/// Whether every device of a cluster could be a rank of a process on this machine.
+Finding examine_cluster(const Cluster& cluster, const cuda::Backend* backend) {
+  Finding finding{"cluster", Health::good, "", ""};
+  const auto gpus = std::ranges::count(cluster.devices, DeviceKind::cuda, &Device::kind);
+  const std::string name = cluster.file.empty() ? cluster.name : cluster.file;
+  finding.detail =
+      fmt::format("{}: {} cpu and {} cuda devices can run here", name, cluster.devices.size() - size_t(gpus), gpus);
+  try {
+    if (gpus > 0) cuda::require_cuda(backend ? *backend : cuda::this_machine(), cluster.devices);
+  } catch (const UserError& error) {
+    const Diagnostic& told = error.diagnostic();
+    finding = {
+        "cluster", Health::absent,
+        fmt::format("{} cannot run here: {} (needed: {}; found: {})", name, told.message, told.expected, told.found),
+        told.mend};
+  }
+  return finding;
 }
 
 }  // namespace
@@ -166,6 +186,7 @@ std::vector<Finding> examine(const DoctorOptions& options) {
                            examine_matrix_library(), examine_solver(options.solver),
                            examine_cache(),          examine_mpi()};
   examine_cuda(out);
+  if (options.cluster) out.push_back(examine_cluster(*options.cluster, options.backend));
   return out;
 }
 

@@ -4,7 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "dsl/spmd/cluster.h"
+
 namespace hetsynth {
+namespace cuda {
+struct Backend;
+}
 
 enum class Health {
   good,
@@ -21,12 +26,15 @@ struct Finding {
 };
 
 struct DoctorOptions {
-  std::string solver;         ///< "Z3 4.8.12", as the verifier tells it
-  std::string model_headers;  ///< folder with hetsynth/hetsynth.h, as the front end tells it; empty: not found
+  std::string solver;                ///< "Z3 4.8.12", as the verifier tells it
+  std::string model_headers;         ///< folder with hetsynth/hetsynth.h, as the front end tells it; empty: not found
+  const Cluster* cluster = nullptr;  ///< also say whether its devices can run on this machine
+  const cuda::Backend* backend = nullptr;  ///< where its cuda devices would; null: this machine's libraries
 };
 
 /// Looks at the processor, memory, the compiler in process (by compiling and running a function), the matrix library
-/// (by multiplying), the cache folder, MPI, and the CUDA libraries. Never throws for what it finds.
+/// (by multiplying), the cache folder, MPI, and the CUDA libraries; for a cluster, whether driver, libraries and GPUs
+/// are what its devices need. Never throws for what it finds.
 std::vector<Finding> examine(const DoctorOptions& options);
 
 /// One aligned line per finding, with a line below it on how to mend it.

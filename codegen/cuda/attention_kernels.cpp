@@ -440,7 +440,9 @@ class AttentionPrinter {
     prologue();
     const int64_t blocks = fixed_dims({}, tiles);
     add("const {} row_begin = {} * {};", index_, tile_number(tiles), size.rows);
-    add("float largest[{0}], total[{0}], {1}[{0}][{2}] = {{}};", tr, part(a_.products[0]), tf);
+    add("float largest[{}];", tr);
+    add("float total[{}];", tr);
+    add("float {}[{}][{}] = {{}};", part(a_.products[0]), tr, tf);
     unrolled("i", tr);
     line("largest[i] = -__builtin_inff();");
     line("total[i] = 0.0f;");

@@ -29,6 +29,11 @@ class Planner {
         ranks_(program.mesh.axes[instruction_.axis].size) {}
 
   Transfer run() {
+    if (ranks_ == 1) {
+      // A group of one has no communicator; every collective hands on what it is given.
+      if (from_.count() > 0) out_.copies_before.push_back({source, result, from_.count()});
+      return std::move(out_);
+    }
     switch (instruction_.opcode) {
       case Opcode::all_gather:
         all_gather();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/shared_library.h"
 
@@ -136,7 +138,15 @@ CudaSupport cuda_libraries() {
   support.libraries.push_back(numbered_status("NCCL", "collectives among GPUs", {"libnccl.so.2"}, nccl_version));
   support.libraries.push_back(numbered_status("cublasLt", "matrix products on GPUs",
                                               {"libcublasLt.so.13", "libcublasLt.so.12"}, cublas_version));
-  support.libraries.push_back(numbered_status("cuDNN", "attention on GPUs", {"libcudnn.so.9"}, cudnn_version));
+  support.libraries.push_back(numbered_status("cuDNN", "nothing yet", {"libcudnn.so.9"}, cudnn_version));
+  const char* const any = "clusters with cuda devices", *several = "clusters with two or more cuda devices";
+  const std::map<std::string, std::string> needed = {
+      {"driver", fmt::format("{} need it to run: install the NVIDIA driver", any)},
+      {"NVRTC", fmt::format("{} need it to run: install the CUDA toolkit, or set CUDA_HOME to where it is", any)},
+      {"cublasLt", fmt::format("{} need it to run: install cuBLAS, or set CUDA_HOME to where it is", any)},
+      {"NCCL", fmt::format("{} need it to run: install NCCL 2.18 or later", several)},
+      {"cuDNN", "no cluster needs it"}};
+  for (LibraryStatus& library : support.libraries) library.needed = needed.at(library.name);
   return support;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -63,7 +64,9 @@ const Program& program_of(const SmallModel& model) {
   const auto [entry, fresh] = traced.try_emplace(model.name);
   if (fresh) {
     ListedModel listed;
-    listed.file = model.file;
+    // A bundle on another machine has the examples elsewhere.
+    const char* const examples = std::getenv("HETSYNTH_EXAMPLES_DIR");
+    listed.file = examples ? std::string(examples) + "/" + model.file : model.file;
     entry->second = trace_model(listed, model.settings);
   }
   return entry->second.program;

@@ -1,0 +1,141 @@
+// What needs a GPU: generated kernels and training steps on it, against the float64 interpreter and the cpu backend.
+// Without one every test is skipped and says why.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/cuda/cuda_backend.h"
+#include "runtime/cuda/nccl_ranks.h"
+#include "runtime/host_tensor.h"
+#include "runtime/jit/cuda_libraries.h"
+#include "runtime/launch.h"
+#include "runtime/train.h"
+#include "synth/synthesize.h"
+#include "tests/codegen/cuda_programs.h"
+#include "tests/cuda/training.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using testing_support::all_samples;
+using testing_support::cuda_cluster;
+using testing_support::random_contents;
+using testing_support::SampleProgram;
+using testing_support::split_samples;
+
+/// "" if GPU 0 can run ranks.
+std::string no_gpu() {
+  const std::vector<CudaDevice> gpus = cuda_devices();
+  if (gpus.empty()) return "no GPU here: " + cuda::api().driver_problem;
+  try {
+    cuda::require_cuda(cuda::this_machine(), devices({1}).devices);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class OnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+class GivenInputs : public BatchSource {
+ public:
+  explicit GivenInputs(const Bindings& contents) : contents_(contents) {}
+  void fill(const Node& input, std::span<const Range> ranges, int64_t, std::span<std::byte> out) const override {
+    copy_part_out(to_host_tensor(contents_.at(input.id), input.type.dtype), ranges, out);
+  }
+  std::string description() const override { return "the test's"; }
+
+ private:
+  const Bindings& contents_;
+};
+
+TEST_F(OnGpu, EveryKernelOfEveryOperatorEqualsTheInterpreter) {
+  const SampleProgram samples = all_samples();
+  const Program& reference = samples.program;
+  Bindings leaves;
+  for (const auto& [leaf, domain] : samples.domains) leaves[leaf] = random_contents(reference[leaf], domain, 5);
+  constexpr uint64_t seed = 77;
+  const std::vector<Array> expected = interpret(reference, leaves, {seed, 3});
+  const SpmdProgram program = split_samples(reference, 1, 0);
+  LaunchOptions options;
+  options.executor.seed = seed;
+  const auto executor = launch(reference, program, cuda_cluster({1}), options);
+  executor->step(3, GivenInputs(leaves));
+  for (const NamedOutput& output : reference.outputs) {
+    const Array found = to_array(executor->read(output.node));
+    const Array& wanted = expected[size_t(output.node)];
+    double worst = 0;
+    for (size_t i = 0; i < wanted.values.size(); ++i)
+      if (found.values[i] != wanted.values[i])
+        worst = std::max(worst, std::abs(found.values[i] - wanted.values[i]) / (1 + std::abs(wanted.values[i])));
+    // As on doubles; the GPU's own exp, tanh and pow are within 2 ulp, TF32 is not used.
+    EXPECT_LE(worst, 5e-5) << output.name;
+  }
+}
+
+std::vector<double> losses(const Program& program, const Cluster& cluster, const SpmdProgram& plan, int64_t steps) {
+  const auto data = open_data(program, {"synthetic", small_seed});
+  LaunchOptions options;
+  options.executor.seed = small_seed;
+  const auto executor = launch(program, plan, cluster, options);
+  TrainOptions training;
+  training.steps = steps;
+  return train(*executor, *data, training).losses;
+}
+
+class TrainingOnGpu : public OnGpu, public ::testing::WithParamInterface<SmallModel> {};
+
+TEST_P(TrainingOnGpu, FiftyStepsEqualTheCpuBackend) {
+  const Program& program = program_of(GetParam());
+  const Cluster gpu = devices({1}), cpu = devices({1}, {0});
+  const std::vector<double> on_gpu = losses(program, gpu, single_device_plan(program, gpu).program, 50);
+  const std::vector<double> on_cpu = losses(program, cpu, single_device_plan(program, cpu).program, 50);
+  // Sums in another order, and 50 steps of an optimizer that divides by small numbers.
+  for (size_t step = 0; step < on_cpu.size(); ++step)
+    ASSERT_NEAR(on_gpu[step], on_cpu[step], 2e-3 * (1 + std::abs(on_cpu[step]))) << "step " << step;
+}
+
+/// Several ranks on one GPU: NCCL 2.30 and later allow it when asked.
+TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
+  int version = 0;
+  if (!cuda::api().has_nccl || cuda::api().nccl.version(&version) || version < 23000)
+    GTEST_SKIP() << "ranks of NCCL before 2.30 need a GPU each, and this is "
+                 << (cuda::api().has_nccl ? cuda::nccl_version_text(version) : cuda::api().nccl_problem);
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const Program& program = program_of(GetParam());
+  const Cluster one = devices({1});
+  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, 10);
+  for (const std::vector<double>& speeds : {std::vector<double>{1, 3}, std::vector<double>{4, 2, 1, 1}}) {
+    Cluster cluster = devices(speeds);
+    for (Device& device : cluster.devices) device.index = 0;
+    const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+    const std::vector<double> found = losses(program, cluster, plan.program, 10);
+    for (size_t step = 0; step < expected.size(); ++step)
+      ASSERT_NEAR(found[step], expected[step], 2e-3 * (1 + std::abs(expected[step])))
+          << speeds.size() << " ranks, step " << step;
+  }
+}
+
+TEST_P(TrainingOnGpu, AGpuAndACpuEqualOneRank) {
+  const Program& program = program_of(GetParam());
+  const Cluster cluster = devices({3, 1}, {1}), one = devices({1});
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  const std::vector<double> found = losses(program, cluster, plan.program, 10);
+  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, 10);
+  for (size_t step = 0; step < expected.size(); ++step)
+    ASSERT_NEAR(found[step], expected[step], 2e-3 * (1 + std::abs(expected[step]))) << "step " << step;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrainingOnGpu, ::testing::ValuesIn(small_models()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hetsynth::testing
