@@ -517,7 +517,12 @@ class AttentionPrinter {
     add("{}[i][j] *= scale;", mixed);
     close();
     close();
-    open_elements(size);
+    if (a_.after.empty()) {
+      unrolled("i", size.rows / side);
+      unrolled("j", size.columns / side);
+    } else {
+      open_elements(size);
+    }
     add("float weight = {}[i][j];", scores);
     if (!a_.after.empty()) {
       open("if ({}) {{", inside());

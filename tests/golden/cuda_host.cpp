@@ -16,6 +16,9 @@ int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, u
 int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column,
                            const float* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                            int accumulate);
+int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
 int hetsynth_record(HetsynthContext*, int event, int stream);
 int hetsynth_wait(HetsynthContext*, int event, int stream);
@@ -31,7 +34,7 @@ int ncclSend(const void* from, unsigned long count, int type, int peer, void* co
 int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
 }
 enum { compute_stream = 0, communication_stream = 1 };
-enum { nccl_int32 = 2, nccl_float32 = 7 };
+enum { nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9 };
 enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
 
 // One launch; the kernel's arguments follow.
