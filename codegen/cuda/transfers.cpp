@@ -53,7 +53,9 @@ class Planner {
       default:
         HETSYNTH_CHECK(false, "the instruction is a collective");
     }
-    out_.grouped = out_.calls.size() > 1;
+    // A send alone is part of a group too: its receiver may have others beside it.
+    const bool exchanges = instruction_.opcode == Opcode::all_to_all && !out_.calls.empty();
+    out_.grouped = exchanges || out_.calls.size() > 1;
     return std::move(out_);
   }
 

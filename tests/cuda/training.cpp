@@ -52,7 +52,7 @@ const std::vector<SmallModel>& small_models() {
        "gpt.cpp",
        {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"seq", "6"}, {"batch", "6"}, {"dropout", "0.1"}}},
       {"BertMoe", "bert_moe.cpp", {{"size", "tiny"}, {"batch", "5"}}},
-      {"Vgg", "vgg19.cpp", {{"size", "tiny"}, {"batch", "5"}, {"lr", "0.001"}}},
+      {"Vgg", "vgg19.cpp", {{"size", "tiny"}, {"batch", "5"}, {"lr", "0.001"}}, 2e-5, false},
       // A sum in float32 that falls to the other side of a rounding to bf16 moves that element by 2^-8 of itself.
       {"GptBf16",
        "gpt.cpp",
@@ -114,6 +114,7 @@ Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluste
                          testing_support::MachineOptions options) {
   const Cluster ranks = ranks_of(plan, cluster);
   options.gpus = int(std::ranges::count(cluster.devices, DeviceKind::cuda, &Device::kind));
+  options.traces_kernels = model.traced;
   testing_support::CudaDoubles machine(options);
   const auto data = data_of(program_of(model));
   LaunchOptions launched;

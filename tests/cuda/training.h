@@ -17,6 +17,7 @@ struct SmallModel {
   /// Of the loss, relative to 1 + loss. Float32 rounds sums over some hundred terms of order 1, and the steps of an
   /// optimizer carry differences on.
   double bound = 2e-5;
+  bool traced = true;  ///< see MachineOptions::traces_kernels
 };
 const std::vector<SmallModel>& small_models();
 void PrintTo(const SmallModel& model, std::ostream* out);

@@ -30,6 +30,7 @@ struct MachineOptions {
   Eager eager = Eager::compute;
   Turns turns = Turns::forward;
   uint64_t seed = 1;
+  bool traces_kernels = true;  ///< hold every load and store of kernels to bounds and events; five times slower
   /// The number of the allocation on any GPU that the driver refuses although there is room, from 1; 0: none.
   int refused_allocation = 0;
   /// Ranks that wait for others while nothing is carried out anywhere are told to wait for each other after this time.

@@ -99,7 +99,8 @@ int load_module(void** module, const void* image) {
   const std::string text = static_cast<const char*>(image);
   loaded->gpu = &gpu();
   loaded->names = kernels_of(text);
-  loaded->kernels = std::make_unique<EmulatedKernels>(text, loaded->names);
+  loaded->kernels =
+      std::make_unique<EmulatedKernels>(text, loaded->names, DoubleMachine::current().options.traces_kernels);
   ++gpu().modules;
   *module = loaded.release();
   return asked();

@@ -18,8 +18,8 @@ std::vector<std::string> kernels_of(const std::string& text);
 /// must.
 class EmulatedKernels {
  public:
-  /// `names`: kernels of the file, numbered in this order.
-  EmulatedKernels(const std::string& text, const std::vector<std::string>& names);
+  /// `names`: kernels of the file, numbered in this order. `traced`: every load and store is reported.
+  EmulatedKernels(const std::string& text, const std::vector<std::string>& names, bool traced = true);
   ~EmulatedKernels();
   /// `seed`: of the order, if it is shuffled. One launch at a time.
   void launch(int kernel, unsigned blocks, unsigned threads, void** arguments, Turns turns, uint64_t seed = 1) const;
