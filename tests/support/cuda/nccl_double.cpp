@@ -148,7 +148,7 @@ void enqueue_group(OpenGroup group) {
     if (!ticket->begun) {
       if (machine.options.before_collective) machine.options.before_collective(gpu->ordinal, name);
       for (const NcclOperation& call : *calls) {
-        gpu->touch(call.from, call.source_bytes(clique.size()), false, by);
+        gpu->touch(call.from, call.source_bytes(clique.size(), me), false, by);
         gpu->touch(call.to, call.destination_bytes(clique.size(), me), false, by);
       }
       clique.join(me, *calls, *ticket);

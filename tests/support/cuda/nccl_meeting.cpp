@@ -79,8 +79,8 @@ std::string NcclOperation::text() const {
 
 int64_t NcclOperation::element_bytes() const { return type == cuda::nccl_bfloat16 ? 2 : 4; }
 
-size_t NcclOperation::source_bytes(int ranks) const {
-  if (kind == Kind::receive) return 0;
+size_t NcclOperation::source_bytes(int ranks, int rank) const {
+  if (kind == Kind::receive || (kind == Kind::broadcast && peer != rank)) return 0;
   return size_t(count * element_bytes()) * (kind == Kind::reduce_scatter ? size_t(ranks) : 1);
 }
 
@@ -90,7 +90,7 @@ size_t NcclOperation::destination_bytes(int ranks, int rank) const {
 }
 
 std::string overlap_problem(const NcclOperation& call, int rank, int ranks) {
-  const size_t read = call.source_bytes(ranks), written = call.destination_bytes(ranks, rank);
+  const size_t read = call.source_bytes(ranks, rank), written = call.destination_bytes(ranks, rank);
   const bool apart = read == 0 || written == 0 || call.from + read <= call.to || call.to + written <= call.from;
   if (apart) return "";
   const int64_t own = rank * call.count * call.element_bytes();
@@ -171,7 +171,7 @@ void Clique::join(int rank, const std::vector<NcclOperation>& calls, Ticket& tic
   std::vector<NcclOperation> together;
   std::vector<std::vector<char>> sources;
   for (const NcclOperation& call : calls) {
-    const size_t bytes = call.source_bytes(ranks);
+    const size_t bytes = call.source_bytes(ranks, rank);
     if (call.kind == Kind::send) mail_[{rank, call.peer}].push_back({call.type, {call.from, call.from + bytes}});
     if (call.point_to_point()) continue;
     together.push_back(call);

@@ -22,7 +22,8 @@ struct NcclOperation {
   std::string text() const;
   bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
   int64_t element_bytes() const;
-  size_t source_bytes(int ranks) const;
+  /// 0 where the rank sends nothing: all but the root of a broadcast.
+  size_t source_bytes(int ranks, int rank) const;
   /// 0 where the rank receives nothing.
   size_t destination_bytes(int ranks, int rank) const;
 };
