@@ -7,6 +7,9 @@
 
 #include "dsl/base/error.h"
 #include "synth/baselines.h"
+#include "synth/candidate.h"
+#include "synth/memory_floor.h"
+#include "synth/memory_search.h"
 #include "synth/ratios.h"
 #include "synth/search.h"
 
@@ -14,46 +17,23 @@ namespace hetsynth::synth {
 namespace {
 
 constexpr int max_alternations = 6;
-constexpr int price_steps = 5;
-/// Memory beyond this many steps' time per memory-full decides everything; more would only make sums overflow.
-constexpr double dearest_price = 1e3;
-
-struct Candidate {
-  Shares shares;
-  Choices choices;
-  Picoseconds cost = forbidden;
-  Picoseconds bound = 0;  ///< of time, whatever the memory
-  std::shared_ptr<const SpmdProgram> spmd;
-  double excess = 0;       ///< largest multiple of a device's memory in use; at most 1 fits
-  std::vector<char> over;  ///< by device: beyond its memory
-  bool empty() const { return choices.empty(); }
-  bool fits() const { return excess <= 1; }
-};
-
-/// A plan that fits beats one that does not; then the cheaper one, or the one that is nearer to fitting.
-bool better(const Candidate& a, const Candidate& b) {
-  if (a.empty() || b.empty()) return !a.empty();
-  if (a.fits() != b.fits()) return a.fits();
-  return a.fits() ? a.cost < b.cost : a.excess < b.excess;
-}
+/// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
+constexpr int most_tight_shares = 2;
 
 class Alternation {
  public:
   Alternation(const Problem& problem, Budget& budget, double seconds_to_beat) : problem_(problem), budget_(budget) {
     limits_.stop = budget.stop();
-    rough_.stop = budget.stop();
-    rough_.tolerance = 2e-3;
-    rough_.most_sweeps = 48;
-    rough_.table_limit = 1e6;
-    rough_.expansion_limit = 100'000;
     if (several_axes()) limits_.cost_to_beat = to_picoseconds(seconds_to_beat);
   }
 
   std::optional<Plan> run() {
+    check_memory_floor(problem_);
     for (const std::vector<double>& by_device : starts()) {
       if (budget_.spent()) break;
       alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     }
+    search_tight_shares();
     if (!several_axes() && (best_.empty() || (budget_.spent() && !best_.fits()))) add_unsearched();
     if (best_.empty()) return std::nullopt;
     return finish();
@@ -81,23 +61,73 @@ class Alternation {
     return starts;
   }
 
+  /// Devices of one type share evenly; on several axes the starts are all there is.
+  bool has_linear_program() const { return !several_axes() && device_types(problem_.cluster).devices.size() > 1; }
+
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves.
   void alternate(Shares shares) {
     Candidate last;
-    // Devices of one type share evenly; on several axes the starts are all there is.
-    bool once = several_axes() || device_types(problem_.cluster).devices.size() < 2;
     for (int round = 0; round < max_alternations && !budget_.spent() && seen_.insert(shares).second; ++round) {
       Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = best_at(conversions, shares);
-      if (candidate.empty() || (round > 0 && !better(candidate, last))) return;
+      Candidate candidate = cheapest(conversions, shares);
+      if (candidate.empty()) return;
       keep(candidate);
-      if (once) return;
-      std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-      Fractions fractions = best_fractions(problem_, terms, *candidate.spmd);
-      if (fractions.empty()) return;
-      shares = round_fractions(problem_, terms, fractions);
+      if (!candidate.fits()) tight_.push_back(candidate);
+      if (!has_linear_program() || (round > 0 && !better(candidate, last))) return;
+      if (!refine(conversions, candidate, &shares)) return;
       last = std::move(candidate);
     }
+  }
+
+  /// Shares by linear programming, under the memory limits, for the program of a candidate. False if there are none.
+  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares) const {
+    std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+    Fractions fractions = best_fractions(problem_, terms, *candidate.spmd);
+    if (!fractions.empty()) *shares = round_fractions(problem_, terms, fractions);
+    return !fractions.empty();
+  }
+
+  /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
+  void search_tight_shares() {
+    std::stable_sort(tight_.begin(), tight_.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
+    int searched = 0;
+    double multiplier = 0;
+    for (const Candidate& start : tight_) {
+      if (budget_.spent() || (best_.fits() && (searched >= most_tight_shares || start.bound >= cost_to_beat()))) return;
+      ++searched;
+      Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
+      multiplier = search_at(conversions, start, multiplier);
+      if (!best_.fits() || !has_linear_program() || best_.shares != start.shares) continue;
+      Shares shares;
+      if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) continue;
+      Conversions refined(*problem_.analysis, problem_.cost, shares);
+      Candidate there = cheapest(refined, shares);
+      if (there.empty()) continue;
+      if (there.fits()) {
+        keep(there);
+        continue;
+      }
+      Choices choices = best_.choices;
+      Picoseconds cost = total_cost(problem_, refined, shares, choices);
+      Candidate moved = make_candidate(problem_, refined, shares, std::move(choices), cost);
+      moved.bound = there.bound;
+      keep(moved);
+      search_at(refined, there, multiplier);
+    }
+  }
+
+  /// Returns the multiplier at which the bound was reached.
+  double search_at(const Conversions& conversions, const Candidate& start, double guess) {
+    MemorySearchResult result =
+        search_within_memory(problem_, conversions, start, cost_to_beat(), guess, nullptr, budget_);
+    result.best.bound = result.bound;
+    if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
+    keep(result.best);
+    return result.multiplier;
+  }
+
+  Picoseconds cost_to_beat() const {
+    return std::min(limits_.cost_to_beat, best_.fits() && !best_.empty() ? best_.cost : forbidden);
   }
 
   void keep(const Candidate& candidate) {
@@ -106,69 +136,16 @@ class Alternation {
     if (best_.fits()) budget_.found(to_seconds(best_.cost), to_seconds(std::min(best_.bound, best_.cost)));
   }
 
-  /// The cheapest plan at these shares; if it does not fit into memory, the cheapest that a price on memory leads to.
-  Candidate best_at(const Conversions& conversions, const Shares& shares) {
-    Candidate candidate = searched(conversions, shares, 0, {});
-    if (candidate.empty() || candidate.fits()) return candidate;
-    Picoseconds bound = candidate.bound;
-    const std::vector<char> tight = candidate.over;
-    // Picoseconds per byte at which the device's memory would cost as much as the step; then larger until it fits, then
-    // smaller again.
-    double unit = double(candidate.cost) / double(std::max<int64_t>(1, smallest_memory()));
-    double low = 0, high = 0;
-    for (double price = unit / 64; price < unit * dearest_price && high == 0 && !budget_.spent(); price *= 8) {
-      Candidate next = searched(conversions, shares, price, tight);
-      if (next.empty()) break;  // so dear that every sum is beyond what counts as possible
-      (next.fits() ? high : low) = price;
-      if (better(next, candidate)) candidate = next;
-    }
-    for (int step = 0; step < price_steps && high > 0 && !budget_.spent(); ++step) {
-      double price = low > 0 ? std::sqrt(low * high) : high / 8;
-      Candidate next = searched(conversions, shares, price, tight);
-      (!next.empty() && next.fits() ? high : low) = price;
-      if (better(next, candidate)) candidate = next;
-    }
-    candidate.bound = bound;
-    return candidate;
-  }
-
-  int64_t smallest_memory() const {
-    int64_t least = 0;
-    for (const Device& device : problem_.cluster.devices)
-      if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least)) least = device.memory_bytes;
-    return least;
-  }
-
-  /// Empty if the search was stopped before it met a plan, or if the price lifts all plans beyond what counts as
-  /// possible.
-  Candidate searched(const Conversions& conversions, const Shares& shares, double price,
-                     const std::vector<char>& tight) {
-    SearchInput input;
-    for (char over : tight) input.memory_price.push_back(over ? price : 0);
-    Solution solution = search(problem_, conversions, shares, input, price > 0 ? rough_ : limits_);
+  /// Whatever the memory. Empty if the search was stopped before it met a plan.
+  Candidate cheapest(const Conversions& conversions, const Shares& shares) {
+    Solution solution = search(problem_, conversions, shares, {}, limits_);
     budget_.searched();
     if (solution.choices.empty()) {
-      HETSYNTH_CHECK(price > 0 || budget_.spent() || several_axes(), "replicating everything is always a plan");
+      HETSYNTH_CHECK(budget_.spent() || several_axes(), "replicating everything is always a plan");
       return {};
     }
-    Candidate candidate = priced(conversions, shares, std::move(solution.choices), solution.cost);
+    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = solution.search.lower_bound;
-    return candidate;
-  }
-
-  Candidate priced(const Conversions& conversions, const Shares& shares, Choices choices, Picoseconds cost) const {
-    Candidate candidate;
-    candidate.shares = shares;
-    candidate.cost = cost;
-    candidate.spmd = std::make_shared<SpmdProgram>(lower(problem_, conversions, shares, choices));
-    candidate.choices = std::move(choices);
-    std::vector<int64_t> peak = peak_memory(problem_, shares, *candidate.spmd);
-    for (size_t d = 0; d < peak.size(); ++d) {
-      int64_t limit = problem_.cluster.devices[d].memory_bytes;
-      double ratio = limit > 0 ? double(peak[d]) / double(limit) : 0;
-      candidate.excess = std::max(candidate.excess, ratio);
-      candidate.over.push_back(ratio > 1);
-    }
     return candidate;
   }
 
@@ -178,7 +155,8 @@ class Alternation {
       Shares shares = common_shares(problem_.classes, fractions_of(problem_, rule));
       Conversions conversions(*problem_.analysis, problem_.cost, shares);
       for (const Choices& choices : {data_parallel_choices(problem_), replicated_choices(problem_)})
-        keep(priced(conversions, shares, choices, total_cost(problem_, conversions, shares, choices)));
+        keep(
+            make_candidate(problem_, conversions, shares, choices, total_cost(problem_, conversions, shares, choices)));
     }
   }
 
@@ -189,7 +167,7 @@ class Alternation {
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.optimal = best_.cost == best_.bound;
     check_memory(problem_, plan.prediction,
-                 budget_.spent() ? "the best plan found in the time given" : "the cheapest plan");
+                 budget_.spent() ? "the best plan found in the time given" : "the most thrifty plan found");
     return plan;
   }
 
@@ -209,9 +187,9 @@ class Alternation {
   const Problem& problem_;
   Budget& budget_;
   SearchLimits limits_;
-  SearchLimits rough_;  ///< under a price on memory, which is itself a guess
   std::set<Shares> seen_;
   Candidate best_;
+  std::vector<Candidate> tight_;  ///< cheapest plans at their shares, which do not fit
 };
 
 }  // namespace

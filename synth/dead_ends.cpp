@@ -1,7 +1,6 @@
 #include "synth/dead_ends.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace hetsynth::synth {
@@ -45,7 +44,6 @@ class DeadEnds {
     const Picoseconds* table;
     size_t own_stride, its_stride;
     const std::vector<int>* values;
-    Picoseconds at(int own, int its) const { return table[size_t(own) * own_stride + size_t(its) * its_stride]; }
   };
 
   /// The list of what is left of a variable's values.
@@ -69,25 +67,34 @@ class DeadEnds {
     return answers_.back();
   }
 
-  /// A value and what it must cost beside its neighbours' cheapest values.
+  /// A value, what it must cost beside its neighbours' cheapest values, and what more beside each of their values: the
+  /// costs of neighbour after neighbour less the cheapest.
   struct Candidate {
     int value;
     Picoseconds total;
-    std::vector<Picoseconds> least;  ///< by neighbour
+    std::vector<Picoseconds> more;
     bool alive = true;
   };
 
   static std::vector<int> undominated(const Table& unary, const std::vector<Neighbour>& neighbours,
                                       const std::vector<int>& values) {
     std::vector<Candidate> candidates;
+    std::vector<size_t> ends;  // of the neighbours within `more`
+    for (const Neighbour& n : neighbours) ends.push_back((ends.empty() ? 0 : ends.back()) + n.values->size());
     for (int value : values) {
       Candidate c{value, unary[value], {}};
+      c.more.reserve(ends.empty() ? 0 : ends.back());
       for (const Neighbour& n : neighbours) {
+        const Picoseconds* own = n.table + size_t(value) * n.own_stride;
         Picoseconds least = forbidden;
-        for (int u : *n.values) least = std::min(least, n.at(value, u));
+        for (int u : *n.values) least = std::min(least, own[size_t(u) * n.its_stride]);
         c.alive = c.alive && least < forbidden;
+        if (!c.alive) break;
         c.total += least;
-        c.least.push_back(least);
+        for (int u : *n.values) {
+          Picoseconds cost = own[size_t(u) * n.its_stride];
+          c.more.push_back(cost >= forbidden ? forbidden : cost - least);
+        }
       }
       if (c.alive) candidates.push_back(std::move(c));
     }
@@ -97,8 +104,7 @@ class DeadEnds {
     for (size_t i = candidates.size(); i-- > 0;)
       for (size_t j = 0; j < candidates.size() && candidates[j].total <= candidates[i].total && candidates[i].alive;
            ++j)
-        if (i != j && candidates[j].alive && dominates(neighbours, candidates[j], candidates[i]))
-          candidates[i].alive = false;
+        if (i != j && candidates[j].alive && dominates(ends, candidates[j], candidates[i])) candidates[i].alive = false;
     std::vector<int> left;
     for (const Candidate& c : candidates)
       if (c.alive) left.push_back(c.value);
@@ -107,20 +113,20 @@ class DeadEnds {
   }
 
   /// The excess of b over a begins with its lower bound, the difference of the totals, and only grows from there.
-  static bool dominates(const std::vector<Neighbour>& neighbours, const Candidate& b, const Candidate& a) {
+  static bool dominates(const std::vector<size_t>& ends, const Candidate& b, const Candidate& a) {
     Picoseconds excess = b.total - a.total;
-    for (size_t i = 0; i < neighbours.size() && excess <= 0; ++i) {
-      const Neighbour& n = neighbours[i];
-      Picoseconds worst = std::numeric_limits<Picoseconds>::min();
-      for (int u : *n.values) {
-        Picoseconds with_a = n.at(a.value, u), with_b = n.at(b.value, u);
-        if (with_a >= forbidden) continue;  // not reachable with a
-        if (with_b >= forbidden) return false;
-        worst = std::max(worst, with_b - with_a);
+    size_t at = 0;
+    for (size_t end : ends) {
+      Picoseconds worst = 0;  // reached where a is cheapest
+      for (; at < end; ++at) {
+        // Beside what is forbidden to a anything goes.
+        Picoseconds difference = a.more[at] >= forbidden ? 0 : b.more[at] - a.more[at];
+        worst = std::max(worst, difference);
       }
-      excess += worst - (b.least[i] - a.least[i]);
+      excess += worst;
+      if (excess > 0) return false;
     }
-    return excess <= 0;
+    return true;
   }
 
   const Network& network_;

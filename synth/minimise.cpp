@@ -17,24 +17,29 @@ class BoundedSearch {
 
   SearchResult run() {
     bool gaining = true;
-    for (int sweeps = first_sweeps; !done(); sweeps *= 4) {
+    for (int sweeps = first_sweeps; !done() && !narrowed_; sweeps *= 2) {
       gaining = messages_.improve(sweeps) && sweeps < limits_.most_sweeps;
+      patient_ = sweeps < patient_sweeps;
       shift();
       // As long as messages can still do better, large tables are not worth their time.
       double table_limit = gaining ? std::min(limits_.table_limit, limits_.direct_limit) : limits_.table_limit;
-      while (!done() && attempt(table_limit)) {
+      while (!done() && !narrowed_ && attempt(table_limit)) {
       }
       if (!gaining) break;
     }
-    if (!done()) search_what_is_left();
+    if (!done() && !narrowed_) search_what_is_left();
     return result_;
   }
 
  private:
   static constexpr int first_sweeps = 12;
+  /// After this many sweeps a small gap is left as it is: the last of it can take many times as long.
+  static constexpr int patient_sweeps = 200;
+  static constexpr double late_tolerance = 2e-4;
 
   bool done() const {
-    double enough = double(std::min(result_.cost, limits_.cost_to_beat)) / (1 + limits_.tolerance);
+    double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
+    double enough = double(std::min(result_.cost, limits_.cost_to_beat)) / (1 + tolerance);
     return enough <= double(result_.lower_bound) || limits_.stop.stopped();
   }
 
@@ -61,7 +66,7 @@ class BoundedSearch {
     if (std::none_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) {
       Contraction part(restrict(network_, values), limits_.stop);
       EliminationOrder order = elimination_order(part.core());
-      if (!part.impossible() && order.largest > table_limit) return false;
+      if (!part.impossible() && order.largest > table_limit) return budget_ == gap && narrow(values, part);
       if (!search_part(values, part, order)) return false;
     } else {
       prove(budget_);
@@ -73,11 +78,27 @@ class BoundedSearch {
     return true;
   }
 
+  /// Nothing better than what was found lies outside of the part: if that is much smaller, message passing goes on
+  /// there, faster and, after dead ends and contraction, with a better bound. False if it is not.
+  bool narrow(const ValueLists& values, const Contraction& part) {
+    if (part.core().variable_count() * 4 > network_.variable_count() * 3) return false;
+    SearchLimits limits = limits_;
+    Picoseconds enough = std::min(result_.cost, limits_.cost_to_beat);
+    limits.cost_to_beat = enough >= forbidden ? forbidden : std::max<Picoseconds>(0, enough - part.constant());
+    absorb(BoundedSearch(part.core(), limits).run(), values, part);
+    narrowed_ = true;
+    return true;
+  }
+
   /// The values that remain are searched with their original costs: these are equal in repeated layers. False if
   /// stopped before the part was searched.
   bool search_part(const ValueLists& values, const Contraction& part, const EliminationOrder& order) {
     if (part.impossible()) return prove(budget_), true;
-    SearchResult found = eliminate_and_search(part.core(), order, limits_);
+    return absorb(eliminate_and_search(part.core(), order, limits_), values, part);
+  }
+
+  /// Takes over what a search of a part found. False if it did not end.
+  bool absorb(const SearchResult& found, const ValueLists& values, const Contraction& part) {
     result_.expansions += found.expansions;
     result_.buckets_reused += found.buckets_reused;
     result_.largest_table = std::max(result_.largest_table, found.largest_table);
@@ -113,6 +134,8 @@ class BoundedSearch {
   Reparametrisation messages_;
   Reparametrised shifted_;
   Picoseconds budget_ = 0;
+  bool patient_ = true;
+  bool narrowed_ = false;  ///< the rest was left to a search of a part
   SearchResult result_;
 };
 

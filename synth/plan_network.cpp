@@ -11,6 +11,9 @@
 namespace hetsynth::synth {
 namespace {
 
+/// Most forms of either of two sets that a tensor has before and after the forward phase.
+constexpr int most_apart = 2;
+
 /// A consumer whose need depends on a variable: per value, the masks it asks for.
 struct VariableNeeds {
   NodeId variable;
@@ -24,6 +27,8 @@ class NetworkBuilder {
       : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), input_(input) {}
 
   PlanNetwork build() {
+    find_progress();
+    find_boundary();
     for (const Node& node : program_.nodes) add_node(node);
     for (const Node& node : program_.nodes) add_tensor(node);
     out_.network.finish();
@@ -57,11 +62,12 @@ class NetworkBuilder {
   }
 
   void add_node(const Node& node) {
-    int& unary = unary_of_kind_
-                     .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                                   node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind)},
-                                  -1)
-                     .first->second;
+    int& unary =
+        unary_of_kind_
+            .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
+                          node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind), before_turn_[node.id]},
+                         -1)
+            .first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     out_.network.add_variable(unary, node.id);
     if (!input_.pins) return;
@@ -75,7 +81,7 @@ class NetworkBuilder {
   Table node_costs(const Node& node) const {
     Table costs;
     for (int v = 0; v < int(sources(node).size()); ++v)
-      costs.push_back(node.leaf() ? price(node, sources(node)[v])
+      costs.push_back(node.leaf() ? leaf_price(node, sources(node)[v])
                                   : problem_.cost.operator_cost(node.id, problem_.rules.options[node.id][v], shares_));
     return costs;
   }
@@ -113,30 +119,86 @@ class NetworkBuilder {
     return out;
   }
 
-  bool priced() const { return !input_.memory_price.empty(); }
+  bool priced() const { return input_.memory.any(); }
+
+  /// Where a node stands among those of its kind and phase, from 0 to 1.
+  void find_progress() {
+    std::map<std::pair<int, int>, int> count;
+    auto group = [](const Node& node) { return std::pair(int(node.kind), int(node.phase)); };
+    std::vector<int> rank;
+    for (const Node& node : program_.nodes) rank.push_back(count[group(node)]++);
+    for (const Node& node : program_.nodes)
+      before_turn_.push_back(rank[node.id] < input_.memory.turn * count[group(node)]);
+  }
+
+  /// The last node of the forward phase.
+  void find_boundary() {
+    for (const Node& node : program_.nodes)
+      if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
+  }
+
+  /// Weight of the points at which a tensor must be there in some form: it is computed then, read, or waits.
+  double presence(const Node& node) const {
+    if (node.leaf()) return 1;
+    // New contents of leaves are written over the old ones where that can be.
+    if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
+    NodeId last = node.id;
+    for (NodeId consumer : problem_.consumers[node.id]) last = std::max(last, consumer);
+    if (input_.memory.least) return node.id <= boundary_ && last > boundary_ ? 1 : 0;
+    bool outlives = problem_.is_output[node.id] || node.id == program_.loss;
+    double weight = 0;
+    for (const MemoryPrice::Point& point : input_.memory.points)
+      if (node.id <= point.node && (outlives || last >= point.node)) weight += point.weight;
+    return weight;
+  }
 
   /// Price of keeping a tensor in a form on all devices.
   Picoseconds price(const Node& node, int form) const {
     double sum = 0;
-    for (size_t d = 0; d < input_.memory_price.size(); ++d)
-      sum += input_.memory_price[d] *
-             problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d));
+    const std::vector<double>& by_device = input_.memory.by_device;
+    for (size_t d = 0; d < by_device.size(); ++d)
+      sum += by_device[d] * problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d));
+    sum *= presence(node) * (before_turn_[node.id] ? input_.memory.before_turn : input_.memory.after_turn);
     return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
   }
 
-  /// Price of what stays of a tensor until its late consumers have read it; a leaf's own form is priced at the leaf.
+  /// Inputs are read in the cut that their consumers need.
+  Picoseconds leaf_price(const Node& node, int form) const {
+    if (!priced()) return 0;
+    if (node.kind != NodeKind::input) return price(node, form);
+    Picoseconds least = forbidden;
+    for (int f = 0; f < int(problem_.rules.forms[node.id].size()); ++f)
+      if (!problem_.rules.forms[node.id][f].partial()) least = std::min(least, price(node, f));
+    return least;
+  }
+
+  /// Price of what there is of a tensor at the points; a leaf's own form is priced at the leaf.
   Picoseconds kept_price(const Node& node, int source, const FormSets& sets) const {
-    if (!priced() || node.kind == NodeKind::input) return 0;
-    bool saved = std::any_of(
-        problem_.consumers[node.id].begin(), problem_.consumers[node.id].end(),
-        [&](NodeId consumer) { return program_[consumer].phase != (node.leaf() ? Phase::forward : node.phase); });
-    if (!saved || problem_.cost.fused(node.id)) return 0;
+    if (!priced() || node.kind == NodeKind::input || presence(node) == 0) return 0;
+    if (input_.memory.least) return least_kept_price(node, source, sets);
     FormMask kept = sets.apart ? 0 : sets.early;
     if (!problem_.rules.forms[node.id][source].partial()) kept |= FormMask(1) << source;
     Picoseconds sum = 0;
     for (int form = 0; kept >> form; ++form)
       if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = add(sum, price(node, form));
     return sum;
+  }
+
+  /// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
+  /// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
+  /// forms, the smallest of them.
+  Picoseconds least_kept_price(const Node& node, int source, const FormSets& sets) const {
+    bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
+    for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
+    FormMask made = sets.early & ~(FormMask(1) << source);
+    if (node.leaf() && (sets.apart || !early || !late)) return 0;
+    bool only_source = sets.apart || made == 0 || !early;
+    if (only_source && !partial) return price(node, source);
+    if (std::popcount(made) > 1 && !node.leaf() && !partial) made |= FormMask(1) << source;
+    Picoseconds least = made ? forbidden : 0;
+    for (int form = 0; made >> form; ++form)
+      if (made >> form & 1) least = std::min(least, price(node, form));
+    return least;
   }
 
   Picoseconds sets_cost(const Node& node, int source, const FormSets& sets) const {
@@ -183,7 +245,9 @@ class NetworkBuilder {
                          int(node.phase),
                          node.id == program_.loss,
                          problem_.is_output[node.id],
-                         problem_.cost.fused(node.id)};
+                         problem_.cost.fused(node.id),
+                         before_turn_[node.id],
+                         priced() ? int(presence(node) * 1000) : 0};
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
       key.push_back(int(program_[consumer].phase));
@@ -262,16 +326,44 @@ class NetworkBuilder {
       if (serves(set, fixed)) out.push_back({true, false, set, 0});
     bool may_part = priced() && node.kind != NodeKind::input && !early.empty() && !late.empty();
     if (!may_part) return out;
-    std::vector<FormMask> late_sets = useful_sets(node, from, late);
-    for (FormMask set : useful_sets(node, from, early))
+    std::vector<FormMask> late_sets = useful_sets(node, from, late, most_apart);
+    for (FormMask set : useful_sets(node, from, early, most_apart))
       for (FormMask other : late_sets)
         if (serves(set, fixed) && (set | other) != 0) out.push_back({true, true, set, other});
+    return unbeaten(node, from, early, late, out);
+  }
+
+  /// Without those that serve the same needs as another and cost no less from any source.
+  std::vector<FormSets> unbeaten(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
+                                 const std::set<FormMask>& late, const std::vector<FormSets>& sets) const {
+    std::map<std::vector<char>, std::vector<std::pair<Table, size_t>>> by_service;
+    auto no_dearer = [](const Table& a, const Table& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), [](Picoseconds x, Picoseconds y) { return x <= y; });
+    };
+    for (size_t i = 0; i < sets.size(); ++i) {
+      std::vector<char> service;
+      for (FormMask need : early) service.push_back((need & sets[i].early) != 0);
+      for (FormMask need : late) service.push_back((need & (sets[i].apart ? sets[i].late : sets[i].early)) != 0);
+      Table costs;
+      for (int source : from) costs.push_back(sets_cost(node, source, sets[i]));
+      auto& rivals = by_service[service];
+      if (std::any_of(rivals.begin(), rivals.end(), [&](auto& rival) { return no_dearer(rival.first, costs); }))
+        continue;
+      std::erase_if(rivals, [&](auto& rival) { return no_dearer(costs, rival.first); });
+      rivals.push_back({std::move(costs), i});
+    }
+    std::vector<size_t> left;
+    for (const auto& [service, rivals] : by_service)
+      for (const auto& rival : rivals) left.push_back(rival.second);
+    std::sort(left.begin(), left.end());
+    std::vector<FormSets> out;
+    for (size_t i : left) out.push_back(sets[i]);
     return out;
   }
 
   /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
-  std::vector<FormMask> useful_sets(const Node& node, const std::vector<int>& from,
-                                    const std::set<FormMask>& masks) const {
+  std::vector<FormMask> useful_sets(const Node& node, const std::vector<int>& from, const std::set<FormMask>& masks,
+                                    int most = max_forms) const {
     FormMask useful = 0;
     for (FormMask mask : masks) useful |= mask;
     std::vector<FormMask> needs(masks.begin(), masks.end());
@@ -287,7 +379,7 @@ class NetworkBuilder {
         if (b.meets[m] && !a.meets[m]) return false;
       return true;
     };
-    int most = conversions_.of(node.id).most_targets();
+    most = std::min(most, conversions_.of(node.id).most_targets());
     std::vector<Candidate> candidates;
     for_small_subsets(useful, most, [&](FormMask set) {
       if (redundant(set, needs)) return;
@@ -320,6 +412,8 @@ class NetworkBuilder {
   const Conversions& conversions_;
   const Shares& shares_;
   const SearchInput& input_;
+  NodeId boundary_ = -1;
+  std::vector<char> before_turn_;  ///< by node: within the first part of the program
   std::map<std::vector<int>, int> unary_of_kind_;
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
   PlanNetwork out_;

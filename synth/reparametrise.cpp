@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +22,77 @@ constexpr int colour_rounds = 12;
 constexpr int tied_sweeps = 60;
 /// Sweeps without a gain after which the bound counts as final.
 constexpr int patience = 16;
+/// What counts as a gain, relative to the bound.
+constexpr double least_gain = 1e-8;
+
+double as_double(Picoseconds cost) { return cost >= forbidden ? infinite : double(cost); }
+
+/// A pair's costs in floating point, rows and columns that are alike kept once: most options of an operation differ in
+/// nothing that one neighbour could see.
+class CompressedTable {
+ public:
+  CompressedTable(const Table& table, int rows) {
+    const int columns = int(table.size()) / rows;
+    row_class_ = classes_of(table, rows, columns, size_t(columns), 1, &row_example_);
+    column_class_ = classes_of(table, columns, rows, 1, size_t(columns), &column_example_);
+    fill(table, row_example_, column_example_, size_t(columns), 1, &by_row_);
+    fill(table, column_example_, row_example_, 1, size_t(columns), &by_column_);
+  }
+
+  /// Of one end: the first indexes rows.
+  const std::vector<int>& classes(bool first) const { return first ? row_class_ : column_class_; }
+  int class_count(bool first) const { return int((first ? row_example_ : column_example_).size()); }
+  /// Costs beside one class of values of an end, by class of the other end's values.
+  const double* beside(bool first, int value_class) const {
+    return (first ? by_row_ : by_column_).data() + size_t(value_class) * padded(class_count(!first));
+  }
+  static size_t padded(int count) { return (size_t(count) + lanes - 1) / lanes * lanes; }
+
+  /// out[y] = min over x of weights[x] + cost[x][y], x being classes of the sending end. `out` has room for padding.
+  void minimum_plus(bool from_first, const double* weights, double* out) const {
+    const size_t columns = padded(class_count(!from_first));
+    const int rows = class_count(from_first);
+    const double* row = beside(from_first, 0);
+    std::fill(out, out + columns, infinite);
+    for (int x = 0; x < rows; ++x, row += columns)
+      for (size_t y = 0; y < columns; y += lanes) {
+        Lanes costs, best;
+        std::memcpy(&costs, row + y, sizeof costs);
+        std::memcpy(&best, out + y, sizeof best);
+        costs += weights[x];
+        best = costs < best ? costs : best;
+        std::memcpy(out + y, &best, sizeof best);
+      }
+  }
+
+ private:
+  static constexpr size_t lanes = 2;  // of the least that x86-64 has
+  typedef double Lanes __attribute__((vector_size(lanes * sizeof(double))));
+
+  static std::vector<int> classes_of(const Table& table, int count, int length, size_t stride, size_t step,
+                                     std::vector<int>* examples) {
+    Interner<Picoseconds> seen;
+    std::vector<int> out;
+    std::vector<Picoseconds> line(static_cast<size_t>(length));
+    for (int i = 0; i < count; ++i) {
+      for (int j = 0; j < length; ++j) line[size_t(j)] = table[size_t(i) * stride + size_t(j) * step];
+      out.push_back(seen.number(line));
+      if (out.back() == int(examples->size())) examples->push_back(i);
+    }
+    return out;
+  }
+
+  static void fill(const Table& table, const std::vector<int>& rows, const std::vector<int>& columns, size_t stride,
+                   size_t step, std::vector<double>* out) {
+    for (int x : rows) {
+      for (int y : columns) out->push_back(as_double(table[size_t(x) * stride + size_t(y) * step]));
+      out->resize((out->size() + lanes - 1) / lanes * lanes, infinite);
+    }
+  }
+
+  std::vector<int> row_class_, column_class_, row_example_, column_example_;
+  std::vector<double> by_row_, by_column_;  ///< one end's classes by the other's, lines padded
+};
 
 /// Message passing over the colours of a partition: one message serves all pairs that look alike.
 class MessagePassing {
@@ -31,34 +104,39 @@ class MessagePassing {
       bool forward = rank[pair.a] < rank[pair.b];
       auto [it, fresh] = number.try_emplace({pair.table, colouring.colour[pair.a], colouring.colour[pair.b], forward},
                                             int(edges_.size()));
-      if (fresh) {
-        edges_.push_back(make_edge(pair));
-        edges_.back().forward = forward;
-      }
-      ++edges_[it->second].count;
+      if (fresh) edges_.push_back(make_edge(pair, forward));
       edge_of_pair_.push_back(it->second);
     }
     order_.resize(colouring.representative.size());
     std::iota(order_.begin(), order_.end(), 0);
     std::sort(order_.begin(), order_.end(),
               [&](int a, int b) { return rank[colouring.representative[a]] < rank[colouring.representative[b]]; });
+    size_t widest = 0;
     for (int v : colouring.representative) {
-      Cell cell{as_double(network.unary(v)), {}, 0};
+      Cell cell{unary_.size(), network.unary(v).size(), ends_.size(), 0, 0};
+      for (Picoseconds cost : network.unary(v)) unary_.push_back(as_double(cost));
       double later = 0;
       for (const Network::End& end : network.ends(v)) {
-        cell.ends.push_back({edge_of_pair_[end.pair], end.first, rank[v] < rank[end.other]});
-        later += cell.ends.back().later;
+        ends_.push_back({edge_of_pair_[end.pair], end.first, rank[v] < rank[end.other]});
+        later += ends_.back().later;
       }
-      cell.weight = 1 / std::max({1.0, later, double(cell.ends.size()) - later});
-      cells_.push_back(std::move(cell));
+      cell.ends_end = ends_.size();
+      cell.weight = 1 / std::max({1.0, later, double(cell.ends_end - cell.ends_begin) - later});
+      widest = std::max(widest, cell.domain);
+      cells_.push_back(cell);
     }
+    total_.resize(widest);
+    by_class_.resize(widest);
+    sent_.resize(CompressedTable::padded(int(widest)));
   }
 
   /// Begins with the messages of another partition of the same network.
   void begin_with(const MessagePassing& other) {
     for (size_t p = 0; p < edge_of_pair_.size(); ++p) {
-      edges_[edge_of_pair_[p]].into_a = other.edges_[other.edge_of_pair_[p]].into_a;
-      edges_[edge_of_pair_[p]].into_b = other.edges_[other.edge_of_pair_[p]].into_b;
+      const Edge &to = edges_[edge_of_pair_[p]], &from = other.edges_[other.edge_of_pair_[p]];
+      for (bool first : {true, false})
+        std::copy_n(other.messages_.data() + from.into(first), to.table->class_count(first),
+                    messages_.data() + to.into(first));
     }
   }
 
@@ -67,7 +145,7 @@ class MessagePassing {
     for (int sweep = 0; sweep < sweeps && since_gain_ < patience && !stop.stopped(); ++sweep) {
       double bound = pass(true);
       pass(false);
-      if (!(bound <= reached_ + std::abs(reached_) * 1e-8))
+      if (!(bound <= reached_ + std::abs(reached_) * least_gain))
         reached_ = bound, since_gain_ = 0;
       else
         ++since_gain_;
@@ -84,16 +162,18 @@ class MessagePassing {
     for (const Network::Pair& pair : network_.pairs()) pairs.push_back(network_.table(pair));
     for (int v = 0; v < network_.variable_count(); ++v) {
       const Cell& cell = cells_[colouring_.colour[v]];
-      std::vector<double> total = belief(cell);
+      std::vector<double> total(cell.domain);
+      believe(cell, total.data());
       for (const Network::End& end : network_.ends(v)) {
         const Edge& edge = edges_[edge_of_pair_[end.pair]];
-        const auto& incoming = end.first ? edge.into_a : edge.into_b;
+        const double* incoming = messages_.data() + edge.into(end.first);
+        const std::vector<int>& classes = edge.table->classes(end.first);
         bool later = edge.forward == end.first;
         Table& table = pairs[end.pair];
-        size_t rows = incoming.size(), columns = table.size() / rows;
+        size_t rows = cell.domain, columns = table.size() / rows;
         for (size_t x = 0; x < rows; ++x) {
           if (unary[v][x] >= forbidden) continue;
-          Picoseconds moved = std::llround((later ? cell.weight * total[x] : 0) - incoming[x]);
+          Picoseconds moved = std::llround((later ? cell.weight * total[x] : 0) - incoming[classes[x]]);
           unary[v][x] -= moved;
           for (size_t y = 0; y < columns; ++y) {
             Picoseconds& entry = table[end.first ? x * columns + y : y * rows + x];
@@ -118,11 +198,10 @@ class MessagePassing {
 
  private:
   struct Edge {
-    const double* costs;                 ///< [a][b]
-    const double* turned;                ///< [b][a]
-    std::vector<double> into_a, into_b;  ///< messages
-    bool forward;                        ///< a comes before b
-    double count = 0;
+    const CompressedTable* table;
+    size_t into_a, into_b;  ///< messages to either end, by class of its values
+    bool forward;           ///< a comes before b
+    size_t into(bool first) const { return first ? into_a : into_b; }
   };
   struct CellEnd {
     int edge;
@@ -130,31 +209,19 @@ class MessagePassing {
     bool later;  ///< the other end comes later in the order
   };
   struct Cell {
-    std::vector<double> unary;
-    std::vector<CellEnd> ends;
+    size_t unary, domain;
+    size_t ends_begin, ends_end;
     double weight;  ///< share of its costs that each pair on the busier side gets
   };
 
-  Edge make_edge(const Network::Pair& pair) {
-    int turned = network_.store().turned(pair.table, network_.domain(pair.a));
-    return {doubles(pair.table),
-            doubles(turned),
-            std::vector<double>(network_.domain(pair.a), 0),
-            std::vector<double>(network_.domain(pair.b), 0),
-            false,
-            0};
-  }
-
-  const double* doubles(int table) {
-    auto [it, fresh] = tables_.try_emplace(table);
-    if (fresh) it->second = as_double(network_.store()[table]);
-    return it->second.data();
-  }
-
-  static std::vector<double> as_double(const Table& table) {
-    std::vector<double> out;
-    for (Picoseconds cost : table) out.push_back(cost >= forbidden ? infinite : double(cost));
-    return out;
+  Edge make_edge(const Network::Pair& pair, bool forward) {
+    auto& table = tables_[{pair.table, network_.domain(pair.a)}];
+    if (!table) table = std::make_unique<CompressedTable>(network_.table(pair), network_.domain(pair.a));
+    Edge edge{table.get(), messages_.size(), 0, forward};
+    messages_.resize(messages_.size() + size_t(table->class_count(true)), 0);
+    edge.into_b = messages_.size();
+    messages_.resize(messages_.size() + size_t(table->class_count(false)), 0);
+    return edge;
   }
 
   /// Makes the least entry 0 and returns what it was.
@@ -166,13 +233,15 @@ class MessagePassing {
     return least;
   }
 
-  std::vector<double> belief(const Cell& cell) const {
-    std::vector<double> total = cell.unary;
-    for (const CellEnd& end : cell.ends) {
-      const auto& incoming = end.first ? edges_[end.edge].into_a : edges_[end.edge].into_b;
-      for (size_t x = 0; x < total.size(); ++x) total[x] += incoming[x];
+  /// A cell's own costs and all that it was told.
+  void believe(const Cell& cell, double* total) const {
+    std::copy_n(unary_.data() + cell.unary, cell.domain, total);
+    for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
+      const Edge& edge = edges_[ends_[e].edge];
+      const double* incoming = messages_.data() + edge.into(ends_[e].first);
+      const int* classes = edge.table->classes(ends_[e].first).data();
+      for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[classes[x]];
     }
-    return total;
   }
 
   /// One sweep; the return value grows with the bound.
@@ -181,31 +250,30 @@ class MessagePassing {
     for (size_t k = 0; k < order_.size(); ++k) {
       int c = order_[forward ? k : order_.size() - 1 - k];
       const Cell& cell = cells_[c];
-      std::vector<double> total = belief(cell);
-      double least = *std::min_element(total.begin(), total.end());
+      believe(cell, total_.data());
+      double least = *std::min_element(total_.data(), total_.data() + cell.domain);
       bound += least * colouring_.count[c];
-      for (double& t : total) t = (t - least) * cell.weight;
-      for (const CellEnd& end : cell.ends)
-        if (end.later == forward) bound += send(end, total) * colouring_.count[c];
+      for (size_t x = 0; x < cell.domain; ++x) total_[x] = (total_[x] - least) * cell.weight;
+      for (size_t e = cell.ends_begin; e < cell.ends_end; ++e)
+        if (ends_[e].later == forward) bound += send(ends_[e], cell.domain) * colouring_.count[c];
     }
     return bound;
   }
 
-  /// Minimum over the sender of what it knows and the pair's cost; its least entry is taken out and returned.
-  double send(const CellEnd& end, const std::vector<double>& weighted) {
-    Edge& edge = edges_[end.edge];
-    const auto& back = end.first ? edge.into_a : edge.into_b;
-    auto& message = end.first ? edge.into_b : edge.into_a;
-    const double* costs = end.first ? edge.costs : edge.turned;
-    size_t columns = message.size();
-    scratch_.assign(columns, infinite);
-    for (size_t x = 0; x < weighted.size(); ++x) {
-      double base = weighted[x] - back[x];
-      const double* row = costs + x * columns;
-      for (size_t y = 0; y < columns; ++y) scratch_[y] = std::min(scratch_[y], base + row[y]);
-    }
-    double least = *std::min_element(scratch_.begin(), scratch_.end());
-    for (size_t y = 0; y < columns; ++y) message[y] = scratch_[y] - least;
+  /// Minimum over the sender of what it knows (in `total_`) and the pair's cost; its least entry is taken out and
+  /// returned.
+  double send(const CellEnd& end, size_t domain) {
+    const Edge& edge = edges_[end.edge];
+    const double* back = messages_.data() + edge.into(end.first);
+    double* message = messages_.data() + edge.into(!end.first);
+    const int* classes = edge.table->classes(end.first).data();
+    const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
+    std::fill_n(by_class_.data(), senders, infinite);
+    for (size_t x = 0; x < domain; ++x) by_class_[classes[x]] = std::min(by_class_[classes[x]], total_[x]);
+    for (int x = 0; x < senders; ++x) by_class_[x] -= back[x];
+    edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
+    double least = *std::min_element(sent_.data(), sent_.data() + receivers);
+    for (int y = 0; y < receivers; ++y) message[y] = sent_[y] - least;
     return least;
   }
 
@@ -216,17 +284,19 @@ class MessagePassing {
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(),
               [&](int a, int b) { return std::pair(network_.position(a), a) < std::pair(network_.position(b), b); });
+    std::vector<double> total;
     for (bool improving : {false, true, true})
       for (int v : order) {
-        std::vector<double> total = cells_[colouring_.colour[v]].unary;
+        const Cell& cell = cells_[colouring_.colour[v]];
+        total.assign(unary_.begin() + ptrdiff_t(cell.unary), unary_.begin() + ptrdiff_t(cell.unary + cell.domain));
         for (const Network::End& end : network_.ends(v)) {
           const Edge& edge = edges_[edge_of_pair_[end.pair]];
-          const auto& incoming = end.first ? edge.into_a : edge.into_b;
+          const std::vector<int>& classes = edge.table->classes(end.first);
           int other = assignment[end.other];
-          bool later = edge.forward == end.first;
-          const double* row =
-              other < 0 ? nullptr : (end.first ? edge.turned : edge.costs) + size_t(other) * total.size();
-          for (size_t x = 0; x < total.size(); ++x) total[x] += !row || (!improving && later) ? incoming[x] : row[x];
+          bool told = other < 0 || (!improving && edge.forward == end.first);
+          const double* costs = told ? messages_.data() + edge.into(end.first)
+                                     : edge.table->beside(!end.first, edge.table->classes(!end.first)[other]);
+          for (size_t x = 0; x < total.size(); ++x) total[x] += costs[classes[x]];
         }
         assignment[v] = int(std::min_element(total.begin(), total.end()) - total.begin());
       }
@@ -238,12 +308,15 @@ class MessagePassing {
   const Colouring& colouring_;
   std::vector<int> order_;  ///< of the cells
   std::vector<Cell> cells_;
-  std::unordered_map<int, std::vector<double>> tables_;  ///< by number in the network's store
+  std::vector<CellEnd> ends_;                                               ///< cell by cell
+  std::vector<double> unary_;                                               ///< cell by cell
+  std::map<std::pair<int, int>, std::unique_ptr<CompressedTable>> tables_;  ///< by number in the store, and rows
   std::vector<Edge> edges_;
+  std::vector<double> messages_;  ///< edge by edge, either end
   std::vector<int> edge_of_pair_;
-  std::vector<double> scratch_;
-  double reached_ = -infinite;  ///< best bound of a sweep
-  int since_gain_ = 0;          ///< sweeps since
+  std::vector<double> total_, by_class_, sent_;  ///< scratch
+  double reached_ = -infinite;                   ///< best bound of a sweep
+  int since_gain_ = 0;                           ///< sweeps since
 };
 
 std::vector<int> ranks(const Network& network) {

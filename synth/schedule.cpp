@@ -7,6 +7,7 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "synth/memory_floor.h"
 #include "synth/price.h"
 
 namespace hetsynth::synth {
@@ -59,14 +60,6 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
   return stored;
 }
 
-std::string bytes_text(double bytes) {
-  for (const char* unit : {"B", "KiB", "MiB", "GiB"}) {
-    if (bytes < 1024 || std::string(unit) == "GiB") return fmt::format("{:.4g} {}", bytes, unit);
-    bytes /= 1024;
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd) {
@@ -92,6 +85,7 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   std::vector<MemoryPoint> points{live};
   for (int i = 0; i < end; ++i) {
     change(spmd.instructions[i].result, 1);
+    live.node = spmd.values[spmd.instructions[i].result].node;
     // Between two instructions that free something memory only grows: the last point before it stands for all.
     if (!freed[i].empty()) points.push_back(live);
     for (ValueId v : freed[i]) change(v, -1);
@@ -101,7 +95,13 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
 }
 
 std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
-  std::vector<int64_t> peaks(problem.cost.device_count(), 0);
+  std::vector<int64_t> bytes;
+  for (const MemoryPeak& peak : memory_peaks(problem, shares, spmd)) bytes.push_back(peak.bytes);
+  return bytes;
+}
+
+std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  std::vector<MemoryPeak> peaks(problem.cost.device_count());
   for (const MemoryPoint& point : memory_profile(problem, spmd))
     for (size_t d = 0; d < peaks.size(); ++d) {
       double bytes = 0;
@@ -110,7 +110,7 @@ std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, c
         for (int axis = 0; axis < max_axes; ++axis) part *= problem.cost.part(cuts[axis], axis, shares, int(d));
         bytes += part;
       }
-      peaks[d] = std::max(peaks[d], int64_t(std::llround(bytes)));
+      if (int64_t whole = std::llround(bytes); whole > peaks[d].bytes) peaks[d] = {whole, point.node};
     }
   return peaks;
 }

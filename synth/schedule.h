@@ -14,6 +14,7 @@ using Cuts = std::array<int, max_axes>;
 /// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
 struct MemoryPoint {
   std::map<Cuts, double> by_cuts;  ///< bytes of whole tensors, by what cuts them
+  NodeId node = -1;                ///< of the instruction that is running; -1: none has begun
 };
 /// At least every instruction after which something is freed: between two of these memory only grows.
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd);
@@ -22,6 +23,13 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
 /// leaves replace the old ones where nothing reads those any more. Tensors that live only inside a fused loop (see
 /// CostModel) take none.
 std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
+
+/// The same, with the node that is being computed then.
+struct MemoryPeak {
+  int64_t bytes = 0;
+  NodeId node = -1;
+};
+std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);

@@ -1,5 +1,7 @@
 #include "synth/search.h"
 
+#include <algorithm>
+
 #include "dsl/base/error.h"
 
 namespace hetsynth::synth {
@@ -13,14 +15,19 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   const auto& assignment = solution.search.assignment;
   size_t nodes = problem.program.nodes.size();
   solution.choices.of.assign(assignment.begin(), assignment.begin() + nodes);
-  if (!input.memory_price.empty()) {
+  if (input.memory.any()) {
     solution.choices.sets.resize(nodes);
     for (size_t s = 0; s < plan.sets.size(); ++s)
       solution.choices.sets[plan.set_node[s]] = (*plan.sets[s])[assignment[nodes + s]];
   }
   solution.cost = total_cost(problem, conversions, shares, solution.choices);
-  HETSYNTH_CHECK(!input.memory_price.empty() || solution.cost == solution.search.cost,
-                 "the network and the cost model disagree on a plan");
+  if (input.memory.any()) return solution;
+  // Sets of forms are chosen anew for what consumers really need: of what is no optimum they may be cheaper.
+  HETSYNTH_CHECK(
+      solution.cost == solution.search.cost || (solution.cost < solution.search.cost && !solution.search.optimal()),
+      "the network and the cost model disagree on a plan");
+  solution.search.cost = solution.cost;
+  solution.search.lower_bound = std::min(solution.search.lower_bound, solution.cost);
   return solution;
 }
 

@@ -1,0 +1,89 @@
+// How long planning takes for the models of examples/ at their published sizes, and what it finds.
+//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--all-devices] [NAME...]
+// One line per model: seconds of processor time for the whole planning, the step, the gap, the fullest device.
+// Names as in docs/models.md; none: all models.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "dsl/base/error.h"
+#include "hetsynth/build_paths.h"
+#include "synth/synthesize.h"
+#include "tests/support/zoo/walk.h"
+
+namespace {
+
+using namespace hetsynth;
+using namespace hetsynth::testing;
+
+double processor_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+double resident_gibibytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) / (1 << 20);
+}
+
+void report(const ListedModel& model, const Cluster& cluster, const SynthesisOptions& options) {
+  const TracedModel traced = trace_model(model, model.published);
+  fmt::print("{:<18} {:>6} ", model.name, traced.program.nodes.size());
+  std::fflush(stdout);
+  const double start = processor_seconds();
+  try {
+    const Plan plan = synthesize(traced.program, cluster, options);
+    const double seconds = processor_seconds() - start;
+    const Prediction& p = plan.prediction;
+    double fullest = 0;
+    for (const DevicePrediction& device : p.devices)
+      if (device.memory_limit_bytes > 0)
+        fullest = std::max(fullest, double(device.memory_bytes) / double(device.memory_limit_bytes));
+    fmt::print("{:>8.2f} {:>9.2f} {:>9.2f} {:>8.3g} {:>7.0f} {:>7} {:>7.2f}\n", seconds, p.step_seconds * 1e3,
+               p.lower_bound_seconds * 1e3, 100 * (1 - p.lower_bound_seconds / p.step_seconds), 100 * fullest,
+               plan.devices.size(), resident_gibibytes());
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::infeasible) throw;
+    fmt::print("{:>8.2f} {}; {}\n", processor_seconds() - start, error.diagnostic().message, error.diagnostic().found);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string cluster_file = HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml";
+  SynthesisOptions options;
+  options.drop_devices = true;
+  std::set<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    auto value = [&](const std::string& name) { return argument.c_str() + name.size(); };
+    if (argument.starts_with("--cluster="))
+      cluster_file = value("--cluster=");
+    else if (argument.starts_with("--mesh-axes="))
+      options.most_axes = std::atoi(value("--mesh-axes="));
+    else if (argument.starts_with("--time-limit="))
+      options.time_limit_seconds = std::atof(value("--time-limit="));
+    else if (argument == "--all-devices")
+      options.drop_devices = false;
+    else
+      names.insert(argument);
+  }
+  try {
+    const Cluster cluster = load_cluster(cluster_file);
+    fmt::print("{:<18} {:>6} {:>8} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7}\n", "", "nodes", "plan, s", "step, ms",
+               "bound, ms", "gap, %", "full, %", "devices", "GiB");
+    for (const ListedModel& model : listed_models())
+      if (names.empty() || names.contains(model.name)) report(model, cluster, options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,34 @@
+#include "synth/candidate.h"
+
+#include <algorithm>
+
+#include "synth/lower.h"
+#include "synth/schedule.h"
+
+namespace hetsynth::synth {
+
+double Candidate::fullest() const { return fullness.empty() ? 0 : *std::max_element(fullness.begin(), fullness.end()); }
+
+Candidate make_candidate(const Problem& problem, const Conversions& conversions, const Shares& shares, Choices choices,
+                         Picoseconds cost) {
+  Candidate candidate;
+  candidate.shares = shares;
+  candidate.cost = cost;
+  candidate.spmd = std::make_shared<SpmdProgram>(lower(problem, conversions, shares, choices));
+  candidate.choices = std::move(choices);
+  double fullest = 0;
+  for (const MemoryPeak& peak : memory_peaks(problem, shares, *candidate.spmd)) {
+    int64_t limit = problem.cluster.devices[candidate.fullness.size()].memory_bytes;
+    candidate.fullness.push_back(limit > 0 ? double(peak.bytes) / double(limit) : 0);
+    if (candidate.fullness.back() > fullest) fullest = candidate.fullness.back(), candidate.peak = peak.node;
+  }
+  return candidate;
+}
+
+bool better(const Candidate& a, const Candidate& b) {
+  if (a.empty() || b.empty()) return !a.empty();
+  if (a.fits() != b.fits()) return a.fits();
+  return a.fits() ? a.cost < b.cost : a.fullest() < b.fullest();
+}
+
+}  // namespace hetsynth::synth

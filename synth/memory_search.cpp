@@ -1,0 +1,193 @@
+#include "synth/memory_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hetsynth::synth {
+namespace {
+
+/// Steps' time that a full memory costs when only memory is to count. Much more would make sums overflow.
+constexpr double dearest = 30;
+constexpr int most_prices = 7, most_turns = 5;
+/// A bound this near to the plan ends the search, and a new price that promises less than this is not tried.
+constexpr double near_enough = 2e-3;
+/// How much the two parts' prices differ when a part of the program is made thrifty.
+constexpr double tilt = 0.02;
+
+class MemorySearch {
+ public:
+  MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest,
+               Picoseconds cost_to_beat, const Pins* pins, Budget& budget)
+      : problem_(problem),
+        conversions_(conversions),
+        cheapest_(cheapest),
+        cost_to_beat_(cost_to_beat),
+        pins_(pins),
+        budget_(budget) {
+    limits_.stop = budget.stop();
+    limits_.tolerance = near_enough / 2;
+    limits_.most_sweeps = 48;
+    limits_.table_limit = 1e6;
+    limits_.expansion_limit = 100'000;
+    result_.best = cheapest;
+    result_.bound = cheapest.bound;
+    for (double fullness : cheapest.fullness) tight_.push_back(fullness > 1);
+    watch(cheapest.peak);
+  }
+
+  MemorySearchResult run(double guess) {
+    double unit = double(cheapest_.cost);
+    Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
+    Point high;
+    if (guess > 0) high = try_price(guess, {});
+    if (!high.fits) {
+      if (guess > 0 && high.searched()) low = high;
+      high = try_price(dearest * unit, {});
+    }
+    if (!high.fits) return std::move(result_);
+    double price = approach(low, high);
+    if (price > 0 && !forward_comes_in_turns()) prove(price);
+    if (result_.best.fits() && price > 0) divide(price);
+    return std::move(result_);
+  }
+
+ private:
+  /// What a search at some price led to.
+  struct Point {
+    double time = 0, fullness = 0, price = -1;
+    bool fits = false;
+    bool searched() const { return price >= 0; }
+  };
+
+  /// Where plans' memory peaks: tensors have a price at these moments, one for each phase in which a plan was over.
+  void watch(NodeId peak) {
+    if (peak < 0) return;
+    auto phase = [&](NodeId node) { return problem_.program[node].phase; };
+    for (const MemoryPrice::Point& point : points_)
+      if (phase(point.node) == phase(peak)) return;
+    points_.push_back({peak, 0});
+    for (MemoryPrice::Point& point : points_) point.weight = 1.0 / double(points_.size());
+  }
+
+  bool enough() const {
+    Picoseconds best = std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden);
+    return budget_.spent() || double(result_.bound) * (1 + near_enough) >= double(best);
+  }
+
+  /// Average over the devices whose memory has a price.
+  double fullness_of(const Candidate& candidate) const {
+    double sum = 0, count = 0;
+    for (size_t d = 0; d < tight_.size(); ++d)
+      if (tight_[d]) sum += candidate.fullness[d], ++count;
+    return count > 0 ? sum / count : 0;
+  }
+
+  SearchInput priced_input(double multiplier, MemoryPrice price) const {
+    SearchInput input;
+    input.pins = pins_;
+    input.memory = std::move(price);
+    double count = double(std::count(tight_.begin(), tight_.end(), 1));
+    for (size_t d = 0; d < tight_.size(); ++d)
+      input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(problem_.cluster.devices[d].memory_bytes)
+                                                 : 0);
+    return input;
+  }
+
+  Point try_price(double multiplier, MemoryPrice price) {
+    Point point;
+    if (budget_.spent()) return point;
+    price.points = points_;
+    SearchInput input = priced_input(multiplier, std::move(price));
+    Solution solution = search(problem_, conversions_, cheapest_.shares, input, limits_);
+    budget_.searched();
+    if (solution.choices.empty()) return point;
+    Candidate candidate =
+        make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
+    candidate.bound = cheapest_.bound;
+    for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
+    if (!candidate.fits()) watch(candidate.peak);
+    point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fits()};
+    if (better(candidate, result_.best)) {
+      result_.best = std::move(candidate);
+      if (result_.best.fits()) budget_.found(to_seconds(result_.best.cost), to_seconds(result_.bound));
+    }
+    return point;
+  }
+
+  /// With micro-batches there is no one moment between forward phase and backward phase.
+  bool forward_comes_in_turns() const {
+    bool backward = false;
+    for (const Node& node : problem_.program.nodes) {
+      if (node.leaf()) continue;
+      if (node.phase == Phase::forward && backward) return true;
+      backward = backward || node.phase != Phase::forward;
+    }
+    return false;
+  }
+
+  /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory.
+  void prove(double price) {
+    for (double part : {1.0, 0.5}) {
+      if (enough()) return;
+      MemoryPrice least;
+      least.least = true;
+      PlanNetwork network =
+          build_network(problem_, conversions_, cheapest_.shares, priced_input(price * part, std::move(least)));
+      Picoseconds bound = minimise(network.network, limits_).lower_bound;
+      budget_.searched();
+      if (bound >= forbidden || bound - Picoseconds(price * part) <= result_.bound) continue;
+      result_.bound = bound - Picoseconds(price * part);
+      return;
+    }
+  }
+
+  /// The price at which `low`, which does not fit, and `high`, which does, cost the same, until no other plan is
+  /// cheaper there.
+  double approach(Point low, Point high) {
+    double price = 0;
+    for (int step = 0; step < most_prices && !enough(); ++step) {
+      if (low.fullness <= high.fullness || high.time <= low.time) break;
+      price = (high.time - low.time) / (low.fullness - high.fullness);
+      Point next = try_price(price, {});
+      if (!next.searched()) break;
+      result_.multiplier = price;
+      double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
+      (next.fits ? high : low) = next;
+      if (reached >= known * (1 - near_enough / 4)) break;
+    }
+    return price;
+  }
+
+  /// Bisection over the part of the program that is made thrifty.
+  void divide(double price) {
+    double tried = 0.5, step = 0.25;
+    for (int turn = 0; turn < most_turns && !enough(); ++turn, step /= 2) {
+      MemoryPrice divided;
+      divided.turn = tried;
+      divided.before_turn = 1 + tilt;
+      divided.after_turn = 1 - tilt;
+      tried += try_price(price, divided).fits ? -step : step;
+    }
+  }
+
+  const Problem& problem_;
+  const Conversions& conversions_;
+  const Candidate& cheapest_;
+  Picoseconds cost_to_beat_;
+  const Pins* pins_;
+  Budget& budget_;
+  SearchLimits limits_;
+  std::vector<char> tight_;  ///< by device: its memory has a price
+  std::vector<MemoryPrice::Point> points_;
+  MemorySearchResult result_;
+};
+
+}  // namespace
+
+MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
+                                        const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
+                                        const Pins* pins, Budget& budget) {
+  return MemorySearch(problem, conversions, cheapest, cost_to_beat, pins, budget).run(guess);
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,30 @@
+// The cheapest plan that fits into memory, at fixed shares.
+#pragma once
+#include "synth/budget.h"
+#include "synth/candidate.h"
+#include "synth/search.h"
+
+namespace hetsynth::synth {
+
+struct MemorySearchResult {
+  Candidate best;  ///< fits if any plan met does; else the one nearest to it; empty if stopped before any was met
+  Picoseconds bound = 0;  ///< proven for all plans that fit at these shares
+  double multiplier = 0;  ///< picoseconds for a full memory at which the bound was reached
+};
+
+/// Lagrangian relaxation: memory has a price, by the device's limit, on the devices that a plan is over. With the price
+/// lambda the search gives the least of time + lambda * fullness.
+/// - First the most thrifty plan, with memory beyond all price: if it does not fit there is no point in going on.
+/// - Then the price at which a plan that fits and one that does not cost the same, again and again (Dantzig's cutting
+///   planes in one dimension): ends after a few searches.
+/// - There, with a price only on what is certainly taken, the least of both sums less lambda is a bound for all plans
+///   that fit.
+/// - Like layers all change at that one price. A price that is a little higher for the first part of the program than
+///   for the rest changes some of them: bisection over the part closes most of the gap.
+/// `cheapest`: the plan without memory limits, which does not fit. Gives up when the bound shows that nothing below
+/// `cost_to_beat` fits. `guess`: a multiplier to begin with, 0 for none.
+MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
+                                        const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
+                                        const Pins* pins, Budget& budget);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,143 @@
+// Planning under memory limits: plans that fit, bounds that hold against enumeration, and honest reasons where none
+// fits.
+#include "synth/memory_search.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include "dsl/base/error.h"
+#include "programs.h"
+#include "random_programs.h"
+#include "synth/baselines.h"
+#include "synth/lower.h"
+#include "synth/memory_floor.h"
+#include "synth/schedule.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace synth;
+using namespace testing_support;
+using ::testing::HasSubstr;
+
+Cluster with_memory(Cluster cluster, int64_t bytes) {
+  for (Device& device : cluster.devices) device.memory_bytes = bytes;
+  return cluster;
+}
+
+int64_t fullest(const Plan& plan) {
+  int64_t most = 0;
+  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
+  return most;
+}
+
+/// Least time of all choices that fit, each operation's and leaf's option enumerated, conversions as they are cheapest;
+/// `forbidden` if none does.
+Picoseconds enumerated_within_memory(const Problem& problem, const Shares& shares) {
+  Conversions conversions(*problem.analysis, problem.cost, shares);
+  const auto& nodes = problem.program.nodes;
+  std::vector<int> counts;
+  for (const Node& node : nodes) {
+    int forms = 0;
+    for (const Form& form : problem.rules.forms[node.id]) forms += !form.partial();
+    counts.push_back(!node.leaf()                   ? int(problem.rules.options[node.id].size())
+                     : node.kind == NodeKind::input ? 1
+                                                    : forms);
+  }
+  Choices choices{std::vector<int>(nodes.size(), 0), {}};
+  Picoseconds best = forbidden;
+  for (;;) {
+    Picoseconds cost = total_cost(problem, conversions, shares, choices);
+    if (cost < best && make_candidate(problem, conversions, shares, choices, cost).fits()) best = cost;
+    size_t digit = 0;
+    while (digit < nodes.size() && ++choices.of[digit] == counts[digit]) choices.of[digit++] = 0;
+    if (digit == nodes.size()) return best;
+  }
+}
+
+double option_combinations(const Problem& problem) {
+  double count = 1;
+  for (const Node& node : problem.program.nodes)
+    count *= double(
+        std::max<size_t>(1, node.leaf() ? problem.rules.forms[node.id].size() : problem.rules.options[node.id].size()));
+  return count;
+}
+
+RC_GTEST_PROP(MemorySearch, BoundAndPlanEncloseTheBestThatFits, ()) {
+  Program program = random_program(2);
+  Cluster cluster = random_cluster();
+  Problem roomy(program, with_memory(cluster, int64_t(1) << 40));
+  RC_PRE(option_combinations(roomy) < 2e5);
+  Shares shares = common_shares(roomy.classes, fractions_of(roomy, RatioRule::even));
+  Conversions conversions(*roomy.analysis, roomy.cost, shares);
+  Candidate free = make_candidate(roomy, conversions, shares, search(roomy, conversions, shares, {}, {}).choices, 0);
+  const int64_t need = int64_t(free.fullest() * double(int64_t(1) << 40));
+  Problem tight(program, with_memory(cluster, std::max<int64_t>(1, need * *rc::gen::inRange(40, 100) / 100)));
+  Conversions same(*tight.analysis, tight.cost, shares);
+  Solution cheapest = search(tight, same, shares, {}, {});
+  Candidate start = make_candidate(tight, same, shares, cheapest.choices, cheapest.cost);
+  start.bound = cheapest.search.lower_bound;
+  if (start.fits()) return;
+  SynthesisOptions options;
+  Budget budget(options);
+  MemorySearchResult found = search_within_memory(tight, same, start, forbidden, 0, nullptr, budget);
+  const Picoseconds best = enumerated_within_memory(tight, shares);
+  if (best < forbidden) RC_ASSERT(found.bound <= best);
+  if (found.best.fits()) RC_ASSERT(found.best.cost >= found.bound);
+}
+
+RC_GTEST_PROP(MemorySearch, TheFloorIsBelowWhatPlansTake, ()) {
+  Program program = random_program(6);
+  Problem problem(program, random_cluster());
+  for (RatioRule rule : {RatioRule::even, RatioRule::proportional}) {
+    Shares shares = common_shares(problem.classes, fractions_of(problem, rule));
+    Conversions conversions(*problem.analysis, problem.cost, shares);
+    Choices choices = search(problem, conversions, shares, {}, {}).choices;
+    double sum = 0;
+    for (int64_t bytes : peak_memory(problem, shares, lower(problem, conversions, shares, choices)))
+      sum += double(bytes);
+    RC_ASSERT(memory_floor(problem).total() <= sum + double(problem.cost.device_count()));
+  }
+}
+
+TEST(MemorySearch, TheGapIsSmallWhereLayersAreMany) {
+  Program program = mlp(128, std::vector<int64_t>(17, 32));
+  std::vector<double> speeds(4, 1e10);
+  Cluster roomy = cluster_of_speeds(speeds, 1e9, 1e-9);
+  const int64_t need = fullest(synthesize(program, roomy));
+  for (int percent : {96, 92}) {
+    const int64_t limit = need * percent / 100;
+    Plan plan = synthesize(program, with_memory(roomy, limit));
+    EXPECT_LE(fullest(plan), limit);
+    EXPECT_GE(plan.prediction.lower_bound_seconds, 0.9 * plan.prediction.step_seconds) << percent << " %";
+  }
+}
+
+TEST(MemorySearch, ABatchTooLargeForTheClusterIsToBlame) {
+  Program program = mlp(1 << 12, {64, 64, 64});
+  try {
+    synthesize(program, cluster_of_speeds({1e9, 1e9}, 1e9, 1e-6, {1 << 20, 1 << 20}));
+    FAIL() << "a plan was found";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("the memories of all 2 devices together are too small, whatever the plan"));
+    EXPECT_THAT(error.what(), HasSubstr("a smaller batch, micro-batches, or activation checkpointing"));
+    EXPECT_THAT(error.what(), HasSubstr("2 MiB in all"));
+  }
+}
+
+TEST(MemorySearch, AModelTooLargeForTheClusterIsToBlame) {
+  Program program = mlp(2, {1024, 1024, 1024});
+  try {
+    synthesize(program, cluster_of_speeds({1e9, 1e9}, 1e9, 1e-6, {1 << 20, 1 << 20}));
+    FAIL() << "a plan was found";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("parameters 8 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("a smaller model, or more memory"));
+  }
+}
+
+}  // namespace
+}  // namespace hetsynth
