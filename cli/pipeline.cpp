@@ -81,6 +81,7 @@ Plan searched_plan(const Compilation& c) {
   options.time_limit_seconds = c.plan_seconds;
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
+  options.pins = c.pins;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
       fmt::print(stderr, "\r\033[K{}", progress_text(progress));
@@ -178,6 +179,29 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
                   "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations")
       ->capture_default_str()
       ->check(CLI::Range(1, 2));
+  PlanPins& pins = compilation.pins;
+  command.add_option_function<std::string>(
+      "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },
+      "Keep to what this TOML file fixes: placements, forbidden instructions, ratio, mesh");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--pin",
+          [&pins](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) pins.placements.push_back(parse_pinned_placement(text));
+          },
+          "Fix where a tensor is: NAME=replicated, NAME=sharded(0), NAME=partial(sum); one placement per mesh axis")
+      ->delimiter('\0');
+  command.add_option_function<std::vector<std::string>>(
+      "--forbid",
+      [&pins](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) pins.forbidden.push_back(parse_forbidden(text));
+      },
+      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, slice, to_partial, broadcast");
+  command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
+      ->delimiter(',');
+  command.add_option_function<std::string>(
+      "--mesh", [&pins](const std::string& text) { pins.mesh = parse_mesh(text); },
+      "Fix the mesh by the sizes of its axes: 8 or 2x4");
 }
 
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {

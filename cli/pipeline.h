@@ -11,6 +11,7 @@
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
 #include "runtime/generated_check.h"
+#include "synth/pins.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {
@@ -26,6 +27,7 @@ struct Compilation {
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   int mesh_axes = 1;                   ///< most axes of the meshes that are tried
+  PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
   // made
@@ -66,7 +68,7 @@ struct PipelineOptions {
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
-/// --time-limit and --mesh-axes of the synthesis.
+/// --time-limit, --mesh-axes and the pins of the synthesis.
 void add_planning_options(CLI::App& command, Compilation& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.

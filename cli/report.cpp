@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -123,6 +124,20 @@ std::string baselines_text(const Prediction& prediction) {
   return out;
 }
 
+/// What is proven of the predicted step.
+std::string proof_text(const Prediction& p) {
+  auto gap = [&](double bound) { return fmt::format("{:.2g} %", 100 * (1 - bound / p.step_seconds)); };
+  std::string out = p.optimal ? "optimal under the cost model at these shares" : "";
+  if (!p.optimal)
+    out = p.lower_bound_seconds > 0
+              ? fmt::format("lower bound {}, gap {}", seconds_text(p.lower_bound_seconds), gap(p.lower_bound_seconds))
+              : "no bound yet";
+  if (p.shares_bound_seconds > 0)
+    out += fmt::format("; over all shares: lower bound {}, gap {}", seconds_text(p.shares_bound_seconds),
+                       gap(p.shares_bound_seconds));
+  return out;
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
@@ -136,9 +151,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
   out += devices_text(p.devices);
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
-  out += fmt::format("  {:<34} {:>12}  {}\n", "predicted step", seconds_text(p.step_seconds),
-                     p.optimal ? "(optimal under the cost model at these shares)"
-                               : fmt::format("(lower bound {})", seconds_text(p.lower_bound_seconds)));
+  out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
   return out + baselines_text(p) + small_batch_text(plan, reference);
 }
 
@@ -150,6 +163,8 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   out["parameters"] = reference.parameter_count();
   out["step_seconds"] = p.step_seconds;
   out["lower_bound_seconds"] = p.lower_bound_seconds;
+  if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;
+  if (p.step_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.step_seconds);
   out["optimal"] = p.optimal;
   out["devices"] = Json::array();
   for (const DevicePrediction& d : p.devices)

@@ -12,11 +12,14 @@
 #include "synth/memory_search.h"
 #include "synth/ratios.h"
 #include "synth/search.h"
+#include "synth/share_bound.h"
 
 namespace hetsynth::synth {
 namespace {
 
 constexpr int max_alternations = 6;
+/// Shares whose plan is proven to be this near to the best over all shares end the alternation.
+constexpr double near_enough = 1e-3;
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
 constexpr int most_tight_shares = 2;
 
@@ -24,30 +27,41 @@ class Alternation {
  public:
   Alternation(const Problem& problem, Budget& budget, double seconds_to_beat) : problem_(problem), budget_(budget) {
     limits_.stop = budget.stop();
-    if (several_axes()) limits_.cost_to_beat = to_picoseconds(seconds_to_beat);
+    to_beat_ = to_picoseconds(seconds_to_beat);
+    if (several_axes()) limits_.cost_to_beat = to_beat_;
   }
 
   std::optional<Plan> run() {
     check_memory_floor(problem_);
+    if (!several_axes()) shares_bound_ = bound_over_shares(problem_, budget_.stop());
+    budget_.searched();
+    if (shares_bound_ >= to_beat_) return std::nullopt;
     for (const std::vector<double>& by_device : starts()) {
-      if (budget_.spent()) break;
+      if (budget_.spent() || near_bound()) break;
       alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     }
     search_tight_shares();
-    if (!several_axes() && (best_.empty() || (budget_.spent() && !best_.fits()))) add_unsearched();
+    if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
+      add_unsearched();
     if (best_.empty()) return std::nullopt;
     return finish();
   }
 
  private:
+  /// No other shares are worth a search.
+  bool near_bound() const {
+    return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + near_enough);
+  }
+
   bool several_axes() const { return problem_.mesh.axes.size() > 1; }
 
   /// Fractions by device that the alternation starts from. It can get stuck, so there are several.
   std::vector<std::vector<double>> starts() const {
     const auto& devices = problem_.cluster.devices;
-    std::vector<std::vector<double>> starts{std::vector<double>(devices.size(), 1.0)};
-    if (device_types(problem_.cluster).devices.size() < 2) return starts;
-    starts.push_back(device_speeds(problem_));
+    if (!problem_.ratio.empty()) return {problem_.ratio};
+    const std::vector<double> even(devices.size(), 1.0);
+    if (device_types(problem_.cluster).devices.size() < 2) return {even};
+    std::vector<std::vector<double>> starts{device_speeds(problem_), even};
     std::vector<double> flops, bandwidth, memory, fastest;
     for (const Device& d : devices) {
       flops.push_back(d.matmul_flops_per_second());
@@ -62,7 +76,9 @@ class Alternation {
   }
 
   /// Devices of one type share evenly; on several axes the starts are all there is.
-  bool has_linear_program() const { return !several_axes() && device_types(problem_.cluster).devices.size() > 1; }
+  bool has_linear_program() const {
+    return !several_axes() && problem_.ratio.empty() && device_types(problem_.cluster).devices.size() > 1;
+  }
 
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves.
   void alternate(Shares shares) {
@@ -118,8 +134,7 @@ class Alternation {
 
   /// Returns the multiplier at which the bound was reached.
   double search_at(const Conversions& conversions, const Candidate& start, double guess) {
-    MemorySearchResult result =
-        search_within_memory(problem_, conversions, start, cost_to_beat(), guess, nullptr, budget_);
+    MemorySearchResult result = search_within_memory(problem_, conversions, start, cost_to_beat(), guess, budget_);
     result.best.bound = result.bound;
     if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
@@ -141,7 +156,8 @@ class Alternation {
     Solution solution = search(problem_, conversions, shares, {}, limits_);
     budget_.searched();
     if (solution.choices.empty()) {
-      HETSYNTH_CHECK(budget_.spent() || several_axes(), "replicating everything is always a plan");
+      HETSYNTH_CHECK(budget_.spent() || several_axes() || problem_.constrained,
+                     "replicating everything is always a plan");
       return {};
     }
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
@@ -165,9 +181,12 @@ class Alternation {
     Plan plan = assemble(problem_, conversions, best_.shares, best_.choices, axis_fractions(problem_, device_work()));
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
+    plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
     plan.prediction.optimal = best_.cost == best_.bound;
     check_memory(problem_, plan.prediction,
-                 budget_.spent() ? "the best plan found in the time given" : "the most thrifty plan found");
+                 budget_.spent()        ? "the best plan found in the time given"
+                 : problem_.constrained ? "the most thrifty plan found under the pins"
+                                        : "the most thrifty plan found");
     return plan;
   }
 
@@ -187,6 +206,8 @@ class Alternation {
   const Problem& problem_;
   Budget& budget_;
   SearchLimits limits_;
+  Picoseconds to_beat_ = forbidden;
+  Picoseconds shares_bound_ = 0;  ///< over all shares; on one axis only
   std::set<Shares> seen_;
   Candidate best_;
   std::vector<Candidate> tight_;  ///< cheapest plans at their shares, which do not fit

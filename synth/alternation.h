@@ -11,7 +11,7 @@ namespace hetsynth::synth {
 /// The fastest plan that search at fixed shares, shares by linear programming for the program found, and search again
 /// lead to, from several starts; without baselines. On a mesh of several axes: the fastest of the starts, without
 /// linear programming. When the budget is spent: the best so far, or a plan that needs no search; none on several axes.
-/// Empty also if no plan on several axes is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible
+/// Empty also if it is proven that no plan is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible
 /// if none was found that fits into memory.
 std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL);
 

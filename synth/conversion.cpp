@@ -14,11 +14,10 @@ constexpr int some_forms = 16;
 
 }  // namespace
 
-ConversionTable::ConversionTable(const CostModel& cost, NodeId node, const std::vector<Form>& forms,
-                                 const Shares& shares)
+ConversionTable::ConversionTable(NodeId node, const std::vector<Form>& forms, const Edge& edge)
     : forms_(int(forms.size())) {
   for (const Form& from : forms)
-    for (const Form& to : forms) edges_.push_back(cost.conversion(node, from, to, shares));
+    for (const Form& to : forms) edges_.push_back(edge(node, from, to));
   find_paths();
 }
 
@@ -130,8 +129,13 @@ FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& need
   return best;
 }
 
-Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares) : analysis_(analysis) {
-  for (NodeId node : analysis.tensor_example) tables_.emplace_back(cost, node, analysis.rules.forms[node], shares);
+Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares)
+    : Conversions(analysis, [&](NodeId node, const Form& from, const Form& to) {
+        return cost.conversion(node, from, to, shares);
+      }) {}
+
+Conversions::Conversions(const Analysis& analysis, const ConversionTable::Edge& edge) : analysis_(analysis) {
+  for (NodeId node : analysis.tensor_example) tables_.emplace_back(node, analysis.rules.forms[node], edge);
 }
 
 }  // namespace hetsynth::synth

@@ -1,5 +1,6 @@
 // Conversion trees: the cheapest instructions that make a set of forms of one tensor out of the form it is computed in.
 #pragma once
+#include <functional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@ namespace hetsynth::synth {
 /// tree.
 class ConversionTable {
  public:
-  ConversionTable(const CostModel& cost, NodeId node, const std::vector<Form>& forms, const Shares& shares);
+  using Edge = std::function<Conversion(NodeId node, const Form& from, const Form& to)>;
+  ConversionTable(NodeId node, const std::vector<Form>& forms, const Edge& edge);
 
   int form_count() const { return forms_; }
   const Conversion& edge(int from, int to) const { return edges_[from * forms_ + to]; }
@@ -73,6 +75,8 @@ void for_small_subsets(FormMask forms, int most, const Visit& visit) {
 class Conversions {
  public:
   Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares);
+  /// At other costs than those of any shares.
+  Conversions(const Analysis& analysis, const ConversionTable::Edge& edge);
   const ConversionTable& of(NodeId node) const { return tables_[analysis_.tensor_kind[node]]; }
   /// Equal for tensors whose conversions are the same.
   int kind_of(NodeId node) const { return analysis_.tensor_kind[node]; }

@@ -231,6 +231,10 @@ double CostModel::local_bytes(NodeId node, const Form& form, const Shares& share
 }
 
 Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const {
+  return conversion(from, to, [&](const Form& form, int device) { return local_bytes(node, form, shares, device); });
+}
+
+Conversion CostModel::conversion(const Form& from, const Form& to, const Held& held_in) const {
   using Kind = AxisForm::Kind;
   int axis = -1;
   for (int a = 0; a < max_axes; ++a) {
@@ -247,11 +251,11 @@ Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, 
     opcode = before.sharded() ? Opcode::all_gather : Opcode::all_reduce;
   else if (after.sharded())
     opcode = before.sharded() ? Opcode::all_to_all : Opcode::reduce_scatter;
-  if (!opcode) return {};
+  if (!opcode || std::find(forbidden_.begin(), forbidden_.end(), *opcode) != forbidden_.end()) return {};
   std::vector<double> held, needed;
   for (int d = 0; d < device_count(); ++d) {
-    held.push_back(local_bytes(node, from, shares, d));
-    needed.push_back(local_bytes(node, to, shares, d));
+    held.push_back(held_in(from, d));
+    needed.push_back(held_in(to, d));
   }
   Movement made = movement(*opcode, axis, held, needed);
   return {true, *opcode, axis, made.realisation, to_picoseconds(made.seconds)};

@@ -12,6 +12,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "dsl/spmd/cluster.h"
@@ -92,6 +93,11 @@ class CostModel {
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
   /// realisation.
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
+  /// Plans do without these instructions.
+  void forbid(const std::vector<Opcode>& opcodes) { forbidden_ = opcodes; }
+  /// The same by the bytes that a device holds of the tensor in a form.
+  using Held = std::function<double(const Form& form, int device)>;
+  Conversion conversion(const Form& from, const Form& to, const Held& held) const;
   /// An instruction other than compute, given the bytes that every device holds before and after. Without a
   /// realisation: by the cheapest one.
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
@@ -131,6 +137,7 @@ class CostModel {
     int column_factor = -1;  ///< see AttentionCost
   };
 
+  std::vector<Opcode> forbidden_;
   const Program& program_;
   const DimensionClasses& classes_;
   const AttentionCost& attention_;

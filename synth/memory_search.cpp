@@ -17,12 +17,11 @@ constexpr double tilt = 0.02;
 class MemorySearch {
  public:
   MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest,
-               Picoseconds cost_to_beat, const Pins* pins, Budget& budget)
+               Picoseconds cost_to_beat, Budget& budget)
       : problem_(problem),
         conversions_(conversions),
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
-        pins_(pins),
         budget_(budget) {
     limits_.stop = budget.stop();
     limits_.tolerance = near_enough / 2;
@@ -84,7 +83,7 @@ class MemorySearch {
 
   SearchInput priced_input(double multiplier, MemoryPrice price) const {
     SearchInput input;
-    input.pins = pins_;
+    input.pins = &problem_.pins;
     input.memory = std::move(price);
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
@@ -174,7 +173,6 @@ class MemorySearch {
   const Conversions& conversions_;
   const Candidate& cheapest_;
   Picoseconds cost_to_beat_;
-  const Pins* pins_;
   Budget& budget_;
   SearchLimits limits_;
   std::vector<char> tight_;  ///< by device: its memory has a price
@@ -186,8 +184,8 @@ class MemorySearch {
 
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
                                         const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
-                                        const Pins* pins, Budget& budget) {
-  return MemorySearch(problem, conversions, cheapest, cost_to_beat, pins, budget).run(guess);
+                                        Budget& budget) {
+  return MemorySearch(problem, conversions, cheapest, cost_to_beat, budget).run(guess);
 }
 
 }  // namespace hetsynth::synth

@@ -25,6 +25,6 @@ struct MemorySearchResult {
 /// `cost_to_beat` fits. `guess`: a multiplier to begin with, 0 for none.
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
                                         const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
-                                        const Pins* pins, Budget& budget);
+                                        Budget& budget);
 
 }  // namespace hetsynth::synth

@@ -82,8 +82,13 @@ class NetworkBuilder {
     Table costs;
     for (int v = 0; v < int(sources(node).size()); ++v)
       costs.push_back(node.leaf() ? leaf_price(node, sources(node)[v])
-                                  : problem_.cost.operator_cost(node.id, problem_.rules.options[node.id][v], shares_));
+                                  : operation_cost(node.id, problem_.rules.options[node.id][v]));
     return costs;
+  }
+
+  Picoseconds operation_cost(NodeId node, const Option& option) const {
+    return input_.operation_cost ? input_.operation_cost(node, option)
+                                 : problem_.cost.operator_cost(node, option, shares_);
   }
 
   std::vector<VariableNeeds> variable_needs(const Node& node) const {

@@ -6,15 +6,13 @@
 // what a consumer needs is forbidden. Every operation is computed in one way only, and every form of a tensor that
 // exists at all exists from its first use to its last.
 #pragma once
+#include <functional>
 #include <map>
 
 #include "synth/network.h"
 #include "synth/problem.h"
 
 namespace hetsynth::synth {
-
-/// Choices that a node is held to; a node without an entry is free.
-using Pins = std::map<NodeId, std::vector<int>>;
 
 /// A price on memory, on top of time (a Lagrangian multiplier): of leaves, and of other tensors that are there at
 /// certain points of the program.
@@ -39,6 +37,8 @@ struct SearchInput {
   const Pins* pins = nullptr;
   /// With a price, forms may be dropped after the forward phase and made again (ZeRO-3).
   MemoryPrice memory;
+  /// Instead of the cost at the shares.
+  std::function<Picoseconds(NodeId, const Option&)> operation_cost;
 };
 
 /// The network of a problem, and what the values of its set variables stand for.

@@ -41,6 +41,14 @@ Problem::Problem(std::shared_ptr<const Analysis> given, const Cluster& cluster, 
       update_targets(analysis->update_targets),
       is_output(analysis->is_output) {}
 
+void Problem::constrain(const PlanPins& given) {
+  check_pins(given, cluster);
+  pins = pinned_values(*this, given);
+  ratio = given.ratio;
+  cost.forbid(given.forbidden);
+  constrained = given.any();
+}
+
 Mesh flat_mesh(const Cluster& cluster, const std::string& axis) { return {{{axis, int(cluster.devices.size())}}}; }
 
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {

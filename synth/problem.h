@@ -7,6 +7,7 @@
 
 #include "synth/conversion.h"
 #include "synth/interner.h"
+#include "synth/pins.h"
 
 namespace hetsynth::synth {
 
@@ -29,6 +30,12 @@ struct Problem {
   const std::vector<std::vector<NodeId>>& consumers;
   const std::vector<std::vector<NodeId>>& update_targets;
   const std::vector<char>& is_output;
+  Pins pins;                  ///< all searches keep to them
+  std::vector<double> ratio;  ///< by device: the only shares to plan at; empty: any
+  bool constrained = false;   ///< by these or by forbidden instructions
+
+  /// Takes over what a user fixed. Throws UserError if the problem knows no such node, placement or mesh.
+  void constrain(const PlanPins& given);
 };
 
 /// The forms one tensor is materialised in. Apart: those that the backward and update phases use are made again from

@@ -8,7 +8,9 @@ namespace hetsynth::synth {
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits) {
-  PlanNetwork plan = build_network(problem, conversions, shares, input);
+  SearchInput pinned = input;
+  if (!pinned.pins) pinned.pins = &problem.pins;
+  PlanNetwork plan = build_network(problem, conversions, shares, pinned);
   Solution solution;
   solution.search = minimise(plan.network, limits);
   if (!solution.search.found()) return solution;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "dsl/spmd/plan.h"
+#include "synth/pins.h"
 
 namespace hetsynth {
 
@@ -27,6 +28,8 @@ struct SynthesisOptions {
   bool drop_devices = false;
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations).
   int most_axes = 1;
+  /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
+  PlanPins pins;
 };
 
 /// Searches over one mesh axis of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,

@@ -32,6 +32,8 @@ struct Prediction {
   double step_seconds = 0;
   /// Proven: no plan of the searched space is faster under the cost model at the plan's shares.
   double lower_bound_seconds = 0;
+  /// Proven: nor is any on the same devices and mesh at any other shares. 0: not known.
+  double shares_bound_seconds = 0;
   bool optimal = false;  ///< the search ended with step cost equal to the bound
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;

@@ -37,10 +37,13 @@ std::vector<std::vector<double>> read_ratios(const JsonReader& reader, const Mes
 }
 
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
-  reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"});
+  reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
+                       {"shares_bound_seconds"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
   prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
+  if (reader.has("shares_bound_seconds"))
+    prediction.shares_bound_seconds = seconds(reader.member("shares_bound_seconds"));
   prediction.optimal = reader.member("optimal").boolean();
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   for (const JsonReader& entry : reader.member("devices").elements()) {

@@ -81,7 +81,7 @@ RC_GTEST_PROP(MemorySearch, BoundAndPlanEncloseTheBestThatFits, ()) {
   if (start.fits()) return;
   SynthesisOptions options;
   Budget budget(options);
-  MemorySearchResult found = search_within_memory(tight, same, start, forbidden, 0, nullptr, budget);
+  MemorySearchResult found = search_within_memory(tight, same, start, forbidden, 0, budget);
   const Picoseconds best = enumerated_within_memory(tight, shares);
   if (best < forbidden) RC_ASSERT(found.bound <= best);
   if (found.best.fits()) RC_ASSERT(found.best.cost >= found.bound);

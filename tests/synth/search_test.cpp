@@ -10,6 +10,7 @@
 #include "programs.h"
 #include "random_programs.h"
 #include "synth/baselines.h"
+#include "synth/share_bound.h"
 
 namespace hetsynth {
 namespace {
@@ -52,6 +53,31 @@ bool communicates(const auto& s) {
   for (const Node& node : s.problem.program.nodes)
     if (materialise(s.problem, s.conversions, s.solution.choices, node.id).cost > 0) return true;
   return false;
+}
+
+/// Random granules, all devices' adding up.
+Shares random_shares(const Problem& problem) {
+  std::vector<std::vector<double>> fractions(1);
+  for (int d = 0; d < problem.cost.device_count(); ++d) fractions[0].push_back(*rc::gen::inRange(d == 0 ? 1 : 0, 5));
+  return common_shares(problem.classes, fractions);
+}
+
+RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
+  Program program = random_program(4);
+  Problem problem(program, random_cluster());
+  const Picoseconds bound = bound_over_shares(problem, {});
+  RC_ASSERT(bound > 0);
+  for (int i = 0; i < 5; ++i) {
+    Shares shares = random_shares(problem);
+    Conversions conversions(*problem.analysis, problem.cost, shares);
+    RC_ASSERT(bound <= search(problem, conversions, shares, {}, {}).cost);
+  }
+}
+
+TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {
+  const Program program = mlp(64, {32, 64, 32});
+  Searched s(program, cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), RatioRule::even);
+  EXPECT_NEAR(double(bound_over_shares(s.problem, {})), double(s.solution.cost), 1e-3 * double(s.solution.cost));
 }
 
 // Each case draws three programs: 300 in all.
