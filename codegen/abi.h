@@ -15,6 +15,9 @@ struct HetsynthContext {
   void* stream;                ///< cuda: compute stream
   void* communication_stream;  ///< cuda
   void* device = nullptr;      ///< cuda: the runtime's state of the device, opaque to generated code
+  /// cuda, on the device: step, then seed, of eight bytes each. Kernels read them there, so that a recorded step can be
+  /// replayed.
+  const void* clock = nullptr;
 };
 
 /// Entry point of a generated program: one training step. 0: done; anything else: a collective was aborted.

@@ -86,7 +86,7 @@ StepFunction step_of(const NativeModule& module) {
 /// A rank's device with its code; what all GPU ranks share is in `ranks`.
 std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal, const std::string& architecture,
                                       Compiler& compiler, const cuda::Backend& backend,
-                                      const std::shared_ptr<cuda::NcclRanks>& ranks) {
+                                      const std::shared_ptr<cuda::NcclRanks>& ranks, bool replays) {
   const NativeModule host = compiler.host(program.files.at(0));
   cuda::CudaRank rank;
   rank.rank = program.rank;
@@ -98,6 +98,7 @@ std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal,
   rank.events = *static_cast<const int*>(host.find("hetsynth_event_count"));
   rank.largest_tensors = program.largest_tensors;
   rank.ranks = ranks;
+  rank.replays = replays;
   return cuda::cuda_device(*backend.api, std::move(rank));
 }
 
@@ -126,13 +127,16 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   const double generated = wall_seconds();
 
   Compiler compiler(options.optimization, backend);
+  // Where collectives go through the host, the host has to be there for each of them.
+  const bool all_gpus = std::ranges::find(on_gpu, false) == on_gpu.end();
   std::shared_ptr<cuda::NcclRanks> gpus;
   if (any_gpu) gpus = std::make_shared<cuda::NcclRanks>(backend->api->nccl, program.mesh, on_gpu);
   in_parallel(ranks, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
     RankProgram& target = programs[r];
     if (on_gpu[r])
-      target.runs_on = cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus);
+      target.runs_on =
+          cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus, all_gpus);
     else
       target.step = step_of(compiler.host(target.layout.files.front()));
   });

@@ -564,7 +564,7 @@ class AttentionPrinter {
     for (ValueId value : g.products)
       add("float {}[{}][{}] = {{}};", part(value), kept / side, (nest_.features(nest_.op(value)) + side - 1) / side);
     for (int dim : g.summed) open("for ({0} {1} = 0; {1} < {2}; ++{1}) {{", index_, dims_[size_t(dim)], a_.extent(dim));
-    barrier();
+    if (!g.summed.empty()) barrier();
     for (const Tile& tile : tiles.all())
       if (tile.of_rows == g.keeps_rows) load(tile, kept, kept_begin);
     open("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, swept_begin, sweep_start(g, swept),
@@ -632,7 +632,7 @@ class AttentionPrinter {
     Kernel kernel;
     kernel.name = name;
     kernel.arguments = arguments_.list();
-    kernel.text = kernel_head(comment_ + how, name, int(threads), arguments_.declaration()) + lines_.text() + "}\n";
+    kernel.text = kernel_head(comment_ + how, name, int(threads), arguments_) + lines_.text() + "}\n";
     kernel.blocks = blocks;
     kernel.threads = int(threads);
     return kernel;

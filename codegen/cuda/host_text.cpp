@@ -25,6 +25,7 @@ struct HetsynthContext {
   void* stream;
   void* communication_stream;
   void* device;
+  const void* clock;
 };
 extern "C" {
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
@@ -116,8 +117,6 @@ class HostPrinter {
     pointers(out);
     for (int axis : axes_)
       out.add(fmt::format("void* const {}_ranks = hetsynth_nccl_communicator(context, {});", axis_name(axis), axis));
-    if (uses_step_) out.add("const int64 step = context->step;");
-    if (uses_seed_) out.add("const unsigned long long seed = context->seed;");
     out.append(steps.text());
     out.add("return 0;");
     out.close();
@@ -224,13 +223,8 @@ class HostPrinter {
         case KernelArgument::Kind::scratch:
           arguments += scratch(s, argument.scratch);
           break;
-        case KernelArgument::Kind::step:
-          uses_step_ = true;
-          arguments += "step";
-          break;
-        case KernelArgument::Kind::seed:
-          uses_seed_ = true;
-          arguments += "seed";
+        case KernelArgument::Kind::clock:
+          arguments += "context->clock";
           break;
       }
     }
@@ -359,7 +353,6 @@ class HostPrinter {
   std::set<int> axes_;
   Names table_names_;
   CollectiveText collectives_{lowered_, table_names_};
-  bool uses_step_ = false, uses_seed_ = false;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace hetsynth::codegen::cuda {
 
 struct KernelArgument {
-  enum class Kind : uint8_t { storage, scratch, step, seed };
+  enum class Kind : uint8_t { storage, scratch, clock };  ///< clock: where step and seed lie
   Kind kind = Kind::storage;
   ValueId value = -1;  ///< storage: of which value
   int scratch = -1;    ///< scratch: number within the step

@@ -73,8 +73,7 @@ void Arguments::note(const Expr& body) {
 std::vector<KernelArgument> Arguments::list() const {
   std::vector<KernelArgument> out;
   for (const Entry& entry : entries_) out.push_back(entry.argument);
-  if (step_) out.push_back({KernelArgument::Kind::step, -1, -1, "step"});
-  if (seed_) out.push_back({KernelArgument::Kind::seed, -1, -1, "seed"});
+  if (step_) out.push_back({KernelArgument::Kind::clock, -1, -1, "clock"});
   return out;
 }
 
@@ -86,8 +85,14 @@ std::string Arguments::declaration() const {
     out += fmt::format("{}{}{}*{} {}", out.empty() ? "" : ", ", entry.written ? "" : "const ", type,
                        entry.written && entry.read ? "" : " __restrict__", entry.argument.name);
   }
-  if (step_) out += fmt::format("{}long long step", out.empty() ? "" : ", ");
-  if (seed_) out += ", unsigned long long seed";
+  if (step_) out += fmt::format("{}const long long* __restrict__ clock", out.empty() ? "" : ", ");
+  return out;
+}
+
+std::string Arguments::definitions() const {
+  std::string out;
+  if (step_) out += "  const long long step = clock[0];\n";
+  if (seed_) out += "  const unsigned long long seed = (unsigned long long)clock[1];\n";
   return out;
 }
 
@@ -188,6 +193,9 @@ bool is_kernel_word(const std::string& name) {
                                                  "weight",
                                                  "now",
                                                  "shift",
+                                                 "clock",
+                                                 "step",
+                                                 "seed",
                                                  "scale",
                                                  "sum"};
   return std::find(words.begin(), words.end(), name) != words.end() || name.rfind("at_", 0) == 0 ||
@@ -201,6 +209,10 @@ std::string kernel_head(const std::string& comment, const std::string& name, int
                         const std::string& arguments) {
   return fmt::format("{}extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{\n", comment, threads, name,
                      arguments);
+}
+
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments) {
+  return kernel_head(comment, name, threads, arguments.declaration()) + arguments.definitions();
 }
 
 }  // namespace hetsynth::codegen::cuda

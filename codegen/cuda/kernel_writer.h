@@ -65,9 +65,11 @@ class Arguments {
   /// Bodies may read the step or draw random numbers.
   void note(const Expr& body);
   std::vector<KernelArgument> list() const;
-  /// "const float* __restrict__ x, float* __restrict__ y, long long step". Storage both read and written may not be
-  /// restricted.
+  /// "const float* __restrict__ x, float* __restrict__ y, const long long* __restrict__ clock". Storage both read and
+  /// written may not be restricted.
   std::string declaration() const;
+  /// Lines that define `step` and `seed` where bodies use them.
+  std::string definitions() const;
 
  private:
   struct Entry {
@@ -91,5 +93,6 @@ std::string element_name(const KernelContext& context, const LocalOp& op);
 
 /// Start of a kernel: comments, name, arguments, opening brace.
 std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments);
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments);
 
 }  // namespace hetsynth::codegen::cuda

@@ -55,7 +55,7 @@ class ScatterPrinter {
     std::string comment = fmt::format(
         "// {}\n// {} rows of {}: one block owns a row and adds its hits among {} in their order, so nothing races\n",
         origin_text(context_.lowered, op_), shape_.rows, shape_.columns, shape_.hits);
-    kernel.text = kernel_head(comment, name_, kernel.threads, arguments_.declaration()) + lines.text() + "}\n";
+    kernel.text = kernel_head(comment, name_, kernel.threads, arguments_) + lines.text() + "}\n";
     return kernel;
   }
 

@@ -27,6 +27,7 @@ struct HetsynthContext {
   void* stream;
   void* communication_stream;
   void* device;
+  const void* clock;
 };
 
 #include "ranks.h"
@@ -200,7 +201,12 @@ int main() {
     std::fprintf(stderr, "rank %d: NCCL cannot connect the ranks\n", RANK);
     return 1;
   }
-  HetsynthContext context{arena, 0, 1, nullptr, streams[0], streams[1], nullptr};
+  const long long step_and_seed[2] = {0, 1};
+  void* clock = nullptr;
+  if (check(cudaMalloc(&clock, sizeof step_and_seed), "cudaMalloc") ||
+      check(cudaMemcpy(clock, step_and_seed, sizeof step_and_seed, cudaMemcpyHostToDevice), "copy to the GPU"))
+    return 1;
+  HetsynthContext context{arena, 0, 1, nullptr, streams[0], streams[1], nullptr, clock};
   if (hetsynth_step(&context)) return 1;
   if (check(cudaDeviceSynchronize(), "the step")) return 1;
   if (loss_offsets[RANK] < 0) return 0;

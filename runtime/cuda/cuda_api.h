@@ -42,6 +42,12 @@ struct Driver {
   int (*stream_synchronize)(void* stream) = nullptr;
   int (*stream_query)(void* stream) = nullptr;  ///< 0: all done, `not_ready`: not yet
   int (*stream_wait)(void* stream, void* event, unsigned flags) = nullptr;
+  int (*begin_capture)(void* stream, int mode) = nullptr;
+  int (*end_capture)(void* stream, void** graph) = nullptr;
+  int (*graph_instantiate)(void** executable, void* graph, unsigned long long flags) = nullptr;
+  int (*graph_launch)(void* executable, void* stream) = nullptr;
+  int (*graph_executable_destroy)(void* executable) = nullptr;
+  int (*graph_destroy)(void* graph) = nullptr;
   int (*event_create)(void** event, unsigned flags) = nullptr;
   int (*event_record)(void* event, void* stream) = nullptr;
   int (*event_destroy)(void* event) = nullptr;
@@ -136,7 +142,7 @@ constexpr int layout_batch_count = 5, layout_batch_stride = 6;
 constexpr int preference_workspace_bytes = 1;
 // Of cuda.h.
 constexpr unsigned stream_non_blocking = 1, event_disable_timing = 2;
-constexpr int out_of_memory = 2, not_ready = 600;
+constexpr int out_of_memory = 2, not_ready = 600, capture_relaxed = 2;
 constexpr int attribute_major = 75, attribute_minor = 76;
 // Of nccl.h.
 constexpr int nccl_in_progress = 7, nccl_no_color = -1;

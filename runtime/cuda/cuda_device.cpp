@@ -1,6 +1,7 @@
 #include "runtime/cuda/cuda_device.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <stdexcept>
@@ -25,6 +26,7 @@ CudaDevice::~CudaDevice() {
   driver_.context_set_current(context_);
   if (nccl_ && (!problem_.empty() || stopping())) nccl_->abort();
   staged_.reset();
+  if (recorded_) driver_.graph_executable_destroy(recorded_);
   nccl_.reset();
   products_.reset();
   for (const Pinned& pinned : pinned_)
@@ -34,6 +36,7 @@ CudaDevice::~CudaDevice() {
   for (void* stream : streams_)
     if (stream) driver_.stream_destroy(stream);
   if (module_) driver_.module_unload(module_);
+  if (clock_) driver_.free(clock_);
   if (workspace_) driver_.free(workspace_);
   if (arena_) driver_.free(arena_);
   driver_.primary_context_release(device_);
@@ -78,6 +81,7 @@ void CudaDevice::allocate_arena(int64_t bytes) {
   // The driver is asked only for what it says it has: a refused allocation can leave a context that answers nothing.
   int error = free < arena + workspace_bytes ? out_of_memory : driver_.allocate(&arena_, arena);
   if (!error) error = driver_.allocate(&workspace_, workspace_bytes);
+  if (!error) error = driver_.allocate(&clock_, sizeof step_and_seed_);
   if (!error) return;
   if (error != out_of_memory) require(error, "cuMemAlloc");
   Diagnostic diagnostic;
@@ -125,13 +129,50 @@ int CudaDevice::step(HetsynthContext context) {
   context.communication_stream = streams_[1];
   context.device = this;
   if (staged_) context.communicator = static_cast<Communicator*>(staged_.get());
-  issuing() = this;
-  const int code = rank_.step(&context);
-  issuing() = nullptr;
-  if (code || group_depth_ != 0) fail_step(code);
+  context.clock = reinterpret_cast<const void*>(clock_);
+  set_clock(context);
+  if (int code = issue(context); code || group_depth_ != 0) fail_step(code);
   for (int stream : {0, 1})
     if (int error = await(stream)) fail_step(error);
   return 0;
+}
+
+void CudaDevice::set_clock(const HetsynthContext& context) {
+  step_and_seed_[0] = context.step;
+  step_and_seed_[1] = int64_t(context.seed);
+  require(driver_.copy_to_device(clock_, step_and_seed_, sizeof step_and_seed_, streams_[0]), "cuMemcpyHtoDAsync");
+}
+
+int CudaDevice::run_host_program(HetsynthContext& context) {
+  issuing() = this;
+  const int code = rank_.step(&context);
+  issuing() = nullptr;
+  return code;
+}
+
+int CudaDevice::issue(HetsynthContext& context) {
+  // The first step is issued as it is: cublasLt chooses algorithms in it, and NCCL connects.
+  const bool records = rank_.replays && !recorded_ && steps_ == 1;
+  ++steps_;
+  if (records && !record(context)) rank_.replays = false;
+  if (!recorded_) return run_host_program(context);
+  return note(driver_.graph_launch(recorded_, streams_[0]), "cuGraphLaunch");
+}
+
+/// False: the driver or a library refuses, and steps are issued as before. Nothing has been executed then.
+bool CudaDevice::record(HetsynthContext& context) {
+  if (driver_.begin_capture(streams_[0], capture_relaxed)) return false;
+  const int code = run_host_program(context);
+  void* graph = nullptr;
+  const int ended = driver_.end_capture(streams_[0], &graph);
+  if (code || ended || !graph || driver_.graph_instantiate(&recorded_, graph, 0)) recorded_ = nullptr;
+  if (graph) driver_.graph_destroy(graph);
+  if (!recorded_) {
+    spdlog::warn("rank {}: a step cannot be recorded as a graph ({}); every step is issued anew", rank_.rank,
+                 problem_.empty() ? "the driver refuses" : problem_);
+    problem_.clear();
+  }
+  return recorded_ != nullptr;
 }
 
 void CudaDevice::fail_step(int code) {

@@ -22,6 +22,9 @@ struct CudaRank {
   int events = 0;                           ///< `hetsynth_event_count`
   std::vector<NamedBytes> largest_tensors;  ///< for the message when memory runs out
   std::shared_ptr<NcclRanks> ranks;
+  /// Record the second step and replay it from then on. All ranks of a run alike; not where collectives go through the
+  /// host.
+  bool replays = false;
 };
 
 /// A cuda device over these libraries, which must outlive it. Functions throw std::runtime_error naming the call that

@@ -50,6 +50,11 @@ class CudaDevice : public RankDevice {
   void create_streams();
   void load_kernels();
   void allocate_arena(int64_t bytes);
+  void set_clock(const HetsynthContext& context);
+  /// What the step issues: by the generated host program, or by replaying what it issued before. 0, or its code.
+  int issue(HetsynthContext& context);
+  int run_host_program(HetsynthContext& context);
+  bool record(HetsynthContext& context);
   void connect();
   [[noreturn]] void fail_step(int code);
   DeviceStream staging();
@@ -63,7 +68,10 @@ class CudaDevice : public RankDevice {
   int device_ = 0;
   void *context_ = nullptr, *module_ = nullptr;
   void* streams_[2] = {nullptr, nullptr};
-  DevicePointer arena_ = 0, workspace_ = 0;
+  DevicePointer arena_ = 0, workspace_ = 0, clock_ = 0;
+  int64_t step_and_seed_[2] = {0, 0};  ///< on their way to the device
+  void* recorded_ = nullptr;           ///< a step, ready to be replayed
+  int steps_ = 0;
   std::vector<void*> functions_, events_;
   struct Pinned {
     void* memory = nullptr;

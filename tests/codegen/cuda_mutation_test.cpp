@@ -7,6 +7,10 @@
 
 #include "codegen/cuda/prelude.h"
 #include "cuda_programs.h"
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
+#include "synth/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {
@@ -175,6 +179,58 @@ TEST(CudaPrelude, BlockSumNeedsBothBarriers) {
   without_second.erase(second, 16);
   EXPECT_FALSE(block_sums_hold(without_first));
   EXPECT_FALSE(block_sums_hold(without_second));
+}
+
+// ---- barriers of attention ----
+
+void attention_model() {
+  Tensor x = parameter("x", {70, 8}, normal(1.0));
+  Tensor q = matmul(x, parameter("wq", {8, 8}, normal(0.5))), k = matmul(x, parameter("wk", {8, 8}, normal(0.5)));
+  Tensor v = matmul(x, parameter("wv", {8, 8}, normal(0.5)));
+  Tensor weights = softmax(causal_mask(einsum("td,sd->ts", q, k)), -1);
+  Tensor mixed = einsum("ts,sd->td", weights, v);
+  minimize(mean(mixed * mixed), SGD{.learning_rate = 1.0});
+}
+
+/// Parameters after a step under every order of turns, or the message of what was noticed.
+std::string after_a_step(const Program& reference, const Plan& plan, const Cluster& cluster,
+                         const DeviceProgram& device) {
+  std::string out;
+  for (Turns turns : {Turns::forward, Turns::reversed, Turns::shuffled}) try {
+      CudaCluster gpu(reference, plan.program, cluster, std::vector<DeviceProgram>{device});
+      gpu.step(0, Eager::compute, turns);
+      for (const Update& update : reference.updates) {
+        const Array found = gpu.read(update.target);
+        out.append(reinterpret_cast<const char*>(found.values.data()), found.values.size() * sizeof(double));
+      }
+    } catch (const std::exception& error) {
+      out += error.what();
+    }
+  return out;
+}
+
+TEST(CudaAttention, EveryBarrierIsNeeded) {
+  Trace trace("attention.cpp");
+  run_builder(trace, attention_model);
+  const Program reference = differentiate(trace);
+  const Cluster cluster = cuda_cluster({1});
+  const Plan plan = single_device_plan(reference, cluster);
+  const DeviceProgram device = generate(reference, plan.program, cluster, 0);
+  const std::string right = after_a_step(reference, plan, cluster, device), barrier = "__syncthreads();";
+  ASSERT_EQ(right.substr(0, right.size() / 3), right.substr(right.size() / 3, right.size() / 3))
+      << "the order of turns makes no difference";
+  const std::string& text = device.files.at(1).text;
+  int tried = 0;
+  for (size_t at = text.find(barrier, text.find(" attention_")); at != std::string::npos;
+       at = text.find(barrier, at + 1)) {
+    const size_t head = text.rfind("__global__", at);
+    if (text.compare(text.find(") ", head) + 2, 10, "attention_") != 0) continue;
+    DeviceProgram mutant = device;
+    mutant.files.at(1).text.erase(at, barrier.size());
+    EXPECT_NE(after_a_step(reference, plan, cluster, mutant), right) << text.substr(at - 300, 400);
+    ++tried;
+  }
+  EXPECT_EQ(tried, 10) << "four forward, three by rows and three by columns";
 }
 
 TEST(CudaEmulator, ThreadsThatDoNotMeetAreAnError) {

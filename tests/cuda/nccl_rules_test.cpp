@@ -146,6 +146,20 @@ TEST(NcclRules, AGroupUsesOneStream) {
               HasSubstr("on another stream than the rest of its group (rule 5)"));
 }
 
+TEST(NcclRules, AllRanksRecordOrNone) {
+  EXPECT_THAT(run(line,
+                  [](const Rank& r) {
+                    void *graph = nullptr, *executable = nullptr;
+                    if (r.number == 0) r.driver().begin_capture(r.streams[1], cuda::capture_relaxed);
+                    r.nccl().all_reduce(r.at(0), r.at(64), 8, 7, 0, r.comm(), r.streams[1]);
+                    if (r.number != 0) return;
+                    r.driver().end_capture(r.streams[1], &graph);
+                    r.driver().graph_instantiate(&executable, graph, 0);
+                    r.driver().graph_launch(executable, r.streams[1]);
+                  }),
+              AllOf(HasSubstr("all_reduce 8 f32 op 0 peer -1, recorded"), HasSubstr("rule 1")));
+}
+
 TEST(NcclRules, InPlaceOnlyAtTheRanksOwnOffset) {
   EXPECT_THAT(
       run(line,

@@ -26,7 +26,7 @@ void PrintTo(const SmallModel& model, std::ostream* out);
 const Program& program_of(const SmallModel& model);
 /// Losses of the first `small_steps` steps in float64, computed once per process.
 const std::vector<double>& float64_losses(const SmallModel& model);
-constexpr int small_steps = 2;
+constexpr int small_steps = 3;  // issued, recorded, replayed
 constexpr uint64_t small_seed = 5;
 
 /// Relative speeds by device; cuda devices, but for those listed in `cpus`.

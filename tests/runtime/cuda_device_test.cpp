@@ -129,8 +129,8 @@ class CudaDeviceTest : public ::testing::Test {
 TEST_F(CudaDeviceTest, LoadsKernelsAllocatesAndConnectsAndCleansUp) {
   device([](HetsynthContext*) { return 0; })->allocate(4096);
   EXPECT_THAT(calls, ElementsAre("load cubin", "function one", "function three", "allocate 4096", "allocate 33554432",
-                                 "synchronize compute", "connect rank 1 of 2 id 7 blocking 0", "disconnect", "free",
-                                 "free", "release"));
+                                 "allocate 16", "synchronize compute", "connect rank 1 of 2 id 7 blocking 0",
+                                 "disconnect", "free", "free", "free", "release"));
 }
 
 TEST_F(CudaDeviceTest, CopiesGoThroughTheComputeStreamAndAreAwaited) {
@@ -158,9 +158,9 @@ TEST_F(CudaDeviceTest, StepIssuesToTwoStreamsAndAwaitsBoth) {
   rank->allocate(4096);
   calls.clear();
   EXPECT_EQ(rank->step({}), 0);
-  EXPECT_THAT(calls, ElementsAre("launch 5 7x256 on compute", "compute records 200", "communication waits for 200",
-                                 "copy 32 on communication", "communication records 201", "compute waits for 201",
-                                 "await compute", "await communication"));
+  EXPECT_THAT(calls, ElementsAre("write 16 at 0 on compute", "launch 5 7x256 on compute", "compute records 200",
+                                 "communication waits for 200", "copy 32 on communication", "communication records 201",
+                                 "compute waits for 201", "await compute", "await communication"));
 }
 
 TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {

@@ -101,15 +101,17 @@ int enqueue(void*, void* product_handle, const void* alpha, const void* a, void*
   if (*static_cast<const float*>(alpha) != 1) return not_supported;
   const bool accumulate = *static_cast<const float*>(beta) != 0;
   const std::string name = fmt::format("product of {} x {}", d_layout.rows, d_layout.columns);
-  gpu.enqueue(stream, {.name = name, .run = [=, &gpu](Toucher& by) {
-                         touch(gpu, a, a_layout, false, by);
-                         touch(gpu, b, b_layout, false, by);
-                         if (accumulate) touch(gpu, d, d_layout, false, by);
-                         touch(gpu, d, d_layout, true, by);
-                         if (gpu.memory.problem().empty())
-                           multiply(product, a_layout, a, b_layout, b, d_layout, static_cast<float*>(d), accumulate);
-                         return true;
-                       }});
+  gpu.issue([=, &gpu, &stream] {
+    gpu.enqueue(stream, {.name = name, .run = [=, &gpu](Toucher& by) {
+                           touch(gpu, a, a_layout, false, by);
+                           touch(gpu, b, b_layout, false, by);
+                           if (accumulate) touch(gpu, d, d_layout, false, by);
+                           touch(gpu, d, d_layout, true, by);
+                           if (gpu.memory.problem().empty())
+                             multiply(product, a_layout, a, b_layout, b, d_layout, static_cast<float*>(d), accumulate);
+                           return true;
+                         }});
+  });
   return gpu.problem.empty() ? 0 : not_supported;
 }
 

@@ -82,6 +82,7 @@ std::string CudaDoubles::left_behind() const {
     note(size_t(gpu->contexts), "contexts");
     note(size_t(gpu->modules), "modules");
     note(size_t(gpu->pinned), "pinned buffers");
+    note(size_t(gpu->graphs), "graphs");
   }
   return out;
 }

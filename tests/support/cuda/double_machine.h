@@ -51,7 +51,7 @@ struct Gpu {
   std::set<Event*> events;
   Clock host = {};
   std::mt19937_64 random;
-  int contexts = 0, modules = 0, pinned = 0;
+  int contexts = 0, modules = 0, pinned = 0, graphs = 0;
   std::vector<std::string> collectives;
   std::string problem;  ///< the first rule broken here
 
@@ -61,6 +61,9 @@ struct Gpu {
   /// Carries out what can be until the stream is empty: 0; not_ready if other ranks have to come first.
   int drain(Stream& wanted);
   void enqueue(Stream& stream, Operation operation);
+  /// Carries `enqueues` out now, or records it while a stream is being captured.
+  void issue(std::function<void()> enqueues);
+  std::vector<std::function<void()>>* captured = nullptr;  ///< what is being recorded
   /// Touches a range on behalf of an operation; false if it is not the device's.
   bool touch(const void* pointer, size_t bytes, bool writes, const Toucher& by);
 

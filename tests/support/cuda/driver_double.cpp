@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/support/cuda/double_machine.h"
 
@@ -30,6 +31,11 @@ char* address(DevicePointer pointer) { return reinterpret_cast<char*>(pointer); 
 
 int asked() { return current_gpu() && !gpu().problem.empty() ? rule_broken : 0; }
 
+/// A recorded step: what to issue again.
+struct Graph {
+  std::vector<std::function<void()>> calls;
+};
+
 /// Waiting for a stream while a group of NCCL calls is open waits for what was not issued yet.
 bool in_group(const char* call) {
   if (open_groups() == 0) return false;
@@ -39,6 +45,10 @@ bool in_group(const char* call) {
 
 int query(void* handle) {
   if (in_group("cuStreamQuery")) return rule_broken;
+  if (gpu().captured) {
+    gpu().fail(fmt::format("GPU {}: a stream is waited for while a step is being recorded", gpu().ordinal));
+    return rule_broken;
+  }
   Stream& stream = stream_of(handle);
   const int status = stream.gpu->drain(stream);
   if (status == 0) join(stream.gpu->host, stream.clock);
@@ -54,12 +64,14 @@ int synchronize(void* handle) {
 int copy(const char* name, void* handle, void* to, const void* from, size_t bytes) {
   Stream& stream = stream_of(handle);
   Gpu& device = *stream.gpu;
-  device.enqueue(stream, {name, [&device, to, from, bytes](Toucher& by) {
-                            device.memory.touch(from, bytes, false, by);
-                            device.memory.touch(to, bytes, true, by);
-                            if (device.memory.problem().empty()) std::memmove(to, from, bytes);
-                            return true;
-                          }});
+  device.issue([&stream, &device, name, to, from, bytes] {
+    device.enqueue(stream, {name, [&device, to, from, bytes](Toucher& by) {
+                              device.memory.touch(from, bytes, false, by);
+                              device.memory.touch(to, bytes, true, by);
+                              if (device.memory.problem().empty()) std::memmove(to, from, bytes);
+                              return true;
+                            }});
+  });
   return asked();
 }
 
@@ -73,16 +85,18 @@ int launch(void* handle, unsigned blocks, unsigned, unsigned, unsigned threads, 
   std::vector<int64_t> values;
   for (int i = 0; arguments[i]; ++i) std::memcpy(&values.emplace_back(), arguments[i], sizeof(int64_t));
   const int number = function->number;
-  stream.gpu->enqueue(stream, {module.names[size_t(number)], [&module, number, blocks, threads, values](Toucher& by) {
-                                 const MachineOptions& options = DoubleMachine::current().options;
-                                 std::vector<int64_t> own = values;
-                                 std::vector<void*> pointers;
-                                 for (int64_t& value : own) pointers.push_back(&value);
-                                 Tracing tracing(module.gpu->memory, by);
-                                 module.kernels->launch(number, blocks, threads, pointers.data(), options.turns,
-                                                        options.seed + by.clock[size_t(by.stream)]);
-                                 return true;
-                               }});
+  stream.gpu->issue([&stream, &module, number, blocks, threads, values] {
+    stream.gpu->enqueue(stream, {module.names[size_t(number)], [&module, number, blocks, threads, values](Toucher& by) {
+                                   const MachineOptions& options = DoubleMachine::current().options;
+                                   std::vector<int64_t> own = values;
+                                   std::vector<void*> pointers;
+                                   for (int64_t& value : own) pointers.push_back(&value);
+                                   Tracing tracing(module.gpu->memory, by);
+                                   module.kernels->launch(number, blocks, threads, pointers.data(), options.turns,
+                                                          options.seed + by.clock[size_t(by.stream)]);
+                                   return true;
+                                 }});
+  });
   return asked();
 }
 
@@ -137,15 +151,19 @@ int destroy_stream(void* handle) {
 int record(void* event_handle, void* stream_handle) {
   auto* event = static_cast<Event*>(event_handle);
   Stream& stream = stream_of(stream_handle);
-  ++event->issued;
-  stream.gpu->enqueue(stream, {.name = "record of an event", .run = {}, .record = event});
+  stream.gpu->issue([&stream, event] {
+    ++event->issued;
+    stream.gpu->enqueue(stream, {.name = "record of an event", .run = {}, .record = event});
+  });
   return asked();
 }
 
 int wait(void* stream_handle, void* event_handle, unsigned) {
   auto* event = static_cast<Event*>(event_handle);
   Stream& stream = stream_of(stream_handle);
-  stream.gpu->enqueue(stream, {.name = "wait for an event", .run = {}, .wait = event, .version = event->issued});
+  stream.gpu->issue([&stream, event] {
+    stream.gpu->enqueue(stream, {.name = "wait for an event", .run = {}, .wait = event, .version = event->issued});
+  });
   return asked();
 }
 
@@ -156,6 +174,24 @@ int error_text(int error, const char** text) {
                                                  : fmt::format("error {}", error);
   *text = last.c_str();
   return 0;
+}
+
+int begin_capture(void*, int) {
+  if (gpu().captured) return invalid_value;
+  gpu().captured = &(new Graph)->calls;
+  return 0;
+}
+
+int end_capture(void*, void** graph) {
+  if (!gpu().captured) return invalid_value;
+  *graph = std::exchange(gpu().captured, nullptr);
+  ++gpu().graphs;
+  return asked();
+}
+
+int launch_graph(void* executable, void*) {
+  for (const auto& call : static_cast<Graph*>(executable)->calls) call();
+  return asked();
 }
 
 int attribute(int* value, int which, int) {
@@ -175,6 +211,13 @@ void Gpu::enqueue(Stream& stream, Operation operation) {
   if (stream.gpu != this) fail(fmt::format("GPU {}: {} on a stream of another GPU", ordinal, operation.name));
   operation.host = host;
   stream.queue.push_back(std::move(operation));
+}
+
+void Gpu::issue(std::function<void()> enqueues) {
+  if (captured)
+    captured->push_back(std::move(enqueues));
+  else
+    enqueues();
 }
 
 bool Gpu::touch(const void* pointer, size_t bytes, bool writes, const Toucher& by) {
@@ -300,6 +343,15 @@ void fill_driver(cuda::Driver& d) {
   d.stream_synchronize = synchronize;
   d.stream_query = query;
   d.stream_wait = wait;
+  d.begin_capture = begin_capture;
+  d.end_capture = end_capture;
+  d.graph_instantiate = [](void** executable, void* graph, unsigned long long) {
+    ++gpu().graphs;
+    return *executable = new Graph(*static_cast<Graph*>(graph)), 0;
+  };
+  d.graph_launch = launch_graph;
+  d.graph_executable_destroy = [](void* graph) { return --gpu().graphs, delete static_cast<Graph*>(graph), 0; };
+  d.graph_destroy = [](void* graph) { return --gpu().graphs, delete static_cast<Graph*>(graph), 0; };
   d.event_create = [](void** event, unsigned) {
     auto* created = new Event;
     gpu().events.insert(created);

@@ -4,6 +4,7 @@
 //   3 sends and receives match in order, count and type, and stand in one group
 //   4 nobody waits for a stream inside of a group (driver_double.cpp)
 //   5 a group uses one stream
+//   6 all ranks record what they issue for replay, or none does
 //   7 buffers overlap only in place, at exactly the rank's offset
 //   8 communicators that are aborted do not block, and all of their ranks abort
 #include <fmt/format.h>
@@ -175,6 +176,14 @@ void enqueue_group(OpenGroup group) {
   gpu->enqueue(*group.stream, {.name = name, .run = run});
 }
 
+/// All ranks of a communicator record a step, or none does.
+void issue_group(OpenGroup group) {
+  if (group.calls.empty()) return;
+  Gpu* gpu = group.communicator->gpu;
+  for (NcclOperation& call : group.calls) call.recorded = gpu->captured != nullptr;
+  gpu->issue([group] { enqueue_group(group); });
+}
+
 int issue(NcclOperation call, void* handle, void* stream_handle) {
   Communicator& communicator = communicator_of(handle);
   Gpu& gpu = *communicator.gpu;
@@ -192,7 +201,7 @@ int issue(NcclOperation call, void* handle, void* stream_handle) {
     gpu.fail(fmt::format("GPU {}: {} joins a group of another communicator", gpu.ordinal, call.text()));
   group.communicator = &communicator, group.stream = stream;
   group.calls.push_back(call);
-  if (open_groups() == 0) enqueue_group(std::exchange(group, {}));
+  if (open_groups() == 0) issue_group(std::exchange(group, {}));
   return gpu.problem.empty() ? 0 : remote_error;
 }
 
@@ -230,7 +239,7 @@ void fill_nccl(cuda::Nccl& n) {
   n.group_start = [] { return ++open_groups(), 0; };
   n.group_end = [] {
     if (open_groups() == 0) return invalid_argument;
-    if (--open_groups() == 0) enqueue_group(std::exchange(open_group(), {}));
+    if (--open_groups() == 0) issue_group(std::exchange(open_group(), {}));
     return 0;
   };
   n.all_gather = [](const void* from, void* to, size_t count, int type, void* comm, void* stream) {

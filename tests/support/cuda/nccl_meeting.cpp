@@ -74,7 +74,8 @@ std::string NcclOperation::text() const {
   static const char* const names[] = {"all_gather", "all_reduce", "reduce_scatter", "broadcast",
                                       "reduce",     "send",       "receive"};
   const char* element = type == cuda::nccl_float32 ? "f32" : type == cuda::nccl_int32 ? "i32" : "bf16";
-  return fmt::format("{} {} {} op {} peer {}", names[int(kind)], count, element, op, peer);
+  return fmt::format("{} {} {} op {} peer {}{}", names[int(kind)], count, element, op, peer,
+                     recorded ? ", recorded" : "");
 }
 
 int64_t NcclOperation::element_bytes() const { return type == cuda::nccl_bfloat16 ? 2 : 4; }

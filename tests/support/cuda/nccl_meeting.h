@@ -17,6 +17,7 @@ struct NcclOperation {
   char* to;
   int64_t count;
   int type, op, peer;
+  bool recorded = false;  ///< issued while a step was being recorded
 
   /// "broadcast 12 f32 op -1 peer 0": what all ranks must agree on.
   std::string text() const;
