@@ -1,6 +1,7 @@
 // hetsynth run: plan, verify, generate, compile, train; then a line of text, if the model offers logits of text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -9,6 +10,7 @@
 #include "cli/report.h"
 #include "dsl/ir/differentiate.h"
 #include "runtime/checkpoint.h"
+#include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/sample.h"
 #include "runtime/train.h"
@@ -79,8 +81,17 @@ void print_sample(RunOptions& options, const Executor& trained) {
   fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, text_model(forward), sample)));
 }
 
+/// A cluster of GPUs alone, on a machine that can run none, is refused before planning, which may take minutes.
+void require_some_device(const std::string& cluster_file) {
+  if (cluster_file.empty()) return;
+  const Cluster cluster = load_cluster(cluster_file);
+  if (std::ranges::any_of(cluster.devices, [](const Device& device) { return device.kind == DeviceKind::cpu; })) return;
+  cuda::require_cuda(cuda::this_machine(), {cluster.devices.front()});
+}
+
 ExitCode execute(RunOptions& options) {
   Compilation& c = options.compilation;
+  require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.
   options.data = with_default_data(c.reference, options.data);

@@ -9,11 +9,11 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle=$work/hetsynth-bundle
-mkdir -p "$bundle/build/cli" "$bundle/build/tests" "$bundle/lib" "$bundle/tests/gpu" "$bundle/docs"
-strip -o "$bundle/build/cli/hetsynth" "$build/cli/hetsynth"
+mkdir -p "$bundle/build/tests" "$bundle/lib" "$bundle/tests/gpu" "$bundle/docs"
+strip -o "$bundle/build/hetsynth" "$build/hetsynth"
 strip -o "$bundle/build/tests/test_gpu" "$build/tests/test_gpu"
 # The C library is every machine's own; all others travel.
-ldd "$build/cli/hetsynth" "$build/tests/test_gpu" | awk '$3 ~ /^\// {print $3}' | sort -u |
+ldd "$build/hetsynth" "$build/tests/test_gpu" | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' | while read -r library; do
   cp -L "$library" "$bundle/lib/"
   strip --strip-unneeded "$bundle/lib/$(basename "$library")" 2> /dev/null || true

@@ -7,7 +7,7 @@ set -u
 build=${1:?name the build folder}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 results=${2:-$root/docs/gpu-results.md}
-hetsynth=$build/cli/hetsynth
+hetsynth=$build/hetsynth
 if ! "$hetsynth" doctor | grep -q '^GPU '; then
   echo "SKIPPED: no GPU here"
   "$hetsynth" doctor | grep '^CUDA'
