@@ -10,6 +10,7 @@ struct HetsynthContext {
   void* stream;
   void* communication_stream;
   void* device;
+  const void* clock;
 };
 extern "C" {
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
