@@ -227,11 +227,11 @@ constexpr const char* explanation =
 - **by step**: models with batch normalisation are compared step by step, each step of the three ranks beginning with the
   parameters and states that the one rank had. Run freely they part within some twenty steps, by a few per cent of the loss
   and more, and that is rounding: over the dozen values of a tiny channel batch normalisation multiplies it with every
-  layer and step. In float64 the reference and the plan of three ranks agree to 7e-15 of the loss over 20 steps of ResNet-101's
-  and ResNeXt-50's tiny sizes, while two runs of the reference whose parameters differ by 2^-24, the last bit of float32,
-  part by 6e-2 and 1e-1. Inception-v3 multiplies a difference by about 50 with every step: from 2e-14 of the loss in the
-  first step to 3e-7 in the fifth, between plan and reference in float64. `build/tests/test_zoo --gtest_filter='Rounding.*'`
-  shows the same on a smaller network, and holds it.
+  layer and step. In float64 the reference and the plan of three ranks agree to 7e-15 of the loss over 20 steps of
+  ResNet-101's and ResNeXt-50's tiny sizes, while two runs of the reference whose parameters differ by 2^-24, the last bit
+  of float32, part by 6e-2 and 1e-1. Inception-v3 multiplies a difference by about 50 with every step: from 2e-14 of the
+  loss in the first step to 3e-7 in the fifth, between plan and reference in float64. `build/bench/bench_rounding
+  ResNet-101` shows it; a test holds it on a smaller network (`build/tests/test_zoo --gtest_filter='Rounding.*'`).
 )";
 
 Options parse(int argc, char** argv) {

@@ -10,16 +10,14 @@
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
-#include "runtime/batch_source.h"
 #include "synth/synthesize.h"
+#include "tests/support/zoo/float64_runs.h"
 #include "tests/support/zoo/walk.h"
-#include "verify/concrete.h"
 
 namespace hetsynth::testing {
 namespace {
 
 constexpr int64_t steps = 16;
-constexpr uint64_t seed = 5;
 
 /// Convolutions with batch normalisation over 6 * 3 * 3 values, at a usual learning rate.
 Program amplifier() {
@@ -38,21 +36,8 @@ Program amplifier() {
   return differentiate(trace);
 }
 
-/// Parameters and states that a run has come to, and its losses.
-struct Float64Run {
-  Bindings leaves;
-  std::vector<double> losses = {};
-
-  void step(const Bindings& batch, const std::function<StepResult(const Bindings&)>& run) {
-    for (const auto& [node, array] : batch) leaves[node] = array;
-    StepResult result = run(leaves);
-    leaves = std::move(result.leaves);
-    losses.push_back(result.loss);
-  }
-};
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  return TwoRuns{a, b}.largest_difference();
+double largest_difference(const Float64Run& a, const Float64Run& b) {
+  return TwoRuns{a.losses, b.losses}.largest_difference();
 }
 
 class Rounding : public ::testing::Test {
@@ -62,27 +47,14 @@ class Rounding : public ::testing::Test {
 };
 
 TEST_F(Rounding, PlanFollowsTheReferenceInFloat64WhereTheReferencePartsFromItself) {
-  const auto data = open_data(program_, {"", seed});
-  Float64Run alone{initial_values(program_, seed)}, together = alone, moved = alone;
-  for (auto& [node, array] : moved.leaves)
-    if (program_[node].kind == NodeKind::parameter)
-      for (size_t i = 0; i < array.values.size(); ++i) array.values[i] *= 1 + (i % 2 ? 1 : -1) * std::ldexp(1, -24);
-  for (int64_t step = 0; step < steps; ++step) {
-    const Bindings batch = whole_batch(program_, *data, step);
-    const EvaluationContext context{seed, step};
-    const auto reference = [&](const Bindings& leaves) { return run_reference_step(program_, leaves, context); };
-    alone.step(batch, reference);
-    moved.step(batch, reference);
-    together.step(batch,
-                  [&](const Bindings& leaves) { return run_spmd_step(program_, plan_.program, leaves, context); });
-  }
-  EXPECT_LT(largest_difference(alone.losses, together.losses), 1e-10);
+  const Float64Runs runs = run_in_float64(program_, plan_.program, steps);
+  EXPECT_LT(largest_difference(runs.reference, runs.plan), 1e-10);
   for (const Update& update : program_.updates) {
-    const Array &a = alone.leaves.at(update.target), &b = together.leaves.at(update.target);
+    const Array &a = runs.reference.leaves.at(update.target), &b = runs.plan.leaves.at(update.target);
     for (size_t i = 0; i < a.values.size(); ++i)
       ASSERT_NEAR(a.values[i], b.values[i], 1e-8 * (1 + std::fabs(a.values[i]))) << program_[update.target].name;
   }
-  EXPECT_GT(largest_difference(alone.losses, moved.losses), 1e-3)
+  EXPECT_GT(largest_difference(runs.reference, runs.moved), 1e-3)
       << "the model does not amplify rounding any more: this test shows nothing";
 }
 
