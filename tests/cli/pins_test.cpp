@@ -1,0 +1,68 @@
+// Pins on the command line, and planning that is cut short.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "command.h"
+#include "hetsynth/build_paths.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct PlanCommand : ::testing::Test {
+  PlanCommand() {
+    place.write("model.cpp", small_model);
+    place.write("cluster.toml", small_cluster);
+  }
+  Workplace place;
+};
+
+TEST_F(PlanCommand, KeepsToPinsFromCommandLineAndFile) {
+  place.write("pins.toml", "ratio = [1, 3]\n");
+  const Outcome plan =
+      place.run("plan model.cpp --cluster cluster.toml --pins pins.toml --forbid all_to_all -o plan.json");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("over all shares: lower bound"));
+  EXPECT_THAT(place.read("plan.json"), HasSubstr("shares_bound_seconds"));
+  EXPECT_THAT(place.read("plan.json"), Not(HasSubstr("all_to_all")));
+  EXPECT_EQ(place.run("verify model.cpp plan.json --cluster cluster.toml").code, 0);
+}
+
+TEST_F(PlanCommand, NamesWhatIsWrongWithAPin) {
+  const Outcome unknown = place.run("plan model.cpp --cluster cluster.toml --pin nothing=replicated");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("the model has no tensor of this name"));
+  const Outcome opcode = place.run("plan model.cpp --cluster cluster.toml --forbid alltoall");
+  EXPECT_EQ(opcode.code, 2);
+  EXPECT_THAT(opcode.err, HasSubstr("did you mean \"all_to_all\"?"));
+  const Outcome mesh = place.run("plan model.cpp --cluster cluster.toml --mesh 3x1");
+  EXPECT_EQ(mesh.code, 2);
+  EXPECT_THAT(mesh.err, HasSubstr("sizes whose product is 2"));
+}
+
+TEST_F(PlanCommand, ATimeLimitOfZeroGivesAPlan) {
+  const Outcome plan = place.run("plan model.cpp --cluster cluster.toml --time-limit 0 -o plan.json");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_EQ(place.run("verify model.cpp plan.json --cluster cluster.toml").code, 0);
+}
+
+/// The dump shows that planning has begun.
+TEST_F(PlanCommand, CtrlCKeepsTheBestPlanSoFar) {
+  const std::string root = HETSYNTH_SOURCE_DIR;
+  const std::string command = "cd '" + place.folder().string() +
+                              "' || exit 99\n'" HETSYNTH_BINARY_DIR "/hetsynth' plan " + root +
+                              "/examples/gpt2.cpp --mesh-axes 2 --cluster " + root +
+                              "/examples/clusters/v100-p100.toml --dump-after=differentiate -o plan.json"
+                              " > log.txt 2> err.txt &\n"
+                              "p=$!\nfor i in $(seq 600); do test -s log.txt && break; sleep 0.1; done\n"
+                              "sleep 0.2; kill -INT $p; wait $p";
+  EXPECT_EQ(std::system(command.c_str()), 0) << place.read("err.txt");
+  EXPECT_THAT(place.read("err.txt"), HasSubstr("planning was interrupted; the best plan so far is taken"));
+  EXPECT_TRUE(place.exists("plan.json"));
+}
+
+}  // namespace
+}  // namespace hetsynth::testing
