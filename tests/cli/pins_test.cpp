@@ -28,7 +28,7 @@ TEST_F(PlanCommand, KeepsToPinsFromCommandLineAndFile) {
   EXPECT_THAT(plan.out, HasSubstr("over all shares: lower bound"));
   EXPECT_THAT(place.read("plan.json"), HasSubstr("shares_bound_seconds"));
   EXPECT_THAT(place.read("plan.json"), Not(HasSubstr("all_to_all")));
-  EXPECT_EQ(place.run("verify model.cpp plan.json --cluster cluster.toml").code, 0);
+  EXPECT_EQ(place.run("verify model.cpp plan.json").code, 0);
 }
 
 TEST_F(PlanCommand, NamesWhatIsWrongWithAPin) {
@@ -46,7 +46,7 @@ TEST_F(PlanCommand, NamesWhatIsWrongWithAPin) {
 TEST_F(PlanCommand, ATimeLimitOfZeroGivesAPlan) {
   const Outcome plan = place.run("plan model.cpp --cluster cluster.toml --time-limit 0 -o plan.json");
   EXPECT_EQ(plan.code, 0) << plan.err;
-  EXPECT_EQ(place.run("verify model.cpp plan.json --cluster cluster.toml").code, 0);
+  EXPECT_EQ(place.run("verify model.cpp plan.json").code, 0);
 }
 
 /// The dump shows that planning has begun.
