@@ -6,6 +6,7 @@
 
 #include "codegen/access.h"
 #include "dsl/base/error.h"
+#include "dsl/ir/arithmetic.h"
 
 namespace hetsynth::codegen {
 
@@ -297,50 +298,9 @@ class Localizer {
 };
 
 std::optional<double> fold_constant(ExprKind kind, const std::vector<double>& a) {
-  switch (kind) {
-    case ExprKind::neg:
-      return -a[0];
-    case ExprKind::exp:
-      return std::exp(a[0]);
-    case ExprKind::log:
-      return std::log(a[0]);
-    case ExprKind::sqrt:
-      return std::sqrt(a[0]);
-    case ExprKind::tanh:
-      return std::tanh(a[0]);
-    case ExprKind::erf:
-      return std::erf(a[0]);
-    case ExprKind::sin:
-      return std::sin(a[0]);
-    case ExprKind::cos:
-      return std::cos(a[0]);
-    case ExprKind::floor:
-      return std::floor(a[0]);
-    case ExprKind::add:
-      return a[0] + a[1];
-    case ExprKind::sub:
-      return a[0] - a[1];
-    case ExprKind::mul:
-      return a[0] * a[1];
-    case ExprKind::div:
-      return a[0] / a[1];
-    case ExprKind::maximum:
-      return std::max(a[0], a[1]);
-    case ExprKind::minimum:
-      return std::min(a[0], a[1]);
-    case ExprKind::power:
-      return std::pow(a[0], a[1]);
-    case ExprKind::less:
-      return a[0] < a[1];
-    case ExprKind::less_equal:
-      return a[0] <= a[1];
-    case ExprKind::equal:
-      return a[0] == a[1];
-    case ExprKind::select:
-      return a[0] != 0 ? a[1] : a[2];
-    default:
-      return std::nullopt;
-  }
+  if (kind == ExprKind::select) return a[0] != 0 ? a[1] : a[2];
+  if (a.empty()) return std::nullopt;
+  return arithmetic(kind, a[0], a.size() > 1 ? a[1] : 0);
 }
 
 Expr fold(const Expr& e) {

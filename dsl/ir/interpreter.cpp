@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "dsl/base/error.h"
+#include "dsl/ir/arithmetic.h"
 #include "dsl/ir/product_sum.h"
 
 namespace hetsynth {
@@ -182,50 +183,15 @@ class Evaluator {
         return double(context_.step);
       case ExprKind::random:
         return random(e.index());
-      case ExprKind::neg:
-        return -arg(0);
-      case ExprKind::exp:
-        return std::exp(arg(0));
-      case ExprKind::log:
-        return std::log(arg(0));
-      case ExprKind::sqrt:
-        return std::sqrt(arg(0));
-      case ExprKind::tanh:
-        return std::tanh(arg(0));
-      case ExprKind::erf:
-        return std::erf(arg(0));
-      case ExprKind::sin:
-        return std::sin(arg(0));
-      case ExprKind::cos:
-        return std::cos(arg(0));
-      case ExprKind::floor:
-        return std::floor(arg(0));
-      case ExprKind::round_bf16:
-        return context_.rounds ? rounded_to_bf16(arg(0)) : arg(0);
-      case ExprKind::add:
-        return arg(0) + arg(1);
-      case ExprKind::sub:
-        return arg(0) - arg(1);
-      case ExprKind::mul:
-        return arg(0) * arg(1);
-      case ExprKind::div:
-        return arg(0) / arg(1);
-      case ExprKind::maximum:
-        return std::max(arg(0), arg(1));
-      case ExprKind::minimum:
-        return std::min(arg(0), arg(1));
-      case ExprKind::power:
-        return std::pow(arg(0), arg(1));
-      case ExprKind::less:
-        return arg(0) < arg(1) ? 1 : 0;
-      case ExprKind::less_equal:
-        return arg(0) <= arg(1) ? 1 : 0;
-      case ExprKind::equal:
-        return arg(0) == arg(1) ? 1 : 0;
       case ExprKind::select:
         return arg(0) != 0 ? arg(1) : arg(2);
+      case ExprKind::round_bf16:
+        if (!context_.rounds) return arg(0);
+        break;
+      default:
+        break;
     }
-    return 0;
+    return *arithmetic(e.kind(), arg(0), e.args().size() > 1 ? arg(1) : 0);
   }
 
   const Space& space_;

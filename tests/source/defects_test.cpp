@@ -39,8 +39,8 @@ const Generated& shared() {
 const std::string& text_of(const Generated& g, int rank) { return g.devices[size_t(rank)].files.front().text; }
 
 /// The leaves and the loss after one step of this text on one device, as bytes: the judge of damage that passes.
-std::string executed(const std::string& text) {
-  const DeviceProgram& device = alone().devices[0];
+std::string executed(const Generated& g, const std::string& text) {
+  const DeviceProgram& device = g.devices[0];
   NativeModule module = compile(text, 1);
   std::vector<char> memory(size_t(device.arena_bytes) + 128, 0);
   char* arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
@@ -60,7 +60,7 @@ std::string executed(const std::string& text) {
   EXPECT_EQ(module.function<int(HetsynthContext*)>("hetsynth_step")(&context), 0);
   std::string out(arena + device.loss.offset_bytes, 4);
   for (const Slot& leaf : device.leaves) {
-    if (alone().reference[leaf.node].kind == NodeKind::input) continue;  // written anew before each step
+    if (g.reference[leaf.node].kind == NodeKind::input) continue;  // written anew before each step
     int64_t count = 1;
     for (const Range& r : leaf.ranges) count *= r.hi - r.lo;
     out += std::string(arena + leaf.offset_bytes, size_t(count * 4));
@@ -71,14 +71,19 @@ std::string executed(const std::string& text) {
 /// Counts verdicts of damaged texts of the program on one device. One that passes must do the same when it is run.
 class Damage {
  public:
+  explicit Damage(const Generated& g = alone()) : g_(g) {}
   void inflict(const std::string& text, const std::string& what) {
-    SourceCheck result = check(alone(), 0, text);
+    SourceCheck result = check(g_, 0, text);
     ++verdicts[result.verdict];
     if (result.verdict != Verdict::proved) return;
-    static const std::string expected = executed(text_of(alone(), 0));
-    EXPECT_TRUE(executed(text) == expected) << "passed, but computes something else: " << what;
+    if (expected_.empty()) expected_ = executed(g_, text_of(g_, 0));
+    EXPECT_TRUE(executed(g_, text) == expected_) << "passed, but computes something else: " << what;
   }
   std::map<Verdict, int> verdicts;
+
+ private:
+  const Generated& g_;
+  std::string expected_;
 };
 
 /// The part of the text behind the helper functions: kernels and step.
@@ -201,6 +206,55 @@ TEST(SourceDefects, EveryArgumentAndEveryCallCounts) {
     }
   }
   EXPECT_GT(damage.verdicts[Verdict::refuted], 50);
+}
+
+// ---- attention in blocks ----
+
+Generated in_blocks(int64_t queries, int64_t keys, bool causal) {
+  Cluster cluster = unequal_cluster({1e9});
+  Program program = attention_program(queries, keys, causal);
+  return generated(program, single_device_plan(program, cluster).program, cluster, true);
+}
+
+TEST(SourceDefects, EveryNumberOfAttentionInBlocksCounts) {
+  const Generated g = in_blocks(5, 5, true);
+  const std::string& text = text_of(g, 0);
+  size_t begin = text.find("// Attention block by block");
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_EQ(check(g, 0).verdict, Verdict::proved);
+  Damage damage(g);
+  int number = 0;
+  for (const Place& place : numbers(text)) {
+    if (place.at < begin || ++number % 2 != 0) continue;
+    int64_t value = std::stoll(text.substr(place.at, place.length));
+    std::string changed = text.substr(0, place.at) + std::to_string(value + 1) + text.substr(place.at + place.length);
+    damage.inflict(changed, line_around(changed, place.at));
+  }
+  EXPECT_GT(damage.verdicts[Verdict::refuted], 60);
+  EXPECT_LT(damage.verdicts[Verdict::unknown], damage.verdicts[Verdict::refuted] / 10);
+}
+
+/// Mistakes that only show where there are several blocks.
+TEST(SourceDefects, WrongBlocksAreFound) {
+  const Generated g = in_blocks(300, 300, true);
+  const std::string& text = text_of(g, 0);
+  ASSERT_EQ(check(g, 0).verdict, Verdict::proved) << check(g, 0).summary;
+  const std::pair<const char*, const char*> edits[] = {
+      {"sum_[t - t_begin_] * scale_ + row_sum", "sum_[t - t_begin_] + row_sum"},
+      {"max_f32(before_, row_max", "max_f32(row_[0], row_max"},
+      {"t_einsum_2[h * 3 + t * 6 + feature_] *= scale_", "t_einsum_2[h * 3 + t * 6 + feature_] *= 1.0f"},
+      {"largest_[t - t_begin_] = now_;", "largest_[t - t_begin_] = before_;"},
+      {"const int s_stop_ = t_end_ < 300", "const int s_stop_ = t_begin_ < 300"},
+      {"1, s_begin_ > 0);", "1, 0);"},
+      {"sum_[t - t_begin_] = 0.0f;", ""},
+  };
+  for (auto [from, to] : edits) {
+    size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from << "\n" << text.substr(text.find("// Attention block by block"), 4000);
+    SourceCheck result = check(g, 0, text.substr(0, at) + to + text.substr(at + std::string(from).size()));
+    EXPECT_EQ(result.verdict, Verdict::refuted) << from << ": " << result.summary;
+    EXPECT_GT(result.line, 0) << from;
+  }
 }
 
 // ---- several ranks: sentences ----

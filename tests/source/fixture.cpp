@@ -5,6 +5,8 @@
 #include "codegen/cpu/prelude.h"
 #include "codegen/cpu/step_text.h"
 #include "codegen/lower.h"
+#include "dsl/ir/differentiate.h"
+#include "hetsynth/hetsynth.h"
 #include "tests/codegen/harness.h"
 
 namespace hetsynth::test {
@@ -28,6 +30,19 @@ Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster,
     out.devices.back().files.push_back({"rank" + std::to_string(rank) + ".cpp", codegen::cpu_source(lowered, cluster)});
   }
   return out;
+}
+
+Program attention_program(int64_t queries, int64_t keys, bool causal) {
+  Trace trace("attention.cpp");
+  run_builder(trace, [&] {
+    Tensor q = parameter("q", {1, queries, 2, 3}, normal(1)), k = parameter("k", {1, keys, 2, 3}, normal(1));
+    Tensor v = parameter("v", {1, keys, 2, 3}, normal(1));
+    Tensor scores = einsum("bthd,bshd->bhts", q, k);
+    if (causal) scores = causal_mask(scores);
+    Tensor mixed = einsum("bhts,bshd->bthd", dropout(softmax(scores, -1), 0.1), v);
+    minimize(sum(mixed * mixed), SGD{.learning_rate = 0.5, .momentum = 0});
+  });
+  return differentiate(trace);
 }
 
 SourceCheck check(const Generated& g, int rank) { return check(g, rank, g.devices[size_t(rank)].files.front().text); }

@@ -48,13 +48,39 @@ TEST(GeneratedSource, OfSynthesizedPlansPasses) {
   }
 }
 
-/// A limit, and no more than that: what is not followed is neither passed nor refuted.
-TEST(GeneratedSource, OfAttentionInBlocksIsNotFollowed) {
+/// Scores exist a block at a time: weights are scaled as the maximum grows, and made again for the gradient.
+TEST(GeneratedSource, OfAttentionInBlocksPasses) {
   Program program = gpt_program();
-  Cluster cluster = unequal_cluster({1e9, 3e9});
-  Generated g = generated(program, data_parallel_plan(program, cluster).program, cluster, true);
-  EXPECT_NE(g.devices[0].files[0].text.find(" attention_"), std::string::npos);
-  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(check(g, rank).verdict, Verdict::unknown);
+  for (const std::vector<double>& speeds : {std::vector<double>{1e9}, std::vector<double>{1e9, 3e9}}) {
+    Cluster cluster = unequal_cluster(speeds);
+    Plan plan = speeds.size() == 1 ? single_device_plan(program, cluster) : data_parallel_plan(program, cluster);
+    Generated g = generated(program, plan.program, cluster, true);
+    EXPECT_NE(g.devices[0].files[0].text.find(" attention_"), std::string::npos);
+    expect_all_pass(g);
+  }
+}
+
+/// Several blocks of queries and of keys, the last ones smaller, with and without hidden scores.
+TEST(GeneratedSource, OfAttentionInSeveralBlocksPasses) {
+  for (bool causal : {true, false}) {
+    Program program = attention_program(causal ? 300 : 150, 300, causal);
+    Cluster cluster = unequal_cluster({1e9});
+    Generated g = generated(program, single_device_plan(program, cluster).program, cluster, true);
+    EXPECT_NE(g.devices[0].files[0].text.find("t_begin_ += 64"), std::string::npos);
+    expect_all_pass(g);
+  }
+}
+
+TEST(GeneratedSource, OfBf16MicroBatchesAndCheckpointsPasses) {
+  Settings tiny{{"layers", "2"}, {"heads", "2"}, {"width", "12"}, {"batch", "6"}, {"seq", "6"}};
+  for (auto [option, value] : {std::pair("precision", "bf16"), {"micro_batches", "2"}, {"checkpoint", "1"}}) {
+    Settings settings = tiny;
+    settings[option] = value;
+    Program program = gpt_program(settings);
+    Cluster cluster = unequal_cluster({1e9, 2e9});
+    SCOPED_TRACE(option);
+    expect_all_pass(generated(program, data_parallel_plan(program, cluster).program, cluster, true));
+  }
 }
 
 /// Rows longer than a chunk are passed over in pieces; the norm of a long bias is such a row, the only one of its

@@ -57,7 +57,7 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   } catch (const NotHeld& e) {
     say(Verdict::refuted, e.what(), 0);
   } catch (const TooLong& e) {
-    say(Verdict::unknown, e.what(), 0);
+    say(Verdict::unknown, e.what(), e.line);
   } catch (const UserError& e) {
     say(Verdict::unknown, e.diagnostic().message, 0);
   }

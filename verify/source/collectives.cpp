@@ -72,7 +72,7 @@ void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what,
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   uint64_t number = 1000;
   for (int64_t element : elements) {
-    meaning_.choose({++number, number % 2 == 0});
+    meaning_.choose(Sample::number(++number));
     Index index = index_at(ranges, strides, element);
     double expected = 0;
     try {
@@ -80,10 +80,10 @@ void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what,
     } catch (const NotHeld& e) {
       throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
     }
-    double found = memory_.read(byte + element * 4, meaning_.is_integer(value));
-    if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && memory_.at(byte + element * 4)))
-      continue;
-    const Resident* there = memory_.at(byte + element * 4);
+    int64_t place = byte + element * size_bytes(meaning_.dtype(value));
+    double found = memory_.read(place, meaning_.dtype(value));
+    const Resident* there = memory_.at(place);
+    if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && there)) continue;
     throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
                               there ? part_text(there->value) : "nothing the program computes"),
                   line, node);
@@ -106,15 +106,15 @@ void Walk::collective(const Expression& call) {
   expect_number(x[1], int64_t(next_collective_), fmt::format("the number of the {}", what), node);
   expect_number(x[2], i.axis, fmt::format("the axis of the {}", what), node);
   int64_t source = pointer(x[3]).at, destination = pointer(x[4]).at;
-  int64_t source_end = source + meaning_.count(from) * 4, end = destination + meaning_.count(i.result) * 4;
-  inside_arena(source, source_end, call.line);
-  inside_arena(destination, end, call.line);
+  int64_t source_end = source + meaning_.bytes(from), end = destination + meaning_.bytes(i.result);
+  inside_arena(source, source_end, meaning_.dtype(from), call.line);
+  inside_arena(destination, end, meaning_.dtype(i.result), call.line);
   if (source < end && destination < source_end)
     throw Differs(fmt::format("source and destination of the {} overlap", what), call.line, node);
   expect_contents(from, source, fmt::format("the operand of the {}", what), call.line);
   const std::vector<Range>& result = meaning_.ranges(i.result);
   const Shape& shape = reference_[node].type.shape;
-  int64_t type = meaning_.is_integer(i.result) ? 1 : 0;
+  int64_t type = int64_t(meaning_.dtype(i.result));  // numbered as in codegen/abi.h
   auto number = [&](size_t at, int64_t expected, const char* which) {
     expect_number(x[at], expected, fmt::format("the {} of the {}", which, what), node);
   };

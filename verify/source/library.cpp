@@ -6,6 +6,8 @@
 namespace hetsynth::source {
 namespace {
 
+int number_of(const std::string& function);
+
 Expression number(int64_t value) {
   Expression e;
   e.kind = Kind::integer;
@@ -71,7 +73,8 @@ class Spelling {
     if (s.kind == Statement::Kind::call) {
       const std::string& name = s.value.name;
       size_t arguments = s.value.args.size();
-      if (name == "hetsynth_matmul" && arguments == 17) s = matmul(s);
+      bool halves = name == "hetsynth_matmul_bf16";
+      if ((halves || name == "hetsynth_matmul") && arguments == 17) s = matmul(s);
       if (name == "hetsynth_convolution" && arguments == 6) convolution(s);
       if (name == "fill" && arguments == 3) s = fill(s);
       if (name == "copy" && arguments == 3) s = copy(s);
@@ -81,7 +84,7 @@ class Spelling {
   }
 
   static void resolve(Expression& e) {
-    if (e.kind == Kind::call) e.slot = int(builtin(e.name));
+    if (e.kind == Kind::call) e.slot = number_of(e.name);
     for (Expression& arg : e.args) resolve(arg);
   }
   static void resolve(Statement& s) {
@@ -246,41 +249,64 @@ class Spelling {
 
 }  // namespace
 
-Builtin builtin(const std::string& function) {
-  static const std::unordered_map<std::string, Builtin> table = {
-      {"exp_f32", Builtin::exp},
-      {"__builtin_exp", Builtin::exp},
-      {"log_f32", Builtin::log},
-      {"__builtin_log", Builtin::log},
-      {"sqrt_f32", Builtin::sqrt},
-      {"__builtin_sqrt", Builtin::sqrt},
-      {"tanh_f32", Builtin::tanh},
-      {"__builtin_tanh", Builtin::tanh},
-      {"erf_f32", Builtin::erf},
-      {"__builtin_erf", Builtin::erf},
-      {"sin_f32", Builtin::sin},
-      {"__builtin_sin", Builtin::sin},
-      {"cos_f32", Builtin::cos},
-      {"__builtin_cos", Builtin::cos},
-      {"floor_f32", Builtin::floor},
-      {"__builtin_floor", Builtin::floor},
-      {"power_f32", Builtin::power},
-      {"__builtin_pow", Builtin::power},
-      {"max_f32", Builtin::maximum},
-      {"max_f64", Builtin::maximum},
-      {"min_f32", Builtin::minimum},
-      {"min_f64", Builtin::minimum},
-      {"__builtin_inff", Builtin::infinity},
-      {"__builtin_inf", Builtin::infinity},
-      {"__builtin_nanf", Builtin::not_a_number},
-      {"__builtin_nan", Builtin::not_a_number},
-      {"uniform", Builtin::uniform},
-      {"row_sum", Builtin::row_sum},
-      {"row_max", Builtin::row_max},
-  };
+namespace {
+
+struct Known {
+  const char* name;
+  Helper helper;
+};
+
+constexpr Helper of_one(ExprKind kind) { return {Builtin::arithmetic, 1, kind}; }
+constexpr Helper of_two(ExprKind kind) { return {Builtin::arithmetic, 2, kind}; }
+
+constexpr Known known[] = {
+    {"", {}},
+    {"exp_f32", of_one(ExprKind::exp)},
+    {"__builtin_exp", of_one(ExprKind::exp)},
+    {"log_f32", of_one(ExprKind::log)},
+    {"__builtin_log", of_one(ExprKind::log)},
+    {"sqrt_f32", of_one(ExprKind::sqrt)},
+    {"__builtin_sqrt", of_one(ExprKind::sqrt)},
+    {"tanh_f32", of_one(ExprKind::tanh)},
+    {"__builtin_tanh", of_one(ExprKind::tanh)},
+    {"erf_f32", of_one(ExprKind::erf)},
+    {"__builtin_erf", of_one(ExprKind::erf)},
+    {"sin_f32", of_one(ExprKind::sin)},
+    {"__builtin_sin", of_one(ExprKind::sin)},
+    {"cos_f32", of_one(ExprKind::cos)},
+    {"__builtin_cos", of_one(ExprKind::cos)},
+    {"floor_f32", of_one(ExprKind::floor)},
+    {"__builtin_floor", of_one(ExprKind::floor)},
+    {"round_bf16", of_one(ExprKind::round_bf16)},
+    {"power_f32", of_two(ExprKind::power)},
+    {"__builtin_pow", of_two(ExprKind::power)},
+    {"max_f32", of_two(ExprKind::maximum)},
+    {"max_f64", of_two(ExprKind::maximum)},
+    {"min_f32", of_two(ExprKind::minimum)},
+    {"min_f64", of_two(ExprKind::minimum)},
+    {"__builtin_inff", {Builtin::infinity, 0}},
+    {"__builtin_inf", {Builtin::infinity, 0}},
+    {"__builtin_nanf", {Builtin::not_a_number, 1}},
+    {"__builtin_nan", {Builtin::not_a_number, 1}},
+    {"uniform", {Builtin::uniform, 4}},
+    {"row_sum", {Builtin::row_sum, 2}},
+    {"row_max", {Builtin::row_max, 2}},
+};
+
+int number_of(const std::string& function) {
+  static const std::unordered_map<std::string, int> table = [] {
+    std::unordered_map<std::string, int> out;
+    for (size_t i = 0; i < std::size(known); ++i) out[known[i].name] = int(i);
+    return out;
+  }();
   auto found = table.find(function);
-  return found == table.end() ? Builtin::none : found->second;
+  return found == table.end() ? 0 : found->second;
 }
+
+}  // namespace
+
+const Helper& helper(const std::string& function) { return known[number_of(function)].helper; }
+const Helper& helper(int number) { return known[number].helper; }
 
 void spell_out(Function& function) { Spelling(function).run(); }
 

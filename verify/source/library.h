@@ -3,34 +3,33 @@
 #pragma once
 #include <string>
 
+#include "dsl/ir/expr.h"
 #include "verify/source/syntax.h"
 
 namespace hetsynth::source {
 
 enum class Builtin : uint8_t {
   none,
-  exp,
-  log,
-  sqrt,
-  tanh,
-  erf,
-  sin,
-  cos,
-  floor,
-  power,
-  maximum,
-  minimum,
+  arithmetic,  ///< `kind` of one or two numbers
   infinity,
   not_a_number,
   uniform,  ///< of (seed, stream, index, step)
   row_sum,  ///< of (first element, count)
   row_max,
 };
-Builtin builtin(const std::string& function);
+struct Helper {
+  Builtin builtin = Builtin::none;
+  size_t arguments = 0;
+  ExprKind kind = ExprKind::exp;
+};
+/// By its name; Builtin::none for all others.
+const Helper& helper(const std::string& function);
+/// By the number that spell_out gave a call.
+const Helper& helper(int number);
 
 /// Replaces calls of hetsynth_matmul, hetsynth_convolution, fill and copy by loops, everywhere in the function (calls
-/// with another number of arguments stay), numbers the statements anew, and puts the Builtin into `slot` of all other
-/// calls.
+/// with another number of arguments stay), numbers the statements anew, and puts the number of the helper
+/// into `slot` of all other calls.
 void spell_out(Function& function);
 
 }  // namespace hetsynth::source

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "dsl/base/error.h"
+#include "dsl/ir/arithmetic.h"
 #include "dsl/ir/interpreter.h"
 
 namespace hetsynth::source {
@@ -45,6 +46,21 @@ bool only_moves(const Node& node) {
 }  // namespace
 
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
+
+double number(ExprKind kind, double a, double b) {
+  switch (kind) {
+    case ExprKind::maximum:
+    case ExprKind::minimum:
+    case ExprKind::less:
+    case ExprKind::less_equal:
+    case ExprKind::equal:
+      if (std::isnan(a) || std::isnan(b)) return std::nan("");
+      break;
+    default:
+      break;
+  }
+  return *arithmetic(kind, a, b);
+}
 
 struct Meaning::Compute {
   const Instruction& instruction;
@@ -106,9 +122,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   }
 }
 
-bool Meaning::is_integer(ValueId value) const {
-  return reference_[program_.values[size_t(value)].node].type.dtype == DType::i32;
-}
+DType Meaning::dtype(ValueId value) const { return reference_[program_.values[size_t(value)].node].type.dtype; }
 
 ValueId Meaning::root(ValueId value) const {
   while (alias_[size_t(value)] != value) value = alias_[size_t(value)];
@@ -129,9 +143,10 @@ int64_t Meaning::flat(ValueId value, const Index& index) const {
 }
 
 double Meaning::unknown(ValueId value, const Index& index) const {
-  uint64_t bits = mixed(mixed(sample_.seed * 1000003 + uint64_t(value)) + uint64_t(flat(value, index)));
+  int64_t position = flat(value, index);
+  uint64_t bits = mixed(mixed(sample_.seed * 1000003 + uint64_t(value)) + uint64_t(position));
   NodeId node = program_.values[size_t(value)].node;
-  if (is_integer(value)) {
+  if (dtype(value) == DType::i32) {
     // Few different positions, so that lookups meet what they look for: the first and the last among them, and what
     // lies just outside, where lookups give 0.
     int64_t range = integer_range_[size_t(node)];
@@ -142,7 +157,10 @@ double Meaning::unknown(ValueId value, const Index& index) const {
     return double(choices[bits % 7]);
   }
   double unit = double(bits >> 11) * 0x1p-53;
-  return sample_.positive ? 0.25 + 1.5 * unit : 3 * unit - 1.5;
+  double real = sample_.positive ? 0.25 + 1.5 * unit : 3 * unit - 1.5;
+  if (!sample_.rising) return real;
+  int64_t elements = element_count(reference_[node].type.shape);
+  return real * (0.25 + 1.25 * double(position) / double(elements));
 }
 
 double Meaning::at(ValueId value, const Index& index) {
@@ -151,7 +169,7 @@ double Meaning::at(ValueId value, const Index& index) {
     if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
       throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
-  if (held_[size_t(value)]) return unknown(value, index);
+  if (held_[size_t(value)] && value != opened_) return unknown(value, index);
   int maker = makers_[size_t(value)];
   if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
@@ -260,53 +278,13 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
       for (size_t d = 0; d < frame.output.size(); ++d) at = at * shape[d] + frame.output[d];
       return philox_uniform(Sample::run_seed, e.index(), uint64_t(at), uint64_t(Sample::step));
     }
-    case ExprKind::neg:
-      return -arg(0);
-    case ExprKind::exp:
-      return std::exp(arg(0));
-    case ExprKind::log:
-      return std::log(arg(0));
-    case ExprKind::sqrt:
-      return std::sqrt(arg(0));
-    case ExprKind::tanh:
-      return std::tanh(arg(0));
-    case ExprKind::erf:
-      return std::erf(arg(0));
-    case ExprKind::sin:
-      return std::sin(arg(0));
-    case ExprKind::cos:
-      return std::cos(arg(0));
-    case ExprKind::floor:
-      return std::floor(arg(0));
-    case ExprKind::round_bf16:
-      return rounded_to_bf16(arg(0));
-    case ExprKind::add:
-      return arg(0) + arg(1);
-    case ExprKind::sub:
-      return arg(0) - arg(1);
-    case ExprKind::mul:
-      return arg(0) * arg(1);
-    case ExprKind::div:
-      return arg(0) / arg(1);
-    case ExprKind::maximum:
-      return larger(arg(0), arg(1));
-    case ExprKind::minimum:
-      return -larger(-arg(0), -arg(1));
-    case ExprKind::power:
-      return std::pow(arg(0), arg(1));
-    case ExprKind::less:
-    case ExprKind::less_equal:
-    case ExprKind::equal: {
-      double a = arg(0), b = arg(1);
-      if (std::isnan(a) || std::isnan(b)) return std::nan("");
-      return e.kind() == ExprKind::less ? a < b : e.kind() == ExprKind::less_equal ? a <= b : a == b;
-    }
     case ExprKind::select: {
       double condition = arg(0);
       return std::isnan(condition) ? condition : condition != 0 ? arg(1) : arg(2);
     }
+    default:
+      return number(e.kind(), arg(0), e.args().size() > 1 ? arg(1) : 0);
   }
-  return 0;
 }
 
 }  // namespace hetsynth::source

@@ -21,7 +21,9 @@ class NotHeld : public std::runtime_error {
 /// More work than the limit allows.
 class TooLong : public std::runtime_error {
  public:
-  TooLong() : std::runtime_error("evaluating this by hand takes too long") {}
+  explicit TooLong(const std::string& what = "this", int line = 0)
+      : std::runtime_error("evaluating " + what + " by hand takes too long"), line(line) {}
+  int line;
 };
 
 using Index = std::vector<int64_t>;
@@ -30,13 +32,19 @@ using Index = std::vector<int64_t>;
 struct Sample {
   uint64_t seed = 0;
   bool positive = false;  ///< all reals positive: for logarithms and roots
+  /// Reals grow with their position: what is rescaled by the largest so far meets larger ones.
+  bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
+  /// The choices of a sequence in turn: with and without each property.
+  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 >= 2, false}; }
   static constexpr int64_t step = 3;
   static constexpr uint64_t run_seed = 20240229;
 };
 
 /// The maximum; what is not a number stays so.
 double larger(double a, double b);
+/// A function of one or two numbers (dsl/ir/arithmetic.h); what is not a number stays so.
+double number(ExprKind kind, double a, double b);
 
 class Meaning {
  public:
@@ -45,7 +53,8 @@ class Meaning {
 
   const std::vector<Range>& ranges(ValueId value) const { return ranges_[size_t(value)]; }
   int64_t count(ValueId value) const { return counts_[size_t(value)]; }
-  bool is_integer(ValueId value) const;
+  DType dtype(ValueId value) const;
+  int64_t bytes(ValueId value) const { return count(value) * size_bytes(dtype(value)); }
   /// The instruction that makes a value; -1 for leaves.
   int maker(ValueId value) const { return makers_[size_t(value)]; }
 
@@ -53,6 +62,9 @@ class Meaning {
   void hold(ValueId value) { held_[size_t(value)] = true; }
   void release(ValueId value) { held_[size_t(value)] = false; }
   bool holds(ValueId value) const { return held_[size_t(value)]; }
+  /// The value counts as what it is computed from, although it is in memory.
+  void open(ValueId value) { opened_ = value; }
+  void close() { opened_ = -1; }
   /// Two values were found to be the same computation.
   void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with); }
 
@@ -91,6 +103,7 @@ class Meaning {
   Sample sample_;
   bool float_constants_ = true;
   std::unordered_map<uint64_t, double> known_;
+  ValueId opened_ = -1;
   int depth_ = 0;
 };
 

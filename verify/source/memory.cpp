@@ -69,11 +69,13 @@ const Resident* Memory::at(int64_t byte) const {
   return last_ = &found;
 }
 
-double Memory::read(int64_t byte, bool integer) const {
+double Memory::read(int64_t byte, DType dtype) const {
   const Resident* resident = at(byte);
-  if (!resident || (byte - resident->begin) % 4 != 0 || meaning_.is_integer(resident->value) != integer)
-    return std::nan("");
-  index_into(meaning_.ranges(resident->value), resident->strides, (byte - resident->begin) / 4, index_);
+  if (!resident || meaning_.dtype(resident->value) != dtype) return std::nan("");
+  int64_t offset = byte - resident->begin, size = size_bytes(dtype);
+  if (offset % size != 0) return std::nan("");
+  index_into(meaning_.ranges(resident->value), resident->strides, offset / size, index_);
+  if (last_read_ != resident->value) reads_.insert(last_read_ = resident->value);
   return meaning_.at(resident->value, index_);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace hetsynth::source {
 
-/// A value in memory: element (g0, g1, ...) of the logical tensor lies at begin + 4 * sum of (g_d - ranges_d.lo) *
-/// strides_d.
+/// A value in memory: element (g0, g1, ...) of the logical tensor lies at begin + element bytes * sum of
+/// (g_d - ranges_d.lo) * strides_d.
 struct Resident {
   ValueId value = -1;
   int64_t begin = 0, end = 0;  ///< bytes
@@ -34,7 +35,10 @@ class Memory {
   void clear(int64_t begin, int64_t end);
   const Resident* at(int64_t byte) const;
   /// The element at this byte; NaN if no value lies there.
-  double read(int64_t byte, bool integer) const;
+  double read(int64_t byte, DType dtype) const;
+  /// Values that were read since this was emptied.
+  const std::set<ValueId>& reads() const { return reads_; }
+  void forget_reads() { reads_.clear(), last_read_ = -1; }
   /// Whether the value lies row-major from this byte on.
   bool lies_at(ValueId value, int64_t byte) const;
 
@@ -43,6 +47,8 @@ class Memory {
   std::map<int64_t, Resident> by_begin_;
   mutable const Resident* last_ = nullptr;
   mutable Index index_;
+  mutable std::set<ValueId> reads_;
+  mutable ValueId last_read_ = -1;
 };
 
 }  // namespace hetsynth::source

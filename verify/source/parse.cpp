@@ -32,7 +32,10 @@ class Converter {
     } else if (auto* variable = llvm::dyn_cast<clang::VarDecl>(decl)) {
       table(variable);
     } else if (auto* record = llvm::dyn_cast<clang::RecordDecl>(decl)) {
-      if (record->getName() == "HetsynthContext" && record->isCompleteDefinition())
+      if (!record->isCompleteDefinition()) return;
+      if (record->getName() != "HetsynthContext")
+        unit_.records[record->getNameAsString()] = written(record->getSourceRange());
+      else
         for (const clang::FieldDecl* field : record->fields())
           unit_.context.push_back(field->getType().getAsString() + " " + field->getNameAsString());
     } else if (!llvm::isa<clang::TypedefDecl, clang::EnumDecl, clang::EmptyDecl>(decl)) {
@@ -108,10 +111,17 @@ class Converter {
       if (element->isCharType()) return Type::bytes;
       if (element->isSpecificBuiltinType(clang::BuiltinType::Float)) return Type::reals;
       if (element->isSpecificBuiltinType(clang::BuiltinType::Int)) return Type::integers;
+      if (is_bf16(element)) return Type::halves;
       return Type::other;
     }
     if (type->isIntegralOrEnumerationType()) return Type::integer;
-    return type->isRealFloatingType() ? Type::real : Type::other;
+    return type->isRealFloatingType() || is_bf16(type) ? Type::real : Type::other;
+  }
+
+  /// The prelude's own type; its elements count as the numbers they hold.
+  static bool is_bf16(clang::QualType type) {
+    const clang::RecordDecl* record = type->getAsRecordDecl();
+    return record && record->getName() == "bf16";
   }
 
   int slot_of(const clang::ValueDecl* decl) {
@@ -227,13 +237,13 @@ class Converter {
 
   Statement effect(const clang::Expr* e, int depth) {
     if (auto* cleanups = llvm::dyn_cast<clang::ExprWithCleanups>(e)) return effect(cleanups->getSubExpr(), depth);
-    if (auto* binary = llvm::dyn_cast<clang::BinaryOperator>(e); binary && binary->isAssignmentOp()) {
-      if (binary->getOpcode() != clang::BO_Assign && binary->getOpcode() != clang::BO_AddAssign)
-        return stray_statement(e, "an assignment other than = and +=");
+    if (auto* binary = llvm::dyn_cast<clang::BinaryOperator>(e); binary && binary->isAssignmentOp())
+      return assignment(binary, depth);
+    if (auto* copied = llvm::dyn_cast<clang::CXXOperatorCallExpr>(e);
+        copied && copied->getOperator() == clang::OO_Equal && is_bf16(copied->getType())) {
       Statement out = make(Statement::Kind::assign, e->getBeginLoc());
-      out.accumulates = binary->getOpcode() == clang::BO_AddAssign;
-      out.target = expression(binary->getLHS(), depth);
-      out.value = expression(binary->getRHS(), depth);
+      out.target = expression(copied->getArg(0), depth);
+      out.value = expression(copied->getArg(1), depth);
       return out;
     }
     if (auto* cast = llvm::dyn_cast<clang::CStyleCastExpr>(e); cast && cast->getType()->isVoidType())
@@ -242,6 +252,27 @@ class Converter {
     out.value = expression(e, depth);
     if (out.value.kind != Kind::call) return stray_statement(e, "an expression without effect");
     return out;
+  }
+
+  Statement assignment(const clang::BinaryOperator* binary, int depth) {
+    Statement out = make(Statement::Kind::assign, binary->getBeginLoc());
+    out.target = expression(binary->getLHS(), depth);
+    out.value = expression(binary->getRHS(), depth);
+    switch (binary->getOpcode()) {
+      case clang::BO_Assign:
+        return out;
+      case clang::BO_AddAssign:
+        out.accumulates = true;
+        return out;
+      case clang::BO_MulAssign:
+        out.value = make(Kind::mul, binary, {out.target, out.value});
+        return out;
+      case clang::BO_DivAssign:
+        out.value = make(Kind::div, binary, {out.target, out.value});
+        return out;
+      default:
+        return stray_statement(binary, "an assignment other than =, +=, *= and /=");
+    }
   }
 
   // ---- expressions ----
@@ -299,7 +330,19 @@ class Converter {
       return make(Kind::choose, e,
                   {expression(choice->getCond(), depth), expression(choice->getTrueExpr(), depth),
                    expression(choice->getFalseExpr(), depth)});
+    if (auto* made = llvm::dyn_cast<clang::CXXConstructExpr>(e); made && is_bf16(made->getType())) {
+      // A copy, or a number that is rounded.
+      if (made->getNumArgs() != 1) return stray(e, "a bf16 without a value");
+      Expression value = expression(made->getArg(0), depth);
+      if (made->getConstructor()->isCopyOrMoveConstructor()) return value;
+      Expression out = make(Kind::call, e, {value});
+      out.name = "round_bf16";
+      return out;
+    }
     if (auto* call = llvm::dyn_cast<clang::CallExpr>(e)) {
+      // bf16's only member: its value.
+      if (auto* member = llvm::dyn_cast<clang::CXXMemberCallExpr>(call); member && call->getNumArgs() == 0)
+        return expression(member->getImplicitObjectArgument(), depth);
       Expression out = make(Kind::call, e);
       if (const clang::FunctionDecl* callee = call->getDirectCallee()) out.name = callee->getNameAsString();
       for (const clang::Expr* argument : call->arguments()) out.args.push_back(expression(argument, depth));

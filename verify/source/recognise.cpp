@@ -39,7 +39,7 @@ bool close(double a, double b) {
 }
 
 std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size_t enough) {
-  int64_t count = (block.end - block.begin) / element_bytes_of_arena;
+  int64_t count = block.count();
   std::vector<int64_t> elements;
   uint64_t state = uint64_t(block.begin) * 2654435761u + uint64_t(count);
   for (int i = 0; i < random_elements; ++i) {
@@ -52,25 +52,32 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
   std::set<int64_t> seen;
   uint64_t number = 0;
   int64_t spent = 0, most = 0;
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
   for (int64_t element : elements) {
     if (element < 0 || element >= count || (!seen.insert(element).second && count > 2)) continue;
     if (spent > dear && points.size() >= enough) break;
     Point point;
-    point.sample = {++number, number % 2 == 0, false};
+    point.sample = Sample::number(++number);
     point.element = element;
     meaning_.choose(point.sample);
-    int64_t before = region.work;
+    int64_t before = region.work + meaning_.work;
     point.value = region.values(block, {element}).front();
-    spent += region.work - before;
-    most = std::max(most, region.work - before);
+    int64_t work = region.work + meaning_.work - before;
+    spent += work;
+    most = std::max(most, work);
     points.push_back(point);
   }
-  if (block.scattered && !(enough == 1 && spent > dear)) sample_hits(region, block, number, points);
+  if (block.scattered && !(enough == 1 && spent > dear)) {
+    int64_t before = region.work + meaning_.work;
+    sample_hits(region, block, number, points);
+    most = std::max(most, region.work + meaning_.work - before);
+  }
   most_work_ = work_ratio * most + least_work;
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
     for (int i = 0; i < random_elements; ++i) {
       Point point;
-      point.sample = {++number, number % 2 == 0, false};
+      point.sample = Sample::number(++number);
       meaning_.choose(point.sample);
       point.value = region.values(block, {0}).front();
       points.push_back(point);
@@ -83,7 +90,7 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
 /// not add to tell nothing of what it leaves out; so once everything is added to the same place.
 void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
   for (int choice = 0; choice < 4; ++choice) {
-    Sample sample{++number, choice % 2 == 0, choice == 3};
+    Sample sample{++number, choice % 2 == 0, false, choice == 3};
     meaning_.choose(sample);
     std::vector<int64_t> elements = region.hits(block, most_hits);
     std::vector<double> values = region.values(block, elements);
@@ -95,8 +102,8 @@ bool Walk::named_alike(ValueId value, const std::string& name) const { return id
 
 /// Names only order the search.
 std::vector<ValueId> Walk::candidates(const Written& block, const std::string& name) const {
-  int64_t count = (block.end - block.begin) / element_bytes_of_arena;
-  auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.is_integer(v) == block.integer; };
+  int64_t count = block.count();
+  auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
   std::vector<ValueId> out, later, before;
   for (auto [target, value] : program_.finals)
     if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
@@ -157,10 +164,20 @@ bool Walk::agrees(const Guess& guess, const std::vector<Point>& points, std::str
 }
 
 Walk::Guess Walk::recognise(Region& region, const Written& block, const std::string& name) {
-  std::pair<std::string, int> passed_key{region.function_name(), block.pointer};
-  std::vector<Point> points = sample(region, block, passed_.count(passed_key) ? 1 : 2);
+  size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 2;
+  memory_.forget_reads();
+  std::vector<Point> points = sample(region, block, enough);
   too_long_ = false;
   std::vector<ValueId> values = candidates(block, name);
+  std::optional<Guess> guess = match(values, points);
+  if (!guess) guess = match_opened(region, block, values, enough);
+  if (!guess) no_match(block, points, values, name);
+  passed_.insert({region.function_name(), block.pointer});
+  return *guess;
+}
+
+/// The first value that has these elements, in the simplest order of dimensions.
+std::optional<Walk::Guess> Walk::match(const std::vector<ValueId>& values, const std::vector<Point>& points) {
   for (bool permuted : {false, true})
     for (ValueId v : values) {
       const std::vector<Range>& ranges = meaning_.ranges(v);
@@ -176,11 +193,31 @@ Walk::Guess Walk::recognise(Region& region, const Written& block, const std::str
                        meaning_.ranges(other) == ranges && !meaning_.holds(other);
           if (alike && agrees({other, guess.strides}, points, nullptr)) meaning_.identify(other, v);
         }
-        passed_.insert(passed_key);
         return guess;
       } while (permuted && std::next_permutation(order.begin(), order.end()));
     }
-  no_match(block, points, values, name);
+  return std::nullopt;
+}
+
+/// Two computations may agree by what a value in memory is and not for any contents of its place: the gradient of
+/// attention takes sum(weights * their gradient) as sum(result * its gradient), which reads the result.
+std::optional<Walk::Guess> Walk::match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                              size_t enough) {
+  std::set<ValueId> reads = memory_.reads();
+  std::optional<Guess> guess;
+  for (ValueId value : reads) {
+    int maker = meaning_.maker(value);
+    if (guess || maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute) continue;
+    if (!node_of(value).space.reduction()) continue;
+    meaning_.open(value);
+    try {
+      guess = match(values, sample(region, block, enough));
+    } catch (const NotHeld&) {  // what it was computed from is gone
+    } catch (const TooLong&) {
+    }
+    meaning_.close();
+  }
+  return guess;
 }
 
 void Walk::no_match(const Written& block, const std::vector<Point>& points, const std::vector<ValueId>& candidates,

@@ -37,8 +37,8 @@ enum class Kind : uint8_t {
   other,  ///< nothing that generated programs contain; `name` says what it was
 };
 
-/// How a value counts: pointers add in elements of 4 bytes.
-enum class Type : uint8_t { integer, real, integers, reals, bytes, other };
+/// How a value counts; the plural ones are pointers and arrays, `halves` those of bf16.
+enum class Type : uint8_t { integer, real, integers, reals, halves, bytes, other };
 
 struct Expression {
   Kind kind = Kind::other;
@@ -95,6 +95,7 @@ struct Function {
 struct Unit {
   std::map<std::string, Function> functions;
   std::map<std::string, std::vector<int64_t>> tables;  ///< constant arrays of integers at file level
+  std::map<std::string, std::string> records;          ///< text of all other types
   std::vector<std::string> context;                    ///< fields of HetsynthContext, as "long step"
   std::vector<std::string> surprises;  ///< anything else at file level with an effect: "line 3: a global variable"
   std::string errors;                  ///< clang's messages; empty if the text compiles

@@ -11,8 +11,6 @@
 namespace hetsynth::source {
 namespace {
 
-constexpr int64_t element_bytes = 4;
-
 /// Calls that are the runtime's, not the text's.
 bool is_collective(const std::string& name) {
   static const std::set<std::string> names = {"hetsynth_all_gather", "hetsynth_all_reduce", "hetsynth_reduce_scatter",
@@ -69,12 +67,15 @@ void Walk::check_file() const {
               std::equal(unit_.context.begin(), unit_.context.end(), fields.begin());
   if (!fits) throw Differs("HetsynthContext is not the runtime's", 0);
   std::string trusted = words(options_.prelude);
+  for (const auto& [name, text] : unit_.records)
+    if (trusted.find(words(text)) == std::string::npos)
+      throw Differs(fmt::format("the type {} is not the generator's", name), 0);
   for (const auto& [name, function] : unit_.functions) {
     if (!function.defined) continue;
-    bool helper = options_.prelude.find(" " + name + "(") != std::string::npos || builtin(name) != Builtin::none;
-    if (helper && trusted.find(words(function.text)) == std::string::npos)
+    bool helps = options_.prelude.find(" " + name + "(") != std::string::npos || helper(name).builtin != Builtin::none;
+    if (helps && trusted.find(words(function.text)) == std::string::npos)
       throw Differs(fmt::format("the helper function {} is not the generator's", name), function.line);
-    if (is_collective(name) || name == "hetsynth_matmul" || name == "hetsynth_convolution")
+    if (name.rfind("hetsynth_", 0) == 0 && name != "hetsynth_step")
       throw Differs(fmt::format("{} is the runtime's, but is defined in the text", name), function.line);
   }
 }
@@ -83,8 +84,8 @@ void Walk::place_leaves() {
   std::set<ValueId> placed;
   for (const ArenaSlot& slot : source_.leaves) {
     const std::vector<Range>& ranges = meaning_.ranges(slot.value);
-    int64_t end = slot.offset_bytes + meaning_.count(slot.value) * element_bytes;
-    inside_arena(slot.offset_bytes, end, 0);
+    int64_t end = slot.offset_bytes + meaning_.bytes(slot.value);
+    inside_arena(slot.offset_bytes, end, meaning_.dtype(slot.value), 0);
     for (int64_t byte : {slot.offset_bytes, end - 1})
       if (end > slot.offset_bytes && memory_.at(byte))
         throw Differs(fmt::format("{} and {} share memory at the start of the step", reference_[slot.node].name,
@@ -97,9 +98,9 @@ void Walk::place_leaves() {
     if (!placed.count(leaf)) throw Differs(fmt::format("{} has no place in memory", node_of(leaf).name), 0);
 }
 
-void Walk::inside_arena(int64_t begin, int64_t end, int line) const {
-  if (begin % element_bytes != 0)
-    throw Differs(fmt::format("byte {} is no place for a number of 4 bytes", begin), line);
+void Walk::inside_arena(int64_t begin, int64_t end, DType dtype, int line) const {
+  if (begin % size_bytes(dtype) != 0)
+    throw Differs(fmt::format("byte {} is no place for a number of {} bytes", begin, size_bytes(dtype)), line);
   if (begin < 0 || end > source_.arena_bytes)
     throw Differs(fmt::format("bytes {} to {} lie outside of the arena of {} bytes", begin, end, source_.arena_bytes),
                   line);
@@ -194,7 +195,7 @@ Pointer Walk::pointer(const Expression& e) const {
     return frame_[size_t(e.slot)].pointer;
   if (e.kind == Kind::add) {
     Pointer out = pointer(e.args[0]);
-    out.at += constant(e.args[1]) * (e.args[0].type == Type::bytes ? 1 : element_bytes);
+    out.at += constant(e.args[1]) * stride_of(e.args[0].type);
     return out;
   }
   throw NotFollowed("a pointer that does not come from the arena", e.line);
@@ -204,7 +205,7 @@ void Walk::call(const Statement& s) {
   const Expression& e = s.value;
   if (is_collective(e.name)) throw Differs(fmt::format("the result of {} is not looked at", e.name), s.line);
   auto found = unit_.functions.find(e.name);
-  if (found == unit_.functions.end() || !found->second.defined || builtin(e.name) != Builtin::none ||
+  if (found == unit_.functions.end() || !found->second.defined || helper(e.name).builtin != Builtin::none ||
       e.name == "fill" || e.name == "copy")
     throw NotFollowed(fmt::format("a call of {}", e.name), s.line);
   const Function& kernel = found->second;
@@ -215,7 +216,7 @@ void Walk::call(const Statement& s) {
     Type type = kernel.parameters[i].type;
     if (type == Type::integer)
       frame[i].integer = constant(e.args[i]);
-    else if (type == Type::reals || type == Type::integers)
+    else if (is_pointer(type) && type != Type::bytes)
       frame[i].pointer = pointer(e.args[i]);
     else
       throw NotFollowed("an argument of another type", s.line);
@@ -233,8 +234,13 @@ void Walk::region(const Function& function, const Statement& body, Frame frame, 
   meaning_.limit = options_.work_per_kernel;
   std::vector<Guess> guesses;
   for (const Written& block : region.written()) {
-    inside_arena(block.begin, block.end, block.line);
-    guesses.push_back(recognise(region, block, names[size_t(block.pointer)]));
+    inside_arena(block.begin, block.end, block.dtype, block.line);
+    const std::string& name = names[size_t(block.pointer)];
+    try {
+      guesses.push_back(recognise(region, block, name));
+    } catch (const TooLong&) {
+      throw TooLong("what is written through " + name, block.line);
+    }
   }
   for (size_t b = 0; b < guesses.size(); ++b) {
     const Written& block = region.written()[b];

@@ -1,5 +1,6 @@
 // Follows the step function of a rank statement by statement.
 #pragma once
+#include <optional>
 #include <set>
 
 #include "verify/source/check.h"
@@ -48,12 +49,15 @@ class Walk {
   void result_lies_there(const ArenaSlot& slot, ValueId value, const std::string& what);
   int64_t constant(const Expression& e) const;
   Pointer pointer(const Expression& e) const;
-  void inside_arena(int64_t begin, int64_t end, int line) const;
+  void inside_arena(int64_t begin, int64_t end, DType dtype, int line) const;
   const Node& node_of(ValueId value) const { return reference_[program_.values[size_t(value)].node]; }
   std::string part_text(ValueId value) const;
 
   // recognise.cpp
   Guess recognise(Region& region, const Written& block, const std::string& name);
+  std::optional<Guess> match(const std::vector<ValueId>& values, const std::vector<Point>& points);
+  std::optional<Guess> match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                    size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
@@ -89,8 +93,5 @@ class Walk {
 };
 
 bool close(double a, double b);
-
-/// Elements of the arena: float and int.
-constexpr int64_t element_bytes_of_arena = 4;
 
 }  // namespace hetsynth::source

@@ -1,0 +1,533 @@
+#include "verify/source/execution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dsl/ir/interpreter.h"
+#include "verify/source/library.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// Largest local array: what generated text keeps on the stack.
+constexpr int64_t longest_array = int64_t(1) << 24;
+
+bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
+
+/// Loops that are run in full before it is known what of them is wanted.
+constexpr int64_t few_turns = 512;
+
+/// Turns of a loop together with those around and inside of it that are not `around` what is wanted.
+int64_t turns_of_nest(const Outline& outline, int slot, const std::set<int>& around) {
+  int64_t turns = outline.loops.at(slot).extent(), most_inside = 1;
+  for (int other : outline.loops.at(slot).enclosing)
+    if (!around.count(other)) turns *= outline.loops.at(other).extent();
+  for (const auto& [other, loop] : outline.loops)
+    if (in(loop.enclosing, slot)) most_inside = std::max(most_inside, loop.extent());
+  return turns * most_inside;
+}
+
+/// Whether a loop over chunks has a loop inside, around this store, whose counter is known: that decides which chunks.
+bool decided_inside(const Outline& outline, int chunks, const Store& store, const std::map<int, int64_t>& counters) {
+  return std::any_of(store.loops.begin(), store.loops.end(),
+                     [&](int slot) { return outline.loops.at(slot).chunks_of == chunks && counters.count(slot) > 0; });
+}
+
+}  // namespace
+
+Selection::Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes) {
+  std::set<int> around;
+  for (const Store& store : outline.stores) {
+    if (store.block != block) continue;
+    around.insert(store.loops.begin(), store.loops.end());
+    for (int64_t byte : bytes) {
+      std::map<int, int64_t> counters;
+      bool decoded = outline.decode(store, byte, counters, {});
+      if (!store.affine) counters.clear();
+      if (store.affine && !decoded) continue;  // it never writes this one
+      for (int slot : store.loops) {
+        if (auto at = counters.find(slot); at != counters.end())
+          only[slot].insert(at->second);
+        else if (!decided_inside(outline, slot, store, counters))
+          full.insert(slot);
+      }
+    }
+  }
+  for (const auto& [slot, loop] : outline.loops)
+    if (!around.count(slot)) {
+      if (!loop.carried.empty())
+        full.insert(slot);
+      else if (loop.statement->step == 1 && turns_of_nest(outline, slot, around) > few_turns)
+        only[slot];
+    }
+  for (int slot : full) only.erase(slot);
+}
+
+double Execution::value(int64_t byte) const {
+  auto found = overlay_.find(byte);
+  if (found == overlay_.end())
+    throw Misstep("an element of the block is never written", c_.outline.written[size_t(block_)].line);
+  return found->second;
+}
+
+// ---- statements ----
+
+void Execution::execute(const Statement& s) {
+  line_ = s.line;
+  if (s.kind != Statement::Kind::block) now_ = s.number;
+  switch (s.kind) {
+    case Statement::Kind::block:
+      for (const Statement& inner : s.body) execute(inner);
+      return;
+    case Statement::Kind::declare:
+      return declare(s);
+    case Statement::Kind::assign:
+      return assign(s);
+    case Statement::Kind::loop:
+      return loop(s);
+    case Statement::Kind::branch:
+      if (integer(s.value))
+        execute(s.body[0]);
+      else if (s.body.size() > 1)
+        execute(s.body[1]);
+      return;
+    default:
+      throw NotFollowed("a statement of another kind", s.line);
+  }
+}
+
+void Execution::declare(const Statement& s) {
+  Cell& cell = frame_[size_t(s.slot)];
+  if (s.elements > 0) {
+    if (s.elements > longest_array) throw NotFollowed("a very long local array", s.line);
+    LocalArray& array = arrays_[s.slot];
+    size_t size = size_t(s.elements);
+    array.values.assign(size, std::nan(""));
+    array.forgotten.assign(size, -1);
+    array.checked.assign(size, 0);
+    array.restricted = false;
+    if (auto stores = c_.outline.array_stores.find(s.slot); stores != c_.outline.array_stores.end())
+      for (const Store& store : stores->second)
+        for (int slot : store.loops) array.restricted = array.restricted || restricted(slot);
+    for (size_t i = 0; i < s.list.size() && i < size; ++i)
+      array.values[i] = s.list[i].type == Type::integer ? double(integer(s.list[i])) : real(s.list[i]);
+    if (s.list.size() == 1) std::fill(array.values.begin() + 1, array.values.end(), 0.0);
+    cell.pointer = {s.slot, 0};
+  } else if (s.type == Type::integer) {
+    if (s.has_value) cell.integer = integer(s.value);
+  } else if (s.type == Type::real) {
+    cell.real = s.has_value ? real(s.value) : std::nan("");
+    forgotten_.erase(s.slot);
+  } else if (is_pointer(s.type) && s.has_value) {
+    cell.pointer = pointer(s.value);
+  } else {
+    throw NotFollowed("a variable of another type", s.line);
+  }
+}
+
+void Execution::assign(const Statement& s) {
+  bool is_integer = s.target.type == Type::integer;
+  double value = is_integer ? double(integer(s.value)) : real(s.value);
+  line_ = s.line;
+  now_ = s.number;
+  if (s.target.kind == Kind::variable) {
+    if (s.accumulates) value += variable(s.target.slot);
+    frame_[size_t(s.target.slot)].real = value;
+    if (!forgotten_.empty()) forgotten_.erase(s.target.slot);
+    return;
+  }
+  Pointer to = pointer(s.target.args[0]);
+  int64_t at = integer(s.target.args[1]);
+  if (to.array >= 0) {
+    LocalArray& array = arrays_[to.array];
+    at += to.at;
+    if (at < 0 || at >= int64_t(array.values.size()))
+      throw Misstep("a local array is written outside of its bounds", s.line);
+    if (s.accumulates) value += array_element({to.array, 0}, at, s.line);
+    array.values[size_t(at)] = value;
+    array.forgotten[size_t(at)] = -1;
+    return;
+  }
+  Type pointer_type = s.target.args[0].type;
+  int64_t byte = to.at + at * stride_of(pointer_type);
+  if (!in_blocks(byte))
+    throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
+  if (s.accumulates) value += load(byte, element_type(pointer_type));
+  overlay_[byte] = value;
+  for (const Store& store : c_.outline.stores)
+    if (store.statement == &s && !store.affine && store.block == block_) hits_.push_back(byte);
+}
+
+bool Execution::in_blocks(int64_t byte) const {
+  for (const Written& block : c_.outline.written)
+    if (byte >= block.begin && byte < block.end) return true;
+  return false;
+}
+
+// ---- loops ----
+
+void Execution::loop(const Statement& s) {
+  const Loop& loop = c_.outline.loops.at(s.slot);
+  int64_t begin = integer(s.value), end = integer(s.limit);
+  int64_t shift = loop.relative ? frame_[size_t(loop.chunks_of)].integer : 0;
+  active_.push_back(s.slot);
+  if (selection_.only.count(s.slot)) {
+    // The turns may grow in number meanwhile, or become all of them: then what comes of this counts for nothing.
+    for (int64_t next = begin + shift; next < end + shift; ++next) {
+      auto only = selection_.only.find(s.slot);
+      if (only == selection_.only.end()) break;
+      auto at = only->second.lower_bound(next);
+      if (at == only->second.end() || *at >= end + shift) break;
+      next = *at;
+      if (loop.extent() > 1) forget(s.slot, loop);
+      turn(s, next - shift);
+    }
+  } else if (s.step > 1 && restricted(s.slot)) {
+    for (int64_t at = begin; at < end; at += s.step) {
+      if (!wanted_in_chunk(s, at)) continue;
+      if (loop.turns() > 1) forget(s.slot, loop);
+      turn(s, at);
+    }
+  } else {
+    for (int64_t at = begin; at < end; at += s.step) turn(s, at);
+  }
+  active_.pop_back();
+  if (!loop.arrays.empty()) ++moment_;
+}
+
+void Execution::turn(const Statement& s, int64_t counter) {
+  frame_[size_t(s.slot)].integer = counter;
+  if (s.step > 1) ++moment_;
+  for (const Statement& inner : s.body) execute(inner);
+}
+
+/// Whether turns of the loop are left out.
+bool Execution::restricted(int slot) const {
+  if (selection_.full.count(slot)) return false;
+  if (selection_.only.count(slot)) return true;
+  bool inside = false;
+  for (const auto& [inner, loop] : c_.outline.loops) {
+    if (loop.chunks_of != slot) continue;
+    if (!selection_.only.count(inner)) return false;
+    inside = true;
+  }
+  return inside;
+}
+
+bool Execution::wanted_in_chunk(const Statement& s, int64_t from) const {
+  for (const auto& [inner, loop] : c_.outline.loops) {
+    if (loop.chunks_of != s.slot) continue;
+    auto only = selection_.only.find(inner);
+    if (only == selection_.only.end()) return true;
+    auto next = only->second.lower_bound(from);
+    if (next != only->second.end() && *next < from + s.step) return true;
+  }
+  return false;
+}
+
+/// What turns that are left out would have left in variables is unknown.
+void Execution::forget(int slot, const Loop& loop) {
+  for (int variable : loop.carried) forgotten_[variable] = slot;
+  for (int array : loop.arrays) {
+    auto stores = c_.outline.array_stores.find(array);
+    if (stores == c_.outline.array_stores.end()) continue;
+    // Elements that depend on this very counter are looked after when they are read.
+    bool apart = std::all_of(stores->second.begin(), stores->second.end(), [&](const Store& store) {
+      bool here = in(store.loops, slot);
+      return !here || (store.affine && store.injective && loop.statement->step == 1 &&
+                       store.address.coefficients.count(slot) > 0);
+    });
+    if (apart) continue;
+    std::vector<int>& forgotten = arrays_[array].forgotten;
+    std::fill(forgotten.begin(), forgotten.end(), slot);
+  }
+}
+
+bool Execution::is_active(int slot) const { return in(active_, slot); }
+
+void Execution::run_in_full(int slot) {
+  if (!selection_.full.insert(slot).second) return;
+  selection_.only.erase(slot);
+  widened_ = true;
+}
+
+/// The turns in which the store writes the element that these counters belong to.
+void Execution::need(const Store& store, const std::map<int, int64_t>& counters) {
+  for (int slot : store.loops) {
+    if (selection_.full.count(slot)) continue;
+    auto only = selection_.only.find(slot);
+    if (auto at = counters.find(slot); at != counters.end()) {
+      if (only != selection_.only.end() && only->second.insert(at->second).second) widened_ = true;
+    } else if (!is_active(slot) && restricted(slot) && !decided_inside(c_.outline, slot, store, counters)) {
+      run_in_full(slot);
+    }
+  }
+}
+
+void Execution::need_all(const Store& store) {
+  for (int slot : store.loops)
+    if (restricted(slot)) run_in_full(slot);
+}
+
+void Execution::need_element(int array, int64_t at) {
+  auto stores = c_.outline.array_stores.find(array);
+  if (stores == c_.outline.array_stores.end()) return;
+  for (const Store& store : stores->second) {
+    bool placed = store.affine && store.injective;
+    for (int slot : store.loops) {
+      int chunks = c_.outline.loops.at(slot).chunks_of;
+      if (chunks >= 0 && store.address.coefficients.count(slot) && !is_active(chunks)) placed = false;
+    }
+    std::map<int, int64_t> counters;
+    if (!placed)
+      need_all(store);
+    else if (c_.outline.decode(store, at, counters, frame_))
+      need(store, counters);
+  }
+}
+
+/// An element that the code itself writes is read. In place that is right if it is this very turn that overwrites it,
+/// afterwards. `own`: it was written here before.
+void Execution::need_byte(int64_t byte, bool own) {
+  for (const Store& store : c_.outline.stores) {
+    if (byte < store.low || byte >= store.high) continue;
+    std::map<int, int64_t> counters;
+    if (!c_.outline.decode(store, byte, counters, {})) {
+      if (!store.affine && store.block != block_) need_all(store);
+      continue;
+    }
+    bool before = store.statement->number < now_;
+    for (int slot : store.loops) {
+      if (!is_active(slot)) continue;
+      auto wanted = counters.find(slot);
+      if (wanted == counters.end()) {
+        before = before || c_.outline.loops.at(slot).turns() > 1;
+        continue;
+      }
+      const Loop& loop = c_.outline.loops.at(slot);
+      int64_t now = frame_[size_t(slot)].integer + (loop.relative ? frame_[size_t(loop.chunks_of)].integer : 0);
+      if (wanted->second != now && !own)
+        throw Misstep(fmt::format("byte {} of the arena is read here and overwritten by another iteration", byte),
+                      line_);
+    }
+    if (before) need(store, counters);
+  }
+}
+
+// ---- expressions ----
+
+void Execution::count() {
+  if (++work_ > limit_ && limit_ > 0) throw TooLong();
+}
+
+/// What turns of this loop left behind is read. If more is going to run anyway, that may have been all that was
+/// missing.
+double Execution::lost(int loop) {
+  if (!widened_) run_in_full(loop);
+  return std::nan("");
+}
+
+double Execution::variable(int slot) {
+  if (!forgotten_.empty())
+    if (auto by = forgotten_.find(slot); by != forgotten_.end()) return lost(by->second);
+  return frame_[size_t(slot)].real;
+}
+
+int64_t Execution::integer(const Expression& e) {
+  count();
+  switch (e.kind) {
+    case Kind::integer:
+      return e.integer_value;
+    case Kind::variable:
+      if (e.type == Type::integer) return frame_[size_t(e.slot)].integer;
+      break;
+    case Kind::member:
+      if (e.name == "step") return Sample::step;
+      if (e.name == "seed") return int64_t(Sample::run_seed);
+      break;
+    case Kind::element:
+      return element_integer(e);
+    case Kind::negative:
+      return -integer(e.args[0]);
+    case Kind::not_:
+      return !integer(e.args[0]);
+    case Kind::add:
+      return int64_t(uint64_t(integer(e.args[0])) + uint64_t(integer(e.args[1])));
+    case Kind::sub:
+      return int64_t(uint64_t(integer(e.args[0])) - uint64_t(integer(e.args[1])));
+    case Kind::mul:
+      return int64_t(uint64_t(integer(e.args[0])) * uint64_t(integer(e.args[1])));
+    case Kind::div:
+    case Kind::modulo: {
+      int64_t a = integer(e.args[0]), b = integer(e.args[1]);
+      if (b == 0 || (a == std::numeric_limits<int64_t>::min() && b == -1)) throw Misstep("a division by zero", e.line);
+      return e.kind == Kind::div ? a / b : a % b;
+    }
+    case Kind::less:
+    case Kind::less_equal:
+    case Kind::equal:
+      return compare(e);
+    case Kind::and_:
+      return integer(e.args[0]) && integer(e.args[1]);
+    case Kind::or_:
+      return integer(e.args[0]) || integer(e.args[1]);
+    case Kind::choose:
+      return integer(e.args[0]) ? integer(e.args[1]) : integer(e.args[2]);
+    case Kind::to_unsigned:
+      return integer(e.args[0]);
+    case Kind::to_integer: {
+      double value = real(e.args[0]);
+      if (!(std::abs(value) < 9e18)) throw Misstep("a conversion to an integer of what is none", e.line);
+      return int64_t(value);
+    }
+    default:
+      break;
+  }
+  throw NotFollowed(e.name.empty() ? "an expression of another kind" : e.name, e.line);
+}
+
+int64_t Execution::compare(const Expression& e) {
+  const Expression &a = e.args[0], &b = e.args[1];
+  if (a.type == Type::real || b.type == Type::real) {
+    double x = real(a), y = real(b);
+    if (std::isnan(x) || std::isnan(y)) {
+      if (widened_) return 0;
+      throw Undefined();
+    }
+    return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
+  }
+  int64_t x = integer(a), y = integer(b);
+  if (a.kind == Kind::to_unsigned || b.kind == Kind::to_unsigned) {
+    uint64_t ux = uint64_t(x), uy = uint64_t(y);
+    return e.kind == Kind::less ? ux < uy : e.kind == Kind::less_equal ? ux <= uy : ux == uy;
+  }
+  return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
+}
+
+double Execution::real(const Expression& e) {
+  count();
+  switch (e.kind) {
+    case Kind::real:
+      return e.real_value;
+    case Kind::integer:
+      return double(e.integer_value);
+    case Kind::variable:
+      return e.type == Type::integer ? double(frame_[size_t(e.slot)].integer) : variable(e.slot);
+    case Kind::element:
+      return e.type == Type::integer ? double(element_integer(e)) : element(e);
+    case Kind::negative:
+      return -real(e.args[0]);
+    case Kind::add:
+      return real(e.args[0]) + real(e.args[1]);
+    case Kind::sub:
+      return real(e.args[0]) - real(e.args[1]);
+    case Kind::mul:
+      return real(e.args[0]) * real(e.args[1]);
+    case Kind::div:
+      return real(e.args[0]) / real(e.args[1]);
+    case Kind::choose:
+      return integer(e.args[0]) ? real(e.args[1]) : real(e.args[2]);
+    case Kind::to_real:
+      return double(integer(e.args[0]));
+    case Kind::call:
+      return call(e);
+    default:
+      throw NotFollowed(e.name.empty() ? "an expression of another kind" : e.name, e.line);
+  }
+}
+
+double Execution::call(const Expression& e) {
+  const Helper& function = helper(e.slot);  // by spell_out
+  if (e.slot <= 0 || e.args.size() != function.arguments) throw NotFollowed("a call of " + e.name, e.line);
+  switch (function.builtin) {
+    case Builtin::row_sum:
+      return row(e, false);
+    case Builtin::row_max:
+      return row(e, true);
+    case Builtin::infinity:
+      return std::numeric_limits<double>::infinity();
+    case Builtin::not_a_number:
+      return std::nan("");
+    case Builtin::uniform:
+      return philox_uniform(uint64_t(integer(e.args[0])), int(integer(e.args[1])), uint64_t(integer(e.args[2])),
+                            uint64_t(integer(e.args[3])));
+    default:
+      return number(function.kind, real(e.args[0]), e.args.size() > 1 ? real(e.args[1]) : 0);
+  }
+}
+
+double Execution::row(const Expression& e, bool is_max) {
+  Pointer from = pointer(e.args[0]);
+  int64_t count = integer(e.args[1]);
+  double total = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    double v = from.array >= 0 ? array_element(from, i, e.line)
+                               : load(from.at + i * stride_of(e.args[0].type), element_type(e.args[0].type));
+    total = is_max ? larger(total, v) : total + v;
+  }
+  return total;
+}
+
+Pointer Execution::pointer(const Expression& e) {
+  if (e.kind == Kind::variable) {
+    if (is_pointer(e.type) || arrays_.count(e.slot)) return frame_[size_t(e.slot)].pointer;
+  } else if (e.kind == Kind::add) {
+    bool first = is_pointer(e.args[0].type);
+    Pointer out = pointer(e.args[first ? 0 : 1]);
+    int64_t by = integer(e.args[first ? 1 : 0]);
+    out.at += out.array >= 0 ? by : by * stride_of(e.args[first ? 0 : 1].type);
+    return out;
+  }
+  throw NotFollowed(e.name.empty() ? "an expression of another kind" : e.name, e.line);
+}
+
+int64_t Execution::element_integer(const Expression& e) {
+  if (e.args[0].kind == Kind::global) {
+    auto table = c_.unit.tables.find(e.args[0].name);
+    int64_t at = integer(e.args[1]);
+    if (table == c_.unit.tables.end() || at < 0 || at >= int64_t(table->second.size()))
+      throw NotFollowed("an element of " + e.args[0].name, e.line);
+    return table->second[size_t(at)];
+  }
+  double value = element(e);
+  if (std::isnan(value)) throw Misstep("an integer is read where memory holds none", e.line);
+  return int64_t(value);
+}
+
+double Execution::element(const Expression& e) {
+  Pointer from = pointer(e.args[0]);
+  int64_t at = integer(e.args[1]);
+  line_ = e.line;
+  Type type = e.args[0].type;
+  return from.array >= 0 ? array_element(from, at, e.line) : load(from.at + at * stride_of(type), element_type(type));
+}
+
+double Execution::array_element(const Pointer& from, int64_t at, int line) {
+  count();
+  LocalArray& array = arrays_[from.array];
+  at += from.at;
+  if (at < 0 || at >= int64_t(array.values.size())) throw Misstep("a local array is read outside of its bounds", line);
+  if (array.restricted && array.checked[size_t(at)] != moment_) {
+    array.checked[size_t(at)] = moment_;
+    need_element(from.array, at);
+  }
+  if (int by = array.forgotten[size_t(at)]; by >= 0) return lost(by);
+  return array.values[size_t(at)];
+}
+
+double Execution::load(int64_t byte, DType dtype) {
+  count();
+  if (!in_blocks(byte)) return c_.memory.read(byte, dtype);
+  auto own = overlay_.find(byte);
+  if (own != overlay_.end()) {
+    if (seen_.insert(byte).second) need_byte(byte, true);
+    return own->second;
+  }
+  need_byte(byte, false);
+  return c_.memory.read(byte, dtype);
+}
+
+}  // namespace hetsynth::source
