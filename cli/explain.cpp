@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -127,7 +128,7 @@ std::string signed_seconds(double seconds) {
 
 std::string others_text(const Explanation& e) {
   StepTotals own = totals(e.prices);
-  std::string out = "what was not taken, and why\n";
+  std::string out = "what was not taken, and why (the runner-up first)\n";
   for (const Alternative& other : e.others) {
     if (!other.totals) {
       out += fmt::format("  {:<34} cannot run: {}\n", other.name, other.why_not);
@@ -137,6 +138,39 @@ std::string others_text(const Explanation& e) {
                        seconds_text(other.totals->step()), signed_seconds(other.totals->step() - own.step()),
                        signed_seconds(other.totals->computing - own.computing),
                        signed_seconds(other.totals->communicating - own.communicating));
+  }
+  return out;
+}
+
+/// The step with waiting at collectives alone and communication beside computing, where devices can.
+std::string timeline_text(const Explanation& e) {
+  const double added = step_seconds(e.prices);
+  double hidden = 0;
+  for (const DeviceTimeline& device : e.timeline.devices) hidden = std::max(hidden, device.hidden_seconds);
+  std::string out =
+      fmt::format("the step as it unfolds: {} (instruction by instruction, as the search adds them up: {})\n",
+                  seconds_text(e.timeline.seconds), seconds_text(added));
+  if (hidden > 0)
+    out += fmt::format("  communication beside computing hides up to {} of a device\n", seconds_text(hidden));
+  return out;
+}
+
+/// Devices that need the same of everything are one row.
+std::string memory_text(const Explanation& e) {
+  std::string out = "memory where each device needs most\n";
+  for (size_t d = 0; d < e.memory.size(); ++d) {
+    if (d > 0 && e.memory[d].bytes == e.memory[d - 1].bytes) continue;
+    size_t last = d;
+    while (last + 1 < e.memory.size() && e.memory[last + 1].bytes == e.memory[d].bytes) ++last;
+    const int at = e.memory[d].instruction;
+    const int64_t limit = e.plan.prediction.devices[d].memory_limit_bytes;
+    out += fmt::format("  {}{}: {} of {}, {}\n", e.plan.devices[d].name,
+                       last > d ? " .. " + e.plan.devices[last].name : "", bytes_text(double(e.memory[d].total())),
+                       limit > 0 ? bytes_text(double(limit)) : "no limit",
+                       at < 0 ? "before the first operator" : "at " + result_node(e, size_t(at)).name);
+    for (int use = 0; use < memory_uses; ++use)
+      if (const int64_t bytes = e.memory[d].bytes[size_t(use)]; bytes > 0)
+        out += fmt::format("    {:<20} {:>11}\n", name(MemoryUse(use)), bytes_text(double(bytes)));
   }
   return out;
 }
@@ -171,11 +205,13 @@ std::vector<Alternative> alternatives(const Program& reference, const Cluster& c
       [&] { return data_parallel_plan(reference, cluster, RatioRule::proportional); });
   add("tensor parallel", [&] { return tensor_parallel_plan(reference, cluster, RatioRule::proportional); });
   add("fastest device alone", [&] { return single_device_plan(reference, cluster); });
+  std::ranges::stable_sort(out, {}, [](const Alternative& a) { return a.totals ? a.totals->step() : HUGE_VAL; });
   return out;
 }
 
 std::string explanation_text(const Explanation& e, int lines) {
-  return phases_text(e) + operators_text(e, lines) + collectives_text(e, lines) + others_text(e);
+  return phases_text(e) + timeline_text(e) + memory_text(e) + operators_text(e, lines) + collectives_text(e, lines) +
+         others_text(e);
 }
 
 std::string explanation_json(const Explanation& e) {
@@ -192,6 +228,20 @@ std::string explanation_json(const Explanation& e) {
     else
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
     out["instructions"].push_back(std::move(entry));
+  }
+  out["timeline_seconds"] = e.timeline.seconds;
+  out["devices"] = Json::array();
+  for (size_t d = 0; d < e.memory.size(); ++d) {
+    const DeviceTimeline& timeline = e.timeline.devices[d];
+    Json memory;
+    for (int use = 0; use < memory_uses; ++use)
+      memory[std::string(name(MemoryUse(use)))] = e.memory[d].bytes[size_t(use)];
+    out["devices"].push_back({{"device", e.plan.devices[d].name},
+                              {"compute_seconds", timeline.compute_seconds},
+                              {"communication_seconds", timeline.communication_seconds},
+                              {"hidden_seconds", timeline.hidden_seconds},
+                              {"idle_seconds", timeline.idle_seconds},
+                              {"memory_bytes", std::move(memory)}});
   }
   out["alternatives"] = Json::array();
   for (const Alternative& other : e.others) {

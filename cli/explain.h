@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
-#include "synth/price.h"
+#include "synth/memory.h"
+#include "synth/timeline.h"
 
 namespace hetsynth::cli {
 
@@ -25,7 +26,8 @@ struct Alternative {
   std::string why_not;               ///< then: the reason
 };
 
-/// The plans people would write by hand, on all devices of the cluster, in the same cost model.
+/// The plans people would write by hand, on all devices of the cluster, in the same cost model: the fastest first,
+/// those that cannot run last.
 std::vector<Alternative> alternatives(const Program& reference, const Cluster& cluster);
 
 struct Explanation {
@@ -33,6 +35,8 @@ struct Explanation {
   const Program& reference;
   std::vector<InstructionPrice> prices;
   std::vector<Alternative> others;
+  Timeline timeline;                    ///< the step as it unfolds
+  std::vector<MemoryBreakdown> memory;  ///< by rank
 };
 
 /// `lines`: how many operators and collectives are listed, the dearest first; 0: all.

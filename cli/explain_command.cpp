@@ -36,8 +36,13 @@ Command add_explain(CLI::App& app) {
   return [options]() {
     Compilation& c = options->compilation;
     run_pipeline(c, "synthesize", options->pipeline);
-    Explanation explanation{c.plan, c.reference, price_instructions(c.reference, c.plan.program, c.cluster),
-                            alternatives(c.reference, load_cluster(c.cluster_file))};
+    Explanation explanation{c.plan,
+                            c.reference,
+                            price_instructions(c.reference, c.plan.program, c.cluster),
+                            alternatives(c.reference, load_cluster(c.cluster_file)),
+                            {},
+                            memory_at_peak(c.reference, c.plan.program, c.cluster)};
+    explanation.timeline = simulate(c.plan.program, explanation.prices, c.cluster.devices);
     if (!options->page.empty())
       write_file_atomically(options->page, "timeline", timeline_page(c.plan, c.reference, explanation.prices));
     if (options->json)

@@ -70,20 +70,24 @@ std::vector<InstructionPrice> price_instructions(const Problem& problem, const S
   return prices;
 }
 
+Problem problem_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
+  const int axes = int(program.mesh.axes.size());
+  if (axes > max_axes)
+    throw UserError({.tag = "mesh",
+                     .message = "plans on so many mesh axes are not priced",
+                     .expected = fmt::format("at most {} axes", max_axes),
+                     .found = fmt::format("{}", axes),
+                     .mend = "plan on fewer axes"});
+  // On one device nothing is cut.
+  return {std::make_shared<const Analysis>(reference, program.mesh.device_count() > 1 ? axes : 0), cluster,
+          program.mesh};
+}
+
 }  // namespace synth
 
 std::vector<InstructionPrice> price_instructions(const Program& reference, const SpmdProgram& program,
                                                  const Cluster& cluster) {
-  const int axes = int(program.mesh.axes.size());
-  if (axes > synth::max_axes)
-    throw UserError({.tag = "mesh",
-                     .message = "plans on so many mesh axes are not priced",
-                     .expected = fmt::format("at most {} axes", synth::max_axes),
-                     .found = fmt::format("{}", axes),
-                     .mend = "plan on fewer axes"});
-  // On one device nothing is cut.
-  auto analysis = std::make_shared<const synth::Analysis>(reference, program.mesh.device_count() > 1 ? axes : 0);
-  return synth::price_instructions(synth::Problem(analysis, cluster, program.mesh), program);
+  return synth::price_instructions(synth::problem_of(reference, program, cluster), program);
 }
 
 double step_seconds(const std::vector<InstructionPrice>& prices) {

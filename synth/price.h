@@ -34,11 +34,12 @@ class Pricer {
  public:
   Pricer(const Problem& problem, const SpmdProgram& program);
   InstructionPrice price(const Instruction& instruction) const;
+  /// Of a value, by device.
+  std::vector<double> held_bytes(ValueId value) const;
 
  private:
   /// Part of what the table cuts that each device holds.
   const std::vector<double>& parts(int table) const { return parts_[size_t(table)]; }
-  std::vector<double> held_bytes(ValueId value) const;
   InstructionPrice computation(const Instruction& instruction) const;
 
   const Problem& problem_;
@@ -47,6 +48,9 @@ class Pricer {
 };
 
 std::vector<InstructionPrice> price_instructions(const Problem& problem, const SpmdProgram& program);
+
+/// The problem that a program at hand is a solution of. Throws UserError for a mesh of more axes than are priced.
+Problem problem_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster);
 
 }  // namespace synth
 }  // namespace hetsynth

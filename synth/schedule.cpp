@@ -11,9 +11,6 @@
 #include "synth/price.h"
 
 namespace hetsynth::synth {
-namespace {
-
-/// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
 std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   int end = int(spmd.instructions.size());
   std::vector<int> last(spmd.values.size(), -1);
@@ -40,8 +37,6 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   return last;
 }
 
-/// Values with storage of their own: not what lives inside a fused loop, nor a leaf's new contents that can be written
-/// over the old ones.
 std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd) {
   std::vector<int> made(spmd.values.size(), -1), read(spmd.values.size(), -1);
   for (int i = 0; i < int(spmd.instructions.size()); ++i) {
@@ -59,8 +54,6 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
       if (spmd.values[leaf].node == target && value != leaf && read[leaf] <= made[value]) stored[value] = 0;
   return stored;
 }
-
-}  // namespace
 
 std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd) {
   std::vector<int> last = last_uses(problem, spmd);

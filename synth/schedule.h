@@ -8,6 +8,13 @@
 
 namespace hetsynth::synth {
 
+/// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd);
+
+/// By value: has storage of its own. Not what lives inside a fused loop, nor a leaf's new contents that can be written
+/// over the old ones.
+std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd);
+
 /// Classes that cut a tensor, by mesh axis; -1: none.
 using Cuts = std::array<int, max_axes>;
 

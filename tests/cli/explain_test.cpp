@@ -37,6 +37,8 @@ TEST_F(Explain, NamesPhasesOperatorsCollectivesAndWhatWasNotTaken) {
   EXPECT_THAT(text, AllOf(HasSubstr("forward"), HasSubstr("backward"), HasSubstr("update"), HasSubstr("model.cpp:8")));
   EXPECT_THAT(text, AllOf(HasSubstr("collectives, the dearest first"), HasSubstr("even data parallel"),
                           HasSubstr("fastest device alone"), HasSubstr("a step: computing")));
+  EXPECT_THAT(text, AllOf(HasSubstr("the step as it unfolds: "), HasSubstr("memory where each device needs most"),
+                          HasSubstr("saved activations"), HasSubstr("the runner-up first")));
   EXPECT_THAT(text, Not(HasSubstr("edited")));
 }
 
@@ -52,6 +54,13 @@ TEST_F(Explain, JsonAddsUpToThePredictedStep) {
   }
   EXPECT_NEAR(sum, json["step_seconds"], 1e-12);
   EXPECT_EQ(json["instructions"].size(), plan["decisions"]["instructions"].size());
+  EXPECT_LE(double(json["timeline_seconds"]), predicted * (1 + 1e-9) + 1e-9);
+  ASSERT_EQ(json["devices"].size(), plan["devices"].size());
+  for (size_t d = 0; d < json["devices"].size(); ++d) {
+    int64_t bytes = 0;
+    for (const auto& [use, part] : json["devices"][d]["memory_bytes"].items()) bytes += int64_t(part);
+    EXPECT_EQ(bytes, int64_t(plan["prediction"]["devices"][d]["memory_bytes"]));
+  }
   for (const Json& other : json["alternatives"]) EXPECT_GE(double(other["step_seconds"]), predicted * (1 - 1e-9));
 }
 

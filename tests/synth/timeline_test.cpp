@@ -1,0 +1,97 @@
+// Steps as they unfold: what waits for what, what overlaps, and that sums add up.
+#include "synth/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "programs.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace testing_support;
+
+/// x is gathered while y, which does not need it, is computed; z needs both. Seconds of each are given.
+struct Example {
+  Example() {
+    NodeId x = b.input("x", {6, 4});
+    NodeId y = b.op("y", "ab->ab", {x}), z = b.op("z", "ab,ab->ab", {x, y});
+    spmd.mesh.axes = {{"dev", 2}};
+    spmd.tables = {{"rows", 0, 6, {0, 3, 6}}};
+    spmd.values = {{"x@S0", x, {Placement::sharded(0, 0)}},
+                   {"x@R", x, {Placement::replicated()}},
+                   {"y@S0", y, {Placement::sharded(0, 0)}},
+                   {"z@S0", z, {Placement::sharded(0, 0)}}};
+    spmd.leaves = {0};
+    Instruction gather;
+    gather.opcode = Opcode::all_gather;
+    gather.result = 1;
+    gather.operands = {0};
+    gather.axis = 0;
+    Instruction first, second;
+    first.result = 2, first.operands = {0}, first.node = y;
+    second.result = 3, second.operands = {1, 2}, second.node = z;
+    spmd.instructions = {gather, first, second};
+    prices = {price({5, 5}, 96), price({3, 1}, 0), price({2, 2}, 0)};
+  }
+  static InstructionPrice price(std::vector<double> seconds, double bytes) {
+    InstructionPrice out;
+    out.seconds = std::ranges::max(seconds);
+    out.device_seconds = std::move(seconds);
+    out.bytes = bytes;
+    return out;
+  }
+  Timeline on(DeviceKind kind) const {
+    Cluster cluster = cluster_of_speeds({1, 1});
+    for (Device& device : cluster.devices) device.kind = kind;
+    return simulate(spmd, prices, cluster.devices);
+  }
+  ProgramBuilder b;
+  SpmdProgram spmd;
+  std::vector<InstructionPrice> prices;
+};
+
+TEST(Timeline, OverlapsCommunicationOnDevicesWithAStreamForIt) {
+  Timeline timeline = Example().on(DeviceKind::cuda);
+  EXPECT_EQ(timeline.seconds, 7);  // the gather hides y; z waits for the gather
+  EXPECT_EQ(timeline.spans[1][0].start, 0);
+  EXPECT_EQ(timeline.spans[2][1].start, 5);
+  EXPECT_EQ(timeline.devices[0].hidden_seconds, 3);
+  EXPECT_EQ(timeline.devices[0].idle_seconds, 0);
+  EXPECT_EQ(timeline.devices[1].compute_seconds, 3);
+  EXPECT_EQ(timeline.devices[1].communication_seconds, 5);
+  EXPECT_EQ(timeline.devices[1].hidden_seconds, 1);
+}
+
+TEST(Timeline, CoresDoOneThingAfterTheOtherAndWaitAtCollectivesOnly) {
+  Timeline timeline = Example().on(DeviceKind::cpu);
+  EXPECT_EQ(timeline.seconds, 10);
+  EXPECT_EQ(timeline.spans[1][0].start, 5);
+  EXPECT_EQ(timeline.spans[2][0].start, 8);
+  EXPECT_EQ(timeline.spans[2][1].start, 6);  // does not wait for the other device
+  EXPECT_EQ(timeline.devices[1].hidden_seconds, 0);
+  EXPECT_EQ(timeline.devices[1].idle_seconds, 2);
+}
+
+/// Waiting less can only help: the sum over instructions bounds the timeline, a device's own work bounds it from below.
+TEST(Timeline, LiesBetweenADevicesWorkAndTheSumOfInstructions) {
+  Program program = mlp(96, {48, 64, 40});
+  for (Cluster cluster : {cluster_of_speeds({3e10, 1e10, 2e9}, 1e8, 1e-5), cluster_of_speeds({1e10, 1e10})})
+    for (DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda}) {
+      for (Device& device : cluster.devices) device.kind = kind;
+      Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+      auto prices = price_instructions(program, plan.program, cluster);
+      Timeline timeline = simulate(plan.program, prices, cluster.devices);
+      EXPECT_LE(timeline.seconds, step_seconds(prices) * (1 + 1e-9) + 1e-12 * double(prices.size()));
+      for (const DeviceTimeline& device : timeline.devices) {
+        EXPECT_GE(timeline.seconds, std::max(device.compute_seconds, device.communication_seconds));
+        EXPECT_NEAR(device.compute_seconds + device.communication_seconds - device.hidden_seconds + device.idle_seconds,
+                    timeline.seconds, 1e-12);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace hetsynth
