@@ -22,7 +22,7 @@ namespace {
 using namespace hetsynth;
 using namespace hetsynth::testing;
 
-bool cuda = false;
+bool on_cuda = false;
 std::string keep;
 
 Cluster of_cuda(Cluster cluster) {
@@ -64,10 +64,11 @@ int report(const std::string& name, const ListedModel& model, const Settings& se
   TracedModel traced = trace_model(model, settings);
   int bad = 0;
   for (Cluster cluster : {one_device(), three_uneven_devices()}) {
-    if (cuda) cluster = of_cuda(cluster);
-    Plan plan = cluster.devices.size() == 1
-                    ? single_device_plan(traced.program, cluster)
-                    : synthesize(traced.program, cluster, {.time_limit_seconds = 2, .progress = {}});
+    if (on_cuda) cluster = of_cuda(cluster);
+    SynthesisOptions options;
+    options.time_limit_seconds = 2;
+    Plan plan = cluster.devices.size() == 1 ? single_device_plan(traced.program, cluster)
+                                            : synthesize(traced.program, cluster, options);
     bad += report(name, traced.program, plan, cluster);
   }
   return bad;
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--cuda")
-      cuda = true;
+      on_cuda = true;
     else if (std::string(argv[i]).rfind("--keep=", 0) == 0)
       keep = argv[i] + 7;
     else

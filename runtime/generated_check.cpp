@@ -38,6 +38,7 @@ RankSource rank_source(const DeviceProgram& program) {
   out.rank = program.rank;
   out.file_name = program.files.front().name;
   out.text = program.files.front().text;
+  if (program.files.size() > 1) out.kernels = program.files[1].text;
   out.arena_bytes = program.arena_bytes;
   for (const Slot& slot : program.leaves) out.leaves.push_back(arena_slot(slot));
   for (const Slot& slot : program.outputs) out.outputs.push_back(arena_slot(slot));
@@ -65,8 +66,8 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
   auto serve = [&] {
     for (size_t i = next++; i < programs.size(); i = next++) {
       RankSource source = rank_source(programs[i]);
-      std::string key =
-          cache_key({"source check", tool_version(), subject, slots_text(source), options.prelude, source.text});
+      std::string key = cache_key(
+          {"source check", tool_version(), subject, slots_text(source), options.prelude, source.text, source.kernels});
       if (cache.load(key)) {
         out.ranks[i].verdict = Verdict::proved;
         out.ranks[i].rank = source.rank;

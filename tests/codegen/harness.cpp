@@ -27,6 +27,16 @@ Cluster cpu_cluster(int count) {
   return cluster;
 }
 
+Cluster unequal_cluster(const std::vector<double>& speeds) {
+  Cluster cluster = cpu_cluster(int(speeds.size()));
+  cluster.hosts[0].inside = {10e9, 1e-6};
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    cluster.devices[i].memory_bytes = int64_t(8) << 30;
+    cluster.devices[i].declared = {speeds[i], 1e10};
+  }
+  return cluster;
+}
+
 SpmdProgram whole_program(const Program& reference) {
   SpmdProgram out;
   out.mesh.axes = {{"all", 1}};

@@ -14,6 +14,8 @@ namespace hetsynth::test {
 
 /// `count` equal cpu devices.
 Cluster cpu_cluster(int count);
+/// cpu devices of these speeds, with 8 GiB each, on one host.
+Cluster unequal_cluster(const std::vector<double>& speeds);
 
 /// A mesh of one rank, with every node computed whole, in order.
 SpmdProgram whole_program(const Program& reference);

@@ -11,16 +11,6 @@
 namespace hetsynth::test {
 namespace {
 
-Cluster cluster_with_memory(const std::vector<double>& speeds) {
-  Cluster cluster = cpu_cluster(int(speeds.size()));
-  cluster.hosts[0].inside = {10e9, 1e-6};
-  for (size_t i = 0; i < speeds.size(); ++i) {
-    cluster.devices[i].memory_bytes = int64_t(8) << 30;
-    cluster.devices[i].declared = {speeds[i], 1e10};
-  }
-  return cluster;
-}
-
 double largest_difference(const Array& a, const Array& b) {
   double largest = 0;
   for (size_t i = 0; i < a.values.size(); ++i) {
@@ -57,19 +47,19 @@ void expect_trains_alike(const Program& program, const SpmdProgram& plan, int st
 
 TEST(Steps, MlpOnOneRank) {
   Program program = mlp_program();
-  expect_trains_alike(program, single_device_plan(program, cluster_with_memory({1e9})).program);
+  expect_trains_alike(program, single_device_plan(program, unequal_cluster({1e9})).program);
 }
 
 TEST(Steps, GptOnOneRank) {
   Program program = gpt_program();
-  expect_trains_alike(program, single_device_plan(program, cluster_with_memory({1e9})).program);
+  expect_trains_alike(program, single_device_plan(program, unequal_cluster({1e9})).program);
 }
 
 TEST(Steps, DataParallelWithUnevenShares) {
   Program mlp = mlp_program(), gpt = gpt_program();
   for (const std::vector<double>& speeds : {std::vector<double>{1e9, 3e9}, {2e9, 1e9, 4e9}}) {
     SCOPED_TRACE(fmt::format("{} ranks", speeds.size()));
-    Cluster cluster = cluster_with_memory(speeds);
+    Cluster cluster = unequal_cluster(speeds);
     expect_trains_alike(mlp, data_parallel_plan(mlp, cluster, RatioRule::proportional).program);
     expect_trains_alike(gpt, data_parallel_plan(gpt, cluster, RatioRule::proportional).program, 2);
   }
@@ -77,14 +67,14 @@ TEST(Steps, DataParallelWithUnevenShares) {
 
 TEST(Steps, ARankWithoutSamplesStillTakesPart) {
   Program program = mlp_program();
-  SpmdProgram plan = data_parallel_plan(program, cluster_with_memory({1e9, 1e9})).program;
+  SpmdProgram plan = data_parallel_plan(program, unequal_cluster({1e9, 1e9})).program;
   for (BoundaryTable& table : plan.tables) table.bounds = {0, table.extent, table.extent};
   expect_trains_alike(program, plan, 2);
 }
 
 TEST(Steps, SynthesizedPlans) {
   Program mlp = mlp_program(), gpt = gpt_program();
-  Cluster cluster = cluster_with_memory({1e9, 2.5e9, 1e9});
+  Cluster cluster = unequal_cluster({1e9, 2.5e9, 1e9});
   SynthesisOptions options;
   options.time_limit_seconds = 3;  // any plan it has found by then must run
   expect_trains_alike(mlp, synthesize(mlp, cluster, options).program);
@@ -104,7 +94,7 @@ Settings with(Settings settings, const Settings& more) {
 
 TEST(Steps, MicroBatchesAccumulate) {
   Program program = gpt_program(with(small_gpt, {{"micro_batches", "3"}, {"dropout", "0.1"}}));
-  Cluster cluster = cluster_with_memory({1e9, 3e9});
+  Cluster cluster = unequal_cluster({1e9, 3e9});
   expect_trains_alike(program, whole_program(program), 2);
   expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2);
 }
@@ -121,7 +111,7 @@ TEST(Steps, CheckpointedBlocksTrainAlikeInLessMemory) {
   const Settings again{{"checkpoint", "1"}, {"dropout", "0.1"}};
   Program program = gpt_program(with(small_gpt, again));
   expect_trains_alike(program, whole_program(program), 2);
-  expect_trains_alike(program, data_parallel_plan(program, cluster_with_memory({1e9, 3e9})).program, 2);
+  expect_trains_alike(program, data_parallel_plan(program, unequal_cluster({1e9, 3e9})).program, 2);
   const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}, {"layers", "6"}});
   EXPECT_LT(arena_bytes(gpt_program(with(longer, again))),
             arena_bytes(gpt_program(with(longer, {{"dropout", "0.1"}}))) / 2);
@@ -134,14 +124,14 @@ TEST(Steps, MixedPrecision) {
   EXPECT_NE(text.find("bf16* const "), std::string::npos);
   // Float32 and float64 round some operands to different neighbours, 2^-8 of their size apart.
   expect_trains_alike(program, whole_program(program), 3, 1e-3);
-  Cluster cluster = cluster_with_memory({1e9, 3e9});
+  Cluster cluster = unequal_cluster({1e9, 3e9});
   expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2, 1e-3);
   expect_trains_alike(program, tensor_parallel_plan(program, cluster).program, 2, 1e-3);
 }
 
 TEST(Steps, RunsAreBitwiseRepeatable) {
   Program program = gpt_program();
-  SpmdProgram plan = data_parallel_plan(program, cluster_with_memory({1e9, 2e9}), RatioRule::proportional).program;
+  SpmdProgram plan = data_parallel_plan(program, unequal_cluster({1e9, 2e9}), RatioRule::proportional).program;
   std::vector<double> losses[2];
   for (std::vector<double>& list : losses) {
     GeneratedRun run(program, plan);

@@ -244,7 +244,7 @@ TEST(SourceDefects, WrongBlocksAreFound) {
       {"max_f32(before_, row_max", "max_f32(row_[0], row_max"},
       {"t_einsum_2[h * 3 + t * 6 + feature_] *= scale_", "t_einsum_2[h * 3 + t * 6 + feature_] *= 1.0f"},
       {"largest_[t - t_begin_] = now_;", "largest_[t - t_begin_] = before_;"},
-      {"const int s_stop_ = t_end_ < 300", "const int s_stop_ = t_begin_ < 300"},
+      {"s_stop_ = t_end_ < 300 ? t_end_", "s_stop_ = t_end_ < 300 ? t_begin_"},
       {"1, s_begin_ > 0);", "1, 0);"},
       {"sum_[t - t_begin_] = 0.0f;", ""},
   };

@@ -11,16 +11,6 @@
 
 namespace hetsynth::test {
 
-Cluster unequal_cluster(const std::vector<double>& speeds) {
-  Cluster cluster = cpu_cluster(int(speeds.size()));
-  cluster.hosts[0].inside = {10e9, 1e-6};
-  for (size_t i = 0; i < speeds.size(); ++i) {
-    cluster.devices[i].memory_bytes = int64_t(8) << 30;
-    cluster.devices[i].declared = {speeds[i], 1e10};
-  }
-  return cluster;
-}
-
 Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster, bool attention_in_blocks) {
   Generated out{std::move(reference), std::move(plan), {}};
   for (int rank = 0; rank < out.plan.mesh.device_count(); ++rank) {

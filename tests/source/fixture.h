@@ -7,9 +7,6 @@
 
 namespace hetsynth::test {
 
-/// `speeds.size()` devices of these speeds on one host.
-Cluster unequal_cluster(const std::vector<double>& speeds);
-
 /// A program, a plan of it and the sources of its ranks.
 struct Generated {
   Program reference;

@@ -29,7 +29,8 @@ struct ArenaSlot {
 struct RankSource {
   int rank = 0;
   std::string file_name;
-  std::string text;  ///< host source
+  std::string text;     ///< host source
+  std::string kernels;  ///< cuda: source of its kernels
   int64_t arena_bytes = 0;
   std::vector<ArenaSlot> leaves;   ///< written before the step; parameters and states are read after it
   std::vector<ArenaSlot> outputs;  ///< read after the step
@@ -52,7 +53,7 @@ struct SourceOptions {
   /// must be among them word for word.
   std::string prelude;
   /// Evaluations of one kernel after which the answer is unknown.
-  int64_t work_per_kernel = 400'000'000;
+  int64_t work_per_kernel = 1'000'000'000;
 };
 
 /// Expects a plan that the verifier proved. Never throws for anything in the text.

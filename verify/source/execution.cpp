@@ -56,13 +56,23 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
       }
     }
   }
-  for (const auto& [slot, loop] : outline.loops)
-    if (!around.count(slot)) {
-      if (!loop.carried.empty())
-        full.insert(slot);
-      else if (loop.statement->step == 1 && turns_of_nest(outline, slot, around) > few_turns)
-        only[slot];
-    }
+  leave_others(outline, around);
+}
+
+Selection::Selection(const Outline& outline, int block) {
+  for (const Store& store : outline.stores)
+    if (store.block == block) full.insert(store.loops.begin(), store.loops.end());
+  leave_others(outline, std::set<int>(full));
+}
+
+void Selection::leave_others(const Outline& outline, const std::set<int>& around) {
+  for (const auto& [slot, loop] : outline.loops) {
+    if (around.count(slot)) continue;
+    if (!loop.carried.empty())
+      full.insert(slot);
+    else if (loop.statement->step == 1 && turns_of_nest(outline, slot, around) > few_turns)
+      only[slot];
+  }
   for (int slot : full) only.erase(slot);
 }
 
@@ -103,7 +113,7 @@ void Execution::declare(const Statement& s) {
   Cell& cell = frame_[size_t(s.slot)];
   if (s.elements > 0) {
     if (s.elements > longest_array) throw NotFollowed("a very long local array", s.line);
-    LocalArray& array = arrays_[s.slot];
+    LocalArray& array = arrays_[size_t(s.slot)];
     size_t size = size_t(s.elements);
     array.values.assign(size, std::nan(""));
     array.forgotten.assign(size, -1);
@@ -142,7 +152,7 @@ void Execution::assign(const Statement& s) {
   Pointer to = pointer(s.target.args[0]);
   int64_t at = integer(s.target.args[1]);
   if (to.array >= 0) {
-    LocalArray& array = arrays_[to.array];
+    LocalArray& array = arrays_[size_t(to.array)];
     at += to.at;
     if (at < 0 || at >= int64_t(array.values.size()))
       throw Misstep("a local array is written outside of its bounds", s.line);
@@ -241,7 +251,7 @@ void Execution::forget(int slot, const Loop& loop) {
                        store.address.coefficients.count(slot) > 0);
     });
     if (apart) continue;
-    std::vector<int>& forgotten = arrays_[array].forgotten;
+    std::vector<int>& forgotten = arrays_[size_t(array)].forgotten;
     std::fill(forgotten.begin(), forgotten.end(), slot);
   }
 }
@@ -473,7 +483,7 @@ double Execution::row(const Expression& e, bool is_max) {
 
 Pointer Execution::pointer(const Expression& e) {
   if (e.kind == Kind::variable) {
-    if (is_pointer(e.type) || arrays_.count(e.slot)) return frame_[size_t(e.slot)].pointer;
+    if (is_pointer(e.type) || !arrays_[size_t(e.slot)].values.empty()) return frame_[size_t(e.slot)].pointer;
   } else if (e.kind == Kind::add) {
     bool first = is_pointer(e.args[0].type);
     Pointer out = pointer(e.args[first ? 0 : 1]);
@@ -507,7 +517,7 @@ double Execution::element(const Expression& e) {
 
 double Execution::array_element(const Pointer& from, int64_t at, int line) {
   count();
-  LocalArray& array = arrays_[from.array];
+  LocalArray& array = arrays_[size_t(from.array)];
   at += from.at;
   if (at < 0 || at >= int64_t(array.values.size())) throw Misstep("a local array is read outside of its bounds", line);
   if (array.restricted && array.checked[size_t(at)] != moment_) {

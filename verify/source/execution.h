@@ -20,6 +20,11 @@ struct Selection {
   /// Loops that only spread the block's elements run where these bytes are written. Loops whose effects are elsewhere
   /// run where something is read of it, as it turns out; reductions to single variables run in full.
   Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes);
+  /// All of the block.
+  Selection(const Outline& outline, int block);
+
+ private:
+  void leave_others(const Outline& outline, const std::set<int>& around);
 };
 
 /// What does not change between executions of a region.
@@ -37,7 +42,13 @@ class Execution {
 
   /// Adds to `selection` what turns out to be missing.
   Execution(const Code& code, const Frame& frame, int block, Selection& selection, int64_t& work, int64_t limit)
-      : c_(code), frame_(frame), block_(block), selection_(selection), work_(work), limit_(limit) {}
+      : c_(code),
+        frame_(frame),
+        block_(block),
+        selection_(selection),
+        work_(work),
+        limit_(limit),
+        arrays_(frame.size()) {}
 
   /// Throws NotFollowed, Misstep, TooLong, Undefined.
   void run() { execute(c_.body); }
@@ -98,8 +109,8 @@ class Execution {
   std::vector<int> active_;
   std::unordered_map<int64_t, double> overlay_;  ///< bytes written by this execution
   std::unordered_set<int64_t> seen_;             ///< bytes of it for which what makes them runs
-  std::unordered_map<int, LocalArray> arrays_;
-  std::unordered_map<int, int> forgotten_;  ///< real variables: by which loop
+  std::vector<LocalArray> arrays_;               ///< by slot
+  std::unordered_map<int, int> forgotten_;       ///< real variables: by which loop
   std::vector<int64_t> hits_;
   uint32_t moment_ = 1;
   int line_ = 0, now_ = 0;

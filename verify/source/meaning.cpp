@@ -65,7 +65,7 @@ double number(ExprKind kind, double a, double b) {
 struct Meaning::Compute {
   const Instruction& instruction;
   const Node& node;
-  std::vector<int64_t> factor;
+  std::vector<int64_t>& factor;
   const Index& output;
 };
 
@@ -82,11 +82,15 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
     int64_t count = 1;
     for (const Range& r : ranges_.back()) count *= r.hi - r.lo;
     counts_.push_back(count);
+    dtypes_.push_back(reference[value.node].type.dtype);
+    sizes_.push_back(double(element_count(reference[value.node].type.shape)));
     alias_.push_back(ValueId(v));
   }
   integer_range_.assign(reference.nodes.size(), 0);
   one_hot_.assign(reference.nodes.size(), OneHot{0, 0, 0.0});
   looks_up_.assign(reference.nodes.size(), false);
+  reduced_.resize(reference.nodes.size());
+  factors_.resize(deepest + 1);
   for (size_t n = reference.nodes.size(); n-- > 0;) {
     const Node& node = reference.nodes[n];
     if (node.leaf()) continue;
@@ -101,6 +105,9 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
       one_hot_[n] = found;
       looks_up_[n] = true;
     }
+    for (size_t f = 0; f < node.space.factors.size(); ++f)
+      if (node.space.factors[f].reduced() && !(looks_up_[n] && int(f) == one_hot_[n].factor))
+        reduced_[n].push_back(int(f));
   }
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
@@ -122,14 +129,14 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   }
 }
 
-DType Meaning::dtype(ValueId value) const { return reference_[program_.values[size_t(value)].node].type.dtype; }
-
 ValueId Meaning::root(ValueId value) const {
   while (alias_[size_t(value)] != value) value = alias_[size_t(value)];
   return value;
 }
 
 void Meaning::choose(const Sample& sample, bool float_constants) {
+  if (!changed_ && sample == sample_ && float_constants == float_constants_) return;
+  changed_ = false;
   sample_ = sample;
   float_constants_ = float_constants;
   known_.clear();
@@ -142,11 +149,17 @@ int64_t Meaning::flat(ValueId value, const Index& index) const {
   return at;
 }
 
-double Meaning::unknown(ValueId value, const Index& index) const {
-  int64_t position = flat(value, index);
+bool Meaning::opaque(ValueId value) const {
+  value = root(value);
+  size_t v = size_t(value);
+  return held_[v] && !view_[v] && !constant_[v] && value != opened_;
+}
+
+double Meaning::unknown(ValueId value, int64_t position) const {
+  value = root(value);
   uint64_t bits = mixed(mixed(sample_.seed * 1000003 + uint64_t(value)) + uint64_t(position));
-  NodeId node = program_.values[size_t(value)].node;
   if (dtype(value) == DType::i32) {
+    NodeId node = program_.values[size_t(value)].node;
     // Few different positions, so that lookups meet what they look for: the first and the last among them, and what
     // lies just outside, where lookups give 0.
     int64_t range = integer_range_[size_t(node)];
@@ -159,8 +172,8 @@ double Meaning::unknown(ValueId value, const Index& index) const {
   double unit = double(bits >> 11) * 0x1p-53;
   double real = sample_.positive ? 0.25 + 1.5 * unit : 3 * unit - 1.5;
   if (!sample_.rising) return real;
-  int64_t elements = element_count(reference_[node].type.shape);
-  return real * (0.25 + 1.25 * double(position) / double(elements));
+  double along = double(position) / sizes_[size_t(value)], square = along * along;
+  return real * (0.2 + 3 * square * square);  // steeply: a last piece that is short has the largest
 }
 
 double Meaning::at(ValueId value, const Index& index) {
@@ -169,7 +182,7 @@ double Meaning::at(ValueId value, const Index& index) {
     if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
       throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
-  if (held_[size_t(value)] && value != opened_) return unknown(value, index);
+  if (held_[size_t(value)] && value != opened_) return unknown(value, flat(value, index));
   int maker = makers_[size_t(value)];
   if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
@@ -204,7 +217,8 @@ double Meaning::compute(ValueId, const Instruction& instruction, const Index& in
     int& depth;
     ~Leave() { --depth; }
   } leave{depth_};
-  Compute frame{instruction, node, std::vector<int64_t>(node.space.factors.size(), 0), index};
+  Compute frame{instruction, node, factors_[size_t(depth_)], index};
+  frame.factor.assign(node.space.factors.size(), 0);
   // A dimension's index spelled in its terms' digits, outermost first, gives the factors.
   for (size_t d = 0; d < index.size(); ++d) {
     int64_t rest = index[d] - node.space.output.dims[d].offset;
@@ -213,11 +227,9 @@ double Meaning::compute(ValueId, const Instruction& instruction, const Index& in
       rest %= term.stride;
     }
   }
-  std::vector<int> reduced;
+  const std::vector<int>& reduced = reduced_[size_t(node.id)];
   bool lookup = looks_up_[size_t(node.id)];
   const OneHot& hot = one_hot_[size_t(node.id)];
-  for (size_t f = 0; f < frame.factor.size(); ++f)
-    if (node.space.factors[f].reduced() && !(lookup && int(f) == hot.factor)) reduced.push_back(int(f));
   bool is_max = node.space.reduction() == FactorKind::max;
   double total = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
   auto point = [&] {

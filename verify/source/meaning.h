@@ -2,7 +2,7 @@
 // count as unknowns: each element of each is a pseudo-random number, so that two computations that give the same
 // numbers for several choices are the same function of memory (Schwartz 1980, Zippel 1979).
 #pragma once
-#include <functional>
+#include <array>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +26,23 @@ class TooLong : public std::runtime_error {
   int line;
 };
 
-using Index = std::vector<int64_t>;
+/// Position of an element; of tensors of at most `most` dimensions.
+class Index {
+ public:
+  static constexpr size_t most = 16;
+  Index() = default;
+  explicit Index(size_t size) : size_(size) {}
+  void resize(size_t size) { size_ = size; }
+  size_t size() const { return size_; }
+  int64_t& operator[](size_t d) { return at_[d]; }
+  int64_t operator[](size_t d) const { return at_[d]; }
+  const int64_t* begin() const { return at_.data(); }
+  const int64_t* end() const { return at_.data() + size_; }
+
+ private:
+  std::array<int64_t, most> at_{};
+  size_t size_ = 0;
+};
 
 /// One choice of the unknowns.
 struct Sample {
@@ -35,8 +51,9 @@ struct Sample {
   /// Reals grow with their position: what is rescaled by the largest so far meets larger ones.
   bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
+  bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
-  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 >= 2, false}; }
+  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false}; }
   static constexpr int64_t step = 3;
   static constexpr uint64_t run_seed = 20240229;
 };
@@ -53,26 +70,32 @@ class Meaning {
 
   const std::vector<Range>& ranges(ValueId value) const { return ranges_[size_t(value)]; }
   int64_t count(ValueId value) const { return counts_[size_t(value)]; }
-  DType dtype(ValueId value) const;
+  DType dtype(ValueId value) const { return dtypes_[size_t(value)]; }
+  const Shape& shape(ValueId value) const { return reference_[program_.values[size_t(value)].node].type.shape; }
   int64_t bytes(ValueId value) const { return count(value) * size_bytes(dtype(value)); }
   /// The instruction that makes a value; -1 for leaves.
   int maker(ValueId value) const { return makers_[size_t(value)]; }
 
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
-  void hold(ValueId value) { held_[size_t(value)] = true; }
-  void release(ValueId value) { held_[size_t(value)] = false; }
+  void hold(ValueId value) { held_[size_t(value)] = true, changed_ = true; }
+  void release(ValueId value) { held_[size_t(value)] = false, changed_ = true; }
   bool holds(ValueId value) const { return held_[size_t(value)]; }
   /// The value counts as what it is computed from, although it is in memory.
-  void open(ValueId value) { opened_ = value; }
-  void close() { opened_ = -1; }
+  void open(ValueId value) { opened_ = value, changed_ = true; }
+  void close() { open(-1); }
   /// Two values were found to be the same computation.
-  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with); }
+  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with), changed_ = true; }
 
   /// Operators' constants count as the floats that kernels have of them, or as they are: the difference this makes to a
   /// result is how much rounding may change it.
   void choose(const Sample& sample, bool float_constants = true);
   /// The element at this global index. Throws NotHeld, TooLong.
   double at(ValueId value, const Index& index);
+
+  /// Whether the elements of the value are unknowns.
+  bool opaque(ValueId value) const;
+  /// Such an element at a row-major position in the logical tensor.
+  double unknown(ValueId value, int64_t position) const;
 
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
@@ -81,7 +104,6 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
-  double unknown(ValueId value, const Index& index) const;
   double through(ValueId value, const Index& index);
   double compute(ValueId value, const Instruction& instruction, const Index& index);
   double evaluate(const Expr& e, Compute& frame);
@@ -100,7 +122,12 @@ class Meaning {
   std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction
   std::vector<OneHot> one_hot_;                    ///< by node
   std::vector<bool> looks_up_;
+  std::vector<std::vector<int>> reduced_;      ///< by node: factors that are looped over
+  std::vector<DType> dtypes_;                  ///< by value
+  std::vector<double> sizes_;                  ///< by value: elements of the logical tensor
+  std::vector<std::vector<int64_t>> factors_;  ///< by depth of evaluation
   Sample sample_;
+  bool changed_ = true;  ///< since something was remembered in known_
   bool float_constants_ = true;
   std::unordered_map<uint64_t, double> known_;
   ValueId opened_ = -1;

@@ -43,12 +43,23 @@ Index index_at(const std::vector<Range>& ranges, const std::vector<int64_t>& str
 
 void Memory::put(const Resident& resident) {
   clear(resident.begin, resident.end);
-  if (resident.end > resident.begin) by_begin_[resident.begin] = resident;
   meaning_.hold(resident.value);
+  if (resident.end <= resident.begin) return;
+  Resident& r = by_begin_[resident.begin] = resident;
+  const std::vector<Range>& ranges = meaning_.ranges(r.value);
+  std::vector<int64_t> whole = row_major_strides(meaning_.shape(r.value));
+  r.contiguous = true;
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    int64_t extent = ranges[d].hi - ranges[d].lo;
+    r.first += ranges[d].lo * whole[d];
+    if (extent <= 1) continue;
+    r.digits.push_back({r.strides[d], extent, whole[d]});
+    r.contiguous = r.contiguous && r.strides[d] == whole[d];
+  }
 }
 
 void Memory::clear(int64_t begin, int64_t end) {
-  last_ = nullptr;
+  last_.fill(nullptr);
   auto first = by_begin_.upper_bound(begin);
   if (first != by_begin_.begin() && std::prev(first)->second.end > begin) --first;
   while (first != by_begin_.end() && first->first < end) {
@@ -61,12 +72,14 @@ void Memory::clear(int64_t begin, int64_t end) {
 }
 
 const Resident* Memory::at(int64_t byte) const {
-  if (last_ && byte >= last_->begin && byte < last_->end) return last_;
+  for (const Resident* last : last_)
+    if (last && byte >= last->begin && byte < last->end) return last;
   auto after = by_begin_.upper_bound(byte);
   if (after == by_begin_.begin()) return nullptr;
   const Resident& found = std::prev(after)->second;
   if (byte >= found.end) return nullptr;
-  return last_ = &found;
+  oldest_ = (oldest_ + 1) % last_.size();
+  return last_[oldest_] = &found;
 }
 
 double Memory::read(int64_t byte, DType dtype) const {
@@ -74,8 +87,18 @@ double Memory::read(int64_t byte, DType dtype) const {
   if (!resident || meaning_.dtype(resident->value) != dtype) return std::nan("");
   int64_t offset = byte - resident->begin, size = size_bytes(dtype);
   if (offset % size != 0) return std::nan("");
-  index_into(meaning_.ranges(resident->value), resident->strides, offset / size, index_);
+  offset /= size;
   if (last_read_ != resident->value) reads_.insert(last_read_ = resident->value);
+  if (meaning_.opaque(resident->value)) {
+    int64_t position = resident->first;
+    if (resident->contiguous)
+      position += offset;
+    else
+      for (const Resident::Digit& digit : resident->digits)
+        position += offset / digit.stride % digit.extent * digit.whole_stride;
+    return meaning_.unknown(resident->value, position);
+  }
+  index_into(meaning_.ranges(resident->value), resident->strides, offset, index_);
   return meaning_.at(resident->value, index_);
 }
 

@@ -1,5 +1,6 @@
 // Which value each part of a rank's arena holds while its step is followed.
 #pragma once
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +17,14 @@ struct Resident {
   ValueId value = -1;
   int64_t begin = 0, end = 0;  ///< bytes
   std::vector<int64_t> strides;
+
+  /// Filled in by Memory: where an element at an offset from `begin` is in the logical tensor, row-major.
+  struct Digit {
+    int64_t stride, extent, whole_stride;
+  };
+  std::vector<Digit> digits = {};
+  int64_t first = 0;        ///< of the element at `begin`
+  bool contiguous = false;  ///< elements lie one after the other there as here
 };
 
 /// Dense strides of a part of a tensor stored in this order of dimensions (outermost first).
@@ -45,7 +54,8 @@ class Memory {
  private:
   Meaning& meaning_;
   std::map<int64_t, Resident> by_begin_;
-  mutable const Resident* last_ = nullptr;
+  mutable std::array<const Resident*, 4> last_{};  ///< found lately
+  mutable size_t oldest_ = 0;
   mutable Index index_;
   mutable std::set<ValueId> reads_;
   mutable ValueId last_read_ = -1;

@@ -12,11 +12,11 @@ namespace {
 
 /// Values that come next in the program and could be what a block holds; later ones cannot have been made yet.
 constexpr size_t most_candidates = 96;
-constexpr int random_elements = 4;
+constexpr size_t random_elements = 3;
 constexpr size_t most_hits = 48;
-/// Evaluations after which a block gets no further elements once it has enough: two, or one where the same kernel
-/// passed before.
-constexpr int64_t dear = 500'000;
+/// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
+/// passed before; and after which two are enough.
+constexpr int64_t dear = 150'000, very_dear = 10'000'000;
 
 /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
 /// from memory only through much that was not computed yet.
@@ -40,13 +40,15 @@ bool close(double a, double b) {
 
 std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size_t enough) {
   int64_t count = block.count();
-  std::vector<int64_t> elements;
+  // One somewhere, then the last with unknowns that grow and with such that do not: where code goes through pieces and
+  // rescales what it has so far, it depends on all of them.
   uint64_t state = uint64_t(block.begin) * 2654435761u + uint64_t(count);
-  for (int i = 0; i < random_elements; ++i) {
-    if (i == 1) elements.push_back(count - 1);
+  auto somewhere = [&] {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    elements.push_back(int64_t((state >> 33) % uint64_t(count)));
-  }
+    return int64_t((state >> 33) % uint64_t(count));
+  };
+  std::vector<int64_t> elements{somewhere(), count - 1, count - 1};
+  while (elements.size() < 3 + random_elements) elements.push_back(somewhere());
   elements.insert(elements.end(), block.corners.begin(), block.corners.end());
   std::vector<Point> points;
   std::set<int64_t> seen;
@@ -55,8 +57,12 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
   meaning_.work = 0;
   meaning_.limit = options_.work_per_kernel;
   for (int64_t element : elements) {
-    if (element < 0 || element >= count || (!seen.insert(element).second && count > 2)) continue;
-    if (spent > dear && points.size() >= enough) break;
+    bool again = !seen.insert(element).second;
+    if (element < 0 || element >= count || (again && number > 2 && count > 2)) continue;
+    // A kernel that passed before only has other operands now.
+    bool passed = enough == 1 && points.size() >= 2;
+    if (points.size() >= enough && (spent > dear || passed)) break;
+    if (points.size() >= 2 && spent > very_dear) break;
     Point point;
     point.sample = Sample::number(++number);
     point.element = element;
@@ -75,7 +81,7 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
   }
   most_work_ = work_ratio * most + least_work;
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
-    for (int i = 0; i < random_elements; ++i) {
+    for (size_t i = 0; i < random_elements; ++i) {
       Point point;
       point.sample = Sample::number(++number);
       meaning_.choose(point.sample);
@@ -92,9 +98,7 @@ void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, s
   for (int choice = 0; choice < 4; ++choice) {
     Sample sample{++number, choice % 2 == 0, false, choice == 3};
     meaning_.choose(sample);
-    std::vector<int64_t> elements = region.hits(block, most_hits);
-    std::vector<double> values = region.values(block, elements);
-    for (size_t i = 0; i < elements.size(); ++i) points.push_back({sample, elements[i], values[i]});
+    for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
   }
 }
 
@@ -164,7 +168,7 @@ bool Walk::agrees(const Guess& guess, const std::vector<Point>& points, std::str
 }
 
 Walk::Guess Walk::recognise(Region& region, const Written& block, const std::string& name) {
-  size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 2;
+  size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
   memory_.forget_reads();
   std::vector<Point> points = sample(region, block, enough);
   too_long_ = false;

@@ -23,9 +23,8 @@ Region::Region(const Function& function, const Statement& body, Frame frame, con
       code_{outline_, body, unit, memory} {}
 
 template <class Look>
-bool Region::execute(const Written& block, const std::vector<int64_t>& bytes, const Look& look) {
-  int number = int(&block - outline_.written.data());
-  Selection selection(outline_, number, bytes);
+bool Region::execute(const Written& block, Selection selection, const Look& look) {
+  int number = number_of(block);
   for (int executions = 1;; ++executions) {
     if (executions == most_executions)
       for (const auto& [slot, loop] : outline_.loops) selection.full.insert(slot), selection.only.erase(slot);
@@ -47,23 +46,24 @@ std::vector<double> Region::values(const Written& block, const std::vector<int64
   std::vector<int64_t> bytes;
   for (int64_t element : elements) bytes.push_back(block.begin + element * block.element_bytes());
   std::vector<double> out;
-  bool defined = execute(block, bytes, [&](const Execution& execution) {
+  bool defined = execute(block, Selection(outline_, number_of(block), bytes), [&](const Execution& execution) {
     for (int64_t byte : bytes) out.push_back(execution.value(byte));
   });
   return defined ? out : std::vector<double>(elements.size(), std::nan(""));
 }
 
-std::vector<int64_t> Region::hits(const Written& block, size_t most) {
-  std::set<int64_t> found;
-  execute(block, {block.begin}, [&](const Execution& execution) {
+std::vector<std::pair<int64_t, double>> Region::hits(const Written& block, size_t most) {
+  std::vector<std::pair<int64_t, double>> out;
+  execute(block, Selection(outline_, number_of(block)), [&](const Execution& execution) {
+    std::set<int64_t> found;
     for (int64_t byte : execution.hits()) {
-      found.insert((byte - block.begin) / block.element_bytes());
+      found.insert(byte);
       if (found.size() >= most * 8) break;
     }
+    size_t step = std::max<size_t>(1, found.size() / most), number = 0;
+    for (int64_t byte : found)
+      if (number++ % step == 0) out.push_back({(byte - block.begin) / block.element_bytes(), execution.value(byte)});
   });
-  std::vector<int64_t> all(found.begin(), found.end()), out;
-  size_t step = std::max<size_t>(1, all.size() / most);
-  for (size_t i = 0; i < all.size(); i += step) out.push_back(all[i]);
   return out;
 }
 

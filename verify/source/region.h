@@ -22,8 +22,8 @@ class Region {
   /// The values that elements of a block have after the region was executed. NaN: undefined. Throws NotFollowed,
   /// Misstep, TooLong.
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements);
-  /// Elements of a scattered block that the region adds to, with memory as it is; at most `most`.
-  std::vector<int64_t> hits(const Written& block, size_t most);
+  /// Elements of a scattered block that the region adds to, with memory as it is, and their values; at most `most`.
+  std::vector<std::pair<int64_t, double>> hits(const Written& block, size_t most);
 
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
@@ -32,7 +32,9 @@ class Region {
  private:
   /// Executes until nothing is missing any more, then looks at what came of it. False: undefined.
   template <class Look>
-  bool execute(const Written& block, const std::vector<int64_t>& bytes, const Look& look);
+  bool execute(const Written& block, Selection selection, const Look& look);
+
+  int number_of(const Written& block) const { return int(&block - outline_.written.data()); }
 
   const Function& function_;
   Frame frame_;

@@ -47,6 +47,8 @@ void Walk::run() {
   auto entry = unit_.functions.find("hetsynth_step");
   if (entry == unit_.functions.end() || !entry->second.defined) throw Differs("there is no function hetsynth_step", 0);
   check_file();
+  for (const Node& node : reference_.nodes)
+    if (node.type.shape.size() > Index::most) throw NotFollowed("a tensor of very many dimensions", 0);
   for (auto& [name, function] : unit_.functions)
     if (function.defined) spell_out(function);
   function_ = &entry->second;

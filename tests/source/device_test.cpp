@@ -1,0 +1,136 @@
+// The host program of a cuda rank: collectives, transfers and events against the plan.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "synth/synthesize.h"
+#include "tests/codegen/harness.h"
+#include "tests/codegen/models.h"
+#include "tests/source/fixture.h"
+
+namespace hetsynth::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Cluster cuda_devices(const std::vector<double>& speeds) {
+  Cluster cluster = unequal_cluster(speeds);
+  for (Device& device : cluster.devices) {
+    device.kind = DeviceKind::cuda;
+    device.architecture = "sm_80";
+  }
+  return cluster;
+}
+
+Generated for_cuda(const Program& program, const SpmdProgram& plan, const Cluster& cluster) {
+  Generated out{program, plan, {}};
+  for (int rank = 0; rank < plan.mesh.device_count(); ++rank)
+    out.devices.push_back(generate(out.reference, out.plan, cluster, rank));
+  return out;
+}
+
+const Generated& shared() {
+  static const Generated g = [] {
+    Program program = mlp_program();
+    Cluster cluster = cuda_devices({1e9, 3e9, 2e9});
+    return for_cuda(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
+  }();
+  return g;
+}
+
+const std::string& host_of(const Generated& g, int rank) { return g.devices[size_t(rank)].files.front().text; }
+
+/// Nothing differs, and no more than that is said.
+void expect_agrees(const Generated& g) {
+  for (int rank = 0; rank < int(g.devices.size()); ++rank) {
+    SourceCheck result = check(g, rank);
+    EXPECT_EQ(result.verdict, Verdict::unknown) << result.summary;
+    EXPECT_THAT(result.summary, HasSubstr("what cuda kernels compute is not followed"))
+        << "rank " << rank << " line " << result.line << "\n"
+        << host_of(g, rank);
+    EXPECT_GT(result.statements, 5);
+  }
+}
+
+TEST(DeviceSource, OfPlansOfEveryKindAgrees) {
+  for (Program program : {mlp_program(), gpt_program()}) {
+    Cluster one = cuda_devices({1e9}), three = cuda_devices({1e9, 3e9, 2e9}), two = cuda_devices({1e9, 2.5e9});
+    expect_agrees(for_cuda(program, single_device_plan(program, one).program, one));
+    expect_agrees(for_cuda(program, data_parallel_plan(program, three, RatioRule::proportional).program, three));
+    SynthesisOptions options;
+    options.time_limit_seconds = 3;
+    expect_agrees(for_cuda(program, synthesize(program, two, options).program, two));
+  }
+}
+
+/// Every statement about a transfer, damaged: dropped, and each number of it changed.
+TEST(DeviceSource, DamagedTransfersAreFound) {
+  const std::string& text = host_of(shared(), 1);
+  int damaged = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at) + 1;
+    std::string line = text.substr(at, end - at);
+    bool transfer = line.find("  if (nccl") == 0 || line.find("  if (hetsynth_record(") == 0;
+    if (transfer) {
+      ++damaged;
+      SourceCheck dropped = check(shared(), 1, text.substr(0, at) + text.substr(end));
+      // The record of an end that nobody waits for any more is missing where it is waited for.
+      EXPECT_EQ(dropped.verdict, Verdict::refuted) << "without " << line << dropped.summary;
+      EXPECT_FALSE(dropped.summary.empty());
+      if (line.find("ncclAllReduce") != std::string::npos) {
+        std::string more = std::regex_replace(line, std::regex(", ([0-9]+), nccl"), ", 1$1, nccl");
+        EXPECT_THAT(check(shared(), 1, text.substr(0, at) + more + text.substr(end)).summary,
+                    HasSubstr("the count of"));
+        std::string max = std::regex_replace(line, std::regex("nccl_sum"), "nccl_max");
+        EXPECT_THAT(check(shared(), 1, text.substr(0, at) + max + text.substr(end)).summary,
+                    HasSubstr("the reduction of"));
+        std::string integers = std::regex_replace(line, std::regex("nccl_float32"), "nccl_int32");
+        EXPECT_THAT(check(shared(), 1, text.substr(0, at) + integers + text.substr(end)).summary,
+                    HasSubstr("the type of"));
+      }
+    }
+    at = end;
+  }
+  EXPECT_GT(damaged, 10);
+}
+
+TEST(DeviceSource, MissingWaitsAreFound) {
+  const std::string& text = host_of(shared(), 1);
+  std::regex waits("  if \\(hetsynth_wait\\(context, [0-9]+, compute_stream\\)\\) return 1;[^\n]*\n");
+  int found = 0, refuted = 0;
+  for (std::sregex_iterator at(text.begin(), text.end(), waits), end; at != end; ++at, ++found) {
+    std::string changed = text.substr(0, size_t(at->position())) + text.substr(size_t(at->position() + at->length()));
+    SourceCheck result = check(shared(), 1, changed);
+    refuted += result.verdict == Verdict::refuted;
+    if (result.verdict == Verdict::refuted) {
+      EXPECT_THAT(result.summary,
+                  ::testing::AnyOf(HasSubstr("no event orders them"), HasSubstr("without having waited")));
+    }
+  }
+  EXPECT_GE(found, 2);
+  // A wait that a later transfer's wait implies is missed by nobody.
+  EXPECT_GE(refuted, 1);
+}
+
+TEST(DeviceSource, BuffersAreNotReusedWhileATransferReadsThem) {
+  const std::string& text = host_of(shared(), 1);
+  std::smatch call;
+  ASSERT_TRUE(std::regex_search(text, call, std::regex("ncclAllReduce\\(([a-z_0-9]+), ([a-z_0-9]+), ")));
+  std::string source = call[1];
+  // A kernel that runs meanwhile writes to the operand's place instead of its own.
+  size_t after = size_t(call.position());
+  std::smatch next;
+  std::string rest = text.substr(after);
+  ASSERT_TRUE(
+      std::regex_search(rest, next, std::regex("launch\\(context, compute_stream, [^\n]*, ([a-z_0-9]+)\\)\\)")));
+  size_t at = after + size_t(next.position(1));
+  std::string changed = text.substr(0, at) + source + text.substr(at + size_t(next.length(1)));
+  SourceCheck checked = check(shared(), 1, changed);
+  EXPECT_EQ(checked.verdict, Verdict::refuted);
+  EXPECT_THAT(checked.summary, HasSubstr("no event orders them"));
+  EXPECT_GT(checked.line, 0);
+}
+
+}  // namespace
+}  // namespace hetsynth::test

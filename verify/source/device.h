@@ -1,0 +1,81 @@
+// Follows the host program of a cuda rank: what it issues to its two streams, in which order and on which bytes.
+//
+// Held against the SPMD program: the collectives in its order, each as NCCL calls over the right communicator with the
+// right counts, pieces, type, reduction and root; and that no two accesses to the same bytes on different streams, one
+// of them writing, are without an event between them. What kernels compute is not followed, and of the bytes that a
+// kernel touches only the first of each argument is known.
+#pragma once
+#include <array>
+
+#include "verify/source/check.h"
+#include "verify/source/walk.h"
+
+namespace hetsynth::source {
+
+/// Whether a text is the host side of a cuda rank.
+bool is_device_host(const Unit& unit);
+
+class DeviceWalk {
+ public:
+  DeviceWalk(const Program& reference, const SpmdProgram& program, const RankSource& source, const Unit& unit);
+
+  /// Throws Differs, NotFollowed.
+  void run();
+
+  int statements = 0, collectives = 0;
+
+ private:
+  enum Stream { compute, communication };
+  struct Access {
+    int64_t begin = 0, end = 0;  ///< bytes
+    bool writes = false;
+  };
+  /// Something issued to a stream.
+  struct Issued {
+    std::vector<Access> accesses;
+    std::string what;
+    int line = 0;
+  };
+  using Clock = std::array<size_t, 2>;  ///< by stream: how many of what was issued to it are done
+  struct Call {
+    std::string name;
+    std::vector<int64_t> numbers;  ///< arguments that are numbers or addresses, in order
+    int axis = -1;
+    int line = 0;
+  };
+
+  void step(const Statement& s);
+  void declare(const Statement& s);
+  void condition(const Expression& e);
+  void launch(const Expression& e);
+  void product(const Expression& e);
+  void nccl(const Expression& e);
+  void end_group(int line);
+  void collective(const Instruction& i, const std::vector<Call>& calls);
+  void expect_calls(const Instruction& i, const std::vector<Call>& found, const std::vector<Call>& wanted,
+                    const std::string& what) const;
+  std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
+  std::vector<Call> exchanged(const Instruction& i) const;
+  std::vector<int64_t> bounds(int table, int64_t extent) const;
+  void issue(Stream stream, Issued issued);
+  void finish();
+  int64_t integer(const Expression& e, const std::map<int, int64_t>& counters = {}) const;
+  Stream stream(const Expression& e) const;
+  const Node& node_of(const Instruction& i) const { return reference_[program_.values[size_t(i.result)].node]; }
+
+  const Program& reference_;
+  const SpmdProgram& program_;
+  const RankSource& source_;
+  const Unit& unit_;
+  std::map<int, int64_t> integers_;   ///< variables by slot; pointers as bytes in the arena
+  std::map<int, int64_t> last_;       ///< counters of loops: what they end at
+  std::map<int, int> communicators_;  ///< variables by slot: mesh axis
+  std::array<std::vector<Issued>, 2> issued_;
+  std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next
+  std::map<int64_t, Clock> events_;
+  std::vector<Call> group_;
+  bool grouped_ = false, left_ = false;
+  size_t next_collective_ = 0;
+};
+
+}  // namespace hetsynth::source
