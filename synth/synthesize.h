@@ -29,7 +29,7 @@ struct SynthesisOptions {
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations).
   int most_axes = 1;
   /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
-  PlanPins pins;
+  PlanPins pins = {};
 };
 
 /// Searches over one mesh axis of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,
