@@ -37,12 +37,14 @@ Judgement judge(const Program& reference, const SpmdProgram& plan, uint64_t seed
   return found.counterexample->evidence == Evidence::word ? Judgement::word : Judgement::results;
 }
 
-/// A difference that only few numbers show (behind a maximum, a threshold) may need more of them than the first look
-/// takes.
+/// Whether the judgement may change with more numbers: a difference that only few of them show (behind a maximum, or
+/// the threshold of gradient clipping) may need more than the first look takes, at the plan's own sizes above all.
+bool open_to_doubt(Judgement judged) { return judged == Judgement::equal || judged == Judgement::elsewhere; }
+
 Judgement judge_longer(const Program& reference, const SpmdProgram& plan) {
   constexpr int looks = 20;
   Judgement judged = Judgement::equal;
-  for (int look = 1; look <= looks && judged == Judgement::equal; ++look)
+  for (int look = 1; look <= looks && open_to_doubt(judged); ++look)
     judged = judge(reference, plan, judging_seed * uint64_t(look + 1));
   return judged;
 }
@@ -53,7 +55,7 @@ void Survey::take(const std::string& subject, const Program& reference, const Mu
   auto start = std::chrono::steady_clock::now();
   Judgement judged = judge(reference, mutant.plan);
   Verification v = verify(reference, mutant.plan, {.time_limit_seconds = time_limit_seconds, .known = nullptr});
-  if (v.verdict == Verdict::refuted && judged == Judgement::equal) judged = judge_longer(reference, mutant.plan);
+  if (v.verdict == Verdict::refuted && open_to_doubt(judged)) judged = judge_longer(reference, mutant.plan);
   bool right = mutant.equal || judged == Judgement::equal;
   Tally& tally = by_kind_[mutant.kind];
   ++tally.mutants;
