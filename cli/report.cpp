@@ -132,6 +132,7 @@ std::string proof_text(const Prediction& p) {
     out = p.lower_bound_seconds > 0
               ? fmt::format("lower bound {}, gap {}", seconds_text(p.lower_bound_seconds), gap(p.lower_bound_seconds))
               : "no bound yet";
+  if (p.cut_short) out += "; the search for a faster plan was ended before its time";
   if (p.shares_bound_seconds > 0)
     out += fmt::format("; over all shares: lower bound {}, gap {}", seconds_text(p.shares_bound_seconds),
                        gap(p.shares_bound_seconds));
@@ -163,6 +164,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   out["parameters"] = reference.parameter_count();
   out["step_seconds"] = p.step_seconds;
   out["lower_bound_seconds"] = p.lower_bound_seconds;
+  if (p.cut_short) out["cut_short"] = true;
   if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;
   if (p.step_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.step_seconds);
   out["optimal"] = p.optimal;

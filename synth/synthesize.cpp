@@ -114,6 +114,7 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   if (!best.plan && best.infeasible) throw *best.infeasible;
   if (!best.plan) throw_no_plan(free, pins);
   best.plan->prediction.baselines = baselines(free);
+  best.plan->prediction.cut_short = budget.spent();
   return *std::move(best.plan);
 }
 

@@ -35,6 +35,8 @@ struct Prediction {
   /// Proven: nor is any on the same devices and mesh at any other shares. 0: not known.
   double shares_bound_seconds = 0;
   bool optimal = false;  ///< the search ended with step cost equal to the bound
+  bool cut_short =
+      false;  ///< a time limit or an interruption ended the search: other devices, meshes and shares are open
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
 };

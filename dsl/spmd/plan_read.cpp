@@ -38,13 +38,14 @@ std::vector<std::vector<double>> read_ratios(const JsonReader& reader, const Mes
 
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
   reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
-                       {"shares_bound_seconds"});
+                       {"shares_bound_seconds", "cut_short"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
   prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
   if (reader.has("shares_bound_seconds"))
     prediction.shares_bound_seconds = seconds(reader.member("shares_bound_seconds"));
   prediction.optimal = reader.member("optimal").boolean();
+  if (reader.has("cut_short")) prediction.cut_short = reader.member("cut_short").boolean();
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   for (const JsonReader& entry : reader.member("devices").elements()) {
     entry.check_members({"device", "share", "compute_seconds", "communication_seconds", "idle_seconds", "memory_bytes",

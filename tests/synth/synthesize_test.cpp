@@ -107,6 +107,9 @@ TEST(Synthesize, TheTimeLimitIsKeptAndLeavesACorrectPlan) {
     options.time_limit_seconds = limit;
     Plan plan = synthesize(program, cluster, options);
     EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds);
+    EXPECT_TRUE(plan.prediction.cut_short || limit > 0);
+    EXPECT_EQ(plan_from_json(plan_to_json(plan, program), "plan.json", program).prediction.cut_short,
+              plan.prediction.cut_short);
     EXPECT_EQ(compare_with_reference(program, plan.program, 3), "") << limit;
   }
 }
