@@ -1,6 +1,7 @@
 #include "codegen/collective_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -33,12 +34,6 @@ constexpr std::pair<std::string_view, std::string_view> declarations[] = {
 )"},
 };
 
-int64_t product(const std::vector<Range>& ranges, size_t from, size_t to) {
-  int64_t out = 1;
-  for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
-  return out;
-}
-
 }  // namespace
 
 std::string collective_declarations(const std::string& calls) {
@@ -51,14 +46,12 @@ std::string collective_declarations(const std::string& calls) {
 /// Boundary table in elements of a dimension, as an array of the text.
 std::string CollectiveText::table(int table, int64_t extent) {
   const BoundaryTable& t = lowered_.program->tables.at(size_t(table));
-  int64_t unit = unit_of(t, extent);
-  auto [entry, fresh] = tables_.insert({{table, unit}, ""});
+  auto [entry, fresh] = tables_.insert({{table, unit_of(t, extent)}, ""});
   if (fresh) {
     entry->second = names_.take("bounds_" + t.name);
-    std::string values;
-    for (int64_t bound : t.bounds) values += fmt::format("{}{}", values.empty() ? "" : ", ", bound * unit);
-    tables_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second, values,
-                                extent, lowered_.program->mesh.axes[size_t(t.axis)].name);
+    tables_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
+                                fmt::join(bounds_in_elements(t, extent), ", "), extent,
+                                lowered_.program->mesh.axes[size_t(t.axis)].name);
   }
   return entry->second;
 }
@@ -72,8 +65,8 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
   switch (i.opcode) {
     case Opcode::all_gather:
     case Opcode::reduce_scatter: {
-      int64_t outer = product(result.ranges, 0, size_t(i.dim)),
-              inner = product(result.ranges, size_t(i.dim) + 1, result.ranges.size());
+      int64_t outer = part_elements(result.ranges, 0, size_t(i.dim)),
+              inner = part_elements(result.ranges, size_t(i.dim) + 1, result.ranges.size());
       std::string reduce = i.opcode == Opcode::reduce_scatter ? fmt::format(", {}", int(i.reduce)) : "";
       rest = fmt::format("{}, {}, {}{}", outer, inner, table(i.table, result.type.shape[size_t(i.dim)]), reduce);
       break;
@@ -100,9 +93,9 @@ std::string CollectiveText::exchange_arguments(const LocalOp& op, std::string& b
   std::vector<Range> whole = source.ranges;
   whole[size_t(i.dim)] = {0, source.type.shape[size_t(i.dim)]};
   size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
-  before = fmt::format("const long extents_{}[] = {{{}, {}, {}, {}, {}}};", id(i), product(whole, 0, first),
-                       product(whole, first, first + 1), product(whole, first + 1, second),
-                       product(whole, second, second + 1), product(whole, second + 1, whole.size()));
+  before = fmt::format("const long extents_{}[] = {{{}, {}, {}, {}, {}}};", id(i), part_elements(whole, 0, first),
+                       part_elements(whole, first, first + 1), part_elements(whole, first + 1, second),
+                       part_elements(whole, second, second + 1), part_elements(whole, second + 1, whole.size()));
   return fmt::format("extents_{}, {}, {}, {}", id(i), i.dim < i.to_dim ? 1 : 0,
                      table(i.table, source.type.shape[size_t(i.dim)]),
                      table(i.to_table, source.type.shape[size_t(i.to_dim)]));

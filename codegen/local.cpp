@@ -20,11 +20,7 @@ bool LocalOp::is_view() const {
   return !collective && body.kind() == ExprKind::input && !reduction() && !converts && !inputs[0].access.zero_outside;
 }
 
-int64_t LocalValue::count() const {
-  int64_t count = 1;
-  for (const Range& range : ranges) count *= range.hi - range.lo;
-  return count;
-}
+int64_t LocalValue::count() const { return part_elements(ranges); }
 
 namespace {
 

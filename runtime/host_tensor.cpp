@@ -50,12 +50,6 @@ HostTensor to_host_tensor(const Array& array, DType dtype) {
   return out;
 }
 
-int64_t part_elements(std::span<const Range> ranges) {
-  int64_t count = 1;
-  for (const Range& range : ranges) count *= range.hi - range.lo;
-  return count;
-}
-
 bool next_run(std::span<const Range> ranges, std::vector<int64_t>& index) {
   for (size_t d = index.size() - 1; d-- > 0;) {
     if (++index[d] < ranges[d].hi) return true;

@@ -32,9 +32,6 @@ Array to_array(const HostTensor& tensor);
 /// Rounds to the element type.
 HostTensor to_host_tensor(const Array& array, DType dtype);
 
-/// Elements of the part of a tensor that `ranges` (one per dimension) names.
-int64_t part_elements(std::span<const Range> ranges);
-
 /// Moves an index over `ranges` to the start of the next run along the last dimension; false after the last one.
 bool next_run(std::span<const Range> ranges, std::vector<int64_t>& index);
 

@@ -72,9 +72,7 @@ std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd) 
   for (const Instruction& instruction : spmd.instructions) {
     const ValueId v = instruction.result;
     const Phase phase = problem.program[spmd.values[v].node].phase;
-    const bool moved = instruction.opcode != Opcode::compute && instruction.opcode != Opcode::slice &&
-                       instruction.opcode != Opcode::to_partial;
-    if (moved)
+    if (communicates(instruction.opcode))
       uses[v] = MemoryUse::collective_buffers;
     else if (phase == Phase::forward && last_phase[v] != Phase::forward)
       uses[v] = MemoryUse::saved_activations;

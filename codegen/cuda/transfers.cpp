@@ -70,11 +70,7 @@ class Planner {
 
   /// The table's bounds in elements of a dimension.
   std::vector<int64_t> bounds(int table, int dim) const {
-    const BoundaryTable& t = program_.tables.at(size_t(table));
-    int64_t unit = unit_of(t, to_.type.shape.at(size_t(dim)));
-    std::vector<int64_t> out;
-    for (int64_t b : t.bounds) out.push_back(b * unit);
-    return out;
+    return bounds_in_elements(program_.tables.at(size_t(table)), to_.type.shape.at(size_t(dim)));
   }
 
   static int64_t length(const std::vector<int64_t>& bounds, int piece) {

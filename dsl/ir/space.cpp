@@ -102,4 +102,14 @@ std::string text(const Space& space) {
   return out + " -> " + access_text(space.output);
 }
 
+int64_t part_elements(std::span<const Range> ranges) {
+  int64_t count = 1;
+  for (const Range& range : ranges) count *= range.hi - range.lo;
+  return count;
+}
+
+int64_t part_elements(std::span<const Range> ranges, size_t from, size_t to) {
+  return part_elements(ranges.subspan(from, to - from));
+}
+
 }  // namespace hetsynth

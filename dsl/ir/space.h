@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,11 @@ struct Range {
   int64_t hi = 0;
   bool operator==(const Range&) const = default;
 };
+
+/// Elements of the part of a tensor that the ranges, one per dimension, name; or of their product over the dimensions
+/// from `from` to before `to` alone.
+int64_t part_elements(std::span<const Range> ranges);
+int64_t part_elements(std::span<const Range> ranges, size_t from, size_t to);
 
 /// "{b:8 t:128 j:384 | k:384 sum} in0[b,t,k] in1[k,j] -> [b,t,j]". Stable: hashed into plans.
 std::string text(const Space& space);

@@ -37,6 +37,10 @@ std::string_view name(ReduceOp reduce) {
   return names[int(reduce)];
 }
 
+bool communicates(Opcode opcode) {
+  return opcode != Opcode::compute && opcode != Opcode::slice && opcode != Opcode::to_partial;
+}
+
 std::string_view name(Realisation realisation) {
   static constexpr std::string_view names[] = {"native", "padded", "grouped"};
   return names[int(realisation)];
@@ -49,6 +53,13 @@ int64_t unit_of(const BoundaryTable& table, int64_t extent) {
                      .expected = fmt::format("an extent that is a multiple of {}", table.extent),
                      .found = fmt::format("{}", extent)});
   return extent / table.extent;
+}
+
+std::vector<int64_t> bounds_in_elements(const BoundaryTable& table, int64_t extent) {
+  const int64_t unit = unit_of(table, extent);
+  std::vector<int64_t> out;
+  for (int64_t bound : table.bounds) out.push_back(bound * unit);
+  return out;
 }
 
 namespace {

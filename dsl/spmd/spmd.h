@@ -81,6 +81,8 @@ enum class Opcode : uint8_t {
 enum class Realisation : uint8_t { native, padded, grouped };
 
 std::string_view name(Opcode opcode);
+/// Whether devices exchange data: all but compute, slice and to_partial.
+bool communicates(Opcode opcode);
 std::string_view name(ReduceOp reduce);
 std::string_view name(Realisation realisation);
 
@@ -123,6 +125,8 @@ struct SpmdProgram {
 
 /// Elements per table unit of a dimension of `extent` elements. Throws UserError if the table does not divide it.
 int64_t unit_of(const BoundaryTable& table, int64_t extent);
+/// The bounds in elements of such a dimension. Throws UserError likewise.
+std::vector<int64_t> bounds_in_elements(const BoundaryTable& table, int64_t extent);
 
 /// Half-open range per dimension that `rank` holds of a tensor of this shape with these placements.
 std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);

@@ -46,9 +46,7 @@ std::string executed(const Generated& g, const std::string& text) {
   char* arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
   std::mt19937_64 random(7);
   for (const Slot& leaf : device.leaves) {
-    int64_t count = 1;
-    for (const Range& r : leaf.ranges) count *= r.hi - r.lo;
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < part_elements(leaf.ranges); ++i) {
       char* at = arena + leaf.offset_bytes + i * 4;
       if (leaf.dtype == DType::i32)
         *reinterpret_cast<int*>(at) = int(random() % 256);
@@ -61,9 +59,7 @@ std::string executed(const Generated& g, const std::string& text) {
   std::string out(arena + device.loss.offset_bytes, 4);
   for (const Slot& leaf : device.leaves) {
     if (g.reference[leaf.node].kind == NodeKind::input) continue;  // written anew before each step
-    int64_t count = 1;
-    for (const Range& r : leaf.ranges) count *= r.hi - r.lo;
-    out += std::string(arena + leaf.offset_bytes, size_t(count * 4));
+    out += std::string(arena + leaf.offset_bytes, size_t(part_elements(leaf.ranges) * 4));
   }
   return out;
 }

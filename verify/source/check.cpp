@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -31,21 +32,6 @@ int line_with_directive(const std::string& text) {
   return 0;
 }
 
-/// Notes how far a walk came, also where it ends early.
-template <class Of>
-class Counts {
- public:
-  Counts(const Of& walk, SourceCheck& out) : walk_(walk), out_(out) {}
-  ~Counts() {
-    out_.statements = walk_.statements;
-    out_.collectives = walk_.collectives;
-  }
-
- private:
-  const Of& walk_;
-  SourceCheck& out_;
-};
-
 void follow(const Program& reference, const SpmdProgram& program, const RankSource& source,
             const SourceOptions& options, SourceCheck& out) {
   using namespace hetsynth::source;
@@ -59,19 +45,19 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   if (source.text.size() > longest_text) return say(Verdict::unknown, "the text is too long", 0);
   Unit unit = parse(source.text, source.file_name);
   if (!unit.errors.empty()) return say(Verdict::refuted, "the text does not compile: " + unit.errors, 0);
+  const bool on_device = is_device_host(unit);
+  std::unique_ptr<StepWalk> walk;
   try {
-    if (is_device_host(unit)) {
-      DeviceWalk walk(reference, program, source, unit);
-      Counts counts(walk, out);
-      walk.run();
+    if (on_device)
+      walk = std::make_unique<DeviceWalk>(reference, program, source, unit);
+    else
+      walk = std::make_unique<Walk>(reference, program, source, options, unit);
+    walk->run();
+    if (on_device)
       say(Verdict::unknown,
           "collectives, transfers and events are those of the program; what cuda kernels compute is not followed", 0);
-    } else {
-      Walk walk(reference, program, source, options, unit);
-      Counts counts(walk, out);
-      walk.run();
+    else
       say(Verdict::proved, "the text does what the program says", 0);
-    }
   } catch (const Differs& e) {
     say(Verdict::refuted, e.what(), e.line);
     if (e.node >= 0) out.where = reference[e.node].where;
@@ -86,6 +72,9 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   } catch (const UserError& e) {
     say(Verdict::unknown, e.diagnostic().message, 0);
   }
+  if (!walk) return;
+  out.statements = walk->statements;
+  out.collectives = walk->collectives;
 }
 
 }  // namespace

@@ -9,16 +9,6 @@
 namespace hetsynth::source {
 namespace {
 
-bool is_collective(const Instruction& i) {
-  return i.opcode != Opcode::compute && i.opcode != Opcode::slice && i.opcode != Opcode::to_partial;
-}
-
-int64_t product(const std::vector<Range>& ranges, size_t from, size_t to) {
-  int64_t out = 1;
-  for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
-  return out;
-}
-
 size_t arguments_of(Opcode opcode) {
   switch (opcode) {
     case Opcode::all_gather:
@@ -52,14 +42,6 @@ void Walk::expect_table(const Expression& found, const std::vector<int64_t>& exp
         found.line, node);
 }
 
-std::vector<int64_t> Walk::bounds(int table, int64_t extent) const {
-  const BoundaryTable& t = program_.tables[size_t(table)];
-  int64_t unit = unit_of(t, extent);
-  std::vector<int64_t> out;
-  for (int64_t bound : t.bounds) out.push_back(bound * unit);
-  return out;
-}
-
 /// The value must lie row-major from this byte on.
 void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what, int line) {
   int64_t count = meaning_.count(value);
@@ -91,7 +73,8 @@ void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what,
 }
 
 void Walk::collective(const Expression& call) {
-  while (next_collective_ < program_.instructions.size() && !is_collective(program_.instructions[next_collective_]))
+  while (next_collective_ < program_.instructions.size() &&
+         !communicates(program_.instructions[next_collective_].opcode))
     ++next_collective_;
   if (next_collective_ == program_.instructions.size())
     throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
@@ -122,8 +105,8 @@ void Walk::collective(const Expression& call) {
     case Opcode::all_gather:
     case Opcode::reduce_scatter: {
       bool scatter = i.opcode == Opcode::reduce_scatter;
-      number(5, product(result, 0, size_t(i.dim)), "outer extent");
-      number(6, product(result, size_t(i.dim) + 1, result.size()), "inner extent");
+      number(5, part_elements(result, 0, size_t(i.dim)), "outer extent");
+      number(6, part_elements(result, size_t(i.dim) + 1, result.size()), "inner extent");
       expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries of the {}", what), node);
       if (scatter) number(8, int64_t(i.reduce), "reduction");
       number(scatter ? 9 : 8, type, "type");
@@ -141,8 +124,9 @@ void Walk::collective(const Expression& call) {
       whole[size_t(i.dim)] = {0, shape[size_t(i.dim)]};
       size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
       expect_table(x[5],
-                   {product(whole, 0, first), product(whole, first, first + 1), product(whole, first + 1, second),
-                    product(whole, second, second + 1), product(whole, second + 1, whole.size())},
+                   {part_elements(whole, 0, first), part_elements(whole, first, first + 1),
+                    part_elements(whole, first + 1, second), part_elements(whole, second, second + 1),
+                    part_elements(whole, second + 1, whole.size())},
                    fmt::format("the extents of the {}", what), node);
       number(6, i.dim < i.to_dim ? 1 : 0, "direction");
       // The two tables in the order of the call: where from, where to.

@@ -10,16 +10,6 @@ namespace {
 
 constexpr int64_t element_bytes = 4;
 
-bool is_transfer(const Instruction& i) {
-  return i.opcode != Opcode::compute && i.opcode != Opcode::slice && i.opcode != Opcode::to_partial;
-}
-
-int64_t product_of(const std::vector<Range>& ranges, size_t from, size_t to) {
-  int64_t out = 1;
-  for (size_t d = from; d < to; ++d) out *= ranges[d].hi - ranges[d].lo;
-  return out;
-}
-
 /// Whether each parameter of a kernel is one that it writes through, as its declaration says; empty: there is no such
 /// kernel in the text.
 std::vector<bool> writable_parameters(const std::string& kernels, const std::string& kernel) {
@@ -81,52 +71,26 @@ enum Number { from_at, to_at, count, type, reduction, peer, numbers };
 bool is_device_host(const Unit& unit) { return unit.functions.count("hetsynth_launch") > 0; }
 
 DeviceWalk::DeviceWalk(const Program& reference, const SpmdProgram& program, const RankSource& source, const Unit& unit)
-    : reference_(reference), program_(program), source_(source), unit_(unit) {}
+    : StepWalk(reference, program, source), unit_(unit) {}
 
 void DeviceWalk::run() {
-  auto entry = unit_.functions.find("hetsynth_step");
-  if (entry == unit_.functions.end() || !entry->second.defined) throw Differs("there is no function hetsynth_step", 0);
+  const Function& entry = entry_of(unit_);
   if (!unit_.surprises.empty()) throw NotFollowed(unit_.surprises.front(), 0);
-  for (const Statement& s : entry->second.body.body) step(s);
-  if (!left_) throw Differs("the step does not end with return 0", 0);
+  follow(entry);
   finish();
 }
 
-void DeviceWalk::step(const Statement& s) {
-  if (left_) throw Differs("the step goes on after it has returned", s.line);
-  switch (s.kind) {
-    case Statement::Kind::block:
-      for (const Statement& inner : s.body) step(inner);
-      return;
-    case Statement::Kind::declare:
-      return declare(s);
-    case Statement::Kind::loop:
-      // A product in pieces: all of them lie between the first and the last.
-      if (integer(s.value) != 0 || s.step != 1) throw NotFollowed("a loop that does not count from 0", s.line);
-      integers_[s.slot] = 0;
-      last_[s.slot] = integer(s.limit) - 1;
-      for (const Statement& inner : s.body) step(inner);
-      last_.erase(s.slot);
-      return;
-    case Statement::Kind::branch: {
-      const Statement& then = s.body[0];
-      bool leaves = s.body.size() == 1 && then.kind == Statement::Kind::leave && then.has_value &&
-                    then.value.kind == Kind::integer && then.value.integer_value != 0;
-      if (!leaves) throw NotFollowed("a condition", s.line);
-      return condition(s.value);
-    }
-    case Statement::Kind::leave:
-      if (!s.has_value || s.value.kind != Kind::integer || s.value.integer_value != 0)
-        throw Differs("the step returns something else than 0", s.line);
-      left_ = true;
-      return;
-    case Statement::Kind::call:
-      throw Differs(fmt::format("the result of {} is not looked at", s.value.name), s.line);
-    case Statement::Kind::assign:
-      throw NotFollowed("an assignment in the step", s.line);
-    case Statement::Kind::other:
-      throw NotFollowed(s.value.name, s.line);
-  }
+void DeviceWalk::loop(const Statement& s) {
+  // A product in pieces: all of them lie between the first and the last.
+  if (integer(s.value) != 0 || s.step != 1) throw NotFollowed("a loop that does not count from 0", s.line);
+  integers_[s.slot] = 0;
+  last_[s.slot] = integer(s.limit) - 1;
+  for (const Statement& inner : s.body) step(inner);
+  last_.erase(s.slot);
+}
+
+void DeviceWalk::call(const Statement& s) {
+  throw Differs(fmt::format("the result of {} is not looked at", s.value.name), s.line);
 }
 
 void DeviceWalk::declare(const Statement& s) {
@@ -175,10 +139,10 @@ DeviceWalk::Stream DeviceWalk::stream(const Expression& e) const {
   return Stream(number);
 }
 
-void DeviceWalk::condition(const Expression& e) {
+void DeviceWalk::checked(const Expression& e, int line) {
   if (e.kind == Kind::or_) {
-    condition(e.args[0]);
-    return condition(e.args[1]);
+    checked(e.args[0], line);
+    return checked(e.args[1], line);
   }
   if (e.kind != Kind::call) throw NotFollowed("a condition", e.line);
   ++statements;
@@ -269,14 +233,8 @@ void DeviceWalk::end_group(int line) {
   auto& i = next_collective_;
   auto moves = [&](const Instruction& instruction) {
     // On axes where nothing lies in this part nothing is called.
-    return is_transfer(instruction) &&
-           product_of(local_ranges(program_, program_.values[size_t(instruction.operands[0])].placements,
-                                   node_of(instruction).type.shape, source_.rank),
-                      0, node_of(instruction).type.shape.size()) +
-                   product_of(local_ranges(program_, program_.values[size_t(instruction.result)].placements,
-                                           node_of(instruction).type.shape, source_.rank),
-                              0, node_of(instruction).type.shape.size()) >
-               0;
+    return communicates(instruction.opcode) &&
+           part_elements(part_of(instruction.operands[0])) + part_elements(part_of(instruction.result)) > 0;
   };
   while (i < program_.instructions.size() && !moves(program_.instructions[i])) ++i;
   if (i == program_.instructions.size())
@@ -285,14 +243,6 @@ void DeviceWalk::end_group(int line) {
   ++i;
   ++collectives;
   group_.clear();
-}
-
-std::vector<int64_t> DeviceWalk::bounds(int table, int64_t extent) const {
-  const BoundaryTable& t = program_.tables[size_t(table)];
-  int64_t unit = unit_of(t, extent);
-  std::vector<int64_t> out;
-  for (int64_t bound : t.bounds) out.push_back(bound * unit);
-  return out;
 }
 
 /// One call per rank with a share, for its share: where it begins in the whole, and how many elements.
@@ -313,8 +263,8 @@ std::vector<DeviceWalk::Call> DeviceWalk::pieces(const Instruction& i, const std
 
 /// All-to-all as sends and receives.
 std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const {
-  const Shape& shape = node_of(i).type.shape;
-  std::vector<Range> result = local_ranges(program_, program_.values[size_t(i.result)].placements, shape, source_.rank);
+  const Shape& shape = node_of(i.result).type.shape;
+  std::vector<Range> result = part_of(i.result);
   std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]), to = bounds(i.to_table, shape[size_t(i.to_dim)]);
   size_t me = size_t(program_.mesh.coordinate(source_.rank, i.axis));
   int64_t others = 1;
@@ -336,11 +286,9 @@ std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const 
 }
 
 void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls) {
-  std::string what = fmt::format("{} of {}", name(i.opcode), node_of(i).name);
-  const Shape& shape = node_of(i).type.shape;
-  std::vector<Range> from =
-      local_ranges(program_, program_.values[size_t(i.operands[0])].placements, shape, source_.rank);
-  std::vector<Range> to = local_ranges(program_, program_.values[size_t(i.result)].placements, shape, source_.rank);
+  std::string what = fmt::format("{} of {}", name(i.opcode), node_of(i.result).name);
+  const Shape& shape = node_of(i.result).type.shape;
+  std::vector<Range> from = part_of(i.operands[0]), to = part_of(i.result);
   std::vector<Call> wanted;
   auto one = [&](const char* name, int64_t elements) {
     Call call{name, std::vector<int64_t>(numbers, -1), i.axis, 0};
@@ -348,9 +296,9 @@ void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls
     return std::vector<Call>{call};
   };
   if (i.opcode == Opcode::all_reduce) {
-    wanted = one("ncclAllReduce", product_of(from, 0, from.size()));
+    wanted = one("ncclAllReduce", part_elements(from));
   } else if (i.opcode == Opcode::broadcast) {
-    wanted = one("ncclBroadcast", product_of(from, 0, from.size()));
+    wanted = one("ncclBroadcast", part_elements(from));
     wanted[0].numbers[peer] = i.root;
   } else if (i.opcode == Opcode::all_to_all) {
     wanted = exchanged(i);
@@ -358,7 +306,7 @@ void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls
     bool gathers = i.opcode == Opcode::all_gather;
     std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]);
     const std::vector<Range>& whole = gathers ? to : from;
-    int64_t each = product_of(whole, 0, size_t(i.dim)) * product_of(whole, size_t(i.dim) + 1, whole.size()),
+    int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size()),
             longest = 0;
     for (size_t p = 0; p + 1 < cut.size(); ++p) longest = std::max(longest, cut[p + 1] - cut[p]);
     // In equal shares, padded or by nature, or share by share.
@@ -405,7 +353,7 @@ void DeviceWalk::expect_calls(const Instruction& i, const std::vector<Call>& fou
     const Form& form = *form_of(is.name);
     expect("axis", is.axis, should.axis);
     expect("count", is.numbers[count], should.numbers[count]);
-    expect("type", is.numbers[type], nccl_type(node_of(i).type.dtype));
+    expect("type", is.numbers[type], nccl_type(node_of(i.result).type.dtype));
     if (form.reduction) expect("reduction", is.numbers[reduction], nccl_reduction(i.reduce));
     if (form.peer) expect(i.opcode == Opcode::broadcast ? "root" : "peer", is.numbers[peer], should.numbers[peer]);
     for (int at : {from_at, to_at}) {
@@ -442,12 +390,9 @@ void DeviceWalk::issue(Stream stream, Issued issued) {
 void DeviceWalk::finish() {
   for (; next_collective_ < program_.instructions.size(); ++next_collective_) {
     const Instruction& i = program_.instructions[next_collective_];
-    if (!is_transfer(i)) continue;
-    std::vector<Range> result =
-        local_ranges(program_, program_.values[size_t(i.result)].placements, node_of(i).type.shape, source_.rank);
-    if (product_of(result, 0, result.size()) == 0) continue;
-    throw Differs(fmt::format("the {} of {} is missing", name(i.opcode), node_of(i).name), 0,
-                  program_.values[size_t(i.result)].node);
+    if (!communicates(i.opcode)) continue;
+    if (part_elements(part_of(i.result)) == 0) continue;
+    missing(i);
   }
   if (clocks_[compute][communication] < issued_[communication].size())
     throw Differs(fmt::format("the step ends without having waited for {}", issued_[communication].back().what),

@@ -7,22 +7,18 @@
 #pragma once
 #include <array>
 
-#include "verify/source/check.h"
-#include "verify/source/walk.h"
+#include "verify/source/step_walk.h"
 
 namespace hetsynth::source {
 
 /// Whether a text is the host side of a cuda rank.
 bool is_device_host(const Unit& unit);
 
-class DeviceWalk {
+class DeviceWalk final : public StepWalk {
  public:
   DeviceWalk(const Program& reference, const SpmdProgram& program, const RankSource& source, const Unit& unit);
 
-  /// Throws Differs, NotFollowed.
-  void run();
-
-  int statements = 0, collectives = 0;
+  void run() override;
 
  private:
   enum Stream { compute, communication };
@@ -44,9 +40,10 @@ class DeviceWalk {
     int line = 0;
   };
 
-  void step(const Statement& s);
-  void declare(const Statement& s);
-  void condition(const Expression& e);
+  void declare(const Statement& s) override;
+  void loop(const Statement& s) override;
+  [[noreturn]] void call(const Statement& s) override;
+  void checked(const Expression& value, int line) override;
   void launch(const Expression& e);
   void product(const Expression& e);
   void nccl(const Expression& e);
@@ -56,16 +53,11 @@ class DeviceWalk {
                     const std::string& what) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
   std::vector<Call> exchanged(const Instruction& i) const;
-  std::vector<int64_t> bounds(int table, int64_t extent) const;
   void issue(Stream stream, Issued issued);
   void finish();
   int64_t integer(const Expression& e, const std::map<int, int64_t>& counters = {}) const;
   Stream stream(const Expression& e) const;
-  const Node& node_of(const Instruction& i) const { return reference_[program_.values[size_t(i.result)].node]; }
 
-  const Program& reference_;
-  const SpmdProgram& program_;
-  const RankSource& source_;
   const Unit& unit_;
   std::map<int, int64_t> integers_;   ///< variables by slot; pointers as bytes in the arena
   std::map<int, int64_t> last_;       ///< counters of loops: what they end at
@@ -74,8 +66,7 @@ class DeviceWalk {
   std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next
   std::map<int64_t, Clock> events_;
   std::vector<Call> group_;
-  bool grouped_ = false, left_ = false;
-  size_t next_collective_ = 0;
+  bool grouped_ = false;
 };
 
 }  // namespace hetsynth::source

@@ -34,9 +34,7 @@ bool calls_anything(const Statement& s) {
 
 Walk::Walk(const Program& reference, const SpmdProgram& program, const RankSource& source, const SourceOptions& options,
            Unit& unit)
-    : reference_(reference),
-      program_(program),
-      source_(source),
+    : StepWalk(reference, program, source),
       options_(options),
       unit_(unit),
       meaning_(reference, program, source.rank),
@@ -44,18 +42,15 @@ Walk::Walk(const Program& reference, const SpmdProgram& program, const RankSourc
       done_(program.instructions.size(), false) {}
 
 void Walk::run() {
-  auto entry = unit_.functions.find("hetsynth_step");
-  if (entry == unit_.functions.end() || !entry->second.defined) throw Differs("there is no function hetsynth_step", 0);
+  function_ = &entry_of(unit_);
   check_file();
   for (const Node& node : reference_.nodes)
     if (node.type.shape.size() > Index::most) throw NotFollowed("a tensor of very many dimensions", 0);
   for (auto& [name, function] : unit_.functions)
     if (function.defined) spell_out(function);
-  function_ = &entry->second;
   frame_.resize(function_->slots.size());
   place_leaves();
-  for (const Statement& s : function_->body.body) step(s);
-  if (!left_) throw Differs("the step does not end with return 0", 0);
+  follow(*function_);
   finish();
 }
 
@@ -116,41 +111,16 @@ std::string Walk::part_text(ValueId value) const {
 
 // ---- the step ----
 
-void Walk::step(const Statement& s) {
-  if (left_) throw Differs("the step goes on after it has returned", s.line);
-  switch (s.kind) {
-    case Statement::Kind::block:
-      for (const Statement& inner : s.body) step(inner);
-      return;
-    case Statement::Kind::declare:
-      return declare(s);
-    case Statement::Kind::call:
-      return call(s);
-    case Statement::Kind::loop: {
-      if (calls_anything(s)) throw NotFollowed("a loop of calls", s.line);
-      ++statements;
-      return region(*function_, s, frame_, function_->slots);
-    }
-    case Statement::Kind::branch: {
-      // if (collective(...)) return 1;
-      const Statement& then = s.body[0];
-      bool leaves = then.kind == Statement::Kind::leave && then.has_value && then.value.kind == Kind::integer &&
-                    then.value.integer_value != 0 && s.body.size() == 1;
-      if (!leaves || s.value.kind != Kind::call || !is_collective(s.value.name))
-        throw NotFollowed("a condition", s.line);
-      ++statements;
-      return collective(s.value);
-    }
-    case Statement::Kind::leave:
-      if (!s.has_value || s.value.kind != Kind::integer || s.value.integer_value != 0)
-        throw Differs("the step returns something else than 0", s.line);
-      left_ = true;
-      return;
-    case Statement::Kind::assign:
-      throw NotFollowed("an assignment in the step", s.line);
-    case Statement::Kind::other:
-      throw NotFollowed(s.value.name, s.line);
-  }
+void Walk::loop(const Statement& s) {
+  if (calls_anything(s)) throw NotFollowed("a loop of calls", s.line);
+  ++statements;
+  region(*function_, s, frame_, function_->slots);
+}
+
+void Walk::checked(const Expression& value, int line) {
+  if (value.kind != Kind::call || !is_collective(value.name)) throw NotFollowed("a condition", line);
+  ++statements;
+  collective(value);
 }
 
 void Walk::declare(const Statement& s) {
@@ -257,9 +227,7 @@ void Walk::region(const Function& function, const Statement& body, Frame frame, 
 void Walk::finish() {
   for (; next_collective_ < program_.instructions.size(); ++next_collective_) {
     const Instruction& i = program_.instructions[next_collective_];
-    if (i.opcode != Opcode::compute && i.opcode != Opcode::slice && i.opcode != Opcode::to_partial)
-      throw Differs(fmt::format("the {} of {} is missing", name(i.opcode), node_of(i.result).name), 0,
-                    program_.values[size_t(i.result)].node);
+    if (communicates(i.opcode)) missing(i);
   }
   std::map<NodeId, ValueId> finals(program_.finals.begin(), program_.finals.end());
   for (const ArenaSlot& slot : source_.leaves) {

@@ -3,28 +3,17 @@
 #include <optional>
 #include <set>
 
-#include "verify/source/check.h"
 #include "verify/source/region.h"
+#include "verify/source/step_walk.h"
 
 namespace hetsynth::source {
 
-/// The text differs from the program.
-class Differs : public std::runtime_error {
- public:
-  Differs(const std::string& what, int line, NodeId node = -1) : std::runtime_error(what), line(line), node(node) {}
-  int line;
-  NodeId node;
-};
-
-class Walk {
+class Walk final : public StepWalk {
  public:
   Walk(const Program& reference, const SpmdProgram& program, const RankSource& source, const SourceOptions& options,
        Unit& unit);
 
-  /// Throws Differs, NotFollowed, Misstep, TooLong.
-  void run();
-
-  int statements = 0, collectives = 0;
+  void run() override;
 
  private:
   struct Guess {
@@ -40,9 +29,10 @@ class Walk {
   // walk.cpp
   void check_file() const;
   void place_leaves();
-  void step(const Statement& s);
-  void declare(const Statement& s);
-  void call(const Statement& s);
+  void declare(const Statement& s) override;
+  void loop(const Statement& s) override;
+  void call(const Statement& s) override;
+  void checked(const Expression& value, int line) override;
   /// `names`: by slot, what people call the memory behind it.
   void region(const Function& function, const Statement& body, Frame frame, const std::vector<std::string>& names);
   void finish();
@@ -50,7 +40,6 @@ class Walk {
   int64_t constant(const Expression& e) const;
   Pointer pointer(const Expression& e) const;
   void inside_arena(int64_t begin, int64_t end, DType dtype, int line) const;
-  const Node& node_of(ValueId value) const { return reference_[program_.values[size_t(value)].node]; }
   std::string part_text(ValueId value) const;
 
   // recognise.cpp
@@ -72,21 +61,15 @@ class Walk {
   void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                     NodeId node) const;
   void expect_contents(ValueId value, int64_t byte, const std::string& what, int line);
-  std::vector<int64_t> bounds(int table, int64_t extent) const;
 
-  const Program& reference_;
-  const SpmdProgram& program_;
-  const RankSource& source_;
   const SourceOptions& options_;
   Unit& unit_;
   Meaning meaning_;
   Memory memory_;
-  Function* function_ = nullptr;
+  const Function* function_ = nullptr;
   Frame frame_;
-  std::map<int, std::vector<int64_t>> arrays_;  ///< constant local arrays, by slot
-  std::vector<bool> done_;                      ///< by instruction: its result was in memory
-  size_t next_collective_ = 0;                  ///< instruction to look for the next collective from
-  bool left_ = false;
+  std::map<int, std::vector<int64_t>> arrays_;    ///< constant local arrays, by slot
+  std::vector<bool> done_;                        ///< by instruction: its result was in memory
   std::set<std::pair<std::string, int>> passed_;  ///< function and variable of blocks that were recognised
   int64_t most_work_ = 0;                         ///< evaluations that the program's side of a guess may take
   bool too_long_ = false;                         ///< some guess took more
