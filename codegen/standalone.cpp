@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "codegen/context_text.h"
 #include "codegen/cpu/standalone_main.h"
 #include "codegen/cuda/standalone_main.h"
 #include "codegen/device_program.h"
@@ -102,6 +103,7 @@ std::string tables(const Program& reference, const SpmdProgram& program, const C
 // what value, offset in bytes, whether integer, dimensions, shape, and the part this rank holds.
 #pragma once
 
+{}
 constexpr int most_dims = {};
 
 struct Leaf {{
@@ -114,7 +116,7 @@ struct Leaf {{
 }};
 
 )",
-      most_dims);
+      codegen::context_declaration(cuda), most_dims);
   std::vector<int64_t> axes;
   for (const Mesh::Axis& axis : program.mesh.axes) axes.push_back(axis.size);
   out += fmt::format(

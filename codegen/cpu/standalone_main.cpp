@@ -14,15 +14,6 @@ const std::string_view standalone_main =
 #include <thread>
 #include <vector>
 
-struct HetsynthContext {
-  char* arena;
-  long step;
-  unsigned long seed;
-  void* communicator;
-  void* stream;
-  void* communication_stream;
-};
-
 #include "ranks.h"
 
 // --- matrix product -----------------------------------------------------------------------------------------------------------------

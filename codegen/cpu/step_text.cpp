@@ -8,6 +8,7 @@
 
 #include "codegen/annotate.h"
 #include "codegen/collective_text.h"
+#include "codegen/context_text.h"
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
@@ -35,16 +36,6 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
                                      int accumulate);
 )";
 
-constexpr std::string_view context_declaration = R"(struct HetsynthContext {
-  char* arena;
-  long step;
-  unsigned long seed;
-  void* communicator;
-  void* stream;
-  void* communication_stream;
-};
-)";
-
 class StepPrinter {
  public:
   StepPrinter(const Lowered& lowered, const Cluster& cluster) : l_(lowered), cluster_(cluster) {}
@@ -56,7 +47,7 @@ class StepPrinter {
     print_copies();
     std::string body = std::move(step_);
     std::string calls = kernels_ + body;
-    std::string out = header() + "\n" + std::string(context_declaration);
+    std::string out = header() + "\n" + context_declaration(false);
     if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
     if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);

@@ -3,207 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "codegen/annotate.h"
+#include "codegen/cuda/attention_tiles.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
 
-/// 16 x 16 threads; thread (ty, tx) has rows ty, ty + 16, ... and columns (or features) tx, tx + 16, ... of a tile.
-constexpr int64_t side = 16, threads = side * side;
-constexpr int64_t most_shared_bytes = 48 << 10;
-
-int64_t padded(int64_t features) { return features + 1; }  // neighbouring rows in different banks
-
-/// The operators of a nest, and their accesses in terms of the dimensions of the scores.
-class Nest {
- public:
-  Nest(const FusedAttention& nest, const LocalProgram& program, const Layouts& layouts, const Program& reference)
-      : a(nest), program_(program), layouts_(layouts), reference_(reference) {
-    const std::vector<ValueId> own = nest.values();
-    for (const LocalOp& op : program.ops)
-      if (std::count(own.begin(), own.end(), op.result)) op_[op.result] = &op;
-    hidden_ = nest.hidden();
-  }
-
-  const FusedAttention& a;
-  const LocalOp& op(ValueId value) const { return *op_.at(value); }
-  bool is_block(ValueId value) const { return std::count(hidden_.begin(), hidden_.end(), value) > 0; }
-
-  /// By factor of an operator: the dimension of the scores it runs over, -1 for features.
-  std::vector<int> dims(const LocalOp& op) const { return a.dims_of(op, reference_); }
-
-  int64_t features(const LocalOp& op) const {
-    std::vector<int> dims_of_op = dims(op);
-    for (size_t f = 0; f < dims_of_op.size(); ++f)
-      if (dims_of_op[f] < 0) return op.extent(int(f));
-    return 1;
-  }
-
-  /// Coefficients by dimension of the scores, the last that of the features.
-  Address read(const LocalOp& op, int input) const {
-    Address address = over_dims(layouts_.read(op, input), op);
-    address.constant += layouts_.of[op.inputs[size_t(input)].value].offset;
-    return address;
-  }
-  Address written(const LocalOp& op) const { return over_dims(layouts_.written(op), op); }
-
-  int64_t coefficient(const Address& address, int dim) const {
-    return a.extent(dim) == 1 ? 0 : address.coefficients[size_t(dim)];
-  }
-
-  /// Which input of a product of features runs over rows; the other one runs over columns.
-  int row_input(const LocalOp& op) const { return coefficient_or_varies(op, 0) ? 1 : 0; }
-
-  /// The product reads a block; whether it sums over the block's columns (and keeps its rows).
-  bool sums_columns(const LocalOp& op) const {
-    int other = 1 - block_input(op);
-    return varies(op, other, a.column) || !varies(op, other, a.row);
-  }
-  int block_input(const LocalOp& op) const { return is_block(op.inputs[0].value) ? 0 : 1; }
-
- private:
-  /// Whether an operand's own index runs over a dimension, also where the rank holds one element of it.
-  bool varies(const LocalOp& op, int input, int dim) const {
-    const Space& space = reference_[op.node].space;
-    std::vector<int> dims_of_op = dims(op);
-    for (size_t f = 0; f < dims_of_op.size(); ++f)
-      if (dims_of_op[f] == dim && mentions_factor(space.inputs[size_t(input)], int(f))) return true;
-    return false;
-  }
-  bool coefficient_or_varies(const LocalOp& op, int input) const { return varies(op, input, a.column); }
-
-  Address over_dims(const Address& address, const LocalOp& op) const {
-    Address out;
-    out.constant = address.constant;
-    out.coefficients.assign(a.shape.size() + 1, 0);
-    std::vector<int> dims_of_op = dims(op);
-    for (size_t f = 0; f < address.coefficients.size(); ++f)
-      out.coefficients[dims_of_op[f] >= 0 ? size_t(dims_of_op[f]) : a.shape.size()] += address.coefficients[f];
-    return out;
-  }
-
-  const LocalProgram& program_;
-  const Layouts& layouts_;
-  const Program& reference_;
-  std::map<ValueId, const LocalOp*> op_;
-  std::vector<ValueId> hidden_;
-};
-
-/// An operand in shared memory: rows (or columns) x features.
-struct Tile {
-  ValueId value;
-  Address address;
-  bool of_rows;
-  int64_t features;
-  std::string name;
-  bool same(const Tile& other) const {
-    return value == other.value && address == other.address && of_rows == other.of_rows;
-  }
-};
-
-/// What one backward kernel adds up: products that keep the same side and run over the same other dimensions.
-struct Gradients {
-  bool keeps_rows;
-  std::vector<int> summed;  ///< other dimensions of the scores that the results do not have
-  std::vector<ValueId> products;
-};
-
-/// Tiles that scores and products of a nest read, each once.
-class Tiles {
- public:
-  explicit Tiles(const Nest& nest) : nest_(nest) {}
-  const Tile& take(const LocalOp& op, int input, bool of_rows, const std::string& name) {
-    Tile tile{op.inputs[size_t(input)].value, nest_.read(op, input), of_rows, nest_.features(op), name + "_tile"};
-    for (const Tile& known : all_)
-      if (known.same(tile)) return known;
-    all_.push_back(tile);
-    return all_.back();
-  }
-  const std::vector<Tile>& all() const { return all_; }
-
- private:
-  const Nest& nest_;
-  std::vector<Tile> all_;
-};
-
-std::vector<Gradients> gradients_of(const Nest& nest) {
-  std::vector<Gradients> out;
-  for (ValueId product : nest.a.products) {
-    const LocalOp& op = nest.op(product);
-    const Address written = nest.written(op);
-    Gradients wanted{nest.sums_columns(op), {}, {}};
-    for (int d = 0; d < int(nest.a.shape.size()); ++d)
-      if (d != nest.a.row && d != nest.a.column && nest.a.extent(d) != 1 && nest.coefficient(written, d) == 0)
-        wanted.summed.push_back(d);
-    auto found = std::find_if(out.begin(), out.end(), [&](const Gradients& g) {
-      return g.keeps_rows == wanted.keeps_rows && g.summed == wanted.summed;
-    });
-    if (found == out.end()) found = out.insert(out.end(), wanted);
-    found->products.push_back(product);
-  }
-  return out;
-}
-
-/// Tiles of one backward kernel.
-Tiles tiles_of(const Nest& nest, const Gradients& gradients, const std::vector<std::string>& names) {
-  Tiles out(nest);
-  auto name = [&](ValueId value) { return names.empty() ? "" : names[size_t(value)]; };
-  for (ValueId value : nest.a.scores) {
-    const LocalOp& op = nest.op(value);
-    int row = nest.row_input(op);
-    out.take(op, row, true, name(op.inputs[size_t(row)].value));
-    out.take(op, 1 - row, false, name(op.inputs[size_t(1 - row)].value));
-  }
-  for (ValueId value : gradients.products) {
-    const LocalOp& op = nest.op(value);
-    int other = 1 - nest.block_input(op);
-    out.take(op, other, !gradients.keeps_rows, name(op.inputs[size_t(other)].value));
-  }
-  return out;
-}
-
-struct TileSize {
-  int64_t rows, columns;
-};
-
-/// Shared memory of a forward kernel: queries, keys and values in turn, weights.
-int64_t forward_bytes(const TileSize& size, int64_t query_features, int64_t value_features) {
-  int64_t second = std::max(query_features, value_features);
-  return 4 * (size.rows * padded(query_features) + size.columns * padded(second) + size.rows * padded(size.columns));
-}
-
-std::optional<TileSize> forward_size(const Nest& nest) {
-  int64_t q = nest.features(nest.op(nest.a.scores[0])), v = nest.features(nest.op(nest.a.products[0]));
-  for (TileSize size : {TileSize{64, 32}, TileSize{32, 32}, TileSize{32, 16}, TileSize{16, 16}})
-    if (forward_bytes(size, q, v) <= most_shared_bytes) return size;
-  return std::nullopt;
-}
-
-std::set<ValueId> blocks_read(const Nest& nest, const Gradients& gradients) {
-  std::set<ValueId> out;
-  for (ValueId value : gradients.products) {
-    const LocalOp& op = nest.op(value);
-    out.insert(op.inputs[size_t(nest.block_input(op))].value);
-  }
-  return out;
-}
-
-std::optional<TileSize> backward_size(const Nest& nest, const Gradients& gradients) {
-  int64_t blocks = int64_t(blocks_read(nest, gradients).size());
-  const Tiles tiles = tiles_of(nest, gradients, {});
-  for (int64_t edge : {32, 16}) {
-    int64_t bytes = blocks * edge * padded(edge) * 4;
-    for (const Tile& tile : tiles.all()) bytes += edge * padded(tile.features) * 4;
-    if (bytes <= most_shared_bytes) return TileSize{edge, edge};
-  }
-  return std::nullopt;
-}
+using namespace attention;
 
 class AttentionPrinter {
  public:
@@ -548,7 +358,7 @@ class AttentionPrinter {
 
   Kernel backward(const Gradients& g) {
     const TileSize size = *backward_size(nest_, g);
-    const Tiles tiles = tiles_of(nest_, g, context_.lowered.names);
+    const std::vector<Tile> tiles = tiles_of(nest_, g, context_.lowered.names);
     const int kept_dim = g.keeps_rows ? a_.row : a_.column, swept_dim = g.keeps_rows ? a_.column : a_.row;
     const int64_t kept = g.keeps_rows ? size.rows : size.columns, swept = g.keeps_rows ? size.columns : size.rows;
     const std::string kept_begin = g.keeps_rows ? "row_begin" : "column_begin";
@@ -556,7 +366,7 @@ class AttentionPrinter {
     const int64_t count = (a_.extent(kept_dim) + kept - 1) / kept;
     const std::set<ValueId> blocks = blocks_read(nest_, g);
 
-    for (const Tile& tile : tiles.all()) shared(tile.name, tile.of_rows ? size.rows : size.columns, tile.features);
+    for (const Tile& tile : tiles) shared(tile.name, tile.of_rows ? size.rows : size.columns, tile.features);
     for (ValueId value : blocks) shared(block(value), size.rows, size.columns);
     prologue();
     const int64_t grid = fixed_dims(g.summed, count);
@@ -565,12 +375,12 @@ class AttentionPrinter {
       add("float {}[{}][{}] = {{}};", part(value), kept / side, (nest_.features(nest_.op(value)) + side - 1) / side);
     for (int dim : g.summed) open("for ({0} {1} = 0; {1} < {2}; ++{1}) {{", index_, dims_[size_t(dim)], a_.extent(dim));
     if (!g.summed.empty()) barrier();
-    for (const Tile& tile : tiles.all())
+    for (const Tile& tile : tiles)
       if (tile.of_rows == g.keeps_rows) load(tile, kept, kept_begin);
     open("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, swept_begin, sweep_start(g, swept),
          g.keeps_rows ? column_stop(size) : fmt::format("{}", a_.extent(swept_dim)), swept);
     barrier();
-    for (const Tile& tile : tiles.all())
+    for (const Tile& tile : tiles)
       if (tile.of_rows != g.keeps_rows) load(tile, swept, swept_begin);
     barrier();
     for (ValueId value : a_.scores)
@@ -602,12 +412,12 @@ class AttentionPrinter {
     return fmt::format("(seen_from > 0 ? seen_from / {0} * {0} : 0)", swept);
   }
 
-  static const Tile& find(const Tiles& tiles, const Tile& wanted) {
-    for (const Tile& tile : tiles.all())
+  static const Tile& find(const std::vector<Tile>& tiles, const Tile& wanted) {
+    for (const Tile& tile : tiles)
       if (tile.same(wanted)) return tile;
     throw InternalError("a tile of the kernel");
   }
-  const Tile& tile_of(const Tiles& tiles, ValueId scores, bool of_rows) const {
+  const Tile& tile_of(const std::vector<Tile>& tiles, ValueId scores, bool of_rows) const {
     const LocalOp& op = nest_.op(scores);
     const int row_input = nest_.row_input(op), input = of_rows ? row_input : 1 - row_input;
     return find(tiles, {op.inputs[size_t(input)].value, nest_.read(op, input), of_rows, 0, ""});

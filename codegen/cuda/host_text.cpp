@@ -8,6 +8,7 @@
 
 #include "codegen/annotate.h"
 #include "codegen/collective_text.h"
+#include "codegen/context_text.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "codegen/cuda/prelude.h"
 #include "dsl/base/error.h"
@@ -15,19 +16,7 @@
 namespace hetsynth::codegen::cuda {
 namespace {
 
-constexpr std::string_view declarations = R"(
-typedef long long int64;
-struct HetsynthContext {
-  char* arena;
-  long step;
-  unsigned long seed;
-  void* communicator;
-  void* stream;
-  void* communication_stream;
-  void* device;
-  const void* clock;
-};
-extern "C" {
+constexpr std::string_view declarations = R"(extern "C" {
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
 int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k, const float* a, long a_batch, long a_row, long a_column,
                            const float* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
@@ -106,7 +95,7 @@ class HostPrinter {
     }
     Lines out(0);
     head(out);
-    out.append(std::string(declarations));
+    out.append("\ntypedef long long int64;\n" + context_declaration(true) + std::string(declarations));
     out.append(collective_declarations(steps.text()));
     if (!collectives_.tables().empty()) out.append("\n" + collectives_.tables());
     kernel_table(out);

@@ -19,17 +19,6 @@ const std::string_view standalone_main =
 #include <thread>
 #include <vector>
 
-struct HetsynthContext {
-  char* arena;
-  long step;
-  unsigned long seed;
-  void* communicator;
-  void* stream;
-  void* communication_stream;
-  void* device;
-  const void* clock;
-};
-
 #include "ranks.h"
 #if RANKS > 1
 #include <nccl.h>

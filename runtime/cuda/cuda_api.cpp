@@ -1,32 +1,13 @@
 #include "runtime/cuda/cuda_api.h"
 
-#include "runtime/jit/shared_library.h"
+#include "runtime/jit/function_table.h"
 
 namespace hetsynth::cuda {
 namespace {
 
-/// Looks up symbols of one library and remembers the first that is missing.
-class Symbols {
- public:
-  explicit Symbols(const SharedLibrary& library) : library_(library) {}
-  template <class F>
-  Symbols& find(const char* name, F*& function) {
-    if (!library_.find(name, function) && missing_.empty()) missing_ = name;
-    return *this;
-  }
-  /// "" if all were found.
-  std::string problem() const { return missing_.empty() ? "" : library_.path() + " has no function " + missing_; }
-
- private:
-  const SharedLibrary& library_;
-  std::string missing_;
-};
-
 std::string load(Driver& d) {
-  SharedLibrary library = SharedLibrary::open({"libcuda.so.1"});
-  if (!library) return "no NVIDIA driver: " + library.problem();
-  Symbols symbols(library);
-  symbols.find("cuInit", d.init)
+  return FunctionTable("NVIDIA driver", {"libcuda.so.1"})
+      .find("cuInit", d.init)
       .find("cuDriverGetVersion", d.version)
       .find("cuDeviceGetCount", d.device_count)
       .find("cuDeviceGet", d.device_get)
@@ -63,15 +44,13 @@ std::string load(Driver& d) {
       .find("cuEventCreate", d.event_create)
       .find("cuEventRecord", d.event_record)
       .find("cuEventDestroy_v2", d.event_destroy)
-      .find("cuGetErrorString", d.error_text);
-  return symbols.problem();
+      .find("cuGetErrorString", d.error_text)
+      .problem();
 }
 
 std::string load(Nccl& n) {
-  SharedLibrary library = SharedLibrary::open({"libnccl.so.2"}, cuda_library_folders());
-  if (!library) return "no NCCL: " + library.problem();
-  Symbols symbols(library);
-  symbols.find("ncclGetVersion", n.version)
+  FunctionTable table("NCCL", {"libnccl.so.2"}, cuda_library_folders());
+  table.find("ncclGetVersion", n.version)
       .find("ncclGetUniqueId", n.unique_id)
       .find("ncclCommInitRankConfig", n.init_rank)
       .find("ncclCommSplit", n.split)
@@ -89,15 +68,13 @@ std::string load(Nccl& n) {
       .find("ncclReduce", n.reduce)
       .find("ncclSend", n.send)
       .find("ncclRecv", n.receive);
-  std::string problem = symbols.problem();
-  return problem.empty() ? "" : problem + ": NCCL 2.18 or later is needed";
+  const bool too_old = table.library() && !table.problem().empty();
+  return table.problem() + (too_old ? ": NCCL 2.18 or later is needed" : "");
 }
 
 std::string load(CublasLt& c) {
-  SharedLibrary library = SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"}, cuda_library_folders());
-  if (!library) return "no cublasLt: " + library.problem();
-  Symbols symbols(library);
-  symbols.find("cublasLtCreate", c.create)
+  return FunctionTable("cublasLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, cuda_library_folders())
+      .find("cublasLtCreate", c.create)
       .find("cublasLtDestroy", c.destroy)
       .find("cublasLtMatmulDescCreate", c.product_create)
       .find("cublasLtMatmulDescDestroy", c.product_destroy)
@@ -109,8 +86,8 @@ std::string load(CublasLt& c) {
       .find("cublasLtMatmulPreferenceDestroy", c.preference_destroy)
       .find("cublasLtMatmulPreferenceSetAttribute", c.preference_set)
       .find("cublasLtMatmulAlgoGetHeuristic", c.heuristic)
-      .find("cublasLtMatmul", c.multiply);
-  return symbols.problem();
+      .find("cublasLtMatmul", c.multiply)
+      .problem();
 }
 
 Api load_all() {

@@ -1,0 +1,36 @@
+// Fills a table of function pointers from a library that may be absent, or too old for some of them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/jit/shared_library.h"
+
+namespace hetsynth {
+
+class FunctionTable {
+ public:
+  /// `what`: the library's name in messages. Names and folders as for SharedLibrary::open.
+  FunctionTable(const std::string& what, const std::vector<std::string>& names,
+                const std::vector<std::string>& folders = {})
+      : library_(SharedLibrary::open(names, folders)) {
+    if (!library_) problem_ = "no " + what + ": " + library_.problem();
+  }
+
+  /// Looks a function up; the first that is missing makes the table's problem.
+  template <class F>
+  FunctionTable& find(const char* name, F*& function) {
+    if (library_ && !library_.find(name, function) && problem_.empty())
+      problem_ = library_.path() + " has no function " + name;
+    return *this;
+  }
+
+  const SharedLibrary& library() const { return library_; }
+  /// "" if the library was opened and had all that was looked for.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  SharedLibrary library_;
+  std::string problem_;
+};
+
+}  // namespace hetsynth
