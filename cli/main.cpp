@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/job_command.h"
 #include "cli/usage.h"
-#include "dsl/base/excerpt.h"
 #include "dsl/base/version.h"
 #include "runtime/run_state.h"
 
@@ -69,10 +69,11 @@ int main(int argc, char** argv) {
   try {
     return cli::run(argc, argv);
   } catch (const UserError& error) {
-    fmt::print(stderr, "{}\n", with_excerpts(error.diagnostic()).render());
-    return int(error.code());
+    const cli::Failure failure = cli::failure_of(error);
+    fmt::print(stderr, "{}\n", failure.text);
+    return int(failure.code);
   } catch (const RunFailed& error) {
-    fmt::print(stderr, "hetsynth: {}\n", error.what());
+    fmt::print(stderr, "{}\n", cli::failure_of(error).text);
     return int(ExitCode::failure);
   } catch (const std::exception& error) {
     cli::write_repro(argc, argv, error.what());

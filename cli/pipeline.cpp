@@ -62,6 +62,7 @@ void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace)
 
 Cluster given_cluster(const Compilation& c) {
   if (!c.cluster_file.empty()) return load_cluster(c.cluster_file);
+  if (c.default_devices > 0) return local_cluster(c.default_devices);
   return local_cluster(int(std::max(1u, std::thread::hardware_concurrency())));
 }
 
@@ -97,7 +98,10 @@ Plan searched_plan(const Compilation& c) {
 }
 
 void synthesize_plan(Compilation& c) {
-  if (!c.plan_file.empty()) {
+  if (!c.plan_json.empty()) {
+    c.plan = plan_from_json(c.plan_json, "the plan of the first process", c.reference);
+    c.cluster = given_cluster(c);
+  } else if (!c.plan_file.empty()) {
     c.plan = load_plan(c.plan_file, c.reference);
     c.cluster = c.devices_of_plan ? cluster_of(c.plan) : given_cluster(c);
   } else {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
+#include "cli/job_command.h"
 #include "cli/model_data.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
@@ -12,6 +14,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
+#include "runtime/processes/placement.h"
 #include "runtime/sample.h"
 #include "runtime/train.h"
 #include "synth/synthesize.h"
@@ -89,8 +92,29 @@ void require_some_device(const std::string& cluster_file) {
   cuda::require_cuda(cuda::this_machine(), {cluster.devices.front()});
 }
 
-ExitCode execute(RunOptions& options) {
+/// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
+/// take its plan. The exit code of a run that ends here; none: go on.
+std::optional<ExitCode> prepare_plan(RunOptions& options, Job* job) {
   Compilation& c = options.compilation;
+  if (job && !job->leads()) {
+    c.plan_json = job->exchange("").front();
+    if (c.plan_json.empty()) return ExitCode::done;  // the first process says why
+    run_pipeline(c, "synthesize", options.pipeline);
+    return std::nullopt;
+  }
+  run_pipeline(c, "verify", options.pipeline);
+  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
+  const bool proved = proof_allows(options);
+  const bool allowed = proved && source_allows(options);
+  if (job) job->exchange(allowed ? plan_to_json(c.plan, c.reference) : "");
+  if (!proved) return exit_code(c.verification.verdict);
+  if (!allowed) return exit_code(c.source_check.verdict);
+  return std::nullopt;
+}
+
+ExitCode execute(RunOptions& options, Job* job) {
+  Compilation& c = options.compilation;
+  if (job) c.default_devices = job->count();
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.
@@ -102,14 +126,16 @@ ExitCode execute(RunOptions& options) {
     options.train.first_step = info.next_step;
   }
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
-  run_pipeline(c, "verify", options.pipeline);
-  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
-  if (!proof_allows(options)) return exit_code(c.verification.verdict);
-  if (!source_allows(options)) return exit_code(c.source_check.verdict);
+  if (const auto ended = prepare_plan(options, job)) return *ended;
+  LaunchOptions launching{.executor = {.seed = options.data.seed},
+                          .programs = c.programs.empty() ? nullptr : &c.programs};
+  if (job) {
+    launching.executor.job = job;
+    launching.executor.process_of = place_ranks(c.cluster, job->count());
+    launching.executor.threads.threads_per_rank = threads_for_each_rank(*job, launching.executor.process_of);
+  }
   LaunchReport launched;
-  std::unique_ptr<Executor> executor =
-      launch(c.reference, c.plan.program, c.cluster, {.executor = {.seed = options.data.seed}, .programs = &c.programs},
-             &launched);
+  std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());
@@ -129,7 +155,9 @@ ExitCode execute(RunOptions& options) {
 
 Command add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Plan, verify, generate, compile and train");
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "Plan, verify, generate, compile and train; under mpirun with a process for each device or host of the plan");
   add_model_options(*command, options->compilation.model_options);
   command->add_option("--cluster", options->compilation.cluster_file,
                       "Cluster file (TOML); default: the cores of this machine as equal devices");
@@ -163,7 +191,7 @@ Command add_run(CLI::App& app) {
       ->capture_default_str()
       ->check(at_least(0));
   add_pipeline_options(*command, options->pipeline);
-  return [options]() { return execute(*options); };
+  return [options]() { return run_in_job([&](Job* job) { return execute(*options, job); }); };
 }
 
 }  // namespace hetsynth::cli

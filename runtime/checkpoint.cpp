@@ -52,6 +52,11 @@ void save_checkpoint(const std::string& path, const Executor& executor, int64_t 
   }
   const std::map<std::string, std::string> metadata{
       {"format", format_name}, {"next_step", std::to_string(next_step)}, {"seed", std::to_string(executor.seed())}};
+  if (!executor.leads()) {
+    // Tensors are put together from the ranks of all processes, in the order in which the first one writes them.
+    for (const TensorEntry& entry : entries) executor.read(nodes.at(entry.name));
+    return;
+  }
   write_safetensors(path, entries, metadata, [&](const std::string& name) { return executor.read(nodes.at(name)); });
 }
 

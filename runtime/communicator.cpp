@@ -76,6 +76,18 @@ bool reduces_among_leaders(const CollectiveCall& call) {
   return call.kind == CollectiveKind::all_reduce && call.reduce != Reduction::average;
 }
 
+std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<bool>& on_gpu) {
+  const auto gpu = [&](int rank) { return !on_gpu.empty() && on_gpu[static_cast<size_t>(rank)]; };
+  if (std::ranges::all_of(members, gpu)) return members;
+  std::vector<int> out;
+  bool seen = false;
+  for (const int rank : members) {
+    if (!gpu(rank) || !seen) out.push_back(rank);
+    seen = seen || gpu(rank);
+  }
+  return out;
+}
+
 bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
          a.root == b.root && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&

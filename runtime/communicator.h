@@ -48,6 +48,10 @@ bool same_call(const CollectiveCall& a, const CollectiveCall& b);
 /// with the cpu ranks. Averages need the number of all ranks at once, and cut tensors would not travel less.
 bool reduces_among_leaders(const CollectiveCall& call);
 
+/// Those that take part in such calls: the members without all GPUs but the first, if there are other devices among
+/// them. `on_gpu`: by rank; empty: none.
+std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<bool>& on_gpu);
+
 /// Where a rank's time went since the start of the run.
 struct RankTimes {
   double compute_seconds = 0;   ///< between collectives

@@ -18,6 +18,7 @@
 #include "runtime/arena.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/jit/cuda_libraries.h"
+#include "runtime/processes/mpi.h"
 #include "runtime/throttle.h"
 
 namespace hetsynth {
@@ -128,9 +129,14 @@ std::string find_program(const std::string& name) {
 
 Finding examine_mpi() {
   const std::string launcher = find_program("mpirun");
-  if (!launcher.empty())
-    return {"MPI", Health::good, launcher + " (runs over several hosts are not part of this version)", ""};
-  return {"MPI", Health::absent, "no mpirun; ranks of one process need none", ""};
+  const MpiLibrary library = find_mpi();
+  const std::string needed_for = "only runs of several processes or hosts need it";
+  if (library.version.empty())
+    return {"MPI", Health::absent, fmt::format("{}; {}", library.problem, needed_for), "install openmpi-bin"};
+  const std::string found = fmt::format("{}, {}", library.version, library.path);
+  if (launcher.empty())
+    return {"MPI", Health::absent, fmt::format("{}, but no mpirun; {}", found, needed_for), "install openmpi-bin"};
+  return {"MPI", Health::good, fmt::format("{}, {}", found, launcher), ""};
 }
 
 void examine_cuda(std::vector<Finding>& out) {

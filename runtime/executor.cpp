@@ -14,6 +14,7 @@
 #include "runtime/arena.h"
 #include "runtime/input_check.h"
 #include "runtime/shared_memory_communicator.h"
+#include "runtime/step_exchange.h"
 #include "runtime/throttle.h"
 
 namespace hetsynth {
@@ -62,32 +63,56 @@ struct Executor::Impl {
 
   Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
        const ExecutorOptions& options)
-      : reference(reference_program), seed(options.seed), names(names_of(programs)), state(names) {
+      : reference(reference_program),
+        seed(options.seed),
+        job(options.job),
+        names(names_of(programs)),
+        state(names),
+        here(ranks_here(options, static_cast<int>(programs.size()))) {
     HETSYNTH_CHECK(static_cast<int>(programs.size()) == mesh.device_count() && !programs.empty(),
                    "one program per rank");
     std::vector<double> duties, claims;
     std::vector<bool> on_gpu;
     for (RankProgram& program : programs) {
-      check_layout(reference, program.layout);
       duties.push_back(program.device.duty);
       on_gpu.push_back(program.device.kind == DeviceKind::cuda);
-      if (!on_gpu.back()) claims.push_back(program.device.duty);
-      auto device = program.runs_on ? std::move(program.runs_on) : cpu_device(program.step);
-      ranks.push_back({std::move(program), std::move(device), {}});
+      ranks.push_back({std::move(program), nullptr, {}});
+    }
+    for (const int rank : here) {
+      RankProgram& program = at(rank).program;
+      check_layout(reference, program.layout);
+      if (!on_gpu[static_cast<size_t>(rank)]) claims.push_back(program.device.duty);
+      at(rank).device = program.runs_on ? std::move(program.runs_on) : cpu_device(program.step);
     }
     check_host_memory(on_gpu);
     warn_of_shared_cores(claims);
-    communicators = shared_memory_communicators(mesh, duties, state, on_gpu);
-    for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].device->join(state, *communicators[rank]);
-    threads = std::make_unique<RankThreads>(state, options.threads);
+    communicators = job ? message_communicators(mesh, duties, state, on_gpu, *job, options.process_of)
+                        : shared_memory_communicators(mesh, duties, state, on_gpu);
+    for (const int rank : here) at(rank).device->join(state, *communicators[static_cast<size_t>(rank)]);
+    if (job)
+      job->on_failure([this](const ProcessFailure& failure) {
+        state.fail(-1, job->describe(failure.process) + " failed: " + failure.message);
+      });
+    threads = std::make_unique<RankThreads>(state, options.threads, here);
     threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });
+    arenas = arena_bytes_everywhere();
+  }
+
+  static std::vector<int> ranks_here(const ExecutorOptions& options, int ranks) {
+    std::vector<int> out;
+    for (int rank = 0; rank < ranks; ++rank)
+      if (!options.job || options.process_of.at(static_cast<size_t>(rank)) == options.job->process())
+        out.push_back(rank);
+    HETSYNTH_CHECK(!out.empty(), "a process has a rank");
+    return out;
   }
 
   /// Devices leave together, each on a thread of its own: communicators of GPUs wait for each other.
   ~Impl() {
+    if (job) job->on_failure({});
     threads.reset();
     std::vector<std::thread> leaving;
-    for (Rank& rank : ranks) leaving.emplace_back([&rank] { rank.device.reset(); });
+    for (const int rank : here) leaving.emplace_back([this, rank] { at(rank).device.reset(); });
     for (std::thread& thread : leaving) thread.join();
   }
 
@@ -95,7 +120,8 @@ struct Executor::Impl {
   void check_host_memory(const std::vector<bool>& on_gpu) const {
     std::vector<std::string> cpus;
     std::vector<int64_t> bytes;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const int number : here) {
+      const auto rank = static_cast<size_t>(number);
       if (on_gpu[rank]) continue;
       cpus.push_back(names[rank]);
       bytes.push_back(ranks[rank].program.layout.arena_bytes);
@@ -111,9 +137,10 @@ struct Executor::Impl {
 
   Rank& at(int rank) { return ranks[static_cast<size_t>(rank)]; }
 
-  std::vector<int64_t> arena_bytes() const {
+  std::vector<int64_t> arena_bytes_everywhere() const {
     std::vector<int64_t> out;
     for (const Rank& rank : ranks) out.push_back(rank.program.layout.arena_bytes);
+    if (job) exchange_by_rank(*job, here, out);
     return out;
   }
 
@@ -161,8 +188,10 @@ struct Executor::Impl {
     if (result != 0) state.fail(rank_number, fmt::format("the generated step returned {}", result));
   }
 
+  /// The first rank's; NaN in other processes, and if the program has none.
   double loss() const {
     const Rank& rank = ranks.front();
+    if (!rank.device) return std::numeric_limits<double>::quiet_NaN();
     if (rank.program.layout.loss.node < 0) return std::numeric_limits<double>::quiet_NaN();
     float value = 0;
     rank.device->read(rank.program.layout.loss.offset_bytes, std::as_writable_bytes(std::span(&value, 1)));
@@ -181,8 +210,11 @@ struct Executor::Impl {
 
   const Program reference;
   const uint64_t seed;
+  Job* const job;
   const std::vector<std::string> names;
   RunState state;
+  const std::vector<int> here;  ///< ranks of this process
+  std::vector<int64_t> arenas;  ///< bytes, of all ranks
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::vector<Rank> ranks;               ///< their devices use the communicators
   std::unique_ptr<RankThreads> threads;  ///< last, so that it ends before what the threads use
@@ -196,43 +228,59 @@ Executor::~Executor() = default;
 const Program& Executor::reference() const { return impl_->reference; }
 int Executor::ranks() const { return static_cast<int>(impl_->ranks.size()); }
 const std::vector<std::string>& Executor::device_names() const { return impl_->names; }
-std::vector<int64_t> Executor::arena_bytes() const { return impl_->arena_bytes(); }
+bool Executor::leads() const { return !impl_->job || impl_->job->leads(); }
+std::vector<int64_t> Executor::arena_bytes() const { return impl_->arenas; }
 uint64_t Executor::seed() const { return impl_->seed; }
 
 void Executor::initialise() {
   impl_->threads->run([&](int rank) { impl_->initialise(impl_->at(rank)); });
 }
 
+bool Executor::anywhere(bool here) const {
+  if (!impl_->job) return here;
+  const std::vector<std::string> all = impl_->job->exchange(here ? "yes" : "no");
+  return std::ranges::find(all, "yes") != all.end();
+}
+
 StepReport Executor::step(int64_t step, const BatchSource& data) {
   std::vector<RankTimes> before;
-  for (const auto& communicator : impl_->communicators) before.push_back(communicator->times());
+  for (const int rank : impl_->here) before.push_back(impl_->communicators[static_cast<size_t>(rank)]->times());
   const double start = wall_seconds();
   impl_->threads->run([&](int rank) { impl_->step(rank, step, data); });
   StepReport report;
   report.step = step;
   report.seconds = wall_seconds() - start;
   report.loss = impl_->loss();
+  if (impl_->job) {
+    const std::pair<double, double> first = from_first(*impl_->job, std::pair(report.loss, report.seconds));
+    report.loss = first.first;
+    report.seconds = first.second;
+  }
+  report.ranks.resize(impl_->ranks.size());
   for (size_t i = 0; i < before.size(); ++i) {
-    RankTimes times = difference(impl_->communicators[i]->times(), before[i]);
+    const auto rank = static_cast<size_t>(impl_->here[i]);
+    RankTimes times = difference(impl_->communicators[rank]->times(), before[i]);
     times.idle_seconds =
         std::max(0.0, report.seconds - times.compute_seconds - times.throttle_seconds - times.transfer_seconds);
-    report.ranks.push_back(times);
+    report.ranks[rank] = times;
   }
+  if (impl_->job) exchange_by_rank(*impl_->job, impl_->here, report.ranks);
   return report;
 }
 
 HostTensor Executor::read(NodeId node) const {
-  HostTensor out(impl_->reference[node].type);
-  std::vector<std::vector<Range>> seen;
-  for (const Impl::Rank& rank : impl_->ranks) {
-    const Slot* slot = Impl::find(rank, node);
+  // Every part once: further ranks may hold copies of it.
+  std::vector<TensorPart> parts;
+  for (const int rank : impl_->here) {
+    const Slot* slot = Impl::find(impl_->at(rank), node);
     HETSYNTH_CHECK(slot, "every rank holds " + impl_->reference[node].name);
-    if (std::ranges::find(seen, slot->ranges) != seen.end()) continue;  // a further copy of the same part
-    seen.push_back(slot->ranges);
-    std::vector<std::byte> part(static_cast<size_t>(bytes_of(*slot)));
-    rank.device->read(slot->offset_bytes, part);
-    copy_part_in(part, slot->ranges, out);
+    if (std::ranges::find(parts, slot->ranges, &TensorPart::ranges) != parts.end()) continue;
+    parts.push_back({slot->ranges, std::vector<std::byte>(static_cast<size_t>(bytes_of(*slot)))});
+    impl_->at(rank).device->read(slot->offset_bytes, parts.back().bytes);
   }
+  HostTensor out(impl_->reference[node].type);
+  if (impl_->job) parts = exchange_parts(*impl_->job, parts);
+  for (const TensorPart& part : parts) copy_part_in(part.bytes, part.ranges, out);
   return out;
 }
 
@@ -242,7 +290,8 @@ void Executor::write(NodeId node, const HostTensor& value) {
     throw UserError(
         {target.where, target.name, "a value of another type cannot be set", text(target.type), text(value.type), ""});
   }
-  for (Impl::Rank& rank : impl_->ranks) {
+  for (const int number : impl_->here) {
+    Impl::Rank& rank = impl_->at(number);
     const Slot* slot = Impl::find(rank, node);
     HETSYNTH_CHECK(slot, "every rank holds " + target.name);
     impl_->stage(rank, *slot, [&](std::span<std::byte> part) { copy_part_out(value, slot->ranges, part); });

@@ -9,6 +9,8 @@
 #include "runtime/batch_source.h"
 #include "runtime/communicator.h"
 #include "runtime/host_tensor.h"
+#include "runtime/processes/job.h"
+#include "runtime/processes/message_communicator.h"
 #include "runtime/rank_device.h"
 #include "runtime/rank_threads.h"
 
@@ -32,12 +34,17 @@ struct StepReport {
 struct ExecutorOptions {
   uint64_t seed = 0;
   ThreadOptions threads = {};
+  /// Several processes: each has some of the ranks, and all of them call the same functions of their executors in the
+  /// same order. Null: all ranks are here. Outlives the executor.
+  Job* job = nullptr;
+  ProcessOfRank process_of = {};  ///< where there is a job
 };
 
-/// All ranks of a program in this process. Not thread-safe: one caller drives it.
+/// All ranks of a program in this process, or those of its ranks that are. Not thread-safe: one caller drives it.
 class Executor {
  public:
-  /// Allocates every rank's arena. Throws UserError (exit code 1) if the machine or a device has not enough memory.
+  /// `programs`: of all ranks; for those of other processes only the device counts. Allocates every rank's arena.
+  /// Throws UserError (exit code 1) if the machine or a device has not enough memory.
   Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
            const ExecutorOptions& options);
   ~Executor();
@@ -59,6 +66,10 @@ class Executor {
   const Program& reference() const;
   int ranks() const;
   const std::vector<std::string>& device_names() const;
+  /// Whether this process reports and writes files: the only one, or the first.
+  bool leads() const;
+  /// Whether it is so in any process.
+  bool anywhere(bool here) const;
   /// Per rank.
   std::vector<int64_t> arena_bytes() const;
   uint64_t seed() const;

@@ -31,6 +31,8 @@ InterruptGuard::~InterruptGuard() {
   sigaction(SIGTERM, &previous_terminate_, nullptr);
 }
 
-bool InterruptGuard::requested() const { return interrupted != 0; }
+bool InterruptGuard::requested() const { return stop_requested(); }
+
+bool stop_requested() { return interrupted != 0; }
 
 }  // namespace hetsynth

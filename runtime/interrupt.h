@@ -18,4 +18,7 @@ class InterruptGuard {
   struct sigaction previous_interrupt_, previous_terminate_;
 };
 
+/// Whether a signal has come since the last InterruptGuard was made.
+bool stop_requested();
+
 }  // namespace hetsynth

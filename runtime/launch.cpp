@@ -21,14 +21,23 @@
 namespace hetsynth {
 namespace {
 
-/// Runs work(0) ... work(count - 1) on as many threads as there are cores; rethrows the first exception by number.
-void in_parallel(int count, const std::function<void(int)>& work) {
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(count));
+/// The ranks that this process has.
+std::vector<int> ranks_of_process(const ExecutorOptions& options, int ranks) {
+  std::vector<int> out;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!options.job || options.process_of.at(static_cast<size_t>(rank)) == options.job->process()) out.push_back(rank);
+  return out;
+}
+
+/// Runs work(rank) for all of `ranks` on as many threads as there are cores; rethrows the first exception by number.
+void in_parallel(const std::vector<int>& ranks, const std::function<void(int)>& work) {
+  const int count = static_cast<int>(ranks.size());
+  std::vector<std::exception_ptr> failures(ranks.size());
   std::atomic<int> next{0};
   const auto serve = [&] {
     for (int i = next++; i < count; i = next++) {
       try {
-        work(i);
+        work(ranks[static_cast<size_t>(i)]);
       } catch (...) {
         failures[static_cast<size_t>(i)] = std::current_exception();
       }
@@ -114,13 +123,15 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
     programs[static_cast<size_t>(rank)].device = cluster.devices[static_cast<size_t>(rank)];
     on_gpu.push_back(cluster.devices[static_cast<size_t>(rank)].kind == DeviceKind::cuda);
   }
-  // The libraries are opened only for whom they are there.
+  const std::vector<int> here = ranks_of_process(options.executor, ranks);
+  const bool gpus_here = std::ranges::any_of(here, [&](int rank) { return on_gpu[static_cast<size_t>(rank)]; });
   const bool any_gpu = std::ranges::find(on_gpu, true) != on_gpu.end();
-  const cuda::Backend* const backend = options.cuda ? options.cuda : any_gpu ? &cuda::this_machine() : nullptr;
+  // The libraries are opened only for whom they are there.
+  const cuda::Backend* const backend = options.cuda ? options.cuda : gpus_here ? &cuda::this_machine() : nullptr;
   const std::vector<std::string> architectures =
-      any_gpu ? cuda::require_cuda(*backend, cluster.devices) : std::vector<std::string>{};
+      gpus_here ? cuda::require_cuda(*backend, cluster.devices, here) : std::vector<std::string>{};
   const double start = wall_seconds();
-  in_parallel(ranks, [&](int rank) {
+  in_parallel(here, [&](int rank) {
     programs[static_cast<size_t>(rank)].layout = options.programs ? options.programs->at(static_cast<size_t>(rank))
                                                                   : generate(reference, program, cluster, rank);
   });
@@ -130,8 +141,12 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   // Where collectives go through the host, the host has to be there for each of them.
   const bool all_gpus = std::ranges::find(on_gpu, false) == on_gpu.end();
   std::shared_ptr<cuda::NcclRanks> gpus;
-  if (any_gpu) gpus = std::make_shared<cuda::NcclRanks>(backend->api->nccl, program.mesh, on_gpu);
-  in_parallel(ranks, [&](int rank) {
+  if (any_gpu) {
+    static const cuda::Nccl no_library;  // a process without GPUs calls none of its functions
+    gpus = std::make_shared<cuda::NcclRanks>(backend ? backend->api->nccl : no_library, program.mesh, on_gpu);
+    if (options.executor.job) gpus->meet(*options.executor.job, options.executor.process_of);
+  }
+  in_parallel(here, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
     RankProgram& target = programs[r];
     if (on_gpu[r])

@@ -29,8 +29,9 @@ struct LaunchReport {
 };
 
 /// Generates, compiles (several ranks at once) and loads every rank's program, and initialises parameters and states.
-/// Rank r runs on device r of the cluster; a cuda device is the GPU of its `index` on this machine. Throws UserError
-/// (exit code 1) if a device cannot run in this process; that is found before anything is compiled.
+/// Rank r runs on device r of the cluster; a cuda device is the GPU of its `index` on this machine. Where there are
+/// several processes (options.executor.job) each does so for its own ranks. Throws UserError (exit code 1) if a device
+/// cannot run in this process; that is found before anything is compiled.
 std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
                                  const LaunchOptions& options, LaunchReport* report = nullptr);
 

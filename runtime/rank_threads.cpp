@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -51,12 +52,12 @@ int usable_cores() {
 }
 
 struct RankThreads::Impl {
-  Impl(RunState& run_state, const ThreadOptions& options)
+  Impl(RunState& run_state, const ThreadOptions& options, const std::vector<int>& ranks)
       : state(run_state),
         threads_per_rank(options.threads_per_rank > 0 ? options.threads_per_rank
-                                                      : std::max(1, usable_cores() / run_state.ranks())),
-        binding(options.bind_to_numa_nodes && run_state.ranks() > 1) {
-    for (int rank = 0; rank < state.ranks(); ++rank) threads.emplace_back([this, rank] { serve(rank); });
+                                                      : std::max(1, usable_cores() / int(ranks.size()))),
+        binding(options.bind_to_numa_nodes && ranks.size() > 1) {
+    for (const int rank : ranks) threads.emplace_back([this, rank] { serve(rank); });
   }
 
   ~Impl() {
@@ -109,8 +110,18 @@ struct RankThreads::Impl {
   std::vector<std::thread> threads;
 };
 
-RankThreads::RankThreads(RunState& state, const ThreadOptions& options)
-    : impl_(std::make_unique<Impl>(state, options)) {}
+namespace {
+
+std::vector<int> all_ranks(const RunState& state) {
+  std::vector<int> out(size_t(state.ranks()));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+}  // namespace
+
+RankThreads::RankThreads(RunState& state, const ThreadOptions& options, std::vector<int> ranks)
+    : impl_(std::make_unique<Impl>(state, options, ranks.empty() ? all_ranks(state) : ranks)) {}
 RankThreads::~RankThreads() = default;
 int RankThreads::threads_per_rank() const { return impl_->threads_per_rank; }
 
@@ -120,7 +131,7 @@ void RankThreads::run(const std::function<void(int)>& work) {
   {
     std::unique_lock lock(impl_->mutex);
     impl_->work = &work;
-    impl_->working = impl_->state.ranks();
+    impl_->working = static_cast<int>(impl_->threads.size());
     ++impl_->round;
     impl_->changed.notify_all();
     impl_->finished.wait(lock, [&] { return impl_->working == 0; });

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/run_state.h"
 
@@ -19,13 +20,14 @@ int usable_cores();
 
 class RankThreads {
  public:
-  RankThreads(RunState& state, const ThreadOptions& options);
+  /// `ranks`: those of this process; empty: all of the run.
+  RankThreads(RunState& state, const ThreadOptions& options, std::vector<int> ranks = {});
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  /// Runs `work(rank)` on every rank's thread and returns when all have ended. An exception ends the run for all ranks:
-  /// throws what `RunState::rethrow_failure` gives, also for every later call.
+  /// Runs `work(rank)` on the thread of each of these ranks and returns when all have ended. An exception ends the run
+  /// for all ranks: throws what `RunState::rethrow_failure` gives, also for every later call.
   void run(const std::function<void(int)>& work);
 
   int threads_per_rank() const;

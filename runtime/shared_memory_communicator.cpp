@@ -6,7 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/collectives_transfer.h"
-#include "runtime/throttle.h"
+#include "runtime/rank_clock.h"
 
 namespace hetsynth {
 namespace {
@@ -40,7 +40,7 @@ struct Group {
 
 class SharedMemoryCommunicator : public Communicator {
  public:
-  SharedMemoryCommunicator(int rank, double duty, RunState& state) : rank_(rank), state_(state), throttle_(duty) {}
+  SharedMemoryCommunicator(int rank, double duty, RunState& state) : rank_(rank), state_(state), clock_(duty) {}
 
   /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
   void join(std::shared_ptr<Group> group, std::shared_ptr<Group> leaders) {
@@ -49,9 +49,9 @@ class SharedMemoryCommunicator : public Communicator {
   }
 
   bool run(const CollectiveCall& call) override {
-    stop_compute();
+    clock_.stop_compute();
     const bool done = meet(call);
-    start_compute();
+    clock_.start_compute();
     return done;
   }
 
@@ -59,9 +59,9 @@ class SharedMemoryCommunicator : public Communicator {
   int group_size(int axis) const override {
     return static_cast<int>(memberships_.at(static_cast<size_t>(axis)).group->ranks.size());
   }
-  const RankTimes& times() const override { return times_; }
-  void begin_step() override { start_compute(); }
-  void end_step() override { stop_compute(); }
+  const RankTimes& times() const override { return clock_.times; }
+  void begin_step() override { clock_.start_compute(); }
+  void end_step() override { clock_.stop_compute(); }
 
  private:
   struct Membership {
@@ -75,21 +75,10 @@ class SharedMemoryCommunicator : public Communicator {
     return {std::move(group), member};
   }
 
-  void start_compute() {
-    cpu_start_ = thread_cpu_seconds();
-    wall_start_ = wall_seconds();
-  }
-
-  void stop_compute() {
-    const double elapsed = wall_seconds() - wall_start_;
-    times_.compute_seconds += elapsed;
-    times_.throttle_seconds += throttle_.pay(thread_cpu_seconds() - cpu_start_, elapsed);
-  }
-
   bool wait(Group& group, const CollectiveCall& call) {
     const double start = wall_seconds();
     const bool complete = group.barrier.arrive_and_wait(rank_, [&] { return text(call); });
-    times_.idle_seconds += wall_seconds() - start;
+    clock_.times.idle_seconds += wall_seconds() - start;
     return complete;
   }
 
@@ -112,8 +101,8 @@ class SharedMemoryCommunicator : public Communicator {
     group.posts[static_cast<size_t>(membership.member)].set(call);
     if (!wait(group, call) || !peers_agree(group, call)) return false;
     const double start = wall_seconds();
-    times_.moved_bytes += transfer(group.calls, membership.member);
-    times_.transfer_seconds += wall_seconds() - start;
+    clock_.times.moved_bytes += transfer(group.calls, membership.member);
+    clock_.times.transfer_seconds += wall_seconds() - start;
     return wait(group, call);
   }
 
@@ -132,28 +121,9 @@ class SharedMemoryCommunicator : public Communicator {
 
   const int rank_;
   RunState& state_;
-  Throttle throttle_;
+  RankClock clock_;
   std::vector<Membership> memberships_, leaderships_;  ///< per mesh axis
-  RankTimes times_;
-  double cpu_start_ = 0, wall_start_ = 0;
 };
-
-}  // namespace
-
-namespace {
-
-/// The members without all GPUs but the first, if there are other devices among them.
-std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<bool>& on_gpu) {
-  const auto gpu = [&](int rank) { return !on_gpu.empty() && on_gpu[static_cast<size_t>(rank)]; };
-  if (std::ranges::all_of(members, gpu)) return members;
-  std::vector<int> out;
-  bool seen = false;
-  for (const int rank : members) {
-    if (!gpu(rank) || !seen) out.push_back(rank);
-    seen = seen || gpu(rank);
-  }
-  return out;
-}
 
 }  // namespace
 

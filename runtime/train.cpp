@@ -29,7 +29,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   const WorkUnit unit = work_unit(executor.reference());
   const int64_t last = options.first_step + options.steps - 1;
   std::optional<StepLog> log;
-  if (!options.log_json.empty()) log.emplace(options.log_json, executor.device_names(), unit, executor.arena_bytes());
+  if (!options.log_json.empty() && executor.leads()) log.emplace(options.log_json, executor.device_names(), unit, executor.arena_bytes());
   std::ostream nowhere(nullptr);
   Progress progress(options.out ? *options.out : nowhere, options.progress, {executor.device_names(), unit, last},
                     options.first_step, last);
@@ -42,7 +42,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   out.idle.assign(static_cast<size_t>(executor.ranks()), 0);
   InterruptGuard interrupt;
   int64_t step = options.first_step;
-  for (; step <= last && !interrupt.requested(); ++step) {
+  for (; step <= last && !executor.anywhere(interrupt.requested()); ++step) {
     StepReport report;
     try {
       report = executor.step(step, data);

@@ -88,9 +88,10 @@ std::string require_architecture(const Backend& backend, const Device& device) {
   return architecture;
 }
 
-void require_nccl(const Api& api, const std::vector<const Device*>& gpus) {
+/// `gpus`: of the whole run; `here`: those of this process.
+void require_nccl(const Api& api, const std::vector<const Device*>& gpus, const std::vector<const Device*>& here) {
   if (gpus.size() < 2) return;
-  const Device& first = *gpus.front();
+  const Device& first = *here.front();
   if (!api.has_nccl)
     refuse(first,
            {fmt::format("{} GPUs exchange data through NCCL", gpus.size()), "libnccl.so.2, version 2.18 or later",
@@ -98,10 +99,11 @@ void require_nccl(const Api& api, const std::vector<const Device*>& gpus) {
   int version = 0;
   api.nccl.version(&version);
   std::map<int, const Device*> by_index;
-  for (const Device* gpu : gpus) {
+  for (const Device* gpu : here) {
     if (gpu->host != first.host)
-      refuse(*gpu, {fmt::format("it is on another host than {}", first.name), "GPUs of one host",
-                    "GPUs of several hosts", "ranks on several hosts are not part of this version"});
+      refuse(*gpu, {fmt::format("it is on another host than {}", first.name), "GPUs of one host in one process",
+                    "GPUs of several hosts",
+                    "start a process for each host or device by mpirun: docs/runtime.md, section Several processes"});
     const Device*& other = by_index[gpu->index];
     if (other && version < nccl_with_shared_gpus)
       refuse(*gpu, {fmt::format("it is the same GPU {} as {}", gpu->index, other->name),
@@ -120,16 +122,19 @@ const Backend& this_machine() {
   return backend;
 }
 
-std::vector<std::string> require_cuda(const Backend& backend, const std::vector<Device>& devices) {
+std::vector<std::string> require_cuda(const Backend& backend, const std::vector<Device>& devices,
+                                      const std::vector<int>& here) {
   std::vector<std::string> out(devices.size());
-  std::vector<const Device*> gpus;
-  for (const Device& device : devices)
-    if (device.kind == DeviceKind::cuda) gpus.push_back(&device);
-  if (gpus.empty()) return out;
-  require_driver(backend, *gpus.front());
-  require_nccl(*backend.api, gpus);
-  for (size_t rank = 0; rank < devices.size(); ++rank)
-    if (devices[rank].kind == DeviceKind::cuda) out[rank] = require_architecture(backend, devices[rank]);
+  std::vector<const Device*> gpus, own;
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    if (devices[rank].kind != DeviceKind::cuda) continue;
+    gpus.push_back(&devices[rank]);
+    if (here.empty() || std::find(here.begin(), here.end(), int(rank)) != here.end()) own.push_back(&devices[rank]);
+  }
+  if (own.empty()) return out;
+  require_driver(backend, *own.front());
+  require_nccl(*backend.api, gpus, own);
+  for (const Device* device : own) out[size_t(device - devices.data())] = require_architecture(backend, *device);
   return out;
 }
 

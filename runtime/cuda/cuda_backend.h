@@ -22,6 +22,9 @@ const Backend& this_machine();
 /// Whether the cuda devices among these (one per rank) can run in this process. Throws UserError (exit code 1) that
 /// says what was found and what is needed: driver, its version, GPUs, their architectures, NCCL, cublasLt. Nothing is
 /// allocated. Returns by rank the architecture to compile for, as the GPU tells it ("sm_90"); "" for cpu devices.
-std::vector<std::string> require_cuda(const Backend& backend, const std::vector<Device>& devices);
+/// `here`: the ranks of this process, where other processes have the rest; none given: all, which have to be of one
+/// host.
+std::vector<std::string> require_cuda(const Backend& backend, const std::vector<Device>& devices,
+                                      const std::vector<int>& here = {});
 
 }  // namespace hetsynth::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <stdexcept>
 #include <thread>
 
@@ -27,22 +28,55 @@ std::vector<int> NcclRanks::gpus() const {
   return out;
 }
 
-NcclUniqueId NcclRanks::id_for(int rank) {
+int NcclRanks::loaded_version() const {
   int version = 0;
   if (int error = library_.version(&version))
     throw std::runtime_error(fmt::format("ncclGetVersion: {}", library_.error_text(error)));
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!id_) {
-    NcclUniqueId id;
-    if (int error = library_.unique_id(&id))
-      throw std::runtime_error(fmt::format("ncclGetUniqueId: {}", library_.error_text(error)));
-    id_ = id, first_rank_ = rank, version_ = version;
+  return version;
+}
+
+void NcclRanks::make_id(int rank, int version) {
+  NcclUniqueId id;
+  if (int error = library_.unique_id(&id))
+    throw std::runtime_error(fmt::format("ncclGetUniqueId: {}", library_.error_text(error)));
+  id_ = id, first_rank_ = rank, version_ = version;
+}
+
+void NcclRanks::refuse_version(int version) const {
+  throw std::runtime_error(fmt::format(
+      "NCCL {} is loaded here and NCCL {} on rank {}: all ranks need the same version; set LD_LIBRARY_PATH so that "
+      "they find the same libnccl.so.2",
+      nccl_version_text(version), nccl_version_text(version_), first_rank_));
+}
+
+void NcclRanks::meet(Job& job, const ProcessOfRank& process_of) {
+  const std::vector<int> all = gpus();
+  if (all.size() < 2) return;
+  const int first = process_of.at(size_t(all.front()));
+  struct Words {
+    int version = 0;
+    NcclUniqueId id{};
+  } words;
+  const bool has_gpu =
+      std::any_of(all.begin(), all.end(), [&](int rank) { return process_of.at(size_t(rank)) == job.process(); });
+  if (has_gpu) words.version = loaded_version();
+  if (first == job.process()) {
+    make_id(all.front(), words.version);
+    words.id = *id_;
   }
-  if (version != version_)
-    throw std::runtime_error(fmt::format(
-        "NCCL {} is loaded here and NCCL {} on rank {}: all ranks need the same version; set LD_LIBRARY_PATH so that "
-        "they find the same libnccl.so.2",
-        nccl_version_text(version), nccl_version_text(version_), first_rank_));
+  const std::string heard = job.exchange({reinterpret_cast<const char*>(&words), sizeof words}).at(size_t(first));
+  if (!has_gpu || first == job.process()) return;
+  Words theirs;
+  std::memcpy(&theirs, heard.data(), std::min(heard.size(), sizeof theirs));
+  id_ = theirs.id, first_rank_ = all.front(), version_ = theirs.version;
+  if (words.version != version_) refuse_version(words.version);
+}
+
+NcclUniqueId NcclRanks::id_for(int rank) {
+  const int version = loaded_version();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!id_) make_id(rank, version);
+  if (version != version_) refuse_version(version);
   return *id_;
 }
 

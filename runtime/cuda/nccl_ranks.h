@@ -11,15 +11,22 @@
 
 #include "dsl/spmd/spmd.h"
 #include "runtime/cuda/cuda_api.h"
+#include "runtime/processes/job.h"
+#include "runtime/processes/message_communicator.h"
 
 namespace hetsynth::cuda {
 
-/// What all GPU ranks of a run share before they are connected. In one process this object is what they meet through.
+/// What all GPU ranks of a run share before they are connected. Ranks of one process meet through this object; it gets
+/// the id from the other processes, if there are any.
 class NcclRanks {
  public:
   /// `on_gpu`: by rank. Ranks on other devices take no part.
   NcclRanks(const Nccl& library, Mesh mesh, std::vector<bool> on_gpu)
       : library_(library), mesh_(std::move(mesh)), on_gpu_(std::move(on_gpu)) {}
+
+  /// Agrees with the other processes on the id, which the process of the first GPU rank makes. All processes call it,
+  /// also those without GPUs. Throws as `id_for`.
+  void meet(Job& job, const ProcessOfRank& process_of);
 
   const Nccl& library() const { return library_; }
   const Mesh& mesh() const { return mesh_; }
@@ -34,6 +41,9 @@ class NcclRanks {
   NcclUniqueId id_for(int rank);
 
  private:
+  void make_id(int rank, int version);
+  int loaded_version() const;
+  [[noreturn]] void refuse_version(int version) const;
   const Nccl& library_;
   Mesh mesh_;
   std::vector<bool> on_gpu_;

@@ -22,8 +22,9 @@ class Workplace {
   void write(const std::string& name, std::string_view text) const;
   std::string read(const std::string& name) const;
   bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
-  /// `arguments` as a shell would read them. The process is killed after five minutes.
-  Outcome run(const std::string& arguments) const;
+  /// `arguments` as a shell would read them, of hetsynth, or of a `launcher` that starts it ("mpirun -np 2"). The
+  /// process is killed after five minutes.
+  Outcome run(const std::string& arguments, const std::string& launcher = "") const;
   const std::filesystem::path& folder() const { return folder_; }
 
  private:

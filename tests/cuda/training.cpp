@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "dsl/ir/interpreter.h"
 #include "runtime/launch.h"
+#include "runtime/processes/placement.h"
 #include "runtime/train.h"
+#include "tests/support/process_double.h"
 #include "tests/support/zoo/walk.h"
 
 namespace hetsynth::testing {
@@ -110,25 +113,65 @@ Cluster devices(const std::vector<double>& speeds, const std::vector<int>& cpus)
   return cluster;
 }
 
-Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
-                         testing_support::MachineOptions options) {
-  const Cluster ranks = ranks_of(plan, cluster);
+namespace {
+
+testing_support::MachineOptions machine_options(const SmallModel& model, const Cluster& cluster,
+                                                testing_support::MachineOptions options) {
   options.gpus = int(std::ranges::count(cluster.devices, DeviceKind::cuda, &Device::kind));
   options.traces_kernels = model.traced;
-  testing_support::CudaDoubles machine(options);
+  return options;
+}
+
+/// The ranks of this process, or all; after training they are gone.
+std::vector<double> train_here(const SmallModel& model, const Plan& plan, const Cluster& ranks,
+                               const testing_support::CudaDoubles& machine, Job* job) {
   const auto data = data_of(program_of(model));
   LaunchOptions launched;
   launched.executor.seed = small_seed;
   launched.executor.threads.threads_per_rank = 1;
   launched.optimization = 0;
   launched.cuda = &machine.backend();
-  auto executor = launch(program_of(model), plan.program, ranks, launched);
+  launched.executor.job = job;
+  if (job) launched.executor.process_of = place_ranks(ranks, job->count());
+  const auto executor = launch(program_of(model), plan.program, ranks, launched);
   TrainOptions train_options;
   train_options.steps = small_steps;
+  return train(*executor, *data, train_options).losses;
+}
+
+}  // namespace
+
+Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
+                         testing_support::MachineOptions options) {
+  testing_support::CudaDoubles machine(machine_options(model, cluster, options));
   Trained out;
-  out.losses = train(*executor, *data, train_options).losses;
-  for (int gpu = 0; gpu < options.gpus; ++gpu) out.collectives.push_back(machine.take_collectives(gpu));
-  executor.reset();
+  out.losses = train_here(model, plan, ranks_of(plan, cluster), machine, nullptr);
+  for (int gpu = 0; gpu < machine.options().gpus; ++gpu) out.collectives.push_back(machine.take_collectives(gpu));
+  out.left_behind = machine.left_behind();
+  return out;
+}
+
+TrainedProcesses train_in_processes(const SmallModel& model, const Plan& plan, const Cluster& cluster, int processes,
+                                    testing_support::MachineOptions options) {
+  testing_support::CudaDoubles machine(machine_options(model, cluster, options));
+  testing_support::DoubleProcesses network(std::vector<std::string>(size_t(processes), "doubles"));
+  program_of(model);  // traced once, before there are several threads
+  TrainedProcesses out;
+  out.losses.resize(size_t(processes));
+  out.thrown.resize(size_t(processes));
+  std::vector<std::thread> threads;
+  for (int p = 0; p < processes; ++p)
+    threads.emplace_back([&, p] {
+      Job job(network.process(p));
+      try {
+        out.losses[size_t(p)] = train_here(model, plan, ranks_of(plan, cluster), machine, &job);
+      } catch (const std::exception& error) {
+        out.thrown[size_t(p)] = error.what();
+        if (!job.failure()) job.announce(error.what());
+        job.settle();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
   out.left_behind = machine.left_behind();
   return out;
 }

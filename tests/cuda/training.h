@@ -41,4 +41,13 @@ struct Trained {
 Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
                          testing_support::MachineOptions options = {});
 
+/// The same in several processes, which are threads on one machine of doubles.
+struct TrainedProcesses {
+  std::vector<std::vector<double>> losses;  ///< by process
+  std::vector<std::string> thrown;          ///< by process; "" where all went well
+  std::string left_behind;
+};
+TrainedProcesses train_in_processes(const SmallModel& model, const Plan& plan, const Cluster& cluster, int processes,
+                                    testing_support::MachineOptions options = {});
+
 }  // namespace hetsynth::testing

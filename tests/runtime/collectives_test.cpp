@@ -1,4 +1,4 @@
-// Shared-memory collectives against straightforward references on whole tensors.
+// Collectives in shared memory and by messages between processes, against straightforward references on whole tensors.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -65,6 +65,8 @@ float reduce_in_order(const std::vector<std::vector<float>>& sources, size_t at,
   return reduce == 2 ? value / static_cast<float>(sources.size()) : value;
 }
 
+class Collectives : public ::testing::TestWithParam<testing::Transport> {};
+
 struct Case {
   int members = *rc::gen::inRange(1, 6);
   uint64_t seed = *rc::gen::arbitrary<uint64_t>();
@@ -76,13 +78,13 @@ struct Case {
   std::mt19937_64 random{seed};
 };
 
-TEST(Collectives, AllGatherJoinsUnevenAndEmptyShares) {
+TEST_P(Collectives, AllGatherJoinsUnevenAndEmptyShares) {
   EXPECT_TRUE(rc::check([] {
     Case c;
     const auto bounds = random_bounds(c.random, c.members, c.extent);
     const auto whole = random_values(c.random, c.outer * c.extent * c.inner);
     std::vector<std::vector<float>> results(static_cast<size_t>(c.members), std::vector<float>(whole.size(), -7));
-    RankHarness ranks(mesh_of({c.members}));
+    RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       const auto part = cut(whole, c.outer, c.extent, c.inner, bounds[r], bounds[r + 1]);
@@ -93,7 +95,7 @@ TEST(Collectives, AllGatherJoinsUnevenAndEmptyShares) {
   }));
 }
 
-TEST(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
+TEST_P(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
   EXPECT_TRUE(rc::check([] {
     Case c;
     const int reduce = *rc::gen::inRange(0, 5);
@@ -101,7 +103,7 @@ TEST(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
     std::vector<std::vector<float>> sources;
     for (int j = 0; j < c.members; ++j) sources.push_back(random_values(c.random, count));
     std::vector<std::vector<float>> results(sources.size(), std::vector<float>(static_cast<size_t>(count), -7));
-    RankHarness ranks(mesh_of({c.members}));
+    RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, sources[r].data(), results[r].data(), count, reduce, 0), 0);
@@ -122,7 +124,7 @@ std::vector<uint16_t> halves(const std::vector<float>& values) {
 }
 
 /// Sums of bf16 are sums of float32 that are rounded once, whatever the number of ranks.
-TEST(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
+TEST_P(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
   constexpr int bf16 = 2;
   EXPECT_TRUE(rc::check([] {
     Case c;
@@ -140,7 +142,7 @@ TEST(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
       gathered.emplace_back(sources[j].size(), uint16_t{7});
       scattered.emplace_back(static_cast<size_t>(c.outer * (bounds[j + 1] - bounds[j]) * c.inner), uint16_t{7});
     }
-    RankHarness ranks(mesh_of({c.members}));
+    RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       const auto count = static_cast<int64_t>(sources[r].size());
@@ -162,7 +164,7 @@ TEST(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
   }));
 }
 
-TEST(Collectives, ReduceScatterGivesEveryRankItsPart) {
+TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
   EXPECT_TRUE(rc::check([] {
     Case c;
     const int reduce = *rc::gen::inRange(0, 5);
@@ -172,7 +174,7 @@ TEST(Collectives, ReduceScatterGivesEveryRankItsPart) {
     for (size_t j = 0; j < sources.size(); ++j) {
       results.emplace_back(static_cast<size_t>(c.outer * (bounds[j + 1] - bounds[j]) * c.inner), -7.0f);
     }
-    RankHarness ranks(mesh_of({c.members}));
+    RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_EQ(hetsynth_reduce_scatter(context, 1, 0, sources[r].data(), results[r].data(), c.outer, c.inner,
@@ -187,7 +189,7 @@ TEST(Collectives, ReduceScatterGivesEveryRankItsPart) {
   }));
 }
 
-TEST(Collectives, AllToAllMovesTheCutBetweenDimensions) {
+TEST_P(Collectives, AllToAllMovesTheCutBetweenDimensions) {
   EXPECT_TRUE(rc::check([] {
     Case c;
     const int64_t outer = *rc::gen::inRange<int64_t>(0, 3), first = *rc::gen::inRange<int64_t>(0, 9);
@@ -210,7 +212,7 @@ TEST(Collectives, AllToAllMovesTheCutBetweenDimensions) {
       results.emplace_back(expected.back().size(), -7.0f);
     }
     const int64_t extents[5] = {outer, first, middle, second, inner};
-    RankHarness ranks(mesh_of({c.members}));
+    RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_EQ(hetsynth_all_to_all(context, 1, 0, sources[r].data(), results[r].data(), extents, from_first,
@@ -222,10 +224,10 @@ TEST(Collectives, AllToAllMovesTheCutBetweenDimensions) {
   }));
 }
 
-TEST(Collectives, BroadcastTakesTheRootsCopy) {
+TEST_P(Collectives, BroadcastTakesTheRootsCopy) {
   for (int members = 1; members <= 5; ++members) {
     for (int root = 0; root < members; ++root) {
-      RankHarness ranks(mesh_of({members}));
+      RankHarness ranks(mesh_of({members}), GetParam());
       std::vector<std::vector<int32_t>> results(static_cast<size_t>(members), std::vector<int32_t>(3));
       ranks.run([&](int rank, HetsynthContext* context) {
         const std::vector<int32_t> own{rank, 10 + rank, -rank};
@@ -237,8 +239,8 @@ TEST(Collectives, BroadcastTakesTheRootsCopy) {
   }
 }
 
-TEST(Collectives, IntegersReduceAsIntegers) {
-  RankHarness ranks(mesh_of({3}));
+TEST_P(Collectives, IntegersReduceAsIntegers) {
+  RankHarness ranks(mesh_of({3}), GetParam());
   // Not representable in float32: an integer that passed through floating point would change.
   std::vector<int32_t> results(3);
   ranks.run([&](int rank, HetsynthContext* context) {
@@ -248,9 +250,9 @@ TEST(Collectives, IntegersReduceAsIntegers) {
   EXPECT_EQ(results, (std::vector<int32_t>(3, 3 * 16777217 + 3)));
 }
 
-TEST(Collectives, NotANumberSurvivesMaximum) {
+TEST_P(Collectives, NotANumberSurvivesMaximum) {
   for (int bad = 0; bad < 2; ++bad) {
-    RankHarness ranks(mesh_of({2}));
+    RankHarness ranks(mesh_of({2}), GetParam());
     std::vector<float> results(2);
     ranks.run([&](int rank, HetsynthContext* context) {
       const float own = rank == bad ? NAN : 1.0f;
@@ -260,8 +262,8 @@ TEST(Collectives, NotANumberSurvivesMaximum) {
   }
 }
 
-TEST(Collectives, TwoAxesReduceWithinTheirGroupsOnly) {
-  RankHarness ranks(mesh_of({2, 3}));
+TEST_P(Collectives, TwoAxesReduceWithinTheirGroupsOnly) {
+  RankHarness ranks(mesh_of({2, 3}), GetParam());
   std::vector<float> along_rows(6), along_columns(6);
   ranks.run([&](int rank, HetsynthContext* context) {
     const float own = std::exp2(static_cast<float>(rank));
@@ -273,8 +275,8 @@ TEST(Collectives, TwoAxesReduceWithinTheirGroupsOnly) {
   EXPECT_EQ(along_columns, (std::vector<float>{7, 7, 7, 56, 56, 56}));
 }
 
-TEST(Collectives, ManyInARowKeepTheirOrderWithMoreRanksThanCores) {
-  RankHarness ranks(mesh_of({5}));
+TEST_P(Collectives, ManyInARowKeepTheirOrderWithMoreRanksThanCores) {
+  RankHarness ranks(mesh_of({5}), GetParam());
   std::vector<float> results(5);
   ranks.run([&](int rank, HetsynthContext* context) {
     float value = static_cast<float>(rank), sum = 0;
@@ -287,7 +289,7 @@ TEST(Collectives, ManyInARowKeepTheirOrderWithMoreRanksThanCores) {
   EXPECT_EQ(results, std::vector<float>(5, 2.0f * 500));
 }
 
-TEST(Collectives, TimesCountWaitingAndBytes) {
+TEST(CollectiveTimes, CountWaitingAndBytes) {
   RankHarness ranks(mesh_of({2}));
   std::vector<float> source(10000, 1), results[2] = {std::vector<float>(10000), std::vector<float>(10000)};
   ranks.run([&](int rank, HetsynthContext* context) {
@@ -300,6 +302,10 @@ TEST(Collectives, TimesCountWaitingAndBytes) {
   EXPECT_GT(ranks.communicator(1).times().compute_seconds, 0.04);
   EXPECT_EQ(ranks.communicator(0).times().moved_bytes + ranks.communicator(1).times().moved_bytes, 2 * 10000 * 4);
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
+                         ::testing::Values(testing::Transport::shared_memory, testing::Transport::messages),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace hetsynth

@@ -1,0 +1,73 @@
+#include "cli/job_command.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <thread>
+
+#include "dsl/base/excerpt.h"
+#include "runtime/processes/mpi.h"
+#include "runtime/run_state.h"
+
+namespace hetsynth::cli {
+namespace {
+
+void silence_standard_output() {
+  std::fflush(stdout);
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  if (nowhere < 0) return;
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::close(nowhere);
+}
+
+/// Ends all processes; the exit code is that of this one, should it be left alive.
+ExitCode leave(ProcessGroup& processes, Job& job, const Failure& own) {
+  std::cout.flush();
+  std::fflush(stdout);
+  if (const std::optional<ProcessFailure> other = job.failure()) {
+    const std::string first_line = other->message.substr(0, other->message.find('\n'));
+    fmt::print(stderr, "hetsynth: {} stops, as {} failed: {}\n", job.describe(job.process()),
+               job.describe(other->process), first_line);
+    std::fflush(stderr);
+    job.settle();
+    // The one that failed ends all; if it is gone, nobody else does.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    processes.abandon(int(ExitCode::failure));
+    return ExitCode::failure;
+  }
+  job.announce(own.text);
+  const bool told_already = job.settle();
+  if (!told_already) fmt::print(stderr, "hetsynth: {} failed:\n{}\n", job.describe(job.process()), own.text);
+  std::fflush(stderr);
+  // The one that has told it ends all.
+  if (told_already) std::this_thread::sleep_for(std::chrono::seconds(1));
+  processes.abandon(int(own.code));
+  return own.code;
+}
+
+}  // namespace
+
+Failure failure_of(const std::exception& error) {
+  if (const auto* user = dynamic_cast<const UserError*>(&error))
+    return {with_excerpts(user->diagnostic()).render(), user->code()};
+  if (dynamic_cast<const RunFailed*>(&error)) return {fmt::format("hetsynth: {}", error.what())};
+  return {
+      fmt::format("hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files", error.what())};
+}
+
+ExitCode run_in_job(const std::function<ExitCode(Job*)>& work) {
+  if (launched_processes() < 2) return work(nullptr);
+  const std::unique_ptr<ProcessGroup> processes = join_mpi();
+  Job job(*processes);
+  if (!job.leads()) silence_standard_output();
+  try {
+    return work(&job);
+  } catch (const std::exception& error) {
+    return leave(*processes, job, failure_of(error));
+  }
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,239 @@
+#include "runtime/processes/message_communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "dsl/base/error.h"
+#include "runtime/collective_pieces.h"
+#include "runtime/collectives_transfer.h"
+#include "runtime/rank_clock.h"
+
+namespace hetsynth {
+namespace {
+
+/// In front of every message, so that ranks which call different collectives notice.
+struct Header {
+  uint64_t number = 0;  ///< of the rank's collectives in this group
+  uint64_t hash = 0;    ///< of the call
+  char text[112] = {};  ///< of the call, for the message
+};
+
+struct Group {
+  std::vector<int> ranks;
+  int member = 0;
+  uint64_t number = 0;
+};
+
+class MessageCommunicator : public Communicator {
+ public:
+  MessageCommunicator(int rank, double duty, RunState& state, Job& job, const ProcessOfRank& process_of)
+      : rank_(rank), state_(state), job_(job), process_of_(process_of), clock_(duty) {}
+
+  /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
+  void join(const std::vector<int>& members, const std::vector<int>& leaders) {
+    groups_.push_back(group_of(members));
+    leaders_.push_back(group_of(leaders));
+  }
+
+  bool run(const CollectiveCall& call) override {
+    clock_.stop_compute();
+    const bool done = meet(call);
+    clock_.start_compute();
+    return done;
+  }
+  int rank() const override { return rank_; }
+  int group_size(int axis) const override { return int(groups_.at(size_t(axis)).ranks.size()); }
+  const RankTimes& times() const override { return clock_.times; }
+  void begin_step() override { clock_.start_compute(); }
+  void end_step() override { clock_.stop_compute(); }
+
+ private:
+  Group group_of(const std::vector<int>& ranks) const {
+    return {ranks, int(std::ranges::find(ranks, rank_) - ranks.begin()), 0};
+  }
+
+  bool meet(const CollectiveCall& call) {
+    if (call.axis < 0 || size_t(call.axis) >= groups_.size()) {
+      state_.fail(rank_, "called " + text(call) + ", but the mesh has no such axis");
+      return false;
+    }
+    Group& group = (reduces_among_leaders(call) ? leaders_ : groups_)[size_t(call.axis)];
+    try {
+      check_call(call, int(group.ranks.size()));
+    } catch (const UserError& error) {
+      state_.fail(rank_, error.what());
+      return false;
+    }
+    if (state_.aborted()) return false;
+    if (call.kind == CollectiveKind::all_reduce) return all_reduce(group, call);
+    if (call.kind == CollectiveKind::reduce_scatter) return reduce(group, call, call.destination);
+    return move(group, call, [&](int other) { return piece_sent(call, group.member, other, int(group.ranks.size())); });
+  }
+
+  /// The collective as it is: what others send goes to its place in the destination.
+  bool move(Group& group, const CollectiveCall& call, const std::function<Piece(int)>& sent) {
+    const int64_t size = bytes_per_element(call.type);
+    return exchange(
+        group, call, sent,
+        [&](int from, const std::byte* bytes) {
+          clock_.times.moved_bytes += copy_in(bytes, piece_received(call, from, group.member), size, call.destination);
+        },
+        [&](int from) { return piece_received(call, from, group.member).elements(); });
+  }
+
+  /// Reduces this member's part of all sources, in coordinate order, into `destination`.
+  bool reduce(Group& group, const CollectiveCall& call, void* destination) {
+    const auto members = group.ranks.size();
+    const int64_t size = bytes_per_element(call.type);
+    const auto part = [&](int to) { return piece_sent(call, group.member, to, int(members)); };
+    const int64_t elements = part(group.member).elements();
+    std::vector<std::vector<std::byte>> parts(members);
+    const auto keep = [&](int from, const std::byte* bytes) {
+      parts[size_t(from)].assign(bytes, bytes + elements * size);
+    };
+    if (!exchange(group, call, part, keep, [&](int) { return elements; })) return false;
+    const double start = wall_seconds();
+    // The reduction itself is that of shared memory: of a tensor that is all this member's.
+    std::vector<int64_t> bounds(members + 1, 0);
+    std::fill(bounds.begin() + group.member + 1, bounds.end(), elements);
+    std::vector<CollectiveCall> calls(members, call);
+    std::vector<const CollectiveCall*> pointers;
+    for (size_t j = 0; j < members; ++j) {
+      calls[j].kind = CollectiveKind::reduce_scatter;
+      calls[j].outer = calls[j].inner = 1;
+      calls[j].bounds = bounds;
+      calls[j].source = parts[j].data();
+      calls[j].destination = destination;
+      pointers.push_back(&calls[j]);
+    }
+    clock_.times.moved_bytes += transfer(pointers, group.member);
+    clock_.times.transfer_seconds += wall_seconds() - start;
+    return true;
+  }
+
+  bool all_reduce(Group& group, const CollectiveCall& call) {
+    const int members = int(group.ranks.size());
+    const Piece own = all_reduce_share(call.count, group.member, members);
+    const int64_t size = bytes_per_element(call.type);
+    if (!reduce(group, call, static_cast<std::byte*>(call.destination) + own.offset * size)) return false;
+    // All shares to all: an all-gather whose source lies in the destination.
+    std::vector<int64_t> bounds;
+    for (int j = 0; j <= members; ++j) bounds.push_back(call.count * j / members);
+    CollectiveCall gather = call;
+    gather.kind = CollectiveKind::all_gather;
+    gather.outer = gather.inner = 1;
+    gather.bounds = bounds;
+    gather.source = call.destination;
+    return move(group, gather, [&](int) { return own; });
+  }
+
+  /// Sends every other member `sent` of the source, and hands what comes from each member (also this one) to
+  /// `take(from, bytes)`; `expected(from)` elements come.
+  template <class Take, class Expected>
+  bool exchange(Group& group, const CollectiveCall& call, const std::function<Piece(int)>& sent, const Take& take,
+                const Expected& expected) {
+    const int64_t size = bytes_per_element(call.type);
+    const double start = wall_seconds();
+    const Header header = header_of(group, call);
+    std::vector<std::unique_ptr<Message>> incoming, all;
+    std::vector<int> senders;
+    for (int j = 0; j < int(group.ranks.size()); ++j) {
+      if (j == group.member) continue;
+      senders.push_back(j);
+      incoming.push_back(job_.group().receive(process(group, j), tag(group.ranks[size_t(j)], rank_),
+                                              sizeof header + size_t(expected(j) * size)));
+    }
+    for (int j : senders) {
+      const Piece piece = sent(j);
+      std::vector<std::byte> bytes(sizeof header + size_t(piece.elements() * size));
+      std::memcpy(bytes.data(), &header, sizeof header);
+      copy_out(call.source, piece, size, bytes.data() + sizeof header);
+      all.push_back(job_.group().send(process(group, j), tag(rank_, group.ranks[size_t(j)]), std::move(bytes)));
+    }
+    std::vector<std::byte> own(size_t(expected(group.member) * size));
+    copy_out(call.source, sent(group.member), size, own.data());
+    const double packed = wall_seconds();
+    const bool complete = wait(incoming, group, call) && agree(incoming, senders, group, call, header);
+    clock_.times.idle_seconds += wall_seconds() - packed;
+    if (!complete) return false;
+    const double arrived = wall_seconds();
+    for (size_t i = 0; i < senders.size(); ++i) take(senders[i], incoming[i]->bytes().data() + sizeof header);
+    take(group.member, own.data());
+    clock_.times.transfer_seconds += packed - start + wall_seconds() - arrived;
+    return wait(all, group, call);
+  }
+
+  int process(const Group& group, int member) const { return process_of_[size_t(group.ranks[size_t(member)])]; }
+  int tag(int from, int to) const { return first_free_tag + from * state_.ranks() + to; }
+
+  Header header_of(Group& group, const CollectiveCall& call) const {
+    const std::string words = text(call);
+    Header out;
+    out.number = group.number++;
+    out.hash = std::hash<std::string>{}(words);
+    std::memcpy(out.text, words.data(), std::min(words.size(), sizeof out.text - 1));
+    return out;
+  }
+
+  /// False, with the run failed or failing, if the messages do not come.
+  bool wait(const std::vector<std::unique_ptr<Message>>& messages, const Group& group, const CollectiveCall& call) {
+    SignalPatience patience;
+    const bool done = wait_for(messages, [&] { return state_.aborted() || patience.is_over(); });
+    if (!done && !state_.aborted()) {
+      std::vector<std::string> others;
+      for (const int rank : group.ranks)
+        if (process_of_[size_t(rank)] != job_.process())
+          others.push_back(fmt::format("{} ({})", state_.describe(rank), job_.describe(process_of_[size_t(rank)])));
+      state_.fail(rank_,
+                  fmt::format("told to stop by a signal while it waited in {} for {}; if nobody stopped the run, "
+                              "one of these processes has died",
+                              text(call), fmt::join(others, ", ")));
+    }
+    return done;
+  }
+
+  bool agree(const std::vector<std::unique_ptr<Message>>& incoming, const std::vector<int>& senders, const Group& group,
+             const CollectiveCall& call, const Header& own) {
+    for (size_t i = 0; i < senders.size(); ++i) {
+      Header header;
+      std::memcpy(&header, incoming[i]->bytes().data(), sizeof header);
+      header.text[sizeof header.text - 1] = '\0';
+      if (!incoming[i]->truncated() && header.number == own.number && header.hash == own.hash) continue;
+      state_.fail(rank_, fmt::format("ranks met in different collectives:\n  {}: {}\n  {}: {}", state_.describe(rank_),
+                                     text(call), state_.describe(group.ranks[size_t(senders[i])]), header.text));
+      return false;
+    }
+    return true;
+  }
+
+  const int rank_;
+  RunState& state_;
+  Job& job_;
+  const ProcessOfRank process_of_;
+  RankClock clock_;
+  std::vector<Group> groups_, leaders_;  ///< per mesh axis
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> message_communicators(const Mesh& mesh, const std::vector<double>& duties,
+                                                                 RunState& state, const std::vector<bool>& on_gpu,
+                                                                 Job& job, const ProcessOfRank& process_of) {
+  std::vector<std::unique_ptr<Communicator>> out(size_t(mesh.device_count()));
+  for (int rank = 0; rank < mesh.device_count(); ++rank) {
+    if (process_of[size_t(rank)] != job.process()) continue;
+    auto communicator = std::make_unique<MessageCommunicator>(rank, duties[size_t(rank)], state, job, process_of);
+    for (int axis = 0; axis < int(mesh.axes.size()); ++axis) {
+      const std::vector<int> members = mesh.group(rank, axis);
+      communicator->join(members, leaders_of(members, on_gpu));
+    }
+    out[size_t(rank)] = std::move(communicator);
+  }
+  return out;
+}
+
+}  // namespace hetsynth

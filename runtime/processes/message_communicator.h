@@ -1,0 +1,23 @@
+// Collectives among ranks of several processes, by messages.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+#include "runtime/communicator.h"
+#include "runtime/processes/job.h"
+#include "runtime/run_state.h"
+
+namespace hetsynth {
+
+/// The process that each rank of a run belongs to.
+using ProcessOfRank = std::vector<int>;
+
+/// By rank, for the ranks of this process; null for others. As shared_memory_communicators, and with the same results
+/// to the bit: reductions add in coordinate order. Every member sends each other one the part it needs; an all-reduce
+/// is a reduce-scatter of equal shares and an all-gather.
+std::vector<std::unique_ptr<Communicator>> message_communicators(const Mesh& mesh, const std::vector<double>& duties,
+                                                                 RunState& state, const std::vector<bool>& on_gpu,
+                                                                 Job& job, const ProcessOfRank& process_of);
+
+}  // namespace hetsynth

@@ -1,0 +1,51 @@
+#include "runtime/processes/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "dsl/base/error.h"
+#include "runtime/rank_threads.h"
+
+namespace hetsynth {
+
+ProcessOfRank place_ranks(const Cluster& ranks, int processes) {
+  const auto count = int(ranks.devices.size());
+  ProcessOfRank out;
+  if (processes == count) {
+    for (int rank = 0; rank < count; ++rank) out.push_back(rank);
+    return out;
+  }
+  std::vector<int> hosts;
+  for (const Device& device : ranks.devices) {
+    const auto found = std::ranges::find(hosts, device.host);
+    out.push_back(int(found - hosts.begin()));
+    if (found == hosts.end()) hosts.push_back(device.host);
+  }
+  if (processes == int(hosts.size())) return out;
+  std::string fitting = fmt::format("{} (one for each device)", count);
+  if (int(hosts.size()) != count) fitting = fmt::format("{} (one for each host) or ", hosts.size()) + fitting;
+  throw UserError({{ranks.file, 0, 0},
+                   "processes",
+                   fmt::format("the plan runs on {} device{} of {} host{}, and the launcher has started {} processes",
+                               count, count == 1 ? "" : "s", hosts.size(), hosts.size() == 1 ? "" : "s", processes),
+                   fitting + " processes",
+                   fmt::format("{}", processes),
+                   "give mpirun this number as -np; `hetsynth plan` shows the devices a plan uses"},
+                  ExitCode::failure);
+}
+
+int threads_for_each_rank(const Job& job, const ProcessOfRank& process_of) {
+  // A launcher may have bound the process to fewer cores than the machine has; then those are its own.
+  int here = 0, on_machine = 0;
+  for (const int process : process_of) {
+    here += process == job.process();
+    on_machine += job.host(process) == job.host(job.process());
+  }
+  const int cores = usable_cores();
+  const bool bound = cores < int(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, bound ? here : on_machine));
+}
+
+}  // namespace hetsynth

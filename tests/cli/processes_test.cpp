@@ -1,0 +1,134 @@
+// hetsynth run under mpirun: several processes train like one, and all end when one of them dies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "command.h"
+
+namespace hetsynth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Each device slow and each link fast, so that a plan for so small a model uses all of them.
+std::string slow_devices(int hosts, int devices) {
+  std::string out = "name = \"slow\"\nbetween = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n";
+  for (int h = 0; h < hosts; ++h) {
+    out += "[[host]]\ninside = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n";
+    for (int d = 0; d < devices; ++d)
+      out += "[[host.device]]\nname = \"d" + std::to_string(h) + std::to_string(d) +
+             "\"\nkind = \"cpu\"\nmemory = \"1 GiB\"\ndeclared = { matmul = \"0.0" + std::to_string(3 + 3 * d) +
+             " GFLOP/s\", memory_bandwidth = \"0.01 GB/s\" }\n";
+  }
+  return out;
+}
+
+std::string mpirun(int processes) {
+  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -np " +
+         std::to_string(processes);
+}
+
+class Processes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
+  }
+  /// Processes of this test that are still there.
+  int left_over() const {
+    place.run("--version");
+    const std::string count = "pgrep -fc 'hetsynth [r]un marked.cpp' > '" + (place.folder() / "count").string() + "'";
+    (void)std::system(count.c_str());
+    return std::atoi(place.read("count").c_str());
+  }
+  const Workplace place;
+};
+
+TEST_F(Processes, TrainAsOneProcessDoes) {
+  place.write("slow.toml", slow_devices(2, 2));
+  const std::string run = "run model.cpp --cluster slow.toml --steps 12 --sample 0 --seed 4 ";
+  ASSERT_EQ(place.run(run + "--checkpoint one.st --log-json one.json").code, 0);
+  for (const int count : {2, 4}) {
+    const std::string name = std::to_string(count);
+    const Outcome ran = place.run(run + "--checkpoint " + name + ".st --log-json " + name + ".json", mpirun(count));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    // One of them speaks.
+    EXPECT_THAT(ran.out, HasSubstr("12 steps in"));
+    EXPECT_EQ(ran.out.find("12 steps in"), ran.out.rfind("12 steps in"));
+    EXPECT_EQ(place.read(name + ".st"), place.read("one.st"));
+    EXPECT_THAT(place.read(name + ".json"), AllOf(HasSubstr("\"step\":11"), HasSubstr("\"host1.d11\":")));
+  }
+}
+
+TEST_F(Processes, ResumeACheckpointOnAnotherNumberOfProcesses) {
+  place.write("slow.toml", slow_devices(1, 2));
+  const std::string run = "run model.cpp --cluster slow.toml --sample 0 ";
+  ASSERT_EQ(place.run(run + "--steps 10 --checkpoint whole.st").code, 0);
+  ASSERT_EQ(place.run(run + "--steps 6 --checkpoint half.st", mpirun(2)).code, 0);
+  ASSERT_EQ(place.run(run + "--steps 4 --resume half.st --checkpoint rest.st", mpirun(2)).code, 0);
+  EXPECT_EQ(place.read("rest.st"), place.read("whole.st"));
+}
+
+TEST_F(Processes, AnErrorIsToldOnceAndEndsAll) {
+  place.write("slow.toml", slow_devices(1, 2));
+  const Outcome missing = place.run("run missing.cpp --cluster slow.toml", mpirun(2));
+  EXPECT_EQ(missing.code, 3);
+  const size_t first = missing.err.find("cannot read the model file");
+  EXPECT_NE(first, std::string::npos) << missing.err;
+  EXPECT_EQ(missing.err.find("cannot read the model file", first + 1), std::string::npos) << missing.err;
+
+  const Outcome three = place.run("run model.cpp --cluster slow.toml", mpirun(3));
+  EXPECT_EQ(three.code, 1);
+  EXPECT_THAT(three.err, AllOf(HasSubstr("the plan runs on 2 devices of 1 host"),
+                               HasSubstr("the launcher has started 3 processes"), HasSubstr("to mend:")));
+}
+
+TEST_F(Processes, OneThatIsKilledEndsAllByNameAndLeavesNothing) {
+  place.write("slow.toml", slow_devices(1, 2));
+  place.write("marked.cpp", small_model);
+  for (const char* victim : {"head", "tail"}) {
+    Outcome ran;
+    std::thread job([&] {
+      ran = place.run("run marked.cpp --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2));
+    });
+    for (int tries = 0; tries < 600 && place.read("log.json").size() < 1000; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto killed = std::chrono::steady_clock::now();
+    // mpirun's own line mentions the command too, but does not begin with it.
+    const std::string kill =
+        "kill -9 $(pgrep -f '^[^ ]*hetsynth [r]un marked.cpp' | sort -n | " + std::string(victim) + " -1)";
+    EXPECT_EQ(std::system(kill.c_str()), 0);
+    job.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(10));
+    EXPECT_NE(ran.code, 0);
+    EXPECT_THAT(ran.err,
+                AllOf(HasSubstr("while it waited"), HasSubstr("one of"), HasSubstr("died"), HasSubstr("Killed")));
+    EXPECT_EQ(left_over(), 0);
+    std::filesystem::remove(place.folder() / "log.json");
+  }
+}
+
+TEST_F(Processes, OneThatHangsIsNamedWithinTenSeconds) {
+  place.write("slow.toml", slow_devices(1, 2));
+  place.write("marked.cpp", small_model);
+  Outcome ran;
+  std::thread job(
+      [&] { ran = place.run("run marked.cpp --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2)); });
+  for (int tries = 0; tries < 600 && place.read("log.json").size() < 1000; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto stopped = std::chrono::steady_clock::now();
+  EXPECT_EQ(std::system("kill -STOP $(pgrep -f '^[^ ]*hetsynth [r]un marked.cpp' | sort -n | tail -1)"), 0);
+  job.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(10));
+  EXPECT_NE(ran.code, 0);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("process 1 on "), HasSubstr("nothing was heard of it for 6 s"),
+                             Not(HasSubstr("internal fault"))));
+  EXPECT_EQ(left_over(), 0);
+}
+
+}  // namespace
+}  // namespace hetsynth::testing

@@ -1,0 +1,227 @@
+// Runs of several processes, which are threads here: they train like one process, and one that fails or falls silent
+// ends all of them by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "dsl/base/error.h"
+#include "runtime/launch.h"
+#include "runtime/processes/placement.h"
+#include "runtime/train.h"
+#include "synth/synthesize.h"
+#include "tests/runtime/models.h"
+#include "tests/runtime/plans.h"
+#include "tests/runtime/rank_harness.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace hetsynth {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using namespace testing;  // NOLINT: fixtures of this folder
+using testing_support::DoubleProcesses;
+
+using Clock = std::chrono::steady_clock;
+
+/// Runs `body(job)` in as many processes at the same time; gives what each threw, "" for nothing.
+std::vector<std::string> in_processes(DoubleProcesses& network, int count, const JobOptions& options,
+                                      const std::function<void(Job&)>& body) {
+  std::vector<std::string> thrown(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  for (int p = 0; p < count; ++p) {
+    threads.emplace_back([&, p] {
+      try {
+        Job job(network.process(p), options);
+        try {
+          body(job);
+        } catch (const std::exception& error) {
+          thrown[static_cast<size_t>(p)] = error.what();
+          if (!job.failure()) job.announce(error.what());
+          job.settle();
+        }
+      } catch (const std::exception& error) {
+        thrown[static_cast<size_t>(p)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return thrown;
+}
+
+TEST(Job, ExchangesWordsOfAnyLengthInOrder) {
+  DoubleProcesses network({"a", "b", "b"});
+  const auto thrown = in_processes(network, 3, {}, [](Job& job) {
+    EXPECT_EQ(job.host(2), "b");
+    EXPECT_EQ(job.describe(1), "process 1 on b");
+    for (int round = 0; round < 20; ++round) {
+      const auto own = [&](int process) { return std::string(size_t(process * 1000 * round), char('a' + process)); };
+      const std::vector<std::string> all = job.exchange(own(job.process()));
+      for (int p = 0; p < 3; ++p) EXPECT_EQ(all[size_t(p)], own(p));
+    }
+  });
+  EXPECT_THAT(thrown, ::testing::Each(""));
+  EXPECT_EQ(network.undelivered(), 0);
+}
+
+TEST(Job, WhoFailsIsHeardByAllWhateverTheyWaitFor) {
+  DoubleProcesses network({"a", "b", "c"});
+  const auto thrown = in_processes(network, 3, {}, [](Job& job) {
+    if (job.process() == 1) throw std::runtime_error("out of paper");
+    job.exchange("waits");
+  });
+  EXPECT_EQ(thrown[1], "out of paper");
+  EXPECT_THAT(thrown[0], AllOf(HasSubstr("process 1 on b failed"), HasSubstr("out of paper")));
+  EXPECT_THAT(thrown[2], AllOf(HasSubstr("process 1 on b failed"), HasSubstr("out of paper")));
+}
+
+TEST(Job, AProcessThatFallsSilentIsNamedInAll) {
+  for (const int dead : {0, 1, 2}) {
+    DoubleProcesses network({"a", "b", "c"});
+    const auto start = Clock::now();
+    const auto thrown = in_processes(network, 3, {.patience = std::chrono::milliseconds(300)}, [&](Job& job) {
+      job.exchange("all there");
+      if (job.process() == dead) network.silence(dead);
+      job.exchange("one is gone");
+    });
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+    for (int p = 0; p < 3; ++p) {
+      if (p == dead) continue;
+      const std::string name = "process " + std::to_string(dead);
+      EXPECT_THAT(thrown[size_t(p)], AllOf(HasSubstr(name), HasSubstr("nothing was heard of it for 0.3 s"))) << p;
+    }
+  }
+}
+
+TEST(Job, RanksThatCallDifferentCollectivesAreTold) {
+  ProcessHarness ranks(mesh_of({2}));
+  ranks.each([&](int rank) {
+    float source[6] = {}, destination[6] = {};
+    CollectiveCall call;
+    call.id = 4;
+    call.count = rank == 0 ? 3 : 6;
+    call.source = source;
+    call.destination = destination;
+    EXPECT_FALSE(ranks.communicator(rank).run(call) && ranks.communicator(rank).run(call));
+  });
+  std::string told;
+  for (int rank : {0, 1})
+    if (ranks.state(rank).failure()) told += ranks.state(rank).failure()->message;
+  EXPECT_THAT(told, AllOf(HasSubstr("ranks met in different collectives"), HasSubstr("all_reduce of instruction 4"),
+                          HasSubstr("3 f32"), HasSubstr("6 f32")));
+}
+
+Cluster two_hosts(const std::vector<double>& speeds) {
+  Cluster cluster = cpu_cluster(speeds);
+  cluster.hosts.resize(2, cluster.hosts.front());
+  cluster.between = cluster.hosts.front().inside;
+  for (size_t i = speeds.size() / 2; i < speeds.size(); ++i) cluster.devices[i].host = 1;
+  return cluster;
+}
+
+TEST(Placement, AProcessForEachDeviceOrForEachHost) {
+  const Cluster cluster = two_hosts({1, 2, 3, 4});
+  EXPECT_EQ(place_ranks(cluster, 4), (ProcessOfRank{0, 1, 2, 3}));
+  EXPECT_EQ(place_ranks(cluster, 2), (ProcessOfRank{0, 0, 1, 1}));
+  try {
+    place_ranks(cluster, 3);
+    FAIL() << "three processes were placed";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the plan runs on 4 devices of 2 hosts"),
+                                    HasSubstr("2 (one for each host) or 4 (one for each device) processes"),
+                                    HasSubstr("the launcher has started 3 processes")));
+  }
+}
+
+std::string text_file() {
+  static const TemporaryFolder folder;
+  static const std::string path = [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += "sphinx of black quartz, judge my vow. "[(i * i / 7) % 38];
+    folder.write("text", text);
+    return folder.path("text");
+  }();
+  return path;
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<HostTensor> parameters;
+};
+
+Outcome train_some(const Program& program, const Plan& plan, const Cluster& cluster, Job* job, int processes,
+                   const std::function<void(const StepReport&)>& on_step = {}) {
+  LaunchOptions options{.executor = {.seed = 3, .threads = {1, false}}};
+  if (job) {
+    options.executor.job = job;
+    options.executor.process_of = place_ranks(cluster, processes);
+  }
+  const auto executor = launch(program, plan.program, cluster, options);
+  const auto data = open_data(program, {text_file(), 3});
+  TrainOptions training;
+  training.steps = 8;
+  training.on_step = on_step;
+  Outcome out;
+  out.losses = train(*executor, *data, training).losses;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::parameter) out.parameters.push_back(executor->read(node.id));
+  return out;
+}
+
+void expect_equal(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (size_t i = 0; i < a.parameters.size(); ++i) EXPECT_EQ(a.parameters[i].bytes, b.parameters[i].bytes);
+}
+
+TEST(Processes, TrainToTheBitAsOneProcessDoes) {
+  const Program program = small_gpt();
+  const Cluster cluster = two_hosts({1, 2, 3, 4});
+  for (const Plan& plan : {data_parallel_plan(program, cluster, RatioRule::proportional),
+                           random_plan(program, cluster, {0.1, 0.4, 0.2, 0.3}, 7)}) {
+    const Outcome alone = train_some(program, plan, cluster, nullptr, 1);
+    for (const int count : {2, 4}) {
+      DoubleProcesses network(std::vector<std::string>(size_t(count), "here"));
+      std::vector<Outcome> outcomes(static_cast<size_t>(count));
+      const auto thrown = in_processes(network, count, {}, [&](Job& job) {
+        outcomes[size_t(job.process())] = train_some(program, plan, cluster, &job, count);
+      });
+      EXPECT_THAT(thrown, ::testing::Each(""));
+      for (const Outcome& outcome : outcomes) expect_equal(outcome, alone);
+      EXPECT_EQ(network.undelivered(), 0);
+    }
+  }
+}
+
+TEST(Processes, ARankThatFailsEndsTheStepsOfAllOthers) {
+  const Program program = small_gpt();
+  const Cluster cluster = two_hosts({1, 2, 3, 4});
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::even);
+  DoubleProcesses network({"left", "right"});
+  const auto start = Clock::now();
+  const auto thrown = in_processes(network, 2, {}, [&](Job& job) {
+    train_some(program, plan, cluster, &job, 2, [&](const StepReport& report) {
+      if (job.process() == 1 && report.step == 3) throw std::runtime_error("the disk is full");
+    });
+  });
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(thrown[1], "the disk is full");
+  EXPECT_THAT(thrown[0], AllOf(HasSubstr("process 1 on right failed"), HasSubstr("the disk is full")));
+}
+
+TEST(Processes, OneThatDiesInsideOfACollectiveIsNamed) {
+  const Program program = small_gpt();
+  const Cluster cluster = two_hosts({1, 2, 3, 4});
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::even);
+  DoubleProcesses network({"left", "right"});
+  const auto thrown = in_processes(network, 2, {.patience = std::chrono::milliseconds(400)}, [&](Job& job) {
+    train_some(program, plan, cluster, &job, 2, [&](const StepReport& report) {
+      if (report.step == 2) network.silence(1);
+    });
+  });
+  EXPECT_THAT(thrown[0], AllOf(HasSubstr("process 1 on right failed"), HasSubstr("nothing was heard of it")));
+}
+
+}  // namespace
+}  // namespace hetsynth
