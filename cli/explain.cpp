@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "cli/report.h"
+#include "dsl/spmd/recomputation.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
 
@@ -24,14 +25,22 @@ const Node& result_node(const Explanation& e, size_t i) {
 
 std::string phases_text(const Explanation& e) {
   std::map<Phase, StepTotals> phases;
+  StepTotals twice;
+  const std::vector<char> again = made_again(e.plan.program);
   for (size_t i = 0; i < e.prices.size(); ++i) {
-    StepTotals& totals = phases[result_node(e, i).phase];
+    const bool copy = again[size_t(e.plan.program.instructions[i].result)];
+    const Phase phase = result_node(e, i).phase;
+    StepTotals& totals = phases[copy ? std::max(phase, Phase::backward) : phase];
     (e.prices[i].communicates() ? totals.communicating : totals.computing) += e.prices[i].seconds;
+    if (copy) (e.prices[i].communicates() ? twice.communicating : twice.computing) += e.prices[i].seconds;
   }
   std::string out = fmt::format("  {:<34} {:>12} {:>14}\n", "phase", "computing", "communicating");
   for (const auto& [phase, totals] : phases)
     out += fmt::format("  {:<34} {:>12} {:>14}\n", name(phase), seconds_text(totals.computing),
                        seconds_text(totals.communicating));
+  if (std::any_of(again.begin(), again.end(), [](char copy) { return copy; }))
+    out += fmt::format("  {:<34} {:>12} {:>14}\n", "  of these, made again", seconds_text(twice.computing),
+                       seconds_text(twice.communicating));
   return out;
 }
 

@@ -198,9 +198,10 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
   command.add_option_function<std::vector<std::string>>(
       "--forbid",
       [&pins](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) pins.forbidden.push_back(parse_forbidden(text));
+        for (const std::string& text : texts) add_forbidden(text, &pins);
       },
-      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, slice, to_partial, broadcast");
+      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, slice, to_partial, broadcast; "
+      "recompute: make nothing twice, however short memory is");
   command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
       ->delimiter(',');
   command.add_option_function<std::string>(

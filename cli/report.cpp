@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "dsl/spmd/recomputation.h"
+
 namespace hetsynth::cli {
 
 using Json = nlohmann::ordered_json;
@@ -55,6 +57,22 @@ std::pair<int, int> parameters_whole_and_cut(const SpmdProgram& program, const P
     ++(cut ? out.second : out.first);
   }
   return out;
+}
+
+/// Values that the backward pass makes again because there is no room to keep them.
+std::string made_again_text(const SpmdProgram& program, const Program& reference) {
+  int count = 0;
+  double bytes = 0;
+  const std::vector<char> again = made_again(program);
+  for (size_t v = 0; v < again.size(); ++v) {
+    if (!again[v]) continue;
+    const TensorType& type = reference[program.values[v].node].type;
+    ++count;
+    bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
+  }
+  if (count == 0) return "";
+  return fmt::format("  {:>4} {:<15} {:>11} a step, not kept from the forward pass as memory is short\n", count,
+                     "made again", bytes_text(bytes));
 }
 
 /// Devices that are alike in every printed figure share a line: "gpu0 .. gpu15".
@@ -150,6 +168,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
                      whole + cut, whole, cut);
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
+  out += made_again_text(plan.program, reference);
   out += devices_text(p.devices);
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));

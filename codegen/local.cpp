@@ -7,6 +7,7 @@
 #include "codegen/access.h"
 #include "dsl/base/error.h"
 #include "dsl/ir/arithmetic.h"
+#include "dsl/spmd/recomputation.h"
 
 namespace hetsynth::codegen {
 
@@ -39,7 +40,8 @@ Access identity_access(size_t rank) {
 
 class Localizer {
  public:
-  Localizer(const Program& reference, const SpmdProgram& program, int rank) : reference_(reference), program_(program) {
+  Localizer(const Program& reference, const SpmdProgram& program, int rank)
+      : reference_(reference), program_(program), again_(made_again(program)) {
     out_.rank = rank;
     for (const Value& value : program.values) {
       LocalValue local{value.node, {}, {}};
@@ -74,12 +76,19 @@ class Localizer {
     }
   }
 
+  /// What is made again belongs to the phase that wants it again: it must not move to where it was made first.
+  Phase phase_of(ValueId result) const {
+    const Phase phase = reference_[out_.values[result].node].phase;
+    const bool again = size_t(result) < again_.size() && again_[result];
+    return again ? std::max(phase, Phase::backward) : phase;
+  }
+
   void add_compute(const Instruction& instruction) {
     const Node& node = reference_[instruction.node];
     LocalOp op;
     op.result = instruction.result;
     op.node = instruction.node;
-    op.phase = node.phase;
+    op.phase = phase_of(instruction.result);
     op.factors = node.space.factors;
     op.ranges = factor_ranges(program_, node.space, instruction.splits, out_.rank);
     op.output = normalise(node.space.output, op.ranges);
@@ -183,7 +192,7 @@ class Localizer {
     LocalOp op;
     op.result = instruction.result;
     op.node = value.node;
-    op.phase = reference_[value.node].phase;
+    op.phase = phase_of(instruction.result);
     for (size_t d = 0; d < value.ranges.size(); ++d)
       op.factors.push_back({std::string(1, char('i' + d)), value.type.shape[d], FactorKind::parallel});
     op.ranges = value.ranges;
@@ -195,7 +204,7 @@ class Localizer {
     LocalOp op;
     op.result = instruction.result;
     op.node = out_.values[instruction.result].node;
-    op.phase = reference_[op.node].phase;
+    op.phase = phase_of(instruction.result);
     op.inputs = {{instruction.operands[0], identity_access(out_.values[instruction.operands[0]].ranges.size())}};
     op.collective = instruction;
     out_.ops.push_back(std::move(op));
@@ -287,6 +296,7 @@ class Localizer {
 
   const Program& reference_;
   const SpmdProgram& program_;
+  const std::vector<char> again_;  ///< by value of the program
   LocalProgram out_;
   std::map<ValueId, View> views_;
   std::map<ValueId, Expr> constants_;

@@ -11,6 +11,7 @@
 #include "synth/memory_floor.h"
 #include "synth/memory_search.h"
 #include "synth/ratios.h"
+#include "synth/recompute.h"
 #include "synth/search.h"
 #include "synth/share_bound.h"
 
@@ -128,6 +129,8 @@ class Alternation {
       Candidate moved = make_candidate(problem_, refined, shares, std::move(choices), cost);
       moved.bound = there.bound;
       keep(moved);
+      if (!moved.fits())
+        if (auto again = recomputed_to_fit(problem_, moved, cost_to_beat())) keep(*again);
       search_at(refined, there, multiplier);
     }
   }
@@ -135,8 +138,9 @@ class Alternation {
   /// Returns the multiplier at which the bound was reached.
   double search_at(const Conversions& conversions, const Candidate& start, double guess) {
     MemorySearchResult result = search_within_memory(problem_, conversions, start, cost_to_beat(), guess, budget_);
-    result.best.bound = result.bound;
-    if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
+    // The bound within memory is one for plans that make every value once.
+    result.best.bound = result.best.recomputed.empty() ? result.bound : start.bound;
+    if (best_.shares == start.shares && best_.recomputed.empty()) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
     return result.multiplier;
   }
@@ -177,8 +181,7 @@ class Alternation {
   }
 
   Plan finish() {
-    Conversions conversions(*problem_.analysis, problem_.cost, best_.shares);
-    Plan plan = assemble(problem_, conversions, best_.shares, best_.choices, axis_fractions(problem_, device_work()));
+    Plan plan = assemble(problem_, best_.shares, *best_.spmd, axis_fractions(problem_, device_work()));
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);

@@ -130,9 +130,14 @@ Pins tensor_parallel_pins(const Problem& problem) {
 
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
               const std::vector<std::vector<double>>& fractions) {
+  return assemble(problem, shares, lower(problem, conversions, shares, choices), fractions);
+}
+
+Plan assemble(const Problem& problem, const Shares& shares, SpmdProgram program,
+              const std::vector<std::vector<double>>& fractions) {
   Plan plan = identify_plan(problem.program, problem.cluster);
   plan.ratios = fractions;
-  plan.program = lower(problem, conversions, shares, choices);
+  plan.program = std::move(program);
   plan.prediction = predict(problem, shares, plan.program);
   plan.prediction.lower_bound_seconds = 0;
   return plan;

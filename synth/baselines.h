@@ -49,6 +49,10 @@ struct AtShares {
 Plan assemble(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
               const std::vector<std::vector<double>>& fractions);
 
+/// The same of a program at hand.
+Plan assemble(const Problem& problem, const Shares& shares, SpmdProgram program,
+              const std::vector<std::vector<double>>& fractions);
+
 /// Even and speed-proportional data parallelism over all devices, and the fastest device alone, as the cost model sees
 /// them.
 std::vector<BaselinePrediction> baselines(const Problem& problem);

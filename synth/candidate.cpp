@@ -16,13 +16,18 @@ Candidate make_candidate(const Problem& problem, const Conversions& conversions,
   candidate.cost = cost;
   candidate.spmd = std::make_shared<SpmdProgram>(lower(problem, conversions, shares, choices));
   candidate.choices = std::move(choices);
-  double fullest = 0;
-  for (const MemoryPeak& peak : memory_peaks(problem, shares, *candidate.spmd)) {
-    int64_t limit = problem.cluster.devices[candidate.fullness.size()].memory_bytes;
-    candidate.fullness.push_back(limit > 0 ? double(peak.bytes) / double(limit) : 0);
-    if (candidate.fullness.back() > fullest) fullest = candidate.fullness.back(), candidate.peak = peak.node;
-  }
+  measure_memory(problem, &candidate);
   return candidate;
+}
+
+void measure_memory(const Problem& problem, Candidate* candidate) {
+  candidate->fullness.clear();
+  double fullest = 0;
+  for (const MemoryPeak& peak : memory_peaks(problem, candidate->shares, *candidate->spmd)) {
+    int64_t limit = problem.cluster.devices[candidate->fullness.size()].memory_bytes;
+    candidate->fullness.push_back(limit > 0 ? double(peak.bytes) / double(limit) : 0);
+    if (candidate->fullness.back() > fullest) fullest = candidate->fullness.back(), candidate->peak = peak.node;
+  }
 }
 
 bool better(const Candidate& a, const Candidate& b) {

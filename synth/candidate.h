@@ -10,8 +10,9 @@ namespace hetsynth::synth {
 struct Candidate {
   Shares shares;
   Choices choices;
-  Picoseconds cost = forbidden;  ///< of time
-  Picoseconds bound = 0;         ///< proven for plans at these shares
+  Picoseconds cost = forbidden;     ///< of time
+  Picoseconds bound = 0;            ///< proven for plans at these shares
+  std::vector<ValueId> recomputed;  ///< values of the choices' program that are made twice (synth/recompute.h)
   std::shared_ptr<const SpmdProgram> spmd;
   std::vector<double> fullness;  ///< by device: peak memory as a multiple of its limit; 0 without a limit
   NodeId peak = -1;              ///< what is being computed when the fullest device is fullest
@@ -23,6 +24,9 @@ struct Candidate {
 /// The choices as a program, with its memory. `cost`: of their time.
 Candidate make_candidate(const Problem& problem, const Conversions& conversions, const Shares& shares, Choices choices,
                          Picoseconds cost);
+
+/// Sets fullness and peak from the program.
+void measure_memory(const Problem& problem, Candidate* candidate);
 
 /// A plan that fits beats one that does not; then the cheaper one, or the one that is nearer to fitting.
 bool better(const Candidate& a, const Candidate& b);

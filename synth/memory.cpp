@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/spmd/recomputation.h"
 #include "synth/price.h"
 #include "synth/schedule.h"
 
@@ -63,6 +64,7 @@ namespace {
 /// What each value is kept for.
 std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd) {
   std::vector<MemoryUse> uses(spmd.values.size(), MemoryUse::workspace);
+  const std::vector<char> again = made_again(spmd);
   std::vector<Phase> last_phase(spmd.values.size(), Phase::forward);
   for (const Instruction& instruction : spmd.instructions)
     for (ValueId operand : instruction.operands) {
@@ -74,7 +76,7 @@ std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd) 
     const Phase phase = problem.program[spmd.values[v].node].phase;
     if (communicates(instruction.opcode))
       uses[v] = MemoryUse::collective_buffers;
-    else if (phase == Phase::forward && last_phase[v] != Phase::forward)
+    else if (phase == Phase::forward && last_phase[v] != Phase::forward && !again[v])
       uses[v] = MemoryUse::saved_activations;
     else if (phase == Phase::backward && last_phase[v] == Phase::update)
       uses[v] = MemoryUse::gradients;

@@ -23,10 +23,21 @@ MemoryFloor memory_floor(const Problem& problem) {
     }
     // New contents of leaves may be written over the old ones.
     if (problem.cost.fused(node.id) || !problem.update_targets[node.id].empty()) continue;
-    NodeId last = node.id;
-    for (NodeId consumer : problem.consumers[node.id]) last = std::max(last, consumer);
+    NodeId last = node.id, last_early = node.id, first_late = -1;
+    for (NodeId consumer : problem.consumers[node.id]) {
+      last = std::max(last, consumer);
+      if (!is_late(problem, consumer))
+        last_early = std::max(last_early, consumer);
+      else if (first_late < 0 || consumer < first_late)
+        first_late = consumer;
+    }
     made[node.id] += bytes;
     freed[last] += bytes;
+    const bool again = problem.recompute && node.phase == Phase::forward && !problem.is_output[node.id] &&
+                       node.id != program.loss && first_late > last_early;
+    if (!again) continue;
+    freed[last_early] += bytes;
+    made[first_late] += bytes;
   }
   double live = 0;
   for (const Node& node : program.nodes) {
@@ -54,7 +65,8 @@ void check_memory_floor(const Problem& problem) {
   where.file = problem.cluster.file;
   std::string blame = "a smaller model";
   if (floor.activations > floor.parameters + floor.states)
-    blame = "a smaller batch, micro-batches, or activation checkpointing (checkpoint in the model)";
+    blame = problem.recompute ? "a smaller batch or micro-batches"
+                              : "a smaller batch, micro-batches, or values made again (leave out --forbid recompute)";
   throw UserError(
       {.where = where,
        .tag = "memory",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "synth/recompute.h"
+
 namespace hetsynth::synth {
 namespace {
 
@@ -32,6 +34,7 @@ class MemorySearch {
     result_.bound = cheapest.bound;
     for (double fullness : cheapest.fullness) tight_.push_back(fullness > 1);
     watch(cheapest.peak);
+    make_again(cheapest);
   }
 
   MemorySearchResult run(double guess) {
@@ -43,7 +46,12 @@ class MemorySearch {
       if (guess > 0 && high.searched()) low = high;
       high = try_price(dearest * unit, {});
     }
-    if (!high.fits) return std::move(result_);
+    if (!high.fits) {
+      if (result_.best.fits())  // by making values twice: less thrifty plans may get there at less time
+        for (double part : {0.1, 0.01})
+          if (!enough()) try_price(dearest * part * unit, {});
+      return std::move(result_);
+    }
     double price = approach(low, high);
     if (price > 0 && !forward_comes_in_turns()) prove(price);
     if (result_.best.fits() && price > 0) divide(price);
@@ -106,11 +114,21 @@ class MemorySearch {
     for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
     if (!candidate.fits()) watch(candidate.peak);
     point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fits()};
-    if (better(candidate, result_.best)) {
-      result_.best = std::move(candidate);
-      if (result_.best.fits()) budget_.found(to_seconds(result_.best.cost), to_seconds(result_.bound));
-    }
+    if (!candidate.fits()) make_again(candidate);
+    keep(std::move(candidate));
     return point;
+  }
+
+  void keep(Candidate candidate) {
+    if (!better(candidate, result_.best)) return;
+    result_.best = std::move(candidate);
+    if (result_.best.fits()) budget_.found(to_seconds(result_.best.cost), to_seconds(result_.bound));
+  }
+
+  /// A plan that does not fit may do so when it makes some values twice.
+  void make_again(const Candidate& candidate) {
+    const Picoseconds best = result_.best.fits() ? result_.best.cost : forbidden;
+    if (auto again = recomputed_to_fit(problem_, candidate, std::min(cost_to_beat_, best))) keep(*std::move(again));
   }
 
   /// With micro-batches there is no one moment between forward phase and backward phase.

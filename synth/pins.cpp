@@ -35,19 +35,23 @@ PlanPins::PinnedPlacement parse_pinned_placement(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-Opcode parse_forbidden(const std::string& text) {
+void add_forbidden(const std::string& text, PlanPins* pins) {
   std::vector<std::string> names;
   for (Opcode opcode : communication) {
     names.emplace_back(name(opcode));
-    if (names.back() == text) return opcode;
+    if (names.back() == text) return pins->forbidden.push_back(opcode);
   }
-  fail("there is no such instruction to forbid", "one of " + quoted_list(names), quote(text),
-       did_you_mean(text, names, "name an instruction of communication"));
+  names.emplace_back("recompute");
+  if (names.back() != text)
+    fail("there is no such instruction to forbid", "one of " + quoted_list(names), quote(text),
+         did_you_mean(text, names, "name an instruction of communication, or \"recompute\""));
+  pins->recompute = false;
 }
 
 void add_pins(const PlanPins& more, PlanPins* pins) {
   pins->placements.insert(pins->placements.end(), more.placements.begin(), more.placements.end());
   pins->forbidden.insert(pins->forbidden.end(), more.forbidden.begin(), more.forbidden.end());
+  pins->recompute = pins->recompute && more.recompute;
   if (!more.ratio.empty()) pins->ratio = more.ratio;
   if (!more.mesh.empty()) pins->mesh = more.mesh;
 }

@@ -18,6 +18,7 @@ struct PlanPins {
   };
   std::vector<PinnedPlacement> placements;
   std::vector<Opcode> forbidden;  ///< instructions that the program must do without
+  bool recompute = true;          ///< values may be made twice where memory is short
   std::vector<double> ratio;      ///< share of the work by device, in rank order; need not add up to 1
   std::vector<int> mesh;          ///< sizes of the axes
   bool any() const { return !placements.empty() || !forbidden.empty() || !ratio.empty() || !mesh.empty(); }
@@ -25,8 +26,8 @@ struct PlanPins {
 
 /// "name=placement". Throws UserError.
 PlanPins::PinnedPlacement parse_pinned_placement(const std::string& text);
-/// "all_to_all". Throws UserError for what is no instruction of communication.
-Opcode parse_forbidden(const std::string& text);
+/// "all_to_all", or "recompute". Throws UserError for what is no instruction of communication.
+void add_forbidden(const std::string& text, PlanPins* pins);
 /// "2x4". Throws UserError.
 std::vector<int> parse_mesh(const std::string& text);
 /// Reads a TOML file with the keys placement (a table), forbid, ratio and mesh. Throws UserError with file and line.

@@ -61,7 +61,7 @@ PlanPins load_pins(const std::string& path) {
       }
     } else if (word == "forbid") {
       for (const std::string& opcode : list<std::string>(node, path, "a list of instructions in quotes"))
-        pins.forbidden.push_back(parse_forbidden(opcode));
+        add_forbidden(opcode, &pins);
     } else if (word == "ratio") {
       pins.ratio = list<double>(node, path, "a list of numbers");
     } else if (word == "mesh") {

@@ -47,6 +47,7 @@ void Problem::constrain(const PlanPins& given) {
   ratio = given.ratio;
   cost.forbid(given.forbidden);
   constrained = given.any();
+  recompute = given.recompute;
 }
 
 Mesh flat_mesh(const Cluster& cluster, const std::string& axis) { return {{{axis, int(cluster.devices.size())}}}; }

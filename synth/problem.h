@@ -33,6 +33,7 @@ struct Problem {
   Pins pins;                  ///< all searches keep to them
   std::vector<double> ratio;  ///< by device: the only shares to plan at; empty: any
   bool constrained = false;   ///< by these or by forbidden instructions
+  bool recompute = true;      ///< where memory is short, values may be made twice
 
   /// Takes over what a user fixed. Throws UserError if the problem knows no such node, placement or mesh.
   void constrain(const PlanPins& given);

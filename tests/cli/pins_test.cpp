@@ -43,6 +43,29 @@ TEST_F(PlanCommand, NamesWhatIsWrongWithAPin) {
   EXPECT_THAT(mesh.err, HasSubstr("sizes whose product is 2"));
 }
 
+TEST_F(PlanCommand, ShortMemoryMakesValuesTwiceUnlessThatIsForbidden) {
+  place.write("deep.cpp", R"(#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+void model() {
+  auto [x, labels] = synthetic_batch(4000, 6, 3);
+  Tensor h = matmul(x, parameter("w0", {6, 32}, normal(0.3)));
+  for (int i = 1; i < 5; ++i) h = matmul(gelu(h), parameter("w", {32, 32}, normal(0.3)));
+  minimize(cross_entropy(matmul(h, parameter("out", {32, 3}, normal(0.3))), labels), SGD{.learning_rate = 0.1});
+}
+)");
+  std::string tight = small_cluster;
+  for (size_t at; (at = tight.find("1 GiB")) != std::string::npos;) tight.replace(at, 5, "1600 KiB");
+  place.write("tight.toml", tight);
+  const std::string command = "plan deep.cpp --cluster tight.toml -o plan.json";
+  const Outcome twice = place.run(command);
+  EXPECT_EQ(twice.code, 0) << twice.err;
+  EXPECT_THAT(twice.out, HasSubstr("made again"));
+  EXPECT_EQ(place.run("verify deep.cpp plan.json").code, 0);
+  EXPECT_THAT(place.run("explain deep.cpp plan.json --cluster tight.toml").out, HasSubstr("of these, made again"));
+  const Outcome once = place.run(command + " --forbid recompute");
+  EXPECT_TRUE(once.code == 4 || once.out.find("made again") == std::string::npos) << once.out;
+}
+
 TEST_F(PlanCommand, ATimeLimitOfZeroGivesAPlan) {
   const Outcome plan = place.run("plan model.cpp --cluster cluster.toml --time-limit 0 -o plan.json");
   EXPECT_EQ(plan.code, 0) << plan.err;

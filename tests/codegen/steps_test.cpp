@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "dsl/spmd/recomputation.h"
 #include "harness.h"
 #include "models.h"
 #include "synth/synthesize.h"
@@ -115,6 +116,19 @@ TEST(Steps, CheckpointedBlocksTrainAlikeInLessMemory) {
   const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}, {"layers", "6"}});
   EXPECT_LT(arena_bytes(gpt_program(with(longer, again))),
             arena_bytes(gpt_program(with(longer, {{"dropout", "0.1"}}))) / 2);
+}
+
+TEST(Steps, ValuesMadeAgainTrainAlikeInLessMemory) {
+  Program program = gpt_program();
+  Cluster cluster = unequal_cluster({1e9, 2e9});
+  const Plan roomy = synthesize(program, cluster);
+  for (Device& device : cluster.devices) device.memory_bytes = roomy.prediction.devices[1].memory_bytes * 8 / 10;
+  const Plan tight = synthesize(program, cluster);
+  const std::vector<char> again = made_again(tight.program);
+  ASSERT_GT(std::count(again.begin(), again.end(), 1), 0);
+  expect_trains_alike(program, tight.program);
+  EXPECT_LT(generate(program, tight.program, cluster, 1).arena_bytes,
+            0.85 * double(generate(program, roomy.program, cluster, 1).arena_bytes));
 }
 
 TEST(Steps, MixedPrecision) {

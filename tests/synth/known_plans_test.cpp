@@ -136,7 +136,7 @@ TEST(KnownPlans, MemoryFarTooShortIsNamedAndNoFault) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.code(), ExitCode::infeasible);
     EXPECT_THAT(error.what(), HasSubstr("the memories of all 2 devices together are too small, whatever the plan"));
-    EXPECT_THAT(error.what(), HasSubstr("at least 3.25 GiB: parameters 128 MiB, states 128 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("at least 2.812 GiB: parameters 128 MiB, states 128 MiB"));
     EXPECT_THAT(error.what(), HasSubstr("256 KiB in all"));
   }
 }

@@ -106,7 +106,8 @@ TEST(Pins, MistakesAreExplained) {
   pins = {};
   pins.mesh = {3, 2};
   EXPECT_THAT(message([&] { planned(program, pins); }), HasSubstr("sizes whose product is 4"));
-  EXPECT_THAT(message([&] { parse_forbidden("allgather"); }), HasSubstr("did you mean \"all_gather\"?"));
+  PlanPins none;
+  EXPECT_THAT(message([&] { add_forbidden("allgather", &none); }), HasSubstr("did you mean \"all_gather\"?"));
   EXPECT_THAT(message([&] { parse_mesh("2x"); }), HasSubstr("such as \"8\" or \"2x4\""));
   EXPECT_THAT(message([&] { parse_pinned_placement("w1"); }), HasSubstr("NAME=PLACEMENT"));
 }
@@ -114,11 +115,12 @@ TEST(Pins, MistakesAreExplained) {
 TEST(Pins, AFileHoldsThemAll) {
   const std::string path = ::testing::TempDir() + "/pins.toml";
   std::ofstream(path)
-      << "forbid = [\"all_to_all\"]\nratio = [1, 2.5]\nmesh = [2, 4]\n[placement]\nw1 = \"sharded(0)\"\n";
+      << "forbid = [\"all_to_all\", \"recompute\"]\nratio = [1, 2.5]\nmesh = [2, 4]\n[placement]\nw1 = \"sharded(0)\"\n";
   const PlanPins pins = load_pins(path);
   ASSERT_EQ(pins.placements.size(), 1u);
   EXPECT_EQ(pins.placements[0].placement, "sharded(0)");
   EXPECT_EQ(pins.forbidden, std::vector<Opcode>{Opcode::all_to_all});
+  EXPECT_FALSE(pins.recompute);
   EXPECT_EQ(pins.ratio, (std::vector<double>{1, 2.5}));
   EXPECT_EQ(pins.mesh, (std::vector<int>{2, 4}));
   std::ofstream(path) << "\nration = [1]\n";

@@ -1,0 +1,12 @@
+// Values that a plan makes twice, so as not to keep them from the forward phase to the backward phase.
+#pragma once
+#include <vector>
+
+#include "dsl/spmd/spmd.h"
+
+namespace hetsynth {
+
+/// By value: made after another value of the same tensor with the same placements.
+std::vector<char> made_again(const SpmdProgram& program);
+
+}  // namespace hetsynth

@@ -1,0 +1,314 @@
+#include "synth/recompute.h"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include "dsl/base/error.h"
+#include "synth/attention_cost.h"
+#include "synth/price.h"
+#include "synth/schedule.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Which instructions of a program run after the forward phase and what they read.
+class Reads {
+ public:
+  Reads(const Problem& problem, const SpmdProgram& program)
+      : program_(program), stored_(stored_values(problem, program)), made_(program.values.size(), -1) {
+    const int count = int(program.instructions.size());
+    std::vector<std::vector<int>> readers(program.values.size());
+    for (int i = 0; i < count; ++i) {
+      made_[program.instructions[i].result] = i;
+      for (ValueId operand : program.instructions[i].operands) readers[operand].push_back(i);
+    }
+    late_.assign(count, 0);
+    for (int i = count; i-- > 0;) {
+      const Instruction& instruction = program.instructions[i];
+      const std::vector<int>& by = readers[instruction.result];
+      // What is not stored is made in its reader's loop; a conversion stands where its readers need it.
+      const bool with_readers = !stored_[instruction.result] || instruction.opcode != Opcode::compute;
+      late_[i] = with_readers && !by.empty()
+                     ? std::all_of(by.begin(), by.end(), [&](int reader) { return late_[reader]; })
+                     : problem.program[program.values[instruction.result].node].phase != Phase::forward;
+    }
+  }
+
+  bool late(int instruction) const { return late_[instruction]; }
+  bool stored(ValueId value) const { return stored_[value]; }
+  /// The instruction that makes a value; -1 for leaves.
+  int made(ValueId value) const { return made_[value]; }
+
+  /// Adds the instructions that make a value again, the ones first whose results others of them read, and the stored
+  /// values that these read.
+  void collect(ValueId value, std::vector<ValueId>* from) const {
+    for (ValueId operand : program_.instructions[made_[value]].operands) {
+      if (!stored_[operand] && made_[operand] >= 0)
+        collect(operand, from);
+      else
+        from->push_back(operand);
+    }
+  }
+
+ private:
+  const SpmdProgram& program_;
+  std::vector<char> stored_;
+  std::vector<int> made_;
+  std::vector<char> late_;
+};
+
+/// Writes the program with the copies.
+class Rewriting {
+ public:
+  Rewriting(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again)
+      : program_(program),
+        reads_(problem, program),
+        again_(program.values.size(), 0),
+        copy_(program.values.size(), -1) {
+    for (ValueId value : again) again_[value] = 1;
+  }
+
+  SpmdProgram run() {
+    out_ = program_;
+    out_.instructions.clear();
+    for (int i = 0; i < int(program_.instructions.size()); ++i) {
+      Instruction instruction = program_.instructions[i];
+      if (reads_.late(i))
+        for (ValueId& operand : instruction.operands)
+          if (again_[operand]) operand = copy(operand);
+      out_.instructions.push_back(std::move(instruction));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  ValueId copy(ValueId value) {
+    if (copy_[value] >= 0) return copy_[value];
+    Instruction instruction = program_.instructions[reads_.made(value)];
+    for (ValueId& operand : instruction.operands)
+      if (again_[operand] || (!reads_.stored(operand) && reads_.made(operand) >= 0)) operand = copy(operand);
+    Value named = program_.values[value];
+    named.name += "#again";
+    out_.values.push_back(std::move(named));
+    instruction.result = ValueId(out_.values.size()) - 1;
+    if (!instruction.cause.empty()) instruction.cause += "; made again, so as not to be kept until then";
+    out_.instructions.push_back(instruction);
+    return copy_[value] = instruction.result;
+  }
+
+  const SpmdProgram& program_;
+  Reads reads_;
+  std::vector<char> again_;
+  std::vector<ValueId> copy_;  ///< by value
+  SpmdProgram out_;
+};
+
+/// Which values to make twice, in which order. A value that is made twice is absent from the last instruction of the
+/// forward phase that reads it until the copy is made: what counts is its bytes times that time, less the same of what
+/// must now stay longer, or come back earlier, because the copy is made from it.
+class Selection {
+ public:
+  Selection(const Problem& problem, const SpmdProgram& program, int fullest)
+      : problem_(problem), program_(program), reads_(problem, program), states_(program.values.size()) {
+    const Pricer pricer(problem, program);
+    for (int i = 0; i < int(program.instructions.size()); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      for (ValueId operand : instruction.operands) note_read(operand, i);
+      State& state = states_[instruction.result];
+      state.bytes = pricer.held_bytes(instruction.result)[fullest];
+      state.seconds = pricer.price(instruction).seconds;
+      state.movable = problem.program[program.values[instruction.result].node].phase == Phase::forward;
+      state.last_early = state.last = i;
+    }
+    hold_what_must_stay();
+  }
+
+  /// Takes the move that frees most for a second's work, again and again. Moves change what others are worth: each is
+  /// weighed anew when its turn comes.
+  std::vector<ValueId> order() {
+    std::vector<ValueId> out;
+    for (size_t before = 1; before > 0;) {
+      before = out.size();
+      std::priority_queue<std::tuple<double, ValueId, bool>> open;
+      for (ValueId v = 0; v < ValueId(states_.size()); ++v)
+        for (bool deep : {false, true})
+          if (Move move = dropping(v, deep); move.area > 0) open.emplace(move.worth(), -v, deep);
+      while (!open.empty()) {
+        const auto [worth, minus, deep] = open.top();
+        open.pop();
+        Move move = dropping(-minus, deep);
+        if (move.area <= 0) continue;
+        if (!open.empty() && move.worth() < std::get<0>(open.top())) {
+          open.emplace(move.worth(), minus, deep);
+          continue;
+        }
+        apply(move);
+        out.insert(out.end(), move.dropped.begin(), move.dropped.end());
+      }
+      before = out.size() - before;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int never = INT_MAX;
+  struct State {
+    double bytes = 0, seconds = 0;
+    bool movable = false;    ///< may be made again
+    bool dropped = false;    ///< is made again
+    int last_early = -1;     ///< last instruction of the forward phase that reads it
+    int first_late = never;  ///< first one after it; of what is made again: where that happens
+    int last = -1;           ///< last one of all
+  };
+  struct Move {
+    std::vector<ValueId> dropped;
+    std::map<ValueId, State> changed;
+    double area = 0;  ///< bytes freed times the instructions that they are free for
+    double seconds = 0;
+    double worth() const { return area / (seconds + 1e-12); }
+  };
+
+  void note_read(ValueId value, int instruction) {
+    State& state = states_[value];
+    state.last = std::max(state.last, instruction);
+    if (reads_.late(instruction))
+      state.first_late = std::min(state.first_late, instruction);
+    else
+      state.last_early = std::max(state.last_early, instruction);
+  }
+
+  void hold_what_must_stay() {
+    for (const auto& [target, value] : program_.finals) states_[value].movable = false;
+    if (program_.loss >= 0) states_[program_.loss].movable = false;
+    for (size_t v = 0; v < states_.size(); ++v)
+      if (problem_.is_output[program_.values[v].node] || !reads_.stored(ValueId(v))) states_[v].movable = false;
+    // Blocks of attention read these in both phases.
+    std::vector<char> of_attention(problem_.program.nodes.size(), 0);
+    for (const Attention& a : problem_.cost.attention()) {
+      if (!runs_in_blocks(a, program_)) continue;
+      for (NodeId node : a.hidden()) of_attention[node] = 1;
+      for (NodeId node : {a.maximum, a.total, a.mixed}) of_attention[node] = 1;
+    }
+    for (const Instruction& instruction : program_.instructions) {
+      if (!of_attention[program_.values[instruction.result].node]) continue;
+      states_[instruction.result].movable = false;
+      for (ValueId operand : instruction.operands) states_[operand].movable = false;
+    }
+  }
+
+  double seconds_again(ValueId value) const {
+    double seconds = states_[value].seconds;
+    for (ValueId operand : program_.instructions[reads_.made(value)].operands)
+      if (!reads_.stored(operand) && reads_.made(operand) >= 0) seconds += seconds_again(operand);
+    return seconds;
+  }
+
+  State& of(Move& move, ValueId value) const { return move.changed.try_emplace(value, states_[value]).first->second; }
+
+  /// Deep: what it is made from is made again too instead of being kept for it.
+  Move dropping(ValueId value, bool deep) const {
+    Move move;
+    const State& now = states_[value];
+    if (!now.movable || now.dropped || now.first_late == never || now.first_late <= now.last_early) return move;
+    move.area = now.bytes * double(now.first_late - now.last_early);
+    drop(value, now.first_late, deep, &move);
+    return move;
+  }
+
+  void drop(ValueId value, int at, bool deep, Move* move) const {
+    State& state = of(*move, value);
+    state.dropped = true;
+    state.first_late = at;
+    move->dropped.push_back(value);
+    move->seconds += seconds_again(value);
+    need_operands(value, at, deep, move);
+  }
+
+  void need_operands(ValueId value, int at, bool deep, Move* move) const {
+    std::vector<ValueId> from;
+    reads_.collect(value, &from);
+    for (ValueId operand : from)
+      if (reads_.made(operand) >= 0) need(operand, at, deep, move);
+  }
+
+  /// Sees to it that a value is there at an instruction after the forward phase.
+  void need(ValueId value, int at, bool deep, Move* move) const {
+    constexpr size_t most_at_once = 24;
+    State& state = of(*move, value);
+    const bool later = at > state.last;
+    if (!state.dropped && later && deep && state.movable && state.first_late == never &&
+        move->dropped.size() < most_at_once) {
+      state.last = at;
+      drop(value, at, deep, move);
+      return;
+    }
+    const int first = state.first_late;
+    if (later) move->area -= state.bytes * double(at - state.last);
+    state.last = std::max(state.last, at);
+    state.first_late = std::min(first, at);
+    if (!state.dropped || at >= first) return;
+    move->area -= state.bytes * double(first - at);
+    need_operands(value, at, deep, move);
+  }
+
+  void apply(const Move& move) {
+    for (const auto& [value, state] : move.changed) states_[value] = state;
+  }
+
+  const Problem& problem_;
+  const SpmdProgram& program_;
+  Reads reads_;
+  std::vector<State> states_;  ///< by value
+};
+
+}  // namespace
+
+SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
+  return Rewriting(problem, program, again).run();
+}
+
+std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
+                                           Picoseconds cost_to_beat) {
+  if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
+  const auto& fullness = candidate.fullness;
+  const int fullest = int(std::max_element(fullness.begin(), fullness.end()) - fullness.begin());
+  const std::vector<ValueId> order = Selection(problem, *candidate.spmd, fullest).order();
+  auto with_first = [&](size_t count) {
+    Candidate out = candidate;
+    out.recomputed.assign(order.begin(), order.begin() + ptrdiff_t(count));
+    out.spmd = std::make_shared<SpmdProgram>(with_recomputed(problem, *candidate.spmd, out.recomputed));
+    measure_memory(problem, &out);
+    return out;
+  };
+  // More is not always less: what is made from copies holds them. The first of these counts that fits ends the search.
+  constexpr size_t counts = 16;
+  std::optional<Candidate> best;
+  size_t low = 0, high = 0;  // `high` of them are enough, `low` are not
+  for (size_t step = 1; step <= counts && !best; ++step, low = high) {
+    high = (order.size() * step + counts - 1) / counts;
+    if (high == low) continue;
+    Candidate next = with_first(high);
+    if (next.fits()) {
+      best = std::move(next);
+      break;
+    }
+  }
+  if (!best) return std::nullopt;
+  while (low + 1 < high) {
+    const size_t middle = (low + high) / 2;
+    Candidate next = with_first(middle);
+    (next.fits() ? high : low) = middle;
+    if (next.fits()) best = std::move(next);
+  }
+  best->cost = 0;
+  for (const InstructionPrice& price : price_instructions(problem, *best->spmd))
+    best->cost += to_picoseconds(price.seconds);
+  if (best->cost >= cost_to_beat) return std::nullopt;
+  return best;
+}
+
+}  // namespace hetsynth::synth

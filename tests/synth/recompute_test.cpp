@@ -1,0 +1,109 @@
+// Values made twice, so as not to be kept: the program stays right whichever are taken, and plans fit that did not.
+#include "synth/recompute.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include "dsl/base/error.h"
+#include "dsl/spmd/recomputation.h"
+#include "programs.h"
+#include "synth/baselines.h"
+#include "synth/price.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace synth;
+using namespace testing_support;
+using ::testing::HasSubstr;
+
+int count_again(const SpmdProgram& program) {
+  const std::vector<char> again = made_again(program);
+  return int(std::count(again.begin(), again.end(), 1));
+}
+
+int64_t fullest(const Plan& plan) {
+  int64_t most = 0;
+  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
+  return most;
+}
+
+/// Layers whose activations take far more than their parameters.
+Program deep_mlp() { return mlp(2048, std::vector<int64_t>(9, 16)); }
+
+Plan planned(const Program& program, int64_t memory, const PlanPins& pins = {}) {
+  SynthesisOptions options;
+  options.pins = pins;
+  return synthesize(program, cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {memory, memory}), options);
+}
+
+RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
+  std::vector<int64_t> widths;
+  for (int i = 0; i < *rc::gen::inRange(2, 6); ++i) widths.push_back(*rc::gen::inRange(1, 9));
+  const Program program = mlp(*rc::gen::inRange(1, 9), widths);
+  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
+  const AtShares at(problem, RatioRule::proportional);
+  const Choices choices = *rc::gen::inRange(0, 2) ? data_parallel_choices(problem) : at.cheapest({});
+  const SpmdProgram plan = lower(problem, at.conversions, at.shares, choices);
+  std::vector<ValueId> again;
+  for (const Instruction& instruction : plan.instructions)
+    if (program[plan.values[instruction.result].node].phase == Phase::forward && *rc::gen::inRange(0, 2))
+      again.push_back(instruction.result);
+  const SpmdProgram twice = with_recomputed(problem, plan, again);
+  RC_ASSERT(compare_with_reference(program, twice, 7) == "");
+  RC_ASSERT(twice.instructions.size() >= plan.instructions.size());
+}
+
+TEST(Recompute, APlanFitsThatDidNot) {
+  const Program program = deep_mlp();
+  const Plan roomy = planned(program, int64_t(1) << 40);
+  EXPECT_EQ(count_again(roomy.program), 0);
+  const int64_t limit = fullest(roomy) * 6 / 10;
+  PlanPins once;
+  once.recompute = false;
+  try {
+    planned(program, limit, once);
+    FAIL() << "activations of this batch do not fit if they are kept";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+  }
+  const Plan tight = planned(program, limit);
+  EXPECT_LE(fullest(tight), limit);
+  EXPECT_GT(count_again(tight.program), 0);
+  EXPECT_EQ(compare_with_reference(program, tight.program, 1), "");
+  // Beside the work that is done twice, a forward pass of three at most, nothing got slower.
+  EXPECT_LE(tight.prediction.step_seconds, roomy.prediction.step_seconds * 4 / 3);
+  EXPECT_LE(tight.prediction.lower_bound_seconds, tight.prediction.step_seconds);
+  EXPECT_FALSE(tight.prediction.optimal);
+}
+
+TEST(Recompute, MoreMemoryNeverCostsTime) {
+  const Program program = deep_mlp();
+  const int64_t need = fullest(planned(program, int64_t(1) << 40));
+  double before = HUGE_VAL;
+  for (int percent : {55, 65, 75, 85, 95, 105}) {
+    const Plan plan = planned(program, need * percent / 100);
+    EXPECT_LE(plan.prediction.step_seconds, before * 1.001) << percent << " %";
+    before = plan.prediction.step_seconds;
+  }
+}
+
+TEST(Recompute, ThePriceIsThatOfEveryInstruction) {
+  const Program program = deep_mlp();
+  const int64_t limit = fullest(planned(program, int64_t(1) << 40)) * 6 / 10;
+  const Plan plan = planned(program, limit);
+  const Cluster cluster = cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {limit, limit});
+  EXPECT_DOUBLE_EQ(step_seconds(price_instructions(program, plan.program, cluster)), plan.prediction.step_seconds);
+}
+
+TEST(Recompute, APlanFileKeepsTheCopies) {
+  const Program program = deep_mlp();
+  const Plan plan = planned(program, fullest(planned(program, int64_t(1) << 40)) * 6 / 10);
+  const Plan read = plan_from_json(plan_to_json(plan, program), "plan.json", program);
+  EXPECT_EQ(read.program, canonical(plan.program));
+  EXPECT_EQ(count_again(read.program), count_again(plan.program));
+}
+
+}  // namespace
+}  // namespace hetsynth
