@@ -62,6 +62,7 @@ Access normalise(const Access& access, const std::vector<Range>& ranges) {
   for (const DimIndex& index : access.dims) {
     DimIndex dim;
     dim.offset = index.offset;
+    dim.per_turn = index.per_turn;
     for (const IndexTerm& term : index.terms) add_normalised(dim, term, ranges[term.factor]);
     out.dims.push_back(dim);
   }
@@ -74,16 +75,18 @@ std::optional<Access> compose(const Access& outer, const Access& inner) {
   for (const DimIndex& index : outer.dims) {
     DimIndex dim;
     dim.offset = index.offset;
+    dim.per_turn = index.per_turn;
     for (const IndexTerm& term : index.terms) {
       const DimIndex& source = inner.dims[term.factor];
-      bool simple =
-          source.offset == 0 && source.terms.size() == 1 && source.terms[0].plain() && source.terms[0].stride == 1;
+      bool simple = source.offset == 0 && source.per_turn == 0 && source.terms.size() == 1 && source.terms[0].plain() &&
+                    source.terms[0].stride == 1;
       if (!term.plain() && !simple) return std::nullopt;
       if (!term.plain()) {
         dim.terms.push_back({source.terms[0].factor, term.stride, term.divide, term.modulo});
         continue;
       }
       dim.offset += source.offset * term.stride;
+      dim.per_turn += source.per_turn * term.stride;
       for (IndexTerm moved : source.terms) {
         moved.stride *= term.stride;
         dim.terms.push_back(moved);
@@ -115,6 +118,7 @@ Address address(const Access& access, const std::vector<Range>& ranges, const st
   for (size_t d = 0; d < access.dims.size(); ++d) {
     const DimIndex& index = access.dims[d];
     out.constant += (index.offset - origin[d]) * strides[d];
+    out.per_turn += index.per_turn * strides[d];
     for (const IndexTerm& term : index.terms) {
       int64_t stride = term.stride * strides[d], start = ranges[term.factor].lo;
       if (stride == 0) continue;

@@ -19,10 +19,11 @@ std::optional<Access> compose(const Access& outer, const Access& inner);
 struct Bounds {
   int64_t lo, hi;
 };
+/// Of an index that does not depend on the turn of a loop.
 Bounds bounds(const DimIndex& index, const std::vector<Range>& ranges);
 
-/// Position in a strided window, as a function of counters that start at 0: constant + sum of coefficient * counter +
-/// other terms.
+/// Position in a strided window, as a function of counters that start at 0: constant + what the turn adds + sum of
+/// coefficient * counter + other terms.
 struct Address {
   struct Term {
     int counter;
@@ -31,6 +32,7 @@ struct Address {
     bool operator==(const Term&) const = default;
   };
   int64_t constant = 0;
+  int64_t per_turn = 0;               ///< times the number of the turn of the loop around the operator
   std::vector<int64_t> coefficients;  ///< per counter
   std::vector<Term> others;           ///< ((start + counter) / divide % modulo) * stride
   bool affine() const { return others.empty(); }

@@ -80,6 +80,7 @@ std::optional<Contraction> match_contraction(const LocalOp& op, const Layouts& l
     out.outer.insert(out.outer.end(), rest->begin(), rest->end());
   out.outer_k = sums;
   out.a_offset = a.constant, out.w_offset = w.constant, out.c_offset = c.constant;
+  out.a_turn = a.per_turn, out.w_turn = w.per_turn, out.c_turn = c.per_turn;
   return out;
 }
 

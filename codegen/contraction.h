@@ -23,6 +23,7 @@ struct Contraction {
   std::vector<ProductDim> outer, outer_k;
   int a = 0, w = 1;                                  ///< operands of the operator
   int64_t a_offset = 0, w_offset = 0, c_offset = 0;  ///< elements from the values' first elements
+  int64_t a_turn = 0, w_turn = 0, c_turn = 0;        ///< that the turn of the loop around adds
 };
 
 /// nullopt if the operator is no product, or so thin that loops serve better.

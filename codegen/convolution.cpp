@@ -198,7 +198,9 @@ bool is_product(const LocalOp& op) {
 
 std::optional<LocalConvolution> match_convolution(const LocalOp& op, const LocalProgram& program,
                                                   const Layouts& layouts) {
-  if (!is_product(op)) return std::nullopt;
+  if (!is_product(op) || follows_turn(op.output)) return std::nullopt;
+  for (const Operand& operand : op.inputs)
+    if (follows_turn(operand.access)) return std::nullopt;
   for (int f = 0; f < int(op.factors.size()); ++f)
     if (op.extent(f) == 0) return std::nullopt;  // nothing to compute, or zeros
   for (int part : {result, image, kernel})

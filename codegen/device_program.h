@@ -36,9 +36,9 @@ struct DeviceProgram {
   int64_t arena_bytes = 0;
   std::vector<Slot>
       leaves;  ///< inputs are written before each step; parameters and states hold the new contents after it
-  std::vector<Slot> outputs;  ///< named outputs, readable after a step
+  std::vector<Slot> outputs;                ///< named outputs, readable after a step
   std::vector<NamedBytes> largest_tensors;  ///< of the arena, the largest first, three at most
-  Slot loss;                  ///< scalar f32, readable after a step; node -1 if the program has none
+  Slot loss;                                ///< scalar f32, readable after a step; node -1 if the program has none
 };
 
 /// Source and memory plan of one rank. The entry point is `extern "C" int hetsynth_step(HetsynthContext*)`.

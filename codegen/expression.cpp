@@ -271,6 +271,7 @@ std::string address_text(const Address& address, const std::vector<std::string>&
     if (term.modulo != 0) at = fmt::format("{} % {}", at, term.modulo);
     add(term.stride, "(" + at + ")");
   }
+  if (address.per_turn != 0) add(address.per_turn, "turn");
   if (out.empty()) return fmt::format("{}", address.constant);
   if (address.constant != 0) out += fmt::format(" {} {}", address.constant < 0 ? "-" : "+", std::abs(address.constant));
   return out;

@@ -41,7 +41,7 @@ std::string_view memory_type(DType dtype);
 /// "0.5f", "-__builtin_inff()"; in f64 "0.5".
 std::string number(double value, bool f64);
 
-/// "b * 49152 + t * 384 + c"; counters by number. "0" if constant zero.
+/// "b * 49152 + t * 384 + c"; counters by number, the turn of the loop around is "turn". "0" if constant zero.
 std::string address_text(const Address& address, const std::vector<std::string>& counters);
 
 }  // namespace hetsynth::codegen

@@ -1,18 +1,47 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cpu/step_text.h"
 #include "codegen/cuda/cuda_program.h"
 #include "codegen/device_program.h"
 #include "codegen/lower.h"
+#include "dsl/spmd/unroll.h"
 
 namespace hetsynth {
 
-DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
+namespace {
+
+DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
   if (cluster.devices.at(size_t(rank)).kind == DeviceKind::cuda)
     return codegen::generate_cuda(reference, program, cluster, rank);
   codegen::Lowered lowered = codegen::lower(reference, program, rank);
   DeviceProgram out = codegen::describe(lowered, cluster);
   out.files.push_back({fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster)});
+  return out;
+}
+
+/// Where tensors lie, in terms of the plan with loops.
+void name_as_before(DeviceProgram& program, const UnrolledPlan& flat) {
+  auto rename = [&](Slot& slot) {
+    if (slot.node >= 0) slot.node = flat.node_of[size_t(slot.node)];
+    if (slot.value >= 0 && size_t(slot.value) < flat.value_of.size()) slot.value = flat.value_of[size_t(slot.value)];
+  };
+  for (Slot& slot : program.leaves) rename(slot);
+  for (Slot& slot : program.outputs) rename(slot);
+  rename(program.loss);
+}
+
+}  // namespace
+
+DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
+  const bool any_cuda = std::any_of(cluster.devices.begin(), cluster.devices.end(),
+                                    [](const Device& device) { return device.kind == DeviceKind::cuda; });
+  if (reference.loops.empty() || !any_cuda) return generate_flat(reference, program, cluster, rank);
+  // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike.
+  const UnrolledPlan flat = unroll(reference, program);
+  DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank);
+  name_as_before(out, flat);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <tuple>
 
 #include "codegen/roles.h"
 #include "dsl/base/error.h"
@@ -31,7 +32,7 @@ class Grouper {
   }
 
   /// Phases: forward and backward of every micro-batch, and the update. Nodes come in this order; an operator that
-  /// makes a forward value again, or moves it, may come later.
+  /// makes a forward value again, or moves it, may come later. Before, in and behind a loop are stretches of their own.
   void find_sections() {
     std::map<NodeId, Phase> phase_of;
     for (const LocalOp& op : program_.ops) {
@@ -46,7 +47,12 @@ class Grouper {
       micro_batch[node] = number;
       before = phase;
     }
-    for (const LocalOp& op : program_.ops) section_.push_back(micro_batch[op.node] * 3 + int(op.phase));
+    int loop = -1, stretch = 0;
+    for (const LocalOp& op : program_.ops) {
+      stretch += op.loop != loop;
+      loop = op.loop;
+      section_.push_back({stretch, micro_batch[op.node] * 3 + int(op.phase)});
+    }
   }
 
   std::vector<Group> run(const std::vector<FusedAttention>& attention) {
@@ -128,7 +134,11 @@ class Grouper {
     groups_[producer].members.clear();
   }
 
-  int section(int group) const { return section_[groups_[group].op()]; }
+  struct Section {
+    int stretch, phase;
+    bool operator==(const Section&) const = default;
+  };
+  Section section(int group) const { return section_[groups_[group].op()]; }
 
   /// Whether a path leads from one group to the other through a third: then the two cannot run as one.
   bool reaches_through_others(int from, int to) const {
@@ -152,7 +162,8 @@ class Grouper {
 
   const std::vector<int>& followers(int op) const { return readers_[op]; }
 
-  /// Topological order that stays as close to the program's as the groups allow.
+  /// Topological order that stays as close to the program's as the groups allow. Stretches follow each other: nothing
+  /// needs what comes in a later one.
   std::vector<Group> sorted() {
     std::vector<std::set<int>> successors(groups_.size());
     std::vector<int> missing(groups_.size(), 0);
@@ -161,9 +172,9 @@ class Grouper {
         int from = group_of_[i], to = group_of_[next];
         if (from >= 0 && to >= 0 && from != to && successors[from].insert(to).second) ++missing[to];
       }
-    using Entry = std::pair<int, int>;
+    using Entry = std::tuple<int, int, int>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-    auto offer = [&](int g) { ready.push({groups_[g].members.front().op, g}); };
+    auto offer = [&](int g) { ready.push({section(g).stretch, groups_[g].members.front().op, g}); };
     size_t alive = 0;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].members.empty()) continue;
@@ -172,7 +183,7 @@ class Grouper {
     }
     std::vector<Group> out;
     while (!ready.empty()) {
-      int g = ready.top().second;
+      int g = std::get<2>(ready.top());
       ready.pop();
       for (int next : successors[g])
         if (--missing[next] == 0) offer(next);
@@ -199,7 +210,7 @@ class Grouper {
   const GroupingOptions& options_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
-  std::vector<int> section_;               ///< by operator
+  std::vector<Section> section_;           ///< by operator
   std::vector<int> producer_;              ///< by value: operator, -1 for leaves
   std::vector<std::vector<int>> readers_;  ///< by operator: those that must come later
 };

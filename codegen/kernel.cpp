@@ -27,6 +27,7 @@ class KernelMaker {
     for (const Member& member : group_.members) add(member);
     for (int l = int(kernel_.loops.size()) - 2; l >= 0; --l)
       if (can_collapse(l)) collapse(l);
+    for_each_address([&](const Address& a) { kernel_.uses_turn = kernel_.uses_turn || a.per_turn != 0; });
     return std::move(kernel_);
   }
 
@@ -88,6 +89,7 @@ class KernelMaker {
   Address over_counters(const Address& over_factors, const KernelMember& member) const {
     Address out;
     out.constant = over_factors.constant;
+    out.per_turn = over_factors.per_turn;
     out.coefficients.assign(kernel_.loops.size() + 1, 0);
     for (size_t f = 0; f < over_factors.coefficients.size(); ++f)
       if (member.counter[f] >= 0) out.coefficients[member.counter[f]] += over_factors.coefficients[f];

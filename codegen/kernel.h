@@ -53,7 +53,7 @@ struct Kernel {
   std::vector<Parameter> parameters;
   std::vector<KernelMember> members;
   int passes = 0;
-  bool uses_step = false, uses_seed = false;
+  bool uses_step = false, uses_seed = false, uses_turn = false;
   int inner() const { return int(loops.size()) - 1; }
   bool nothing_to_do() const;  ///< no row to run over and nothing to fill
   bool no_rows() const;        ///< some loop over rows, or the only loop, is empty

@@ -41,7 +41,10 @@ class LayoutBuilder {
   explicit LayoutBuilder(const LocalProgram& program) : program_(program), free_(program.values.size(), false) {
     out_.window.assign(program.ops.size(), false);
     for (size_t v = 0; v < program.values.size(); ++v) out_.of.push_back(dense(ValueId(v)));
-    for (const LocalOp& op : program.ops) free_[op.result] = !op.collective && !program.pinned[op.result];
+    for (const LocalOp& op : program.ops) {
+      free_[op.result] = !op.collective && !program.pinned[op.result];
+      if (free_[op.result] && follows_turn(op.output)) turns_outside(op);
+    }
   }
 
   Layouts run() {
@@ -56,6 +59,13 @@ class LayoutBuilder {
     Layout layout{v, 0, {}, dense_strides(extents_of(value), natural_order(value.ranges.size()))};
     for (const Range& range : value.ranges) layout.origin.push_back(range.lo);
     return layout;
+  }
+
+  /// What a loop fills turn by turn lies one turn behind the other, each in one piece.
+  void turns_outside(const LocalOp& op) {
+    std::vector<int> order = natural_order(op.output.dims.size());
+    std::stable_partition(order.begin(), order.end(), [&](int d) { return op.output.dims[size_t(d)].per_turn != 0; });
+    out_.of[op.result].strides = dense_strides(extents_of(program_.values[op.result]), order);
   }
 
   bool make_window(const LocalOp& op) {
@@ -91,7 +101,7 @@ class LayoutBuilder {
   /// all of its terms.
   std::optional<Layout> window(const LocalOp& op, const Layout& source) const {
     Address from = address(op.inputs[0].access, op.ranges, source.origin, source.strides);
-    if (!from.affine()) return std::nullopt;
+    if (!from.affine() || from.per_turn != 0) return std::nullopt;
     const LocalValue& result = program_.values[op.result];
     Layout out = dense(op.result);
     out.buffer = source.buffer;

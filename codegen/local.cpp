@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "codegen/access.h"
 #include "dsl/base/error.h"
@@ -18,7 +19,8 @@ std::optional<FactorKind> LocalOp::reduction() const {
 }
 
 bool LocalOp::is_view() const {
-  return !collective && body.kind() == ExprKind::input && !reduction() && !converts && !inputs[0].access.zero_outside;
+  return !collective && !keeps && !follows_turn(output) && body.kind() == ExprKind::input && !reduction() &&
+         !converts && !inputs[0].access.zero_outside;
 }
 
 int64_t LocalValue::count() const { return part_elements(ranges); }
@@ -55,7 +57,14 @@ class Localizer {
 
   LocalProgram run() {
     out_.leaves = program_.leaves;
-    for (const Instruction& instruction : program_.instructions) add(instruction);
+    find_carried();
+    int loop = -1;
+    for (const Instruction& instruction : program_.instructions) {
+      const int own = loop_of(reference_, program_, instruction);
+      if (own >= 0 && own != loop) begin_carries(own);
+      loop = own;
+      if (!carries_.count(instruction.result)) add(instruction);
+    }
     resolve_results();
     remove_unused();
     pin();
@@ -63,6 +72,23 @@ class Localizer {
   }
 
  private:
+  void find_carried() {
+    for (const TurnLoop& loop : reference_.loops) out_.loops.push_back({loop.turns, {}});
+    for (const auto& [carry, next] : program_.carried)
+      for (const Instruction& instruction : program_.instructions)
+        if (instruction.opcode == Opcode::compute && instruction.node == carry) {
+          out_.loops[size_t(reference_[carry].loop)].carried.push_back({instruction.result, next});
+          carries_.insert(instruction.result);
+          next_.insert(next);
+        }
+  }
+
+  /// What a loop's carries are in its first turn is made before the loop.
+  void begin_carries(int loop) {
+    for (const Instruction& instruction : program_.instructions)
+      if (carries_.count(instruction.result) && reference_[instruction.node].loop == loop) add(instruction);
+  }
+
   void add(const Instruction& instruction) {
     switch (instruction.opcode) {
       case Opcode::compute:
@@ -89,6 +115,8 @@ class Localizer {
     op.result = instruction.result;
     op.node = instruction.node;
     op.phase = phase_of(instruction.result);
+    op.loop = carries_.count(op.result) ? -1 : node.loop;
+    op.keeps = carries_.count(op.result) || next_.count(op.result);
     op.factors = node.space.factors;
     op.ranges = factor_ranges(program_, node.space, instruction.splits, out_.rank);
     op.output = normalise(node.space.output, op.ranges);
@@ -116,7 +144,7 @@ class Localizer {
   void finish(LocalOp op) {
     drop_unread_inputs(op);
     op.converts = !op.inputs.empty() && type_of(op.result).dtype != type_of(op.inputs[0].value).dtype;
-    bool constant = op.body.kind() == ExprKind::constant && !op.reduction();
+    bool constant = op.body.kind() == ExprKind::constant && !op.reduction() && !op.keeps && !follows_turn(op.output);
     if (constant) constants_.emplace(op.result, op.body);
     if (op.is_view()) remember_view(op);
     OneHot found{0, 0, 0.0};
@@ -165,8 +193,9 @@ class Localizer {
     LocalOp op = identity(instruction);
     ValueId source = instruction.operands[0];
     op.body = substitute_and_fold(Expr::input(0), {read(op, source, identity_access(op.factors.size()))});
+    const bool crosses_turns = op.keeps;
     finish(std::move(op));
-    same_tensor(instruction.result, source);
+    if (!crosses_turns) same_tensor(instruction.result, source);
   }
 
   /// Reads of `value` may become reads of `source`, or of what source itself is a part of.
@@ -182,9 +211,13 @@ class Localizer {
     op.body = keeps ? substitute_and_fold(Expr::input(0),
                                           {read(op, instruction.operands[0], identity_access(op.factors.size()))})
                     : Expr(0.0);
+    const bool crosses_turns = op.keeps;
     finish(std::move(op));
-    if (keeps) same_tensor(instruction.result, instruction.operands[0]);
+    if (keeps && !crosses_turns) same_tensor(instruction.result, instruction.operands[0]);
   }
+
+  /// The loop in whose turns a tensor is moved.
+  int moved_in_loop(NodeId node) const { return stacked_dim(reference_[node].space) >= 0 ? -1 : reference_[node].loop; }
 
   /// An operator over exactly the elements this rank holds of the instruction's result.
   LocalOp identity(const Instruction& instruction) {
@@ -193,6 +226,8 @@ class Localizer {
     op.result = instruction.result;
     op.node = value.node;
     op.phase = phase_of(instruction.result);
+    op.loop = moved_in_loop(value.node);
+    op.keeps = next_.count(op.result) > 0;
     for (size_t d = 0; d < value.ranges.size(); ++d)
       op.factors.push_back({std::string(1, char('i' + d)), value.type.shape[d], FactorKind::parallel});
     op.ranges = value.ranges;
@@ -205,6 +240,7 @@ class Localizer {
     op.result = instruction.result;
     op.node = out_.values[instruction.result].node;
     op.phase = phase_of(instruction.result);
+    op.loop = moved_in_loop(op.node);
     op.inputs = {{instruction.operands[0], identity_access(out_.values[instruction.operands[0]].ranges.size())}};
     op.collective = instruction;
     out_.ops.push_back(std::move(op));
@@ -272,16 +308,18 @@ class Localizer {
     if (out_.loss >= 0) needed[out_.loss] = true;
     for (const auto& entry : out_.finals) needed[entry.second] = true;
     for (const auto& entry : out_.outputs) needed[entry.second] = true;
-    std::vector<LocalOp> kept;
-    for (size_t i = out_.ops.size(); i-- > 0;) {
-      LocalOp& op = out_.ops[i];
-      // Every rank must meet in a collective, needed or not.
-      if (!needed[op.result] && !op.collective) continue;
-      for (const Operand& operand : op.inputs) needed[operand.value] = true;
-      kept.push_back(std::move(op));
+    for (bool complete = false; !complete;) {
+      for (size_t i = out_.ops.size(); i-- > 0;)
+        // Every rank must meet in a collective, needed or not.
+        if (needed[out_.ops[i].result] || out_.ops[i].collective)
+          for (const Operand& operand : out_.ops[i].inputs) needed[operand.value] = true;
+      complete = true;
+      for (const LocalLoop& loop : out_.loops)
+        for (const auto& [carry, next] : loop.carried)
+          if (needed[carry] && !needed[next]) needed[next] = true, complete = false;
     }
-    std::reverse(kept.begin(), kept.end());
-    out_.ops = std::move(kept);
+    std::erase_if(out_.ops, [&](const LocalOp& op) { return !needed[op.result] && !op.collective; });
+    for (LocalLoop& loop : out_.loops) std::erase_if(loop.carried, [&](const auto& c) { return !needed[c.first]; });
   }
 
   void pin() {
@@ -290,6 +328,8 @@ class Localizer {
     for (const auto& entry : out_.finals) out_.pinned[entry.second] = true;
     for (const auto& entry : out_.outputs) out_.pinned[entry.second] = true;
     if (out_.loss >= 0) out_.pinned[out_.loss] = true;
+    for (const LocalLoop& loop : out_.loops)
+      for (const auto& [carry, next] : loop.carried) out_.pinned[carry] = out_.pinned[next] = true;
     for (const LocalOp& op : out_.ops)
       if (op.collective) out_.pinned[op.result] = out_.pinned[op.inputs[0].value] = true;
   }
@@ -301,6 +341,7 @@ class Localizer {
   std::map<ValueId, View> views_;
   std::map<ValueId, Expr> constants_;
   std::map<ValueId, NodeId> taken_finals_;
+  std::set<ValueId> carries_, next_;  ///< what loops hand on: values of carries, and what these take over
 };
 
 std::optional<double> fold_constant(ExprKind kind, const std::vector<double>& a) {

@@ -20,6 +20,8 @@ struct LocalOp {
   ValueId result = -1;
   NodeId node = -1;
   Phase phase = Phase::forward;
+  int loop = -1;       ///< in whose turns it runs; -1: once
+  bool keeps = false;  ///< the result has storage of its own, though it be what is elsewhere: it crosses turns
   std::vector<Operand> inputs;
   // compute
   std::vector<Factor> factors;
@@ -48,15 +50,24 @@ struct LocalValue {
   int64_t count() const;      ///< elements held
 };
 
+struct LocalLoop {
+  int64_t turns = 1;
+  /// At the end of a turn the first takes the contents of the second. What it is in turn 0 an operator before the loop
+  /// makes.
+  std::vector<std::pair<ValueId, ValueId>> carried;
+};
+
 struct LocalProgram {
   int rank = 0;
   std::vector<LocalValue> values;  ///< by ValueId
   std::vector<LocalOp> ops;        ///< in order of execution; only what is needed
+  std::vector<LocalLoop> loops;
   std::vector<ValueId> leaves;
   std::vector<std::pair<NodeId, ValueId>> finals;   ///< as in the SPMD program; never the plain leaf of another target
   std::vector<std::pair<NodeId, ValueId>> outputs;  ///< value to read each named output from
   ValueId loss = -1;
-  /// Values that must lie row-major in one piece: leaves, finals, outputs, loss, operands and results of collectives.
+  /// Values that must lie row-major in one piece: leaves, finals, outputs, loss, what loops carry, operands
+  /// and results of collectives.
   std::vector<bool> pinned;
 };
 

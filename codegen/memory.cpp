@@ -12,7 +12,7 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 /// Address in terms of the group's loops.
 std::optional<std::vector<int64_t>> over_loops(const Address& address, const Member& member, size_t loops) {
-  if (!address.affine()) return std::nullopt;
+  if (!address.affine() || address.per_turn != 0) return std::nullopt;
   std::vector<int64_t> out(loops + 1, 0);
   out[loops] = address.constant;
   for (size_t f = 0; f < address.coefficients.size(); ++f) {
@@ -32,6 +32,7 @@ class MemoryPlanner {
 
   MemoryPlan run() {
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
+    find_turns();
     place_leaves();
     place_temporaries();
     resolve_windows();
@@ -102,6 +103,37 @@ class MemoryPlanner {
     }
   }
 
+  /// Groups [first, last] run in every turn of a loop.
+  struct Turns {
+    int loop, first, last;
+  };
+
+  void find_turns() {
+    loop_of_.assign(program_.values.size(), -1);
+    lasting_.assign(program_.values.size(), false);
+    for (const LocalOp& op : program_.ops) {
+      loop_of_[op.result] = op.loop;
+      lasting_[op.result] = op.keeps || follows_turn(op.output);
+    }
+    for (int at = 0; at < int(groups_.size()); ++at) {
+      const int loop = program_.ops[groups_[at].op()].loop;
+      if (loop < 0) continue;
+      if (!turns_.empty() && turns_.back().loop == loop)
+        turns_.back().last = at;
+      else
+        turns_.push_back({loop, at, at});
+    }
+  }
+
+  const Turns* turns_around(int at) const {
+    for (const Turns& turns : turns_)
+      if (turns.first <= at && at <= turns.last) return &turns;
+    return nullptr;
+  }
+
+  /// Whether the contents outlive a turn: what the loop does not make itself, fills turn by turn, or hands on.
+  bool crosses_turns(ValueId buffer, int loop) const { return loop_of_[buffer] != loop || lasting_[buffer]; }
+
   std::vector<Live> lifetimes() const {
     std::map<ValueId, Live> live;
     auto touch = [&](ValueId value, int at) {
@@ -109,6 +141,10 @@ class MemoryPlanner {
       if (plan_.offset_bytes[buffer] >= 0) return;
       auto [entry, fresh] = live.insert({buffer, {buffer, bytes_of(buffer), at, at}});
       entry->second.last = std::max(entry->second.last, at);
+      const Turns* turns = turns_around(at);
+      if (!turns || !crosses_turns(buffer, turns->loop)) return;
+      entry->second.first = std::min(entry->second.first, turns->first);
+      entry->second.last = std::max(entry->second.last, turns->last);
     };
     int end = int(groups_.size());
     for (int at = 0; at < end; ++at)
@@ -205,6 +241,9 @@ class MemoryPlanner {
   const LocalProgram& program_;
   const std::vector<Group>& groups_;
   Layouts& layouts_;
+  std::vector<Turns> turns_;
+  std::vector<int> loop_of_;   ///< by value: in which it is made
+  std::vector<bool> lasting_;  ///< by value
   MemoryPlan plan_;
 };
 

@@ -46,7 +46,9 @@ Reading reading(const Member& consumer, const LocalOp& reader, int input, const 
   Reading result = Reading::same_point;
   for (size_t d = 0; d < read.dims.size(); ++d) {
     auto wanted = over_loops(written.dims[d], producer);
-    if (!wanted || read.dims[d].offset != written.dims[d].offset) return Reading::other;
+    bool same_start =
+        read.dims[d].offset == written.dims[d].offset && read.dims[d].per_turn == written.dims[d].per_turn;
+    if (!wanted || !same_start) return Reading::other;
     auto found = over_loops(read.dims[d], consumer);
     if (found) {
       if (*found != *wanted) return Reading::other;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "dsl/ir/interpreter.h"
+#include "dsl/ir/loops.h"
 #include "dsl/ir/product_sum.h"
 
 namespace hetsynth {
@@ -247,21 +248,25 @@ const TensorError* NumericCheck::worst() const {
 double numeric_check_seconds(const Program& reference) {
   double evaluations = 0;
   for (const Node& node : reference.nodes)
-    if (!node.leaf()) evaluations += evaluation_cost(node.space, node.body);
+    if (!node.leaf()) evaluations += double(reference.turns(node.id)) * evaluation_cost(node.space, node.body);
   return evaluations * (1 + 2 * noisy_executions) / evaluations_per_second;
 }
 
 NumericCheck check_numerically(Executor& executor, const BatchSource& data, int64_t step) {
   auto start = std::chrono::steady_clock::now();
-  const Program& program = executor.reference();
-  Bindings leaves = initial_values(program, executor.seed());
-  leaves.merge(whole_batch(program, data, step));
+  // Every turn of a loop rounds anew.
+  const Unrolling flat = unroll(executor.reference());
+  const Program& program = flat.program;
+  Bindings given = initial_values(executor.reference(), executor.seed()), leaves;
+  given.merge(whole_batch(executor.reference(), data, step));
+  for (auto& [leaf, value] : given) leaves[flat.copies[size_t(leaf)].back()] = std::move(value);
   const EvaluationContext context{executor.seed(), step};
   const StepReport report = executor.step(step, data);
   const std::vector<Array> expected = interpret(program, leaves, context);
   const std::vector<int64_t> longest = longest_sums(program);
   NumericCheck check;
-  const std::vector<Readable> readable = readable_after(executor, report.loss);
+  std::vector<Readable> readable = readable_after(executor, report.loss);
+  for (Readable& r : readable) r.node = flat.copies[size_t(r.node)].back();
   for (const Readable& r : readable) {
     TensorError t{r.name, 0, largest_difference(expected[size_t(r.node)], r.found), 0, longest[size_t(r.node)]};
     for (double v : expected[size_t(r.node)].values) t.largest = std::max(t.largest, std::abs(v));

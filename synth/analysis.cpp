@@ -36,6 +36,10 @@ Rules rules_for(const Program& program, const DimensionClasses& classes, const s
 
 }  // namespace
 
+double moved_times(const Program& program, NodeId node) {
+  return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
+}
+
 Analysis::Analysis(const Program& program, int axes)
     : program(program),
       kinds(node_kinds(program)),
@@ -46,10 +50,13 @@ Analysis::Analysis(const Program& program, int axes)
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {
   for (const Update& update : program.updates) update_targets[update.value].push_back(update.target);
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) update_targets[c.next].push_back(c.carry);
   for (const NamedOutput& output : program.outputs) is_output[output.node] = 1;
   std::map<std::vector<int64_t>, int> number;
   for (const Node& node : program.nodes) {
-    std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id)};
+    std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id),
+                             int64_t(moved_times(program, node.id))};
     key.insert(key.end(), node.type.shape.begin(), node.type.shape.end());
     for (int c : classes.dims[node.id]) key.push_back(-1 - int64_t(c));
     auto [it, fresh] = number.try_emplace(std::move(key), int(tensor_example.size()));

@@ -7,6 +7,10 @@
 
 namespace hetsynth::synth {
 
+/// How often what moves a tensor between its forms runs in a step: in every turn of the loop that makes it, but behind
+/// the loop if the loop fills it turn by turn.
+double moved_times(const Program& program, NodeId node);
+
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
   Analysis(const Program& program, int axes);
@@ -19,10 +23,10 @@ struct Analysis {
   Rules rules;
   AttentionCost attention;
   std::vector<std::vector<NodeId>> consumers;
-  std::vector<std::vector<NodeId>>
-      update_targets;                  ///< by value node: leaves that take its value at the end of the step
-  std::vector<char> is_output;         ///< by node: a named output
-  std::vector<int> tensor_kind;        ///< by node: equal for tensors of equal size, forms and classes
+  std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
+                                                    ///< step, and carries of loops that do at the end of a turn
+  std::vector<char> is_output;   ///< by node: a named output
+  std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
 };
 

@@ -48,6 +48,14 @@ int greedy_option(const Problem& problem, const Node& node, int batch, const std
   return best;
 }
 
+/// The first option whose result has this form; `otherwise` if none has.
+int option_for(const Problem& problem, NodeId node, const Form& form, int otherwise) {
+  const auto& options = problem.rules.options[node];
+  for (int i = 0; i < int(options.size()); ++i)
+    if (problem.rules.forms[node][options[i].form] == form) return i;
+  return otherwise;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> fractions_of(const Problem& problem, RatioRule rule) {
@@ -80,7 +88,10 @@ int batch_class(const Problem& problem) {
   return -1;
 }
 
-Choices data_parallel_choices(const Problem& problem) {
+namespace {
+
+/// `kept`: by carry, the form it must take.
+Choices greedy_choices(const Problem& problem, const std::map<NodeId, Form>& kept) {
   int batch = batch_class(problem);
   const auto& nodes = problem.program.nodes;
   Choices choices{std::vector<int>(nodes.size(), 0), {}};
@@ -95,6 +106,7 @@ Choices data_parallel_choices(const Problem& problem) {
     }
     if (node.leaf()) continue;
     int choice = greedy_option(problem, node, batch, available);
+    if (auto form = kept.find(node.id); form != kept.end()) choice = option_for(problem, node.id, form->second, choice);
     const Option& option = problem.rules.options[node.id][choice];
     choices.of[node.id] = choice;
     available[node.id] = FormMask(1) << option.form;
@@ -103,6 +115,26 @@ Choices data_parallel_choices(const Problem& problem) {
         available[node.inputs[j]] |= option.needs[j] & -option.needs[j];
   }
   return choices;
+}
+
+}  // namespace
+
+Choices data_parallel_choices(const Problem& problem) {
+  // What a loop hands on keeps the form it is made in: sums over its turns stay partial until they are complete.
+  std::map<NodeId, Form> kept;
+  for (size_t rounds = 0; rounds <= problem.program.nodes.size(); ++rounds) {
+    Choices choices = greedy_choices(problem, kept);
+    bool changed = false;
+    for (const TurnLoop& loop : problem.program.loops)
+      for (const TurnLoop::Carry& c : loop.carries) {
+        const Form& made = kept_form(problem, choices, c.next);
+        if (kept_form(problem, choices, c.carry) == made || kept.count(c.carry)) continue;
+        kept[c.carry] = made;
+        changed = true;
+      }
+    if (!changed) return choices;
+  }
+  return replicated_choices(problem);
 }
 
 Choices replicated_choices(const Problem& problem) { return {std::vector<int>(problem.program.nodes.size(), 0), {}}; }

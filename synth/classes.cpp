@@ -54,6 +54,9 @@ class Builder {
     for (const Update& update : program.updates)
       for (size_t d = 0; d < dims_[update.target].size(); ++d)
         ties_.unite({dims_[update.target][d], dims_[update.value][d]});
+    for (const TurnLoop& loop : program.loops)
+      for (const TurnLoop::Carry& c : loop.carries)
+        for (size_t d = 0; d < dims_[c.carry].size(); ++d) ties_.unite({dims_[c.carry][d], dims_[c.next][d]});
     colour();
   }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "dsl/base/error.h"
+#include "synth/analysis.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -27,7 +28,8 @@ double effective_iterations(const Node& node) {
 /// Whether the access walks over all elements of an operand exactly once while the operator runs.
 bool reads_once(const Node& node, size_t operand, int64_t elements) {
   for (const DimIndex& index : node.space.inputs[operand].dims)
-    if (index.offset != 0 || index.terms.size() > 1 || (index.terms.size() == 1 && !index.terms[0].plain()))
+    if (index.offset != 0 || index.per_turn != 0 || index.terms.size() > 1 ||
+        (index.terms.size() == 1 && !index.terms[0].plain()))
       return false;
   return node.space.iterations() == double(elements) && !node.space.inputs[operand].zero_outside;
 }
@@ -84,11 +86,13 @@ void CostModel::find_fused(const std::vector<int>& kinds) {
   std::vector<char> kept(program_.nodes.size(), 0);
   for (const Update& update : program_.updates) kept[update.value] = 1;
   for (const NamedOutput& output : program_.outputs) kept[output.node] = 1;
+  for (const TurnLoop& loop : program_.loops)
+    for (const TurnLoop::Carry& c : loop.carries) kept[c.carry] = kept[c.next] = 1;
   std::map<std::pair<int, size_t>, bool> read_once;
   for (const Node& node : program_.nodes) {
     if (node.leaf() || node.space.reduction() || kept[node.id] || consumers[node.id].size() != 1) continue;
     const Node& consumer = program_[consumers[node.id][0]];
-    bool once = consumer.phase == node.phase;
+    bool once = consumer.phase == node.phase && consumer.loop == node.loop && stacked_dim(node.space) < 0;
     for (size_t j = 0; j < consumer.inputs.size(); ++j) {
       if (consumer.inputs[j] != node.id) continue;
       auto [it, fresh] = read_once.try_emplace({kinds[consumer.id], j}, false);
@@ -102,7 +106,7 @@ void CostModel::find_fused(const std::vector<int>& kinds) {
 void CostModel::find_works(const std::vector<int>& kinds) {
   std::map<std::vector<int>, int> number;
   for (const Node& node : program_.nodes) {
-    std::vector<int> key{kinds[node.id], fused_[node.id]};
+    std::vector<int> key{kinds[node.id], fused_[node.id], int(program_.turns(node.id))};
     for (NodeId input : node.inputs) key.push_back(fused_[input] + (in_blocks(input) ? 2 : 0));
     key.push_back(native_ ? attention_.role(node.id) : 0);
     key.insert(key.end(), classes_.factors[node.id].begin(), classes_.factors[node.id].end());
@@ -115,6 +119,7 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         work.factor_classes = classes_.factors[node.id];
         work.operators = operator_class(node);
         work.called = !fused(node.id);
+        work.turns = double(program_.turns(node.id));
         if (native_) {
           work.flops = attention_.flops(node.id, work.flops);
           work.column_factor = attention_.column_factor(node.id);
@@ -132,7 +137,8 @@ void CostModel::find_works(const std::vector<int>& kinds) {
                 in_blocks(input.id));
         }
         if (!fused_[node.id])
-          add(node.space.output, node.type, double(element_count(node.type.shape)), in_blocks(node.id));
+          add(node.space.output, node.type,
+              stacked_dim(node.space) < 0 ? double(element_count(node.type.shape)) : iterations, in_blocks(node.id));
       }
       it->second = works_.add_kind(std::move(work));
     }
@@ -150,6 +156,7 @@ Work CostModel::work(NodeId id, const Option& option) const {
   Work work;
   work.operators = whole.operators;
   work.called = whole.called;
+  work.turns = whole.turns;
   int all = 0;
   for (int a = 0; a < max_axes; ++a)
     if (option.factor[a] >= 0) {
@@ -197,7 +204,9 @@ double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) 
 
 }  // namespace
 
-double CostModel::device_flops(const Work& work, const Parts& parts) const { return weighted(work.flops, parts); }
+double CostModel::device_flops(const Work& work, const Parts& parts) const {
+  return work.turns * weighted(work.flops, parts);
+}
 
 ComputeSpeed CostModel::speed(const Work& work, int d) const {
   ComputeSpeed speed = speeds_[size_t(work.operators)][size_t(d)];
@@ -208,8 +217,8 @@ ComputeSpeed CostModel::speed(const Work& work, int d) const {
 double CostModel::device_seconds(const Work& work, const Parts& parts, int d) const {
   if (std::find(parts.begin(), parts.end(), 0.0) != parts.end()) return 0;
   const ComputeSpeed own = speed(work, d);
-  return own.call_seconds + std::max(weighted(work.flops, parts) / own.flops_per_second,
-                                     weighted(work.bytes, parts) / memory_speeds_[size_t(d)]);
+  return work.turns * (own.call_seconds + std::max(weighted(work.flops, parts) / own.flops_per_second,
+                                                   weighted(work.bytes, parts) / memory_speeds_[size_t(d)]));
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
@@ -231,7 +240,15 @@ double CostModel::local_bytes(NodeId node, const Form& form, const Shares& share
 }
 
 Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const {
-  return conversion(from, to, [&](const Form& form, int device) { return local_bytes(node, form, shares, device); });
+  Conversion out =
+      conversion(from, to, [&](const Form& form, int device) { return local_bytes(node, form, shares, device); });
+  return repeated(out, node);
+}
+
+Conversion CostModel::repeated(Conversion conversion, NodeId node) const {
+  if (conversion.possible)
+    conversion.cost = std::min(forbidden, Picoseconds(moved_times(program_, node)) * conversion.cost);
+  return conversion;
 }
 
 Conversion CostModel::conversion(const Form& from, const Form& to, const Held& held_in) const {

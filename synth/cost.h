@@ -40,6 +40,7 @@ struct Work {
   std::array<int, max_axes> class_id{-1, -1};  ///< by axis: the class that the axis cuts; -1: none
   OperatorClass operators = OperatorClass::loop;
   bool called = true;  ///< not part of another operator's loop
+  double turns = 1;    ///< the work is that of one turn of a loop; costs are of all
   auto operator<=>(const Work&) const = default;
 };
 
@@ -76,7 +77,7 @@ class CostModel {
   Work work(NodeId node, const Option& option) const;
   /// Equal for nodes whose work is the same under equal options.
   int work_kind(NodeId node) const { return works_.kind(node); }
-  /// Seconds of a device that does these parts of the work; 0 for a device without a part.
+  /// Seconds of a device that does these parts of the work, in all turns; 0 for a device without a part.
   double device_seconds(const Work& work, const Parts& parts, int device) const;
   double device_seconds(const Work& work, const Shares& shares, int device) const {
     return device_seconds(work, parts(work, shares, device), device);
@@ -91,13 +92,15 @@ class CostModel {
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
-  /// realisation.
+  /// realisation; costs are those of as often as the tensor is moved (moved_times).
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
   /// Plans do without these instructions.
   void forbid(const std::vector<Opcode>& opcodes) { forbidden_ = opcodes; }
-  /// The same by the bytes that a device holds of the tensor in a form.
+  /// The same by the bytes that a device holds of the tensor in a form, moved once.
   using Held = std::function<double(const Form& form, int device)>;
   Conversion conversion(const Form& from, const Form& to, const Held& held) const;
+  /// A conversion that was priced once, as often as the tensor is moved.
+  Conversion repeated(Conversion conversion, NodeId node) const;
   /// An instruction other than compute, given the bytes that every device holds before and after. Without a
   /// realisation: by the cheapest one.
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
@@ -132,6 +135,7 @@ class CostModel {
     double flops = 0;
     OperatorClass operators = OperatorClass::loop;
     bool called = true;
+    double turns = 1;
     std::vector<Operand> operands;  ///< and the result; none of them fused
     std::vector<int> factor_classes;
     int column_factor = -1;  ///< see AttentionCost

@@ -31,8 +31,13 @@ class Lowering {
   SpmdProgram run() {
     for (const Node& node : program_.nodes)
       if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id].source));
-    for (const Node& node : program_.nodes)
-      if (!node.leaf()) compute(node);
+    for (const Node& node : program_.nodes) {
+      if (node.leaf()) continue;
+      if (node.loop >= 0 && program_[node.id - 1].loop != node.loop) enter(node.loop);
+      compute(node);
+      if (node.loop >= 0 && (node.id + 1 == int(program_.nodes.size()) || program_[node.id + 1].loop != node.loop))
+        leave(node.loop);
+    }
     for (const Update& update : program_.updates) {
       Form kept = problem_.rules.forms[update.target][choices_[update.target]];
       out_.finals.push_back(
@@ -43,6 +48,25 @@ class Lowering {
   }
 
  private:
+  /// What a loop reads of outside is there before its first turn.
+  void enter(int loop) {
+    for (const Node& node : program_.nodes) {
+      if (node.loop != loop) continue;
+      const Option& option = problem_.rules.options[node.id][choices_[node.id]];
+      for (size_t j = 0; j < node.inputs.size(); ++j)
+        if (program_[node.inputs[j]].loop != loop)
+          obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id);
+    }
+  }
+
+  /// What it fills turn by turn is complete behind its last turn. Carries take over at the end of each.
+  void leave(int loop) {
+    for (const TurnLoop::Carry& c : program_.loops[loop].carries)
+      out_.carried.push_back({c.carry, obtain(c.next, pick(c.next, only_form(c.next, c.carry), c.carry), c.carry)});
+    for (const Node& node : program_.nodes)
+      if (node.loop == loop && stacked_dim(node.space) >= 0) convert_early(node);
+  }
+
   void compute(const Node& node) {
     const Option& option = problem_.rules.options[node.id][choices_[node.id]];
     Instruction instruction;
@@ -57,7 +81,11 @@ class Lowering {
     instruction.result = define_source(node.id, option.form);
     check(instruction);
     out_.instructions.push_back(instruction);
-    convert_early(node);
+    if (node.loop < 0)
+      convert_early(node);
+    else if (stacked_dim(node.space) < 0)
+      for (const TensorNeed& need : needs_of(problem_, choices_, node.id))  // in the same turn, whoever needs it
+        obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
   }
 
   void check(const Instruction& instruction) {
@@ -81,7 +109,7 @@ class Lowering {
   }
 
   FormMask only_form(NodeId node, NodeId leaf) const {
-    return FormMask(1) << problem_.rules.form_index(node, problem_.rules.forms[leaf][choices_[leaf]]);
+    return problem_.rules.mask_of(node, kept_form(problem_, choices_, leaf));
   }
 
   /// Which of a tensor's two sets of values a consumer reads.

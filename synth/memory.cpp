@@ -28,7 +28,8 @@ std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd)
     for (double bytes : pricer.held_bytes(value)) out.back().bytes.push_back(std::llround(bytes));
   };
   for (ValueId leaf : spmd.leaves) add(leaf, -1);
-  for (int i = 0; i < int(spmd.instructions.size()); ++i) add(spmd.instructions[i].result, i);
+  const std::vector<int> made = made_at(problem, spmd);
+  for (const Instruction& instruction : spmd.instructions) add(instruction.result, made[instruction.result]);
   return out;
 }
 

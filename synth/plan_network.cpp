@@ -106,9 +106,9 @@ class NetworkBuilder {
     }
     for (NodeId leaf : problem_.update_targets[node.id]) {
       if (leaf == node.id) continue;  // kept as it is
-      VariableNeeds needs{leaf, true, {}};
+      VariableNeeds needs{leaf, is_late(problem_, leaf), {}};
       for (int form : sources(program_[leaf]))
-        needs.by_value.push_back({FormMask(1) << problem_.rules.form_index(node.id, problem_.rules.forms[leaf][form])});
+        needs.by_value.push_back({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][form])});
       out.push_back(std::move(needs));
     }
     return out;
@@ -265,8 +265,11 @@ class NetworkBuilder {
         }
       key.push_back(-positions);
     }
-    for (NodeId leaf : problem_.update_targets[node.id])
+    for (NodeId leaf : problem_.update_targets[node.id]) {
       key.push_back(leaf == node.id ? -1 : problem_.rules.forms.kind(leaf));
+      key.push_back(problem_.rules.options.kind(leaf));
+      key.push_back(is_late(problem_, leaf));
+    }
     return key;
   }
 

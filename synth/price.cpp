@@ -54,9 +54,11 @@ InstructionPrice Pricer::price(const Instruction& instruction) const {
   } else {
     Movement moved = problem_.cost.movement(instruction.opcode, instruction.axis, held_bytes(instruction.operands[0]),
                                             held_bytes(instruction.result), instruction.realisation);
-    out.seconds = moved.seconds;
-    out.bytes = moved.bytes;
+    const double times = moved_times(problem_.program, program_.values[instruction.result].node);
+    out.seconds = times * moved.seconds;
+    out.bytes = times * moved.bytes;
     out.device_seconds = std::move(moved.device_seconds);
+    for (double& seconds : out.device_seconds) seconds *= times;
     out.device_flops.assign(out.device_seconds.size(), 0);
   }
   out.seconds = to_seconds(to_picoseconds(out.seconds));

@@ -9,6 +9,7 @@
 
 namespace hetsynth {
 
+/// Of all turns, if the instruction runs in those of a loop.
 struct InstructionPrice {
   double seconds = 0;                  ///< the slowest device's, in whole picoseconds: the others wait for it
   std::vector<double> device_seconds;  ///< by rank

@@ -52,6 +52,12 @@ void Problem::constrain(const PlanPins& given) {
 
 Mesh flat_mesh(const Cluster& cluster, const std::string& axis) { return {{{axis, int(cluster.devices.size())}}}; }
 
+const Form& kept_form(const Problem& problem, const Choices& choices, NodeId node) {
+  int form = choices[node];
+  if (!problem.program[node].leaf()) form = problem.rules.options[node][form].form;
+  return problem.rules.forms[node][form];
+}
+
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {
   std::vector<TensorNeed> needs;
   for (NodeId consumer : problem.consumers[node]) {
@@ -61,8 +67,7 @@ std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices,
       if (inputs[j] == node) needs.push_back({consumer, int(j), option.needs[j]});
   }
   for (NodeId leaf : problem.update_targets[node]) {
-    const Form& kept = problem.rules.forms[leaf][choices[leaf]];
-    needs.push_back({leaf, -1, FormMask(1) << problem.rules.form_index(node, kept)});
+    needs.push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});
   }
   if (node == problem.program.loss) needs.push_back({-1, -1, 1});
   if (problem.is_output[node]) needs.push_back({-1, -1, not_partial(problem.rules.forms[node])});

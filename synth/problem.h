@@ -64,12 +64,14 @@ Mesh flat_mesh(const Cluster& cluster, const std::string& axis = "dev");
 
 /// What one consumer needs of a tensor.
 struct TensorNeed {
-  NodeId consumer;  ///< an operation, the leaf that is updated, or -1 for the loss and named outputs
+  NodeId consumer;  ///< an operation, the leaf that is updated (or carry), or -1 for the loss and named outputs
   int position;     ///< operand position of an operation
   FormMask forms;
 };
 /// All needs of a tensor's consumers under the choices, in program order.
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node);
+/// The form that a leaf is kept in under the choices, or a carry from turn to turn.
+const Form& kept_form(const Problem& problem, const Choices& choices, NodeId node);
 /// Whether a consumer (as in TensorNeed) runs after the forward phase.
 bool is_late(const Problem& problem, NodeId consumer);
 

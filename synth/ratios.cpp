@@ -91,7 +91,7 @@ class RatioProgram {
 
   void add_operator(const CostTerm& term) {
     const Work& w = term.work;
-    int z = maximum(term.count);
+    int z = maximum(term.count * w.turns);
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       ComputeSpeed speed = problem_.cost.speed(w, types_.devices[t][0]);
       double flops = speed.flops_per_second, memory = example(t).memory_bytes_per_second();
@@ -106,7 +106,7 @@ class RatioProgram {
     const AxisForm &from = term.from.on[0], &to = term.to.on[0];
     if (from.sharded() && to.sharded()) return add_all_to_all(term, bytes);
     int c = problem_.classes.dims[term.node][from.sharded() ? from.dim : to.dim];
-    int z = maximum(term.count);
+    int z = maximum(term.count * moved_times(problem_.program, term.node));
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       double bandwidth = problem_.cost.link(0, 0).bandwidth_bytes_per_second;
       int share = share_[c][t];
@@ -120,7 +120,7 @@ class RatioProgram {
   }
 
   void add_all_to_all(const CostTerm& term, double bytes) {
-    int z = maximum(term.count);
+    int z = maximum(term.count * moved_times(problem_.program, term.node));
     double n = problem_.cost.device_count(), moved = bytes * (n - 1) / n;
     const Cluster& cluster = problem_.cluster;
     std::vector<int> larger;

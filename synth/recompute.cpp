@@ -186,6 +186,13 @@ class Selection {
     if (program_.loss >= 0) states_[program_.loss].movable = false;
     for (size_t v = 0; v < states_.size(); ++v)
       if (problem_.is_output[program_.values[v].node] || !reads_.stored(ValueId(v))) states_[v].movable = false;
+    // A copy has no place in the turns of a loop.
+    for (const LoopSpan& span : loop_spans(problem_.program, program_))
+      for (int i = span.first; i < span.last; ++i) {
+        const Instruction& instruction = program_.instructions[i];
+        states_[instruction.result].movable = false;
+        for (ValueId operand : instruction.operands) states_[operand].movable = false;
+      }
     // Blocks of attention read these in both phases.
     std::vector<char> of_attention(problem_.program.nodes.size(), 0);
     for (const Attention& a : problem_.cost.attention()) {

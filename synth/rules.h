@@ -57,6 +57,11 @@ struct Rules {
   ByKind<std::vector<Form>> forms;                      ///< by node
   ByKind<std::vector<Option>> options;                  ///< by node; empty for leaves
   int form_index(NodeId node, const Form& form) const;  ///< -1 if the tensor cannot take it
+  /// The form alone; nothing if the tensor cannot take it.
+  FormMask mask_of(NodeId node, const Form& form) const {
+    const int index = form_index(node, form);
+    return index < 0 ? 0 : FormMask(1) << index;
+  }
 };
 
 /// On every axis:

@@ -11,6 +11,16 @@
 #include "synth/price.h"
 
 namespace hetsynth::synth {
+std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> made(spmd.values.size(), -1);
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) made[spmd.instructions[i].result] = i;
+  for (const LoopSpan& span : loop_spans(problem.program, spmd))
+    for (int i = span.first; i < span.last; ++i)
+      if (stacked_dim(problem.program[spmd.values[spmd.instructions[i].result].node].space) >= 0)
+        made[spmd.instructions[i].result] = span.first;
+  return made;
+}
+
 std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   int end = int(spmd.instructions.size());
   std::vector<int> last(spmd.values.size(), -1);
@@ -22,6 +32,18 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   for (ValueId leaf : spmd.leaves) last[leaf] = end;
   for (const auto& [target, value] : spmd.finals) last[value] = end;
   if (spmd.loss >= 0) last[spmd.loss] = end;
+  // What a loop reads of outside it reads in the last turn too; what it hands on lives until the next turn.
+  const std::vector<int> made = made_at(problem, spmd);
+  for (const LoopSpan& span : loop_spans(problem.program, spmd)) {
+    for (int i = span.first; i < span.last; ++i)
+      for (ValueId operand : spmd.instructions[i].operands)
+        if (made[operand] < span.first) last[operand] = std::max(last[operand], span.last - 1);
+    for (const auto& [carry, next] : spmd.carried)
+      if (problem.program[carry].loop == span.loop) last[next] = std::max(last[next], span.last - 1);
+    for (int i = span.first; i < span.last; ++i)
+      if (problem.program.next_of(spmd.values[spmd.instructions[i].result].node) >= 0)
+        last[spmd.instructions[i].result] = std::max(last[spmd.instructions[i].result], span.last - 1);
+  }
   for (size_t v = 0; v < spmd.values.size(); ++v)
     if (problem.is_output[spmd.values[v].node]) last[v] = end;
   // What blocks of attention are made again from, and the result whose product with its gradient stands for a sum.
@@ -62,6 +84,10 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   std::vector<std::vector<ValueId>> freed(end + 1);
   for (size_t v = 0; v < last.size(); ++v)
     if (last[v] >= 0) freed[last[v]].push_back(ValueId(v));
+  std::vector<std::vector<ValueId>> begun(end);
+  const std::vector<int> made = made_at(problem, spmd);
+  for (const Instruction& instruction : spmd.instructions)
+    begun[made[instruction.result]].push_back(instruction.result);
   MemoryPoint live;
   auto change = [&](ValueId id, double sign) {
     const Value& value = spmd.values[id];
@@ -77,7 +103,7 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   for (ValueId leaf : spmd.leaves) change(leaf, 1);
   std::vector<MemoryPoint> points{live};
   for (int i = 0; i < end; ++i) {
-    change(spmd.instructions[i].result, 1);
+    for (ValueId v : begun[i]) change(v, 1);
     live.node = spmd.values[spmd.instructions[i].result].node;
     // Between two instructions that free something memory only grows: the last point before it stands for all.
     if (!freed[i].empty()) points.push_back(live);

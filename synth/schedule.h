@@ -8,8 +8,13 @@
 
 namespace hetsynth::synth {
 
-/// Index of the last instruction that reads each value; the number of instructions for what outlives the step.
+/// Index of the last instruction before which each value is needed: the last that reads it, or of the loop that does so
+/// in every turn; the number of instructions for what outlives the step.
 std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd);
+
+/// Index of the instruction from which on each value needs its storage, which is the one that makes it, but the loop's
+/// first for a tensor that a loop fills turn by turn; -1 for leaves.
+std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd);
 
 /// By value: has storage of its own. Not what lives inside a fused loop, nor a leaf's new contents that can be written
 /// over the old ones.

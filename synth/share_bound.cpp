@@ -58,7 +58,7 @@ class BestShares {
     Conversion made = problem_.cost.conversion(from, to, held);
     double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
     if (made.possible) made.cost = Picoseconds(double(made.cost) * gain);
-    return made;
+    return problem_.cost.repeated(made, node);
   }
 
  private:

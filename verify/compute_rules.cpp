@@ -32,6 +32,7 @@ class Compute {
     out.obligation.body = node_.body;
     for (const Factor& f : space_.factors) out.obligation.factors.push_back({f.kind, 0, whole, whole});
     out.obligation.output = space_.output.dims;
+    if (follows_turn(space_)) out.obligation.turns = s_.reference.turns(i_.node);
     Held result{i_.node, Placements(size_t(s_.axis_count()))};
     for (int a = 0; a < s_.axis_count(); ++a)
       if (!axis(a, out, result.placements[a])) {
@@ -55,7 +56,8 @@ class Compute {
   }
 
   bool well_formed() {
-    bool fits = space_.inputs.size() == node_.inputs.size() && writes_once(space_, node_.type.shape);
+    bool fits = space_.inputs.size() == node_.inputs.size() &&
+                writes_once(space_, node_.type.shape, s_.reference.turns(i_.node));
     for (size_t j = 0; fits && j < space_.inputs.size(); ++j)
       fits = space_.inputs[j].dims.size() == s_.node(node_.inputs[j]).type.shape.size();
     return fits || refuse(fmt::format("the iteration space of {} is of a form that has no proof rule", node_.name));

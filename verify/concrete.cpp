@@ -89,16 +89,50 @@ class Execution {
 
   SpmdExecution run() {
     for (ValueId leaf : p_.leaves) guarded(p_.values[leaf].node, [&] { place_leaf(leaf); });
-    for (size_t i = 0; i < p_.instructions.size(); ++i) {
-      number_ = int(i);
-      const Instruction& instruction = p_.instructions[i];
-      guarded(p_.values[instruction.result].node,
-              [&] { instruction.opcode == Opcode::compute ? compute(instruction) : move(instruction); });
+    const std::vector<LoopSpan> spans = loop_spans(reference_, p_);
+    auto span = spans.begin();
+    for (int i = 0; i < int(p_.instructions.size());) {
+      if (span == spans.end() || i < span->first) {
+        carry_out(i++, 0);
+        continue;
+      }
+      turns(*span);
+      i = (span++)->last;
     }
     return std::move(out_);
   }
 
  private:
+  void carry_out(int number, int64_t turn) {
+    number_ = number;
+    const Instruction& instruction = p_.instructions[size_t(number)];
+    guarded(p_.values[instruction.result].node,
+            [&] { instruction.opcode == Opcode::compute ? compute(instruction, turn) : move(instruction); });
+  }
+
+  void turns(const LoopSpan& span) {
+    const int64_t count = reference_.loops[size_t(span.loop)].turns;
+    for (int64_t turn = 0; turn < count; ++turn) {
+      for (int i = span.first; i < span.last; ++i)
+        if (turn == 0 || !begins(p_.instructions[size_t(i)])) carry_out(i, turn);
+      if (turn + 1 < count) hand_on(span);
+    }
+  }
+
+  bool begins(const Instruction& i) const { return i.opcode == Opcode::compute && reference_.next_of(i.node) >= 0; }
+
+  /// All carries at once.
+  void hand_on(const LoopSpan& span) {
+    std::vector<std::pair<ValueId, ValueId>> pairs;
+    for (int i = span.first; i < span.last; ++i)
+      for (const auto& [carry, next] : p_.carried)
+        if (begins(p_.instructions[size_t(i)]) && p_.instructions[size_t(i)].node == carry)
+          pairs.push_back({p_.instructions[size_t(i)].result, next});
+    std::vector<std::vector<LocalArray>> contents;
+    for (const auto& pair : pairs) contents.push_back(out_.values[size_t(pair.second)]);
+    for (size_t p = 0; p < pairs.size(); ++p) out_.values[size_t(pairs[p].first)] = std::move(contents[p]);
+  }
+
   /// Turns the errors of reading what is not there, or of a table that does not fit, into faults of this instruction.
   template <typename Action>
   void guarded(NodeId node, Action&& action) {
@@ -134,8 +168,11 @@ class Execution {
     }
   }
 
-  void compute(const Instruction& i) {
+  void compute(const Instruction& i, int64_t turn) {
     const Node& node = reference_[i.node];
+    const Space space = in_turn(node.space, turn);
+    std::vector<LocalArray>& results = out_.values[i.result];
+    results.resize(size_t(devices_));
     for (size_t j = 0; j < i.operands.size(); ++j)
       expect(logical_[i.operands[j]].size() == node.space.inputs[j].dims.size(),
              fmt::format("operand {} has {} dimensions", j, logical_[i.operands[j]].size()));
@@ -144,18 +181,36 @@ class Execution {
       std::vector<LocalArray> operands;
       for (ValueId v : i.operands) operands.push_back(out_.values[v][rank]);
       try {
-        out_.values[i.result].push_back(evaluate(
-            node.space, node.body, operands, factor_ranges(p_, node.space, i.splits, rank), node.type.shape, context_));
+        LocalArray part =
+            evaluate(space, node.body, operands, factor_ranges(p_, space, i.splits, rank), node.type.shape, context_);
+        if (const int dim = stacked_dim(node.space); dim >= 0)
+          put_turn(std::move(part), dim, node.type.shape[size_t(dim)], turn == 0, results[size_t(rank)]);
+        else
+          results[size_t(rank)] = std::move(part);
       } catch (const InternalError& error) {
         fault(fmt::format("on device {}, {}", rank, error.what()));
       }
     }
   }
 
+  /// A turn's part of what the device holds of a tensor that a loop fills along `dim`.
+  static void put_turn(LocalArray part, int dim, int64_t extent, bool first, LocalArray& held) {
+    if (first) {
+      held = {part.array, part.offset};
+      held.array.shape[size_t(dim)] = extent;
+      held.array = Array(held.array.shape);
+      held.offset[size_t(dim)] = 0;
+    }
+    for (size_t d = 0; d < part.offset.size(); ++d) part.offset[d] -= held.offset[d];
+    put_part(part, held.array);
+  }
+
   void move(const Instruction& i) {
     ValueId from = i.operands[0];
     logical_[i.result] = logical_[from];
-    for (int rank = 0; rank < devices_; ++rank) out_.values[i.result].push_back(moved(i, from, rank));
+    std::vector<LocalArray> results;
+    for (int rank = 0; rank < devices_; ++rank) results.push_back(moved(i, from, rank));
+    out_.values[i.result] = std::move(results);
   }
 
   const LocalArray& local(ValueId v, int rank) const { return out_.values[v][rank]; }

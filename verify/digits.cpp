@@ -1,13 +1,14 @@
 #include "verify/digits.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 namespace hetsynth {
 
 bool are_digits(const Space& space, const DimIndex& index, int64_t extent) {
-  if (index.offset != 0) return false;
+  if (index.offset != 0 || index.per_turn != 0) return false;
   int64_t covered = 1;
   for (size_t t = index.terms.size(); t-- > 0;) {
     const IndexTerm& term = index.terms[t];
@@ -36,6 +37,12 @@ bool cover(const Space& space, const DimIndex& index, int64_t extent, std::vecto
   return index.offset == 0 && covered == extent;
 }
 
+/// Every position is that of one turn.
+bool one_per_turn(const DimIndex& index, int64_t extent, int64_t turns) {
+  const int64_t first = index.per_turn > 0 ? 0 : extent - 1;
+  return index.terms.empty() && std::abs(index.per_turn) == 1 && index.offset == first && extent == turns;
+}
+
 /// The places are all digits of a number below `size`, each once.
 bool whole_number(FactorDigits places, int64_t size) {
   std::sort(places.begin(), places.end());
@@ -49,11 +56,13 @@ bool whole_number(FactorDigits places, int64_t size) {
 
 }  // namespace
 
-bool writes_once(const Space& space, const Shape& shape) {
+bool writes_once(const Space& space, const Shape& shape, int64_t turns) {
   if (space.output.zero_outside || space.output.dims.size() != shape.size()) return false;
   std::vector<FactorDigits> places(space.factors.size());
   for (size_t d = 0; d < shape.size(); ++d)
-    if (!cover(space, space.output.dims[d], shape[d], places)) return false;
+    if (space.output.dims[d].per_turn != 0 ? !one_per_turn(space.output.dims[d], shape[d], turns)
+                                           : !cover(space, space.output.dims[d], shape[d], places))
+      return false;
   for (size_t f = 0; f < places.size(); ++f) {
     const Factor& factor = space.factors[f];
     if (factor.reduced() ? !places[f].empty() : !whole_number(places[f], factor.size)) return false;

@@ -12,7 +12,7 @@ bool are_digits(const Space& space, const DimIndex& index, int64_t extent);
 
 /// Whether every element of a result of this shape is written exactly once: the factors that are not reduced are its
 /// digits, each once, or (for factors taken apart by division and remainder) each digit of them once.
-bool writes_once(const Space& space, const Shape& shape);
+bool writes_once(const Space& space, const Shape& shape, int64_t turns = 1);
 
 /// Elements of the dimension per step of its outermost digit.
 int64_t outer_stride(const Space& space, const DimIndex& index);

@@ -30,6 +30,7 @@ void append_index(std::string& out, const DimIndex& index, bool digits) {
     out += ' ';
   }
   if (!digits) out += fmt::format("+{}", index.offset);
+  if (!digits && index.per_turn != 0) out += fmt::format("{:+}@", index.per_turn);
 }
 
 }  // namespace
@@ -62,6 +63,7 @@ std::string key(const Obligation& o) {
     out += fmt::format(";P{}", int(p.reduce));
     for (int input : p.inputs) out += fmt::format(" {}", input);
   }
+  if (o.turns > 0) out += fmt::format(";turns {}", o.turns);
   return out + ";" + text(o.body);
 }
 
@@ -72,6 +74,10 @@ class Proof {
  public:
   Proof(Solver& solver, const Obligation& obligation) : s_(solver), o_(obligation) {
     zero_ = s_.integer(0);
+    if (o_.turns > 0) {
+      turn_ = s_.integer_symbol("turn");
+      facts_.push_back(within(turn_, {zero_, s_.integer(o_.turns)}));
+    }
     for (size_t f = 0; f < o_.factors.size(); ++f) declare_factor(int(f));
     for (size_t p = 0; p < o_.operands.size(); ++p) declare_operand(int(p));
   }
@@ -151,6 +157,7 @@ class Proof {
 
   Term index(const DimIndex& dim, bool device) {
     Term total = s_.integer(dim.offset);
+    if (dim.per_turn != 0) total = s_.add(total, s_.mul(s_.integer(dim.per_turn), turn_));
     for (const IndexTerm& t : dim.terms) {
       Term value = device ? factors_[t.factor].device : factors_[t.factor].logical;
       if (t.divide != 1) value = s_.quotient(value, t.divide);
@@ -301,7 +308,7 @@ class Proof {
 
   Solver& s_;
   const Obligation& o_;
-  Term zero_;
+  Term zero_, turn_;
   std::vector<FactorTerms> factors_;
   std::vector<Term> facts_, extents_equal_, executed_point_, claimed_point_;
   std::vector<Term> reads_, in_bounds_;  ///< by operand

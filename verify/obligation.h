@@ -53,6 +53,7 @@ struct Obligation {
   std::vector<OperandRead> operands;   ///< by operand of the instruction
   std::vector<DimIndex> output;        ///< digits of the result's dimensions: what a random draw is indexed by
   std::vector<PartialInputs> partial;  ///< one entry per mesh axis with partial operands
+  int64_t turns = 0;                   ///< of the loop around, if indices follow its turn: any one of them is meant
   Expr body = 0.0;
 };
 

@@ -32,10 +32,12 @@ constexpr const char* elsewhere = "\n(the same instructions at other sizes and b
 double evaluations(const Program& reference, const SpmdProgram& program) {
   double total = 0;
   for (const Node& node : reference.nodes)
-    total += node.leaf() ? double(element_count(node.type.shape)) : evaluation_cost(node.space, node.body);
+    total += node.leaf() ? double(element_count(node.type.shape))
+                         : double(reference.turns(node.id)) * evaluation_cost(node.space, node.body);
   for (const Instruction& i : program.instructions) {
     NodeId node = program.values[i.result].node;
-    total += program.mesh.device_count() *
+    const int loop = loop_of(reference, program, i);
+    total += program.mesh.device_count() * (loop < 0 ? 1.0 : double(reference.loops[size_t(loop)].turns)) *
              (1 + (i.opcode == Opcode::compute ? evaluation_cost(reference[i.node].space, reference[i.node].body)
                                                : double(element_count(reference[node].type.shape))));
   }

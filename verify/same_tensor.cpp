@@ -29,7 +29,8 @@ std::vector<NodeId> same_tensors(const Program& program) {
   std::unordered_multimap<uint64_t, NodeId> met;  // by what is cheap to hash; few nodes share their inputs
   for (const Node& node : program.nodes) {
     first[node.id] = node.id;
-    if (node.leaf()) continue;
+    // A carry is its input in the first turn only.
+    if (node.leaf() || program.next_of(node.id) >= 0) continue;
     if (hands_on(program, node)) {
       first[node.id] = first[node.inputs[0]];
       continue;
@@ -44,8 +45,8 @@ std::vector<NodeId> same_tensors(const Program& program) {
     auto [candidate, end] = met.equal_range(hash);
     for (; candidate != end && first[node.id] == node.id; ++candidate) {
       const Node& other = program[candidate->second];
-      if (same_inputs(other) && other.type == node.type && same_space(other.space, node.space) &&
-          other.body == node.body)
+      if (same_inputs(other) && other.loop == node.loop && other.type == node.type &&
+          same_space(other.space, node.space) && other.body == node.body)
         first[node.id] = other.id;
     }
     if (first[node.id] == node.id) met.emplace(hash, node.id);

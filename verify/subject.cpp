@@ -25,7 +25,7 @@ class FormCheck {
     if (!mesh() || !tables() || !values() || !leaves()) return flaw_;
     for (size_t i = 0; i < p_.instructions.size(); ++i)
       if (!instruction(int(i))) return flaw_;
-    if (results()) outputs();
+    if (loops() && results()) outputs();
     return flaw_;
   }
 
@@ -182,6 +182,51 @@ class FormCheck {
                     number, p_.values[i.operands[0]].node);
     bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast;
     if (rooted && !below(i.root, size_t(p_.mesh.axes[i.axis].size))) return bad("has a root outside of its axis");
+    return true;
+  }
+
+  /// Instructions of a loop in one piece; what it fills is not read before it is complete; each carry takes over one
+  /// value, which the same turn has made and which no carry holds (they all change at once).
+  bool loops() {
+    std::map<int, int> pieces;
+    for (const LoopSpan& span : loop_spans(reference_, p_)) {
+      if (++pieces[span.loop] > 1)
+        return fail(fmt::format("the instructions of loop {} do not stand one behind the other", span.loop),
+                    span.first);
+      for (int i = span.first; i < span.last; ++i)
+        for (ValueId v : p_.instructions[i].operands) {
+          const Node& read = reference_[p_.values[v].node];
+          if (read.loop == span.loop && stacked_dim(read.space) >= 0)
+            return fail(fmt::format("{} is read in the loop that fills it", p_.values[v].name), i, read.id);
+        }
+    }
+    std::map<NodeId, int> computed, given;
+    for (const Instruction& i : p_.instructions)
+      if (i.opcode == Opcode::compute && reference_.next_of(i.node) >= 0) ++computed[i.node];
+    for (const auto& [carry, value] : p_.carried) {
+      if (!below(carry, reference_.nodes.size()) || reference_.next_of(carry) < 0)
+        return fail(fmt::format("node {} is said to be carried, but is carried by no loop", carry));
+      const std::string& tensor = reference_[carry].name;
+      if (!below(value, p_.values.size()) || !defined_[value])
+        return fail(fmt::format("what {} takes over is never computed", tensor), -1, carry);
+      ++given[carry];
+    }
+    for (const TurnLoop& loop : reference_.loops)
+      for (const TurnLoop::Carry& c : loop.carries) {
+        const std::string& tensor = reference_[c.carry].name;
+        if (computed[c.carry] > 1) return fail(fmt::format("{} begins twice", tensor), -1, c.carry);
+        if (given[c.carry] != (computed[c.carry] > 0))
+          return fail(fmt::format("{} takes over {} values at the end of a turn", tensor, given[c.carry]), -1, c.carry);
+      }
+    for (const auto& [carry, value] : p_.carried) {
+      const Instruction* maker = nullptr;
+      for (const Instruction& i : p_.instructions)
+        if (i.result == value) maker = &i;
+      if (!maker || loop_of(reference_, p_, *maker) != reference_[carry].loop ||
+          (maker->opcode == Opcode::compute && reference_.next_of(maker->node) >= 0))
+        return fail(fmt::format("{} takes over {}, which no turn makes", reference_[carry].name, p_.values[value].name),
+                    -1, carry);
+    }
     return true;
   }
 

@@ -56,7 +56,8 @@ struct Flaw {
 };
 
 /// Plain checks of form: the mesh, tables monotone and covering, every reference in range, every value defined once and
-/// before its use, said to be held in a way that exists; axes divided by their own tables only, factors once.
+/// before its use, said to be held in a way that exists; axes divided by their own tables only, factors once;
+/// loops in one piece each, with all that they hand on from turn to turn.
 std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

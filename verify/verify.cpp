@@ -45,7 +45,7 @@ class Verifier {
       if (!(instruction.opcode == Opcode::compute ? compute(instruction) : movement(instruction))) return false;
     }
     out_.instruction = -1;
-    return loss() && finals() && lemmas();
+    return carried() && loss() && finals() && lemmas();
   }
 
  private:
@@ -136,6 +136,27 @@ class Verifier {
     needed_lemmas_.insert(inference.lemmas.begin(), inference.lemmas.end());
     held_[instruction.result] = *inference.result;
     return claim_fits(instruction.result, *inference.result);
+  }
+
+  /// The invariant of every loop: what a carry was found to hold before the first turn (where it is its input), it
+  /// holds again behind every turn, in which all instructions were proved from no more than that.
+  bool carried() {
+    for (const auto& [carry, value] : s_.program.carried) {
+      const Held& made = held_[value];
+      const NodeId next = s_.reference.next_of(carry);
+      if (!s_.same(made.node, next))
+        return fail(fmt::format("{} goes on with {}, not {}, from turn to turn", name_of(carry), name_of(made.node),
+                                name_of(next)));
+      for (const Instruction& i : s_.program.instructions) {
+        if (i.opcode != Opcode::compute || i.node != carry) continue;
+        const Placements& before = held_[i.result].placements;
+        for (int a = 0; a < s_.axis_count(); ++a)
+          if (made.placements[a] != before[a])
+            return fail(fmt::format("{} ends a turn {}, but {} begins it {}", name_of(next),
+                                    describe(s_, made.placements[a], a), name_of(carry), describe(s_, before[a], a)));
+      }
+    }
+    return true;
   }
 
   bool loss() {

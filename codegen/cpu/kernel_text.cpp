@@ -43,6 +43,7 @@ class KernelPrinter {
                                        memory_type(k_.parameters[p].dtype), n_.parameters[p]));
     if (k_.uses_step) parameters.push_back("long step");
     if (k_.uses_seed) parameters.push_back("unsigned long seed");
+    if (k_.uses_turn) parameters.push_back("long turn");
     // Inlined into the step, kernels that are called once would be optimised as one huge function.
     return "__attribute__((noinline)) static void " + call_text(n_.function, parameters, 41);
   }

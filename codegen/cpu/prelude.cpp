@@ -11,8 +11,8 @@ struct Piece {
   std::string_view text;
 };
 
-// The polynomials are minimax fits (Remez) made for these functions (those of sine and cosine: Moshier, Cephes); tests measure their errors against the C library
-// in double.
+// The polynomials are minimax fits (Remez) made for these functions (those of sine and cosine: Moshier, Cephes); tests
+// measure their errors against the C library in double.
 constexpr Piece pieces[] = {
     {"max_f32", R"(static inline float max_f32(float a, float b) { return a > b ? a : b; }
 )"},

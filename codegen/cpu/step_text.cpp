@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -43,7 +44,11 @@ class StepPrinter {
   std::string run() {
     for (ValueId leaf : l_.local.leaves) function_names_.take(l_.names[leaf]);
     print_leaves();
-    for (const Group& group : l_.groups) print_group(group);
+    for (const Group& group : l_.groups) {
+      move_to(l_.local.ops[group.op()].loop);
+      print_group(group);
+    }
+    move_to(-1);
     print_copies();
     std::string body = std::move(step_);
     std::string calls = kernels_ + body;
@@ -83,16 +88,42 @@ class StepPrinter {
     return bytes;
   }
 
-  void line(const std::string& text) { step_ += "  " + text + "\n"; }
+  void line(const std::string& text) { step_ += (loop_ < 0 ? "  " : "    ") + text + "\n"; }
 
-  /// The pointer to a value; declared where it is first used.
+  /// Leaves the loop that is open, if it is another, and opens the one in whose turns comes what follows.
+  void move_to(int loop) {
+    if (loop == loop_) return;
+    if (loop_ >= 0) {
+      const LocalLoop& left = l_.local.loops[size_t(loop_)];
+      if (!left.carried.empty()) step_ += "\n", line("// what the next turn begins with");
+      for (const auto& [carry, next] : left.carried) {
+        std::string from = pointer(next), to = pointer(carry);
+        line(fmt::format("copy({}, {}, {});", from, to, l_.local.values[carry].count()));
+      }
+      loop_ = -1;
+      line("}");
+    }
+    if (loop < 0) return;
+    step_ += "\n";
+    before_loop_ = step_.size();
+    line(fmt::format("for (long turn = 0; turn < {}; ++turn) {{", l_.local.loops[size_t(loop)].turns));
+    loop_ = loop;
+  }
+
+  /// The pointer to a value; declared where it is first used, or before the loop in which it is.
   std::string pointer(ValueId value) {
     ValueId storage = l_.storage(value);
     if (declared_.insert(storage).second) {
       const LocalValue& local = l_.local.values[storage];
       std::string_view type = memory_type(local.type.dtype);
-      line(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // {3}", type, l_.names[storage],
-                       l_.memory.offset_bytes[storage], part_text(local)));
+      const std::string text = fmt::format("  {0}* const {1} = ({0}*)(arena + {2});  // {3}\n", type, l_.names[storage],
+                                           l_.memory.offset_bytes[storage], part_text(local));
+      if (loop_ < 0) {
+        step_ += text;
+      } else {
+        step_.insert(before_loop_, text);
+        before_loop_ += text.size();
+      }
     }
     return l_.names[storage];
   }
@@ -137,7 +168,8 @@ class StepPrinter {
     for (const Parameter& parameter : kernel.parameters) arguments.push_back(pointer(parameter.value));
     if (kernel.uses_step) arguments.push_back("context->step");
     if (kernel.uses_seed) arguments.push_back("context->seed");
-    line(call_text(found->second, arguments, 2) + ";");
+    if (kernel.uses_turn) arguments.push_back("turn");
+    line(call_text(found->second, arguments, loop_ < 0 ? 2 : 4) + ";");
   }
 
   void print_attention(const Group& group) {
@@ -169,7 +201,8 @@ class StepPrinter {
     step_ += "\n";
     line("// " + origin_text(l_, op));
     std::string a = pointer(op.inputs[c.a].value), w = pointer(op.inputs[c.w].value), out = pointer(op.result);
-    std::string a_at = offset_text(c.a_offset), w_at = offset_text(c.w_offset), c_at = offset_text(c.c_offset);
+    std::string a_at = offset_text(c.a_offset, c.a_turn), w_at = offset_text(c.w_offset, c.w_turn),
+                c_at = offset_text(c.c_offset, c.c_turn);
     std::string indent;
     Names taken;
     for (const std::string& name : {a, w, out}) taken.take(name);
@@ -223,7 +256,11 @@ class StepPrinter {
          ";");
   }
 
-  static std::string offset_text(int64_t offset) { return offset ? fmt::format(" + {}", offset) : ""; }
+  static std::string offset_text(int64_t offset, int64_t per_turn = 0) {
+    std::string out = offset ? fmt::format(" + {}", offset) : "";
+    if (per_turn != 0) out += fmt::format(" {} turn * {}", per_turn < 0 ? "-" : "+", std::abs(per_turn));
+    return out;
+  }
   static std::string scaled(const std::string& counter, int64_t stride) {
     return stride == 0 ? "" : stride == 1 ? " + " + counter : fmt::format(" + {} * {}", counter, stride);
   }
@@ -250,6 +287,8 @@ class StepPrinter {
   const Lowered& l_;
   const Cluster& cluster_;
   std::string kernels_, step_, table_text_;
+  int loop_ = -1;                                 ///< that is open
+  size_t before_loop_ = 0;                        ///< place in step_
   std::map<std::string, std::string> functions_;  ///< numbered text -> name
   std::set<ValueId> declared_;
   Names function_names_, table_names_;

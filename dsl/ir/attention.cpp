@@ -12,7 +12,7 @@ std::vector<int> dims_of_factors(const Space& space, const Access& access, const
   if (access.zero_outside || access.dims.size() != shape.size()) return {};
   for (size_t d = 0; d < shape.size(); ++d) {
     const DimIndex& index = access.dims[d];
-    if (index.offset != 0 || index.terms.size() > 1) return {};
+    if (index.offset != 0 || index.per_turn != 0 || index.terms.size() > 1) return {};
     if (index.terms.empty()) {
       if (shape[d] != 1) return {};
       continue;
@@ -49,8 +49,10 @@ class Finder {
 
   std::vector<Attention> run() {
     std::vector<Attention> out;
-    for (const Node& node : program_.nodes)
+    for (const Node& node : program_.nodes) {
+      if (node.loop >= 0) continue;  // a query per turn is no block
       if (std::optional<Attention> found = from_weights(node)) out.push_back(std::move(*found));
+    }
     return out;
   }
 

@@ -8,6 +8,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/ir/arithmetic.h"
+#include "dsl/ir/loops.h"
 #include "dsl/ir/product_sum.h"
 
 namespace hetsynth {
@@ -277,22 +278,81 @@ LocalArray evaluate(const Space& space, const Expr& body, const std::vector<Loca
   return Evaluator(space, body, inputs, ranges, output_shape, context).run();
 }
 
-std::vector<Array> interpret(const Program& program, const Bindings& leaves, const EvaluationContext& context) {
-  std::vector<Array> values(program.nodes.size());
-  for (const Node& node : program.nodes) {
-    if (node.leaf()) {
-      auto found = leaves.find(node.id);
-      HETSYNTH_CHECK(found != leaves.end(), "no value given for leaf " + node.name);
-      HETSYNTH_CHECK(found->second.shape == node.type.shape, "value of leaf " + node.name + " has another shape");
-      values[node.id] = found->second;
-      continue;
+namespace {
+
+class Interpretation {
+ public:
+  Interpretation(const Program& program, const EvaluationContext& context)
+      : program_(program), context_(context), values_(program.nodes.size()) {}
+
+  std::vector<Array> run(const Bindings& leaves) {
+    const std::vector<NodeId> order = execution_order(program_);
+    for (size_t i = 0; i < order.size();) {
+      const int loop = program_[order[i]].loop;
+      size_t end = i + 1;
+      while (loop >= 0 && end < order.size() && program_[order[end]].loop == loop) ++end;
+      if (program_[order[i]].leaf())
+        take(program_[order[i]], leaves);
+      else if (loop < 0)
+        compute(program_[order[i]], 0);
+      else
+        turns(loop, {order.begin() + long(i), order.begin() + long(end)});
+      i = end;
     }
+    return std::move(values_);
+  }
+
+ private:
+  void take(const Node& node, const Bindings& leaves) {
+    auto found = leaves.find(node.id);
+    HETSYNTH_CHECK(found != leaves.end(), "no value given for leaf " + node.name);
+    HETSYNTH_CHECK(found->second.shape == node.type.shape, "value of leaf " + node.name + " has another shape");
+    values_[node.id] = found->second;
+  }
+
+  void turns(int number, const std::vector<NodeId>& nodes) {
+    const TurnLoop& loop = program_.loops[size_t(number)];
+    for (int64_t turn = 0; turn < loop.turns; ++turn) {
+      for (NodeId id : nodes)
+        if (turn == 0 || program_.next_of(id) < 0) compute(program_[id], turn);
+      if (turn + 1 < loop.turns)
+        for (const TurnLoop::Carry& c : loop.carries) values_[c.carry] = values_[c.next];
+    }
+  }
+
+  void compute(const Node& node, int64_t turn) {
     std::vector<LocalArray> inputs;
     for (NodeId input : node.inputs)
-      inputs.push_back({values[input], std::vector<int64_t>(values[input].shape.size(), 0)});
-    values[node.id] = evaluate(node.space, node.body, inputs, full_ranges(node.space), node.type.shape, context).array;
+      inputs.push_back({values_[input], std::vector<int64_t>(values_[input].shape.size(), 0)});
+    const Space space = in_turn(node.space, turn);
+    LocalArray result = evaluate(space, node.body, inputs, full_ranges(space), node.type.shape, context_);
+    if (stacked_dim(node.space) < 0) {
+      values_[node.id] = std::move(result.array);
+      return;
+    }
+    if (turn == 0) values_[node.id] = Array(node.type.shape);
+    put_part(result, values_[node.id]);
   }
-  return values;
+
+  const Program& program_;
+  const EvaluationContext& context_;
+  std::vector<Array> values_;
+};
+
+}  // namespace
+
+void put_part(const LocalArray& part, Array& whole) {
+  const std::vector<int64_t> inner = row_major_strides(part.array.shape), outer = row_major_strides(whole.shape);
+  for (size_t e = 0; e < part.array.values.size(); ++e) {
+    int64_t at = 0;
+    for (size_t d = 0; d < inner.size(); ++d)
+      at += (int64_t(e) / inner[d] % part.array.shape[d] + part.offset[d]) * outer[d];
+    whole.values[size_t(at)] = part.array.values[e];
+  }
+}
+
+std::vector<Array> interpret(const Program& program, const Bindings& leaves, const EvaluationContext& context) {
+  return Interpretation(program, context).run(leaves);
 }
 
 }  // namespace hetsynth

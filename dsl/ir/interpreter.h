@@ -41,7 +41,10 @@ std::vector<Range> full_ranges(const Space& space);
 /// Values by node.
 using Bindings = std::map<NodeId, Array>;
 
-/// Every node's value given all leaves.
+/// Writes a part of a tensor, which lies at its offset, into the whole.
+void put_part(const LocalArray& part, Array& whole);
+
+/// Every node's value given all leaves; of nodes of a loop, that of the last turn.
 std::vector<Array> interpret(const Program& program, const Bindings& leaves, const EvaluationContext& context);
 
 /// Starting value of one element of a parameter or state, by its GLOBAL row-major index; exactly a float32. The same on

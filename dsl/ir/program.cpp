@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "dsl/base/hash.h"
+#include "dsl/ir/loops.h"
 
 namespace hetsynth {
 
@@ -53,6 +55,13 @@ std::vector<std::vector<NodeId>> Program::consumers() const {
   return out;
 }
 
+NodeId Program::next_of(NodeId id) const {
+  if (nodes[id].loop < 0) return -1;
+  for (const TurnLoop::Carry& c : loops[nodes[id].loop].carries)
+    if (c.carry == id) return c.next;
+  return -1;
+}
+
 int64_t Program::parameter_count() const {
   int64_t count = 0;
   for (const Node& node : nodes)
@@ -93,10 +102,22 @@ std::string node_text(const Program& program, const Node& node, bool with_place)
 std::string program_text(const Program& program, bool with_place) {
   std::string out;
   Phase phase = Phase::forward;
+  int loop = -1;
+  auto close = [&] {
+    if (loop < 0) return;
+    for (const TurnLoop::Carry& c : program.loops[loop].carries) out += fmt::format("  %{} <- %{}\n", c.carry, c.next);
+    out += "}\n";
+  };
   for (const Node& node : program.nodes) {
+    if (node.loop != loop) {
+      close();
+      loop = node.loop;
+      if (loop >= 0) out += fmt::format("loop {} of {} turns {{\n", loop, program.loops[loop].turns);
+    }
     if (node.phase != phase && !node.leaf()) out += fmt::format("// {}\n", name(phase = node.phase));
-    out += node_text(program, node, with_place);
+    out += (loop < 0 ? "" : "  ") + node_text(program, node, with_place);
   }
+  close();
   if (program.loss >= 0) out += fmt::format("loss %{}\n", program.loss);
   for (const Update& u : program.updates) out += fmt::format("update %{} <- %{}\n", u.target, u.value);
   for (const NamedOutput& o : program.outputs) out += fmt::format("output {} %{}\n", o.name, o.node);
@@ -109,13 +130,26 @@ Program rebuild(const Program& program, const std::vector<bool>& keep, const std
   out.model_file = program.model_file;
   out.options = program.options;
   std::vector<NodeId> moved(program.nodes.size(), -1);
-  for (const Node& node : program.nodes) {
-    if (!keep[node.id] || replacement[node.id] != node.id) continue;
-    Node copy = node;
-    copy.id = moved[node.id] = int(out.nodes.size());
+  std::vector<int> moved_loop(program.loops.size(), -1);
+  for (NodeId id : execution_order(program)) {
+    if (!keep[id] || replacement[id] != id) continue;
+    Node copy = program[id];
+    copy.id = moved[id] = int(out.nodes.size());
     for (NodeId& input : copy.inputs) input = moved[replacement[input]];
+    if (copy.loop >= 0) {
+      int& loop = moved_loop[copy.loop];
+      if (loop < 0) {
+        loop = int(out.loops.size());
+        out.loops.push_back({program.loops[copy.loop].turns, {}});
+      }
+      copy.loop = loop;
+    }
     out.nodes.push_back(std::move(copy));
   }
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries)
+      if (keep[c.carry])
+        out.loops[out[moved[c.carry]].loop].carries.push_back({moved[c.carry], moved[replacement[c.next]]});
   auto now = [&](NodeId id) { return moved[replacement[id]]; };
   if (program.loss >= 0 && keep[replacement[program.loss]]) out.loss = now(program.loss);
   for (const Update& u : program.updates)
@@ -125,14 +159,21 @@ Program rebuild(const Program& program, const std::vector<bool>& keep, const std
   return out;
 }
 
-/// Marks everything the roots need. Inputs precede uses, so one backward sweep is enough.
+/// Marks everything the roots need. Inputs precede uses, so one backward sweep is enough, but for what loops carry from
+/// turn to turn.
 std::vector<bool> needed_by(const Program& program, const std::vector<NodeId>& roots,
                             const std::vector<NodeId>& replacement) {
   std::vector<bool> keep(program.nodes.size(), false);
   for (NodeId root : roots) keep[replacement[root]] = true;
-  for (size_t i = program.nodes.size(); i-- > 0;)
-    if (keep[i])
-      for (NodeId input : program.nodes[i].inputs) keep[replacement[input]] = true;
+  for (bool complete = false; !complete;) {
+    for (size_t i = program.nodes.size(); i-- > 0;)
+      if (keep[i])
+        for (NodeId input : program.nodes[i].inputs) keep[replacement[input]] = true;
+    complete = true;
+    for (const TurnLoop& loop : program.loops)
+      for (const TurnLoop::Carry& c : loop.carries)
+        if (keep[c.carry] && !keep[replacement[c.next]]) keep[replacement[c.next]] = true, complete = false;
+  }
   return keep;
 }
 
@@ -146,9 +187,14 @@ std::vector<NodeId> identity(const Program& program) {
 std::vector<NodeId> merge_equal(const Program& program) {
   std::vector<NodeId> first = identity(program);
   std::map<std::string, NodeId> seen;
+  std::set<NodeId> carried;
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) carried.insert({c.carry, c.next});
   for (const Node& node : program.nodes) {
-    if (node.leaf()) continue;
+    // Carries that begin alike may go on differently, and each takes over a node of its own.
+    if (node.leaf() || carried.count(node.id)) continue;
     std::string key = fmt::format("{}\"{}\"{}", node.tag(), node.op->attributes(), text(node.type));
+    if (node.loop >= 0) key += fmt::format(" loop{}", node.loop);
     for (NodeId input : node.inputs) key += fmt::format(",{}", first[input]);
     if (node.recomputation > 0) key += fmt::format(" again{}", node.recomputation);
     first[node.id] = seen.emplace(std::move(key), node.id).first->second;

@@ -75,6 +75,7 @@ struct Node {
   std::string name;  ///< the user's variable, or derived: "h1.matmul", "d_w1"; unique in the program
   SourceLocation where;
   Phase phase = Phase::forward;
+  int loop = -1;          ///< in Program::loops; -1: runs once
   int recomputation = 0;  ///< > 0: computed again, for the backward pass; never merged with the first computation
   // operation
   std::shared_ptr<const Operator> op;
@@ -118,10 +119,24 @@ struct OptionValue {
   std::string help;
 };
 
+/// Nodes that run once per turn, t = 0, 1, ... (`scan` over time steps). They read tensors of outside, whole or at the
+/// position that the turn gives (DimIndex::per_turn), and what the same turn made before. Outside of the loop two kinds
+/// of them can be read: tensors that it fills turn by turn (`stack`), and by `last` what a node made in the last turn.
+struct TurnLoop {
+  /// In turn 0 `carry` is its input, a tensor of outside; then it is what `next` was in the turn before. Both are nodes
+  /// of the loop, of one type; `next` is no carry, and no two carries share it.
+  struct Carry {
+    NodeId carry, next;
+  };
+  int64_t turns = 1;
+  std::vector<Carry> carries;
+};
+
 struct Program {
   std::string model_file;
   std::vector<Node> nodes;  ///< topological: inputs come before uses
-  NodeId loss = -1;         ///< scalar f32
+  std::vector<TurnLoop> loops;
+  NodeId loss = -1;  ///< scalar f32
   std::vector<Update> updates;
   std::vector<NamedOutput> outputs;
   std::vector<OptionValue> options;
@@ -129,6 +144,10 @@ struct Program {
   const Node& operator[](NodeId id) const { return nodes[id]; }
   /// Consumers of every node, in order, each listed once per consuming node.
   std::vector<std::vector<NodeId>> consumers() const;
+  /// How often a node runs in a step.
+  int64_t turns(NodeId id) const { return nodes[id].loop < 0 ? 1 : loops[nodes[id].loop].turns; }
+  /// What a carry takes over at the end of a turn; -1 for all other nodes.
+  NodeId next_of(NodeId id) const;
   /// Total elements of all parameters.
   int64_t parameter_count() const;
 };
@@ -140,7 +159,8 @@ std::string text(const Program& program);
 /// count.
 std::string hash_text(const Program& program);
 
-/// The program without what neither loss, updates nor outputs need, and with equal computations merged.
+/// The program without what neither loss, updates nor outputs need, with equal computations merged, and with the nodes
+/// of each loop one behind the other.
 Program simplify(const Program& program);
 
 /// The part of the program that computes one named output, without loss and updates.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace hetsynth {
 
@@ -23,7 +24,7 @@ std::optional<FactorKind> Space::reduction() const {
   return std::nullopt;
 }
 
-DimIndex index_by(int factor) { return DimIndex{{IndexTerm{factor}}, 0}; }
+DimIndex index_by(int factor) { return {.terms = {IndexTerm{factor}}}; }
 
 namespace {
 
@@ -55,7 +56,7 @@ std::optional<FactorCut> cut_of(const Space& space, const Access& access, const 
     const DimIndex& index = access.dims[dim];
     if (!mentions(index, factor)) continue;
     // Other dimensions may be left (convolution's padding); this one is covered exactly, so it never is.
-    if (cut || index.offset != 0) return std::nullopt;
+    if (cut || index.offset != 0 || index.per_turn != 0) return std::nullopt;
     const IndexTerm& outer = index.terms[0];
     bool outermost = outer.factor == factor && outer.plain() && outer.stride > 0 && inner_terms_fit(space, index);
     bool once = std::count_if(index.terms.begin(), index.terms.end(),
@@ -64,6 +65,33 @@ std::optional<FactorCut> cut_of(const Space& space, const Access& access, const 
     cut = FactorCut{int(dim), outer.stride};
   }
   return cut;
+}
+
+bool follows_turn(const Access& access) {
+  return std::any_of(access.dims.begin(), access.dims.end(), [](const DimIndex& d) { return d.per_turn != 0; });
+}
+
+bool follows_turn(const Space& space) {
+  return follows_turn(space.output) || std::any_of(space.inputs.begin(), space.inputs.end(),
+                                                   [](const Access& access) { return follows_turn(access); });
+}
+
+Space in_turn(Space space, int64_t turn) {
+  auto settle = [&](Access& access) {
+    for (DimIndex& index : access.dims) {
+      index.offset += index.per_turn * turn;
+      index.per_turn = 0;
+    }
+  };
+  for (Access& access : space.inputs) settle(access);
+  settle(space.output);
+  return space;
+}
+
+int stacked_dim(const Space& space) {
+  for (size_t d = 0; d < space.output.dims.size(); ++d)
+    if (space.output.dims[d].per_turn != 0) return int(d);
+  return -1;
 }
 
 std::string text(const Space& space) {
@@ -82,6 +110,10 @@ std::string text(const Space& space) {
     if (t.modulo != 0) name = fmt::format("({})%{}", name, t.modulo);
     return t.stride == 1 ? name : fmt::format("{}*{}", name, t.stride);
   };
+  auto turn_text = [](int64_t per_turn, bool first) {
+    std::string sign = per_turn < 0 ? "-" : first ? "" : "+";
+    return std::abs(per_turn) == 1 ? sign + "@" : fmt::format("{}@*{}", sign, std::abs(per_turn));
+  };
   auto access_text = [&](const Access& access) {
     std::string out = "[";
     for (size_t d = 0; d < access.dims.size(); ++d) {
@@ -89,10 +121,11 @@ std::string text(const Space& space) {
       if (d) out += ",";
       std::string sum;
       for (const IndexTerm& t : index.terms) sum += (sum.empty() ? "" : "+") + term_text(t);
-      if (sum.empty())
+      if (sum.empty() && (index.offset != 0 || index.per_turn == 0))
         sum = fmt::format("{}", index.offset);
       else if (index.offset != 0)
         sum += fmt::format("{:+}", index.offset);
+      if (index.per_turn != 0) sum += turn_text(index.per_turn, sum.empty());
       out += sum;
     }
     return out + (access.zero_outside ? "]?0" : "]");

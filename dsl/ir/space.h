@@ -38,8 +38,9 @@ struct IndexTerm {
 
 /// Index of one dimension: the sum of its terms (outermost first) plus an offset. No terms: a constant.
 struct DimIndex {
-  std::vector<IndexTerm> terms;
+  std::vector<IndexTerm> terms = {};
   int64_t offset = 0;
+  int64_t per_turn = 0;  ///< times the number of the turn of the loop around the operator (Program::loops): x[:, t]
   bool operator==(const DimIndex&) const = default;
 };
 
@@ -80,6 +81,14 @@ struct FactorCut {
 std::optional<FactorCut> cut_of(const Space& space, const Access& access, const Shape& shape, int factor);
 bool mentions_factor(const Access& access, int factor);
 
+/// Whether an index depends on the turn of the loop around the operator.
+bool follows_turn(const Access& access);
+bool follows_turn(const Space& space);
+/// The space in turn `turn` of the loop: the same without such indices.
+Space in_turn(Space space, int64_t turn);
+/// The dimension of a result that a loop fills turn by turn (what `stack` makes); -1 if the result is made at once.
+int stacked_dim(const Space& space);
+
 /// Half-open ranges of the factors, one per factor: the part of the space a device executes.
 struct Range {
   int64_t lo = 0;
@@ -92,7 +101,8 @@ struct Range {
 int64_t part_elements(std::span<const Range> ranges);
 int64_t part_elements(std::span<const Range> ranges, size_t from, size_t to);
 
-/// "{b:8 t:128 j:384 | k:384 sum} in0[b,t,k] in1[k,j] -> [b,t,j]". Stable: hashed into plans.
+/// "{b:8 t:128 j:384 | k:384 sum} in0[b,t,k] in1[k,j] -> [b,t,j]"; "@" is the turn of the loop around the operator.
+/// Stable: hashed into plans.
 std::string text(const Space& space);
 
 }  // namespace hetsynth

@@ -121,6 +121,7 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
   Node node;
   node.where = scope.known() ? scope : location(where);
   std::vector<TensorType> types;
+  node.loop = loop;
   for (size_t j = 0; j < inputs.size(); ++j) {
     if (!inputs[j].defined() || inputs[j].node() >= int(program.nodes.size()))
       throw UserError({.where = node.where,
@@ -129,6 +130,7 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
                        .expected = "a tensor made by an input, a parameter or an operator",
                        .found = "a default-constructed Tensor",
                        .mend = "give the variable a value before it is used"});
+    check_stays_in_loop(*op, inputs[j], node.where);
     types.push_back(program[inputs[j].node()].type);
     node.inputs.push_back(inputs[j].node());
   }
@@ -150,6 +152,20 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
   if (backward_of >= 0) node.name = "d_" + program[backward_of].name;
   program.nodes.push_back(std::move(node));
   return Tensor(program.nodes.back().id);
+}
+
+void Trace::check_stays_in_loop(const Operator& reader, Tensor tensor, const SourceLocation& where) const {
+  const Node& node = program[tensor.node()];
+  // Gradients may: what they read of a loop is stacked for them (dsl/ir/loop_gradient.h).
+  const bool leaves = phase == Phase::forward && node.loop >= 0 && node.loop != loop && stacked_dim(node.space) < 0;
+  if (!leaves || reader.tag() == "last") return;
+  throw UserError({.where = where,
+                   .tag = std::string(reader.tag()),
+                   .message = fmt::format("{} is read outside of the scan that makes it",
+                                          node.name.empty() ? node.tag() : node.name),
+                   .expected = "the states and the outputs that the scan gives",
+                   .found = "a tensor that was taken out of the scan's body by a variable",
+                   .mend = "let the body return it in its ScanStep"});
 }
 
 UserError Trace::at_call(const UserError& error, const std::vector<Tensor>& arguments, SourceLocation where) const {

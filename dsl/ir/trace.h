@@ -85,9 +85,11 @@ class Trace {
   NodeId backward_of = -1;         ///< node whose gradient is being emitted: names and lines derive from it
   int random_streams = 0;          ///< streams of random numbers given away so far; each call that draws takes one
   bool in_checkpoint = false;
+  int loop = -1;         ///< of the program, to which what is emitted belongs
   SourceLocation scope;  ///< set by CallScope: where nodes made inside a composite function are said to come from
 
  private:
+  void check_stays_in_loop(const Operator& reader, Tensor tensor, const SourceLocation& where) const;
   Tensor repeated_parameter(const std::string& name, const TensorType& type, const std::source_location& where);
 };
 

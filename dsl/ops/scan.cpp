@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "dsl/ir/trace.h"
-#include "dsl/ops/concat.h"
-#include "dsl/ops/reshape.h"
-#include "dsl/ops/slice.h"
-#include "dsl/ops/support/shape_rules.h"
+#include <algorithm>
+
+#include "dsl/ops/support/turn_operators.h"
 
 namespace hetsynth {
 namespace {
@@ -21,63 +19,97 @@ namespace {
                    .mend = mend});
 }
 
-/// x[:, t] without the dimension of time.
-Tensor at_step(Tensor x, int64_t t, const std::source_location& where) {
-  Shape shape = x.shape();
-  shape.erase(shape.begin() + 1);
-  return reshape(Operand(slice(Operand(x, where), 1, t, t + 1), where), shape);
-}
+/// While alive, what is emitted is attributed to the call of scan. Not for the body: its lines are its own.
+using AtCall = CallScope;
 
-void check_state(const std::vector<Tensor>& before, const std::vector<Tensor>& after, int64_t t,
+void check_state(const std::vector<Tensor>& before, const std::vector<Tensor>& after,
                  const std::source_location& where) {
   if (before.size() != after.size())
-    fail(where, fmt::format("step {} gives another number of states", t), std::to_string(before.size()),
-         std::to_string(after.size()));
+    fail(where, "a step gives another number of states", std::to_string(before.size()), std::to_string(after.size()));
   for (size_t i = 0; i < before.size(); ++i) {
-    if (before[i].shape() == after[i].shape() && before[i].dtype() == after[i].dtype()) continue;
-    fail(where, fmt::format("step {} gives state {} another shape", t, i), text(before[i].shape()),
-         text(after[i].shape()));
+    if (!after[i].defined())
+      fail(where, fmt::format("a step gives no state {}", i), text(before[i].shape()), "a default-constructed Tensor");
+    const TensorType was{before[i].shape(), before[i].dtype()}, is{after[i].shape(), after[i].dtype()};
+    if (was == is) continue;
+    fail(where, fmt::format("a step gives state {} another {}", i, was.shape == is.shape ? "type" : "shape"), text(was),
+         text(is), "a state keeps its shape and type from step to step");
   }
 }
 
-/// "h" becomes "h[3]"; what the body should not make is refused.
-void finish_nodes(Program& program, size_t first, int64_t t, const std::source_location& where) {
-  for (size_t i = first; i < program.nodes.size(); ++i) {
-    Node& node = program.nodes[i];
+bool draws_random(const Expr& e) {
+  return e.kind() == ExprKind::random || std::any_of(e.args().begin(), e.args().end(), draws_random);
+}
+
+/// What cannot be in a body that stands for all steps.
+void check_body(const Trace& trace, size_t first, size_t checkpoints, const std::source_location& where) {
+  for (size_t i = first; i < trace.program.nodes.size(); ++i) {
+    const Node& node = trace.program.nodes[i];
     if (node.leaf())
       fail(where, fmt::format("the body makes {} {}", name(node.kind), node.name), "only operators in the body",
-           fmt::format("one more in step {}", t), "make it before the scan and use it in the body");
-    if (!node.name.empty()) node.name += fmt::format("[{}]", t);
+           "one more in every step", "make it before the scan and use it in the body");
+    if (draws_random(node.body))
+      fail(where, "the body draws random numbers", "a body that does the same in every step", std::string(node.tag()),
+           "apply dropout to the sequence before or behind the scan");
   }
+  if (trace.recomputed.size() > checkpoints)
+    fail(where, "the body contains a checkpoint", "a body without", "one", "put the whole scan into the checkpoint");
+}
+
+ScanResult loop_over(const std::vector<Tensor>& sequences, int64_t steps, const std::vector<Tensor>& initial,
+                     const ScanBodyOfMany& body, const std::source_location& where) {
+  Trace& trace = Trace::current();
+  if (trace.loop >= 0) fail(where, "a scan stands in the body of another", "one loop over steps", "two");
+  constexpr int time = 1;
+  ScanResult out;
+  LoopScope loop(steps);
+  std::vector<Tensor> state, now;
+  {
+    AtCall scope(where);
+    for (Tensor first : initial) state.push_back(loop.carry(first));
+    for (Tensor x : sequences) now.push_back(at_turn(x, {.dim = time}));
+  }
+  const size_t first = trace.program.nodes.size(), checkpoints = trace.recomputed.size();
+  ScanStep step = body(state, now);
+  check_body(trace, first, checkpoints, where);
+  check_state(state, step.state, where);
+  AtCall scope(where);
+  for (size_t i = 0; i < state.size(); ++i) out.state.push_back(loop.next(state[i], step.state[i]));
+  if (step.output.defined()) {
+    if (step.output.rank() == 0) fail(where, "the output of a step is a scalar", "[batch, ...]", "[]");
+    out.outputs = stack_turns(step.output, {.dim = time}, steps);
+  }
+  loop.close();
+  for (Tensor& last : out.state) last = after_last_turn(last);
+  return out;
 }
 
 }  // namespace
 
-ScanResult scan(Operand x, const std::vector<Tensor>& initial, const ScanBody& body) {
-  Trace& trace = Trace::current();
-  Tensor in = as_tensor(x);
-  if (in.rank() < 2) fail(x.where, "there is no dimension of time", "[batch, time, ...]", text(in.shape()));
-  ScanResult out{initial, {}};
-  std::vector<Tensor> outputs;
-  for (int64_t t = 0; t < in.size(1); ++t) {
-    Tensor now = at_step(in, t, x.where);
-    const size_t first = trace.program.nodes.size();
-    ScanStep step = body(out.state, now, t);
-    finish_nodes(trace.program, first, t, x.where);
-    check_state(out.state, step.state, t, x.where);
-    if (t > 0 && step.output.defined() == outputs.empty())
-      fail(x.where, fmt::format("step {} differs from those before it", t), outputs.empty() ? "no output" : "an output",
-           outputs.empty() ? "an output" : "none");
-    if (step.output.defined()) {
-      Shape shape = step.output.shape();
-      if (shape.empty()) fail(x.where, "the output of a step is a scalar", "[batch, ...]", "[]");
-      shape.insert(shape.begin() + 1, 1);
-      outputs.push_back(reshape(Operand(step.output, x.where), shape));
-    }
-    out.state = std::move(step.state);
+ScanResult scan(const std::vector<Operand>& x, const std::vector<Tensor>& initial, const ScanBodyOfMany& body) {
+  if (x.empty())
+    fail(std::source_location::current(), "there is no sequence", "one or more", "none", "scan_steps(n, ...)");
+  std::vector<Tensor> sequences;
+  for (const Operand& operand : x) {
+    Tensor in = as_tensor(operand);
+    if (in.rank() < 2) fail(operand.where, "there is no dimension of time", "[batch, time, ...]", text(in.shape()));
+    sequences.push_back(in);
+    if (in.size(1) != sequences[0].size(1))
+      fail(operand.where, fmt::format("sequence {} has another number of steps than sequence 0", sequences.size() - 1),
+           fmt::format("{} steps, as {} has", sequences[0].size(1), text(sequences[0].shape())),
+           fmt::format("{} steps in {}", in.size(1), text(in.shape())));
   }
-  if (!outputs.empty()) out.outputs = concat(outputs, 1, x.where);
-  return out;
+  return loop_over(sequences, sequences[0].size(1), initial, body, x[0].where);
+}
+
+ScanResult scan(Operand x, const std::vector<Tensor>& initial, const ScanBody& body) {
+  return scan(std::vector<Operand>{x}, initial,
+              [&](const std::vector<Tensor>& state, const std::vector<Tensor>& now) { return body(state, now[0]); });
+}
+
+ScanResult scan_steps(int64_t steps, const std::vector<Tensor>& initial, const ScanBodyOfMany& body,
+                      std::source_location where) {
+  if (steps < 1) fail(where, "there is no step to take", "at least 1", std::to_string(steps));
+  return loop_over({}, steps, initial, body, where);
 }
 
 OperatorInfo scan_info() { return {"scan", "A loop over time steps with carried state.", {}}; }

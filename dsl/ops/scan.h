@@ -18,13 +18,20 @@ struct ScanResult {
   std::vector<Tensor> state;
   Tensor outputs;
 };
-using ScanBody = std::function<ScanStep(const std::vector<Tensor>& state, Tensor x, int64_t step)>;
+using ScanBody = std::function<ScanStep(const std::vector<Tensor>& state, Tensor x)>;
+/// Of several sequences, or of none.
+using ScanBodyOfMany = std::function<ScanStep(const std::vector<Tensor>& state, const std::vector<Tensor>& x)>;
 
-/// Calls body(state, x[:, t], t) for t = 0, 1, ... over dimension 1 of x, [batch, time, ...]; each call gets the state
-/// that the one before gave. The program holds a copy of the body per step: its tensors are called h[0], h[1], ...
-/// after the body's variables, and planning decides once for steps that are alike. Throws UserError if x has no
-/// dimension of time, if the state changes its number or shape, if only some steps give an output, or if the body makes
-/// a parameter or an input, which would be another one in every step.
+/// The loop state = body(state, x[:, t]) over t = 0, 1, ..., dimension 1 of x, [batch, time, ...]. The body is called
+/// once, with tensors that stand for those of any step: the program holds it once, whatever the number of steps, and so
+/// do its gradient, its plan and its source. Throws UserError if x has no dimension of time, if the state changes its
+/// number, shape or type, or if the body makes a parameter or an input (which would be another one in every step),
+/// draws random numbers, or contains a scan or a checkpoint.
 ScanResult scan(Operand x, const std::vector<Tensor>& initial, const ScanBody& body);
+/// The same over several sequences at once. Throws UserError if they have different numbers of steps.
+ScanResult scan(const std::vector<Operand>& x, const std::vector<Tensor>& initial, const ScanBodyOfMany& body);
+/// So many steps, over no sequence. Throws UserError unless there is at least one.
+ScanResult scan_steps(int64_t steps, const std::vector<Tensor>& initial, const ScanBodyOfMany& body,
+                      std::source_location where = std::source_location::current());
 
 }  // namespace hetsynth

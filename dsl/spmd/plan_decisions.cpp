@@ -48,6 +48,11 @@ class DecisionReader {
     for (const JsonReader& leaf : decisions.member("leaves").elements()) read_leaf(leaf);
     for (const JsonReader& instruction : decisions.member("instructions").elements()) read_instruction(instruction);
     read_finals(decisions.member("finals"));
+    if (decisions.has("carried")) read_carried(decisions.member("carried"));
+    if (size_t wanted = carry_count(); program_.carried.size() != wanted)
+      decisions.fail("the plan does not say what the model's loops hand on from turn to turn",
+                     fmt::format("\"carried\" with {} entries, one per carry", wanted),
+                     fmt::format("{}", program_.carried.size()));
     read_loss(decisions.member("loss"));
     return std::move(program_);
   }
@@ -271,6 +276,23 @@ class DecisionReader {
     }
     if (!open.empty())
       reader.fail(fmt::format("the new contents of {} are missing", quote(nodes_.name(*open.begin()))));
+  }
+
+  size_t carry_count() const {
+    size_t count = 0;
+    for (const TurnLoop& loop : reference_.loops) count += loop.carries.size();
+    return count;
+  }
+
+  void read_carried(const JsonReader& reader) {
+    std::set<NodeId> given;
+    for (const JsonReader& entry : reader.elements()) {
+      entry.check_members({"carry", "value"});
+      const NodeId carry = node(entry.member("carry"));
+      if (reference_.next_of(carry) < 0 || !given.insert(carry).second)
+        entry.fail(fmt::format("{} is carried by no loop, or stands twice", quote(nodes_.name(carry))));
+      program_.carried.emplace_back(carry, value(entry.member("value")));
+    }
   }
 
   void read_loss(const JsonReader& reader) {

@@ -88,6 +88,13 @@ class Writer {
     return line.json();
   }
 
+  std::string carried(const std::pair<NodeId, ValueId>& carried) const {
+    return Line()
+        .string("carry", names_.name(carried.first))
+        .string("value", program_.values.at(carried.second).name)
+        .json();
+  }
+
   std::string final_value(const std::pair<NodeId, ValueId>& final) const {
     return Line()
         .string("target", names_.name(final.first))
@@ -162,6 +169,9 @@ std::string decisions(const Plan& plan, const Program& reference) {
   text +=
       "    \"finals\": " + lines(program.finals, "    ", [&](const auto& final) { return writer.final_value(final); }) +
       ",\n";
+  if (!program.carried.empty())
+    text += "    \"carried\": " +
+            lines(program.carried, "    ", [&](const auto& carried) { return writer.carried(carried); }) + ",\n";
   text +=
       "    \"loss\": " + (program.loss < 0 ? std::string("null") : json_quoted(program.values.at(program.loss).name)) +
       "\n";

@@ -46,6 +46,26 @@ std::string_view name(Realisation realisation) {
   return names[int(realisation)];
 }
 
+int loop_of(const Program& reference, const SpmdProgram& program, const Instruction& instruction) {
+  if (instruction.opcode == Opcode::compute) return reference[instruction.node].loop;
+  const Node& moved = reference[program.values[instruction.result].node];
+  return stacked_dim(moved.space) >= 0 ? -1 : moved.loop;
+}
+
+std::vector<LoopSpan> loop_spans(const Program& reference, const SpmdProgram& program) {
+  std::vector<LoopSpan> spans;
+  if (reference.loops.empty()) return spans;
+  for (int i = 0; i < int(program.instructions.size()); ++i) {
+    const int loop = loop_of(reference, program, program.instructions[i]);
+    if (loop < 0) continue;
+    if (!spans.empty() && spans.back().loop == loop && spans.back().last == i)
+      spans.back().last = i + 1;
+    else
+      spans.push_back({loop, i, i + 1});
+  }
+  return spans;
+}
+
 int64_t unit_of(const BoundaryTable& table, int64_t extent) {
   if (table.extent < 1 || extent % table.extent != 0)
     throw UserError({.tag = "table " + table.name,
@@ -229,7 +249,19 @@ std::string text(const SpmdProgram& program, const Program& reference) {
     out += "]\n";
   }
   for (ValueId leaf : program.leaves) out += "leaf " + program.values[leaf].name + "\n";
-  for (const Instruction& i : program.instructions) out += instruction_text(program, reference, i);
+  int loop = -1;
+  auto enter = [&](int next) {
+    if (loop >= 0 && next != loop) out += "}\n";
+    if (next >= 0 && next != loop) out += fmt::format("loop {} of {} turns {{\n", next, reference.loops[next].turns);
+    loop = next;
+  };
+  for (const Instruction& i : program.instructions) {
+    enter(loop_of(reference, program, i));
+    out += (loop < 0 ? "" : "  ") + instruction_text(program, reference, i);
+  }
+  enter(-1);
+  for (const auto& [carry, value] : program.carried)
+    out += fmt::format("carry {} <- {}\n", reference[carry].name, program.values[value].name);
   for (const auto& [target, value] : program.finals)
     out += fmt::format("final {} <- {}\n", reference[target].name, program.values[value].name);
   if (program.loss >= 0) out += "loss " + program.values[program.loss].name + "\n";

@@ -118,10 +118,24 @@ struct SpmdProgram {
   std::vector<ValueId> leaves;  ///< values of inputs, parameters and states as they are at the start of the step
   std::vector<Instruction> instructions;  ///< in order of execution, the same for all ranks
   std::vector<std::pair<NodeId, ValueId>>
-      finals;         ///< per update target: the value holding its new contents, placed as its (single) leaf value
+      finals;  ///< per update target: the value holding its new contents, placed as its (single) leaf value
   ValueId loss = -1;  ///< replicated
+  /// Per carry of a loop: the value it takes over at the end of a turn, placed as the carry's own value.
+  std::vector<std::pair<NodeId, ValueId>> carried = {};
   bool operator==(const SpmdProgram&) const = default;
 };
+
+/// The loop in whose turns an instruction runs; -1: it runs once. What a loop's node computes, and what moves its
+/// result, runs in every turn; a tensor that the loop fills turn by turn is moved behind it.
+int loop_of(const Program& reference, const SpmdProgram& program, const Instruction& instruction);
+
+/// Instructions [first, last) that run in every turn of a loop.
+struct LoopSpan {
+  int loop;
+  int first, last;
+};
+/// The spans in order. A loop whose instructions do not stand one behind the other has several.
+std::vector<LoopSpan> loop_spans(const Program& reference, const SpmdProgram& program);
 
 /// Elements per table unit of a dimension of `extent` elements. Throws UserError if the table does not divide it.
 int64_t unit_of(const BoundaryTable& table, int64_t extent);

@@ -30,6 +30,8 @@ class Walk {
       for (NodeId node : nodes) first_alike_[node] = first;
     updated_.resize(problem_.program.nodes.size());
     for (const Update& update : problem_.program.updates) updated_[update.target].push_back(update.value);
+    for (const TurnLoop& loop : problem_.program.loops)
+      for (const TurnLoop::Carry& c : loop.carries) updated_[c.carry].push_back(c.next);
   }
 
   Choices run(int proposals) {
@@ -107,7 +109,7 @@ class Walk {
   std::vector<NodeId> movable_;
   std::map<NodeId, std::vector<NodeId>> alike_;  ///< by the first of a kind
   std::map<NodeId, NodeId> first_alike_;
-  std::vector<std::vector<NodeId>> updated_;  ///< by leaf: values it takes
+  std::vector<std::vector<NodeId>> updated_;  ///< by leaf or carry: values it takes
   std::map<std::tuple<int, int, int>, Picoseconds> operators_;
 };
 

@@ -1,5 +1,5 @@
-// Recurrent cells and scan: values against plain loops, gradients against finite differences, and the rules checked on
-// every node that unrolling makes.
+// Recurrent cells and layers: values against plain loops, gradients against finite differences, and the rules checked
+// on every node that unrolling makes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,78 +9,13 @@
 
 #include "dsl/include/hetsynth/hetsynth.h"
 #include "dsl/ir/differentiate.h"
-#include "tests/dsl/operator_testing.h"
+#include "tests/dsl/function_testing.h"
 #include "tests/support/error_of.h"
 
 namespace hetsynth {
 namespace {
 
 using ::testing::HasSubstr;
-
-using Build = std::function<std::vector<Tensor>(const std::vector<Tensor>& leaves)>;
-
-/// A function of leaves of these shapes, and the gradients of the sum of its outputs, each element weighed.
-struct Function {
-  Function(const std::vector<Shape>& shapes, const Build& build) {
-    Trace trace("test.cpp");
-    std::vector<Tensor> leaves;
-    const auto here = std::source_location::current();
-    const auto leaf = [&](const Shape& shape) {
-      return trace.add_leaf(NodeKind::parameter, fmt_name(trace), {shape, DType::f32}, here);
-    };
-    for (const Shape& shape : shapes) leaves.push_back(leaf(shape));
-    Tensor loss;
-    for (Tensor out : build(leaves)) {
-      outputs.push_back(out.node());
-      Tensor weighed = sum(out * leaf(out.shape()));
-      loss = loss.defined() ? loss + weighed : weighed;
-    }
-    total = loss.node();
-    trace.phase = Phase::backward;
-    for (Tensor gradient : hetsynth::gradients(loss, leaves)) gradients.push_back(gradient.node());
-    for (Tensor t : leaves) inputs.push_back(t.node());
-    program = trace.program;
-    std::mt19937 random(7);
-    values = spread_leaves(program, random);
-    for (auto& [node, array] : values)
-      for (double& value : array.values) value *= 0.5;
-  }
-  static std::string fmt_name(const Trace& trace) { return "leaf" + std::to_string(trace.program.nodes.size()); }
-
-  std::vector<Array> run() const { return interpret(program, values, {}); }
-
-  Program program;
-  std::vector<NodeId> inputs, outputs, gradients;
-  NodeId total = -1;
-  Bindings values;
-};
-
-void expect_right_gradients(Function f) {
-  const std::vector<Array> at = f.run();
-  for (size_t j = 0; j < f.inputs.size(); ++j) {
-    ASSERT_GE(f.gradients[j], 0) << "input " << j;
-    Array& input = f.values.at(f.inputs[j]);
-    for (size_t i = 0; i < input.values.size(); ++i) {
-      constexpr double h = 1e-5;
-      const double value = input.values[i];
-      input.values[i] = value + h;
-      const double up = f.run()[static_cast<size_t>(f.total)].values[0];
-      input.values[i] = value - h;
-      const double down = f.run()[static_cast<size_t>(f.total)].values[0];
-      input.values[i] = value;
-      // The third derivative gives 1e-10 of it, rounding 1e-16 / h of the loss.
-      EXPECT_NEAR(at[static_cast<size_t>(f.gradients[j])].values[i], (up - down) / (2 * h), 1e-7)
-          << "input " << j << " element " << i;
-    }
-  }
-  std::mt19937 random(11);
-  for (const Node& node : f.program.nodes) {
-    if (node.leaf()) continue;
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(check_splits(node, at, {}, random), "") << node.tag();
-    EXPECT_EQ(check_linearity(node, at, {}, random), "") << node.tag();
-    EXPECT_EQ(check_type(node, at), "") << node.tag();
-  }
-}
 
 constexpr int64_t batch = 2, steps = 3, inputs = 4, hidden = 5;
 const std::vector<Shape> lstm_shapes = {{batch, steps, inputs}, {inputs, 4, hidden}, {hidden, 4, hidden}, {4, hidden},
@@ -200,29 +135,6 @@ TEST(Recurrent, GradientsOfCellsEqualFiniteDifferences) {
                           }});
 }
 
-std::vector<Tensor> scanned_lstm(const std::vector<Tensor>& in) {
-  ScanResult out = scan(in[0], {in[4], in[5]}, [&](const std::vector<Tensor>& state, Tensor x, int64_t) {
-    LstmState next = lstm_cell(x, {state[0], state[1]}, lstm_of(in));
-    return ScanStep{{next.h, next.c}, next.h};
-  });
-  return {out.outputs, out.state[0], out.state[1]};
-}
-
-TEST(Recurrent, ScanOfTheCellIsTheLayer) {
-  const Function scanned(lstm_shapes, scanned_lstm);
-  const Function layer(lstm_shapes, [](const std::vector<Tensor>& in) {
-    LstmStates states = lstm_states(in[0], lstm_of(in), {in[4], in[5]});
-    return std::vector<Tensor>{states.sequence, states.last.h, states.last.c};
-  });
-  const std::vector<Array> a = scanned.run(), b = layer.run();
-  for (size_t i = 0; i < 3; ++i) {
-    const Array &left = a[static_cast<size_t>(scanned.outputs[i])], &right = b[static_cast<size_t>(layer.outputs[i])];
-    ASSERT_EQ(left.shape, right.shape);
-    for (size_t j = 0; j < left.values.size(); ++j) EXPECT_NEAR(left.values[j], right.values[j], 1e-12);
-  }
-  expect_right_gradients({lstm_shapes, scanned_lstm});
-}
-
 // The gradients of x[:, 0], x[:, 1], ... are joined, not added up one by one.
 TEST(Recurrent, GradientsOfSlicesAreJoined) {
   const auto count = [](const Function& f, std::string_view tag) {
@@ -253,19 +165,6 @@ TEST(Recurrent, GradientsOfSlicesAreJoined) {
                           }});
 }
 
-TEST(Recurrent, StepsOfAScanHaveNamesOfTheirOwn) {
-  Trace trace("model.cpp");
-  Tensor x = parameter("x", {2, 3, 4}, zeros()), h = parameter("h0", {2, 4}, zeros());
-  scan(x, {h}, [](const std::vector<Tensor>& state, Tensor now, int64_t) {
-    Tensor next = named(tanh(state[0] + now), "h", "model.cpp", 7, 3);
-    return ScanStep{{next}, {}};
-  });
-  std::vector<std::string> names;
-  for (const Node& node : trace.program.nodes)
-    if (node.tag() == "tanh") names.push_back(node.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"h[0]", "h[1]", "h[2]"}));
-}
-
 TEST(Recurrent, SaysWhatDoesNotFit) {
   Trace trace("model.cpp");
   Tensor x = parameter("x", {2, 3, 4}, zeros()), h = parameter("h", {2, 5}, zeros());
@@ -286,28 +185,6 @@ TEST(Recurrent, SaysWhatDoesNotFit) {
                 gru(x, {gru_right.input, gru_right.recurrent, gru_right.bias, h});
               }),
               HasSubstr("the bias of the candidate has the wrong shape"));
-  const auto keep = [](const std::vector<Tensor>& state, Tensor, int64_t) { return ScanStep{state, {}}; };
-  EXPECT_THAT(error_of([&] { scan(parameter("flat", {4}, zeros()), {h}, keep); }),
-              HasSubstr("[scan] there is no dimension of time"));
-  EXPECT_THAT(error_of([&] { scan(x, {h}, [](const auto&, Tensor, int64_t) {
-                               return ScanStep{{}, {}};
-                             }); }),
-              HasSubstr("another number of states"));
-  EXPECT_THAT(error_of([&] { scan(x, {h}, [](const auto&, Tensor now, int64_t) {
-                               return ScanStep{{now}, {}};
-                             }); }),
-              HasSubstr("step 0 gives state 0 another shape"));
-  EXPECT_THAT(error_of([&] {
-                scan(x, {h}, [](const auto& state, Tensor, int64_t) {
-                  return ScanStep{{state[0] + parameter("inside", {2, 5}, zeros())}, {}};
-                });
-              }),
-              HasSubstr("make it before the scan"));
-  EXPECT_THAT(
-      error_of([&] {
-        scan(x, {h}, [](const auto& state, Tensor now, int64_t t) { return ScanStep{state, t == 1 ? now : Tensor()}; });
-      }),
-      HasSubstr("step 1 differs from those before it"));
 }
 
 // The language model of 40 steps and two layers is traced and differentiated in a moment.

@@ -173,7 +173,7 @@ const std::vector<Case>& cases() {
        {{{2, 4, 3}}, {{2, 3}}},
        [](In x) {
          return scan(x[0], {x[1]},
-                     [](const std::vector<Tensor>& state, Tensor now, int64_t) {
+                     [](const std::vector<Tensor>& state, Tensor now) {
                        Tensor next = tanh(state[0] * now);
                        return ScanStep{{next}, next};
                      })

@@ -44,6 +44,7 @@ Walk::Walk(const Program& reference, const SpmdProgram& program, const RankSourc
 void Walk::run() {
   function_ = &entry_of(unit_);
   check_file();
+  if (!reference_.loops.empty()) throw NotFollowed("a loop over time steps", 0);
   for (const Node& node : reference_.nodes)
     if (node.type.shape.size() > Index::most) throw NotFollowed("a tensor of very many dimensions", 0);
   for (auto& [name, function] : unit_.functions)

@@ -20,7 +20,7 @@ class Statement {
   DimIndex dim(int d) const;
   int rank() const { return static_cast<int>(output_.size()); }
   /// Position `at` of a dimension.
-  static DimIndex fixed(int64_t at) { return {{}, at}; }
+  static DimIndex fixed(int64_t at) { return {.offset = at}; }
   /// The number of the output's element along dimension `d`, for conditions.
   Expr index(int d) const;
   /// The element of a tensor at these indices, one per dimension.
