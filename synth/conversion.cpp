@@ -117,15 +117,12 @@ FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& need
     }
     return best;
   }
-  // More forms than needs never pay. What the source serves is served.
-  std::vector<FormMask> open;
-  for (FormMask need : needs)
-    if ((need >> source & 1) == 0 && std::find(open.begin(), open.end(), need) == open.end()) open.push_back(need);
-  FormMask own = FormMask(1) << source;
-  for_small_subsets(useful & ~own, std::min(most_targets(), int(open.size())), [&](FormMask set) {
-    if (!serves(set, open)) return;
-    try_set(source, set | ((useful & own) != 0 ? own : 0), needs, &best, cost);
-  });
+  // More forms than needs never pay. The form it is computed in counts where it serves: just so the network counts it.
+  std::vector<FormMask> distinct = needs;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for_small_subsets(useful, std::min(most_targets(), int(distinct.size())),
+                    [&](FormMask set) { try_set(source, set, needs, &best, cost); });
   return best;
 }
 

@@ -19,15 +19,16 @@ class ConversionTable {
 
   int form_count() const { return forms_; }
   const Conversion& edge(int from, int to) const { return edges_[from * forms_ + to]; }
-  /// Most forms that one tensor is converted to. On one axis as many as it has. On two axes it has too many for all
-  /// their sets to be searched: three of a tensor with two dimensions, else two.
+  /// Most forms in which consumers read one tensor, the one it is computed in included. On one axis as many as it has.
+  /// On two axes it has too many for all their sets to be searched: three of a tensor with two dimensions, else two.
   int most_targets() const;
   /// Cost of materialising all forms of `targets` from `source`: a minimum directed Steiner tree (Dreyfus and Wagner
   /// 1971).
   Picoseconds tree_cost(int source, FormMask targets) const;
   /// Its instructions as (from, to), parents first.
   std::vector<std::pair<int, int>> tree(int source, FormMask targets) const;
-  /// The cheapest known set out of `source` that holds a form of each need; of equals the smallest. Cost in `*cost`.
+  /// The cheapest set of at most `most_targets` forms that holds one of each need; of equals the smallest. Cost in
+  /// `*cost`.
   FormMask best_set(int source, const std::vector<FormMask>& needs, Picoseconds* cost) const;
 
  private:
