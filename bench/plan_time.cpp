@@ -1,14 +1,29 @@
-// How long planning takes, and what it finds: deep and wide programs on one mesh axis, and on two. One line per case:
-// seconds of processor time for one search at fixed shares and for the whole planning, and the gap that is left.
+// How long planning takes, and what it finds: deep and wide programs on one mesh axis, and on two.
+//   bench_plan_time [--only=TEXT] [FOLDER_OF_CLUSTERS]
+// One line per case whose name holds the text: seconds of processor time for one search at fixed shares and for the
+// whole planning, the gap that is left, and the most memory that the process has taken so far.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include <cstring>
+
 #include "dsl/ir/differentiate.h"
-#include "examples/gpt.cpp"
 #include "hetsynth/build_paths.h"
+#include "hetsynth/hetsynth.h"
 #include "synth/baselines.h"
 #include "synth/meshes.h"
 #include "synth/search.h"
+
+namespace gpt_example {
+#include "examples/gpt.cpp"
+}
+namespace bert_example {
+#include "examples/bert.cpp"
+}
+namespace moe_example {
+#include "examples/bert_moe.cpp"
+}
 
 namespace {
 
@@ -32,6 +47,13 @@ Program trace_gpt(int layers, int width, int batch, int length) {
                                    {"heads", std::to_string(width / 64)},
                                    {"batch", std::to_string(batch)},
                                    {"seq", std::to_string(length)}});
+  run_builder(trace, gpt_example::model);
+  return differentiate(trace);
+}
+
+/// At the published size.
+Program trace_published(const std::string& file, void (*model)()) {
+  Trace trace(file);
   run_builder(trace, model);
   return differentiate(trace);
 }
@@ -58,44 +80,107 @@ std::string gap_text(double cost, double bound) {
   return cost <= bound * (1 + 1e-8) ? "proven" : fmt::format("{:.2g} %", 100 * (1 - bound / cost));
 }
 
-void report(const std::string& name, const Program& program, const Cluster& cluster, const SynthesisOptions& options) {
-  bool two_axes = options.most_axes > 1;
-  synth::SearchResult found;
-  double search_seconds = seconds_of([&] {
-    auto analysis = std::make_shared<const synth::Analysis>(program, two_axes ? 2 : 1);
-    Mesh mesh = two_axes ? synth::two_axis_meshes(cluster).at(0) : synth::flat_mesh(cluster);
-    synth::Problem problem(analysis, cluster, mesh);
-    synth::Shares shares = synth::common_shares(problem.classes, synth::fractions_of(problem, RatioRule::proportional));
-    synth::Conversions conversions(*problem.analysis, problem.cost, shares);
-    found = synth::search(problem, conversions, shares, {}, {}).search;
-  });
-  Plan plan;
-  double plan_seconds = seconds_of([&] { plan = synthesize(program, cluster, options); });
-  std::fflush(stdout);
-  fmt::print("{:<44} {:>6} {:>9.3f} {:>8} {:>9.3f} {:>8} {:>11.4g}\n", name, program.nodes.size(), search_seconds,
-             gap_text(double(found.cost), double(found.lower_bound)), plan_seconds,
-             gap_text(plan.prediction.step_seconds, plan.prediction.lower_bound_seconds),
-             plan.prediction.step_seconds * 1e3);
+double resident_gibibytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) / (1 << 20);
 }
+
+/// 512 GPUs of three kinds, eight to a host.
+Cluster many_gpus(const Cluster& model) {
+  Cluster cluster = model;
+  cluster.name = "512 GPUs of 3 kinds";
+  const Device fast = model.devices.front(), slow = model.devices.back();
+  const Host fast_host = model.hosts[size_t(fast.host)], slow_host = model.hosts[size_t(slow.host)];
+  cluster.hosts.clear();
+  cluster.devices.clear();
+  for (int host = 0; host < 64; ++host) {
+    cluster.hosts.push_back(host < 40 ? fast_host : slow_host);
+    cluster.hosts.back().name += std::to_string(host);
+    for (int i = 0; i < 8; ++i) {
+      Device device = host < 40 ? fast : slow;
+      device.name = "gpu" + std::to_string(8 * host + i);
+      device.host = host;
+      if (host < 16) {  // the third kind: twice as fast
+        device.declared.matmul_flops_per_second = 2 * device.matmul_flops_per_second();
+        device.model += ", twice as fast";
+      }
+      cluster.devices.push_back(std::move(device));
+    }
+  }
+  return cluster;
+}
+
+class Bench {
+ public:
+  explicit Bench(std::string only) : only_(std::move(only)) {
+    fmt::print("{:<44} {:>6} {:>9} {:>8} {:>9} {:>8} {:>11} {:>6}\n", "", "nodes", "search, s", "gap", "plan, s", "gap",
+               "step, ms", "GiB");
+  }
+
+  /// `trace`: makes the program.
+  void report(const std::string& name, auto trace, const Cluster& cluster, int axes = 1) const {
+    if (name.find(only_) == std::string::npos) return;
+    const Program program = trace();
+    synth::SearchResult found;
+    const double search_seconds = seconds_of([&] {
+      auto analysis = std::make_shared<const synth::Analysis>(program, axes);
+      Mesh mesh = axes > 1 ? synth::two_axis_meshes(cluster).at(0) : synth::flat_mesh(cluster);
+      synth::Problem problem(analysis, cluster, mesh);
+      synth::Shares shares =
+          synth::common_shares(problem.classes, synth::fractions_of(problem, RatioRule::proportional));
+      synth::Conversions conversions(*problem.analysis, problem.cost, shares);
+      found = synth::search(problem, conversions, shares, {}, {}).search;
+    });
+    Plan plan;
+    SynthesisOptions options;
+    options.most_axes = axes;
+    const double plan_seconds = seconds_of([&] { plan = synthesize(program, cluster, options); });
+    fmt::print("{:<44} {:>6} {:>9.3f} {:>8} {:>9.3f} {:>8} {:>11.4g} {:>6.2f}\n", name, program.nodes.size(),
+               search_seconds, gap_text(double(found.cost), double(found.lower_bound)), plan_seconds,
+               gap_text(plan.prediction.step_seconds, plan.prediction.lower_bound_seconds),
+               plan.prediction.step_seconds * 1e3, resident_gibibytes());
+    std::fflush(stdout);
+  }
+
+ private:
+  std::string only_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string clusters = argc > 1 ? argv[1] : HETSYNTH_SOURCE_DIR "/examples/clusters";
-  Cluster two_types = load_cluster(clusters + "/v100-p100.toml"), five = load_cluster(clusters + "/mixed-five.toml"),
-          cores = load_cluster(clusters + "/unequal.toml");
-  fmt::print("{:<44} {:>6} {:>9} {:>8} {:>9} {:>8} {:>11}\n", "", "nodes", "search, s", "gap", "plan, s", "gap",
-             "step, ms");
+  std::string clusters = HETSYNTH_SOURCE_DIR "/examples/clusters", only;
+  for (int i = 1; i < argc; ++i)
+    if (std::strncmp(argv[i], "--only=", 7) == 0)
+      only = argv[i] + 7;
+    else
+      clusters = argv[i];
+  const Cluster two_types = load_cluster(clusters + "/v100-p100.toml"),
+                five = load_cluster(clusters + "/mixed-five.toml"), cores = load_cluster(clusters + "/unequal.toml"),
+                many = many_gpus(two_types);
+  const Bench bench(only);
   for (int layers : {6, 12, 24, 48, 96})
-    report(fmt::format("GPT-{}, 64 GPUs of 2 kinds", layers), trace_gpt(layers, 384, 64, 128), two_types, {});
-  report("GPT-6, batch 8, 2 unequal cores", trace_gpt(6, 384, 8, 128), cores, {});
-  report("GPT-12, width 768, 5 devices of 3 kinds", trace_gpt(12, 768, 32, 128), five, {});
+    bench.report(
+        fmt::format("GPT-{}, 64 GPUs of 2 kinds", layers), [=] { return trace_gpt(layers, 384, 64, 128); }, two_types);
+  bench.report(
+      "GPT-6, batch 8, 2 unequal cores", [] { return trace_gpt(6, 384, 8, 128); }, cores);
+  bench.report(
+      "GPT-12, width 768, 5 devices of 3 kinds", [] { return trace_gpt(12, 768, 32, 128); }, five);
   for (int branches : {2, 8, 32, 64})
-    report(fmt::format("{} branches, 5 devices of 3 kinds", branches), trace_branches(branches), five, {});
-  SynthesisOptions two_axes;
-  two_axes.most_axes = 2;
+    bench.report(
+        fmt::format("{} branches, 5 devices of 3 kinds", branches), [=] { return trace_branches(branches); }, five);
   for (int layers : {2, 6, 12})
-    report(fmt::format("GPT-{}, two axes, 64 GPUs of 2 kinds", layers), trace_gpt(layers, 384, 64, 128), two_types,
-           two_axes);
+    bench.report(
+        fmt::format("GPT-{}, two axes, 64 GPUs of 2 kinds", layers), [=] { return trace_gpt(layers, 384, 64, 128); },
+        two_types, 2);
+  bench.report(
+      "BERT-12, two axes, 64 GPUs of 2 kinds", [] { return trace_published("examples/bert.cpp", bert_example::model); },
+      two_types, 2);
+  bench.report(
+      "MoE-12, two axes, 64 GPUs of 2 kinds",
+      [] { return trace_published("examples/bert_moe.cpp", moe_example::model); }, two_types, 2);
+  bench.report(
+      "GPT-96, two axes, 512 GPUs of 3 kinds", [] { return trace_gpt(96, 384, 512, 128); }, many, 2);
   return 0;
 }

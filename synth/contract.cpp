@@ -90,7 +90,7 @@ class Contracting {
 
 }  // namespace
 
-Contraction::Contraction(const Network& network, const Stop& stop, double pair_limit)
+Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness values, double pair_limit)
     : store_(network.shared_store()), core_(network) {
   variables_.resize(network.variable_count());
   std::iota(variables_.begin(), variables_.end(), 0);
@@ -99,9 +99,9 @@ Contraction::Contraction(const Network& network, const Stop& stop, double pair_l
     std::iota(all.begin(), all.end(), 0);
     alive_.push_back(lists_.number(std::move(all)));
   }
-  drop_values();
+  drop_values(values);
   for (int list : alive_) values_ += int64_t(lists_[list].size());
-  while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit) && drop_values()) {
+  while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit) && drop_values(values)) {
   }
 }
 
@@ -124,8 +124,8 @@ std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) 
 }
 
 /// False if every value stays.
-bool Contraction::drop_values() {
-  ValueLists left = undominated_values(core_);
+bool Contraction::drop_values(Thoroughness values) {
+  ValueLists left = values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_);
   bool changed = false;
   for (size_t i = 0; i < left.size(); ++i) {
     int& list = alive_[variables_[i]];

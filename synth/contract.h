@@ -5,6 +5,10 @@
 
 namespace hetsynth::synth {
 
+/// Which values are looked for before variables are taken out. In large networks dead ends are dear to find, and few
+/// before the network has been pruned.
+enum class Thoroughness { impossible, dead_ends };
+
 /// A network reduced to its core, and the way back.
 class Contraction {
  public:
@@ -12,7 +16,8 @@ class Contraction {
   /// value left, and variables with at most two neighbours: their minimum is a cost of one neighbour or of the pair.
   /// This does not change the optimum, and each makes room for the other. Pairs of more than `pair_limit` entries are
   /// not made.
-  Contraction(const Network& network, const Stop& stop, double pair_limit = 4096);
+  Contraction(const Network& network, const Stop& stop, Thoroughness values = Thoroughness::dead_ends,
+              double pair_limit = 4096);
 
   const Network& core() const { return core_; }
   bool impossible() const { return impossible_; }
@@ -37,7 +42,7 @@ class Contraction {
     int unary;
     std::vector<Neighbour> neighbours;
   };
-  bool drop_values();
+  bool drop_values(Thoroughness values);
   bool take_out_variables(double pair_limit);
 
   std::shared_ptr<TableStore> store_;

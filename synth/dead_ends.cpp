@@ -8,7 +8,8 @@ namespace {
 
 class DeadEnds {
  public:
-  explicit DeadEnds(const Network& network) : network_(network), pending_(network.variable_count(), 1) {
+  DeadEnds(const Network& network, bool only_impossible)
+      : network_(network), only_impossible_(only_impossible), pending_(network.variable_count(), 1) {
     for (int v = 0; v < network.variable_count(); ++v) {
       std::vector<int> values(network.domain(v));
       std::iota(values.begin(), values.end(), 0);
@@ -63,8 +64,23 @@ class DeadEnds {
       neighbours.push_back(
           {network_.table(pair).data(), end.first ? columns : 1, end.first ? 1 : columns, &lists_[alive_[end.other]]});
     }
-    answers_.push_back(lists_.number(undominated(network_.unary(v), neighbours, lists_[alive_[v]])));
+    answers_.push_back(lists_.number(only_impossible_ ? possible(neighbours, lists_[alive_[v]])
+                                                      : undominated(network_.unary(v), neighbours, lists_[alive_[v]])));
     return answers_.back();
+  }
+
+  /// Values that each neighbour has a value for.
+  static std::vector<int> possible(const std::vector<Neighbour>& neighbours, const std::vector<int>& values) {
+    std::vector<int> left;
+    for (int value : values) {
+      auto allows = [&](const Neighbour& n) {
+        return std::any_of(n.values->begin(), n.values->end(), [&](int u) {
+          return n.table[size_t(value) * n.own_stride + size_t(u) * n.its_stride] < forbidden;
+        });
+      };
+      if (std::all_of(neighbours.begin(), neighbours.end(), allows)) left.push_back(value);
+    }
+    return left;
   }
 
   /// A value, what it must cost beside its neighbours' cheapest values, and what more beside each of their values: the
@@ -130,6 +146,7 @@ class DeadEnds {
   }
 
   const Network& network_;
+  bool only_impossible_;
   Interner<int> lists_, situations_;
   std::vector<int> answers_;  ///< by situation
   std::vector<int> alive_;    ///< by variable: a list
@@ -139,6 +156,8 @@ class DeadEnds {
 
 }  // namespace
 
-ValueLists undominated_values(const Network& network) { return DeadEnds(network).run(); }
+ValueLists undominated_values(const Network& network) { return DeadEnds(network, false).run(); }
+
+ValueLists possible_values(const Network& network) { return DeadEnds(network, true).run(); }
 
 }  // namespace hetsynth::synth

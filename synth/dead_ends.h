@@ -10,4 +10,7 @@ namespace hetsynth::synth {
 /// first stays. A variable without a possible value keeps none. Variables with equal tables are decided once.
 ValueLists undominated_values(const Network& network);
 
+/// Values that are allowed and that every neighbour has an allowed value for, to a fixed point (arc consistency).
+ValueLists possible_values(const Network& network);
+
 }  // namespace hetsynth::synth

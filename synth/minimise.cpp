@@ -1,56 +1,96 @@
 #include "synth/minimise.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "dsl/base/error.h"
 #include "synth/contract.h"
+#include "synth/pruning.h"
 #include "synth/reparametrise.h"
 
 namespace hetsynth::synth {
 namespace {
 
+/// Networks with more values than this, and so many by variable on average, are pruned before dead ends are looked for.
+constexpr int64_t many_values = 5000;
+constexpr int64_t many_by_variable = 20;
+
+int64_t count_values(const Network& network) {
+  int64_t count = 0;
+  for (int v = 0; v < network.variable_count(); ++v) count += network.domain(v);
+  return count;
+}
+
 /// Step 2 of `minimise`.
 class BoundedSearch {
  public:
-  BoundedSearch(const Network& network, const SearchLimits& limits)
-      : network_(network), limits_(limits), messages_(network, limits.stop) {}
+  /// `rounds`: from how far layers are told apart.
+  BoundedSearch(const Network& network, const SearchLimits& limits, int rounds = first_rounds)
+      : network_(network),
+        limits_(limits),
+        rounds_(rounds),
+        quotient_(alike(network, &rounds_)),
+        messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits.stop)) {}
 
   SearchResult run() {
-    bool gaining = true;
-    for (int sweeps = first_sweeps; !done() && !narrowed_; sweeps *= 2) {
-      gaining = messages_.improve(sweeps) && sweeps < limits_.most_sweeps;
+    for (int sweeps = 0; !done() && !narrowed_ && sweeps < limits_.most_sweeps; sweeps += sweeps_at_once) {
+      const double gain = messages_->improve(sweeps_at_once);
       patient_ = sweeps < patient_sweeps;
       shift();
-      // As long as messages can still do better, large tables are not worth their time.
-      double table_limit = gaining ? std::min(limits_.table_limit, limits_.direct_limit) : limits_.table_limit;
-      while (!done() && !narrowed_ && attempt(table_limit)) {
-      }
-      if (!gaining) break;
+      if (double(to_beat()) > double(shifted_.bound) * (1 + worth_guessing)) guess();
+      if (!done()) attempt(false);
+      if (gain < (rounds_ > 0 ? worth_refining : least_gain) && !refine()) break;
     }
+    if (!done() && !narrowed_) attempt(true);
     if (!done() && !narrowed_) search_what_is_left();
     return result_;
   }
 
  private:
-  static constexpr int first_sweeps = 12;
+  static constexpr int first_rounds = 8, more_rounds = 2;
+  static constexpr int sweeps_at_once = 30;
   /// After this many sweeps a small gap is left as it is: the last of it can take many times as long.
   static constexpr int patient_sweeps = 200;
   static constexpr double late_tolerance = 2e-4;
+  /// Relative to the bound: gains of a round of sweeps, and the gap above which a better solution is looked for.
+  static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
+  /// Message passing begins anew where less than this part of the values is left.
+  static constexpr double worth_narrowing = 0.7;
+
+  static std::unique_ptr<Quotient> alike(const Network& network, int* rounds) {
+    if (*rounds > 0) {
+      auto tied = std::make_unique<Quotient>(quotient(network, *rounds));
+      if (tied->cells.size() * 4 < size_t(network.variable_count()) * 3) return tied;
+    }
+    *rounds = 0;
+    return std::make_unique<Quotient>(every_variable(network));
+  }
+
+  /// Tells layers apart from farther off. False if they are told apart altogether.
+  bool refine() {
+    if (rounds_ == 0) return false;
+    rounds_ *= more_rounds;
+    std::unique_ptr<Quotient> finer = alike(network_, &rounds_);
+    auto messages = std::make_unique<Reparametrisation>(network_, *finer, limits_.stop);
+    messages->begin_with(*messages_);
+    messages_ = std::move(messages);
+    quotient_ = std::move(finer);
+    return true;
+  }
+
+  Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }
 
   bool done() const {
     double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
-    double enough = double(std::min(result_.cost, limits_.cost_to_beat)) / (1 + tolerance);
-    return enough <= double(result_.lower_bound) || limits_.stop.stopped();
+    return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound) || limits_.stop.stopped();
   }
 
   void shift() {
-    shifted_ = messages_.apply();
+    shifted_ = messages_->apply();
     result_.relaxation = std::max(result_.relaxation, shifted_.bound);
     result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, shifted_.bound));
-    budget_ = std::max<Picoseconds>(1, shifted_.bound / 1'000'000);
-    if (shifted_.decoded.empty()) return;
-    Picoseconds cost = network_.cost(shifted_.decoded);
-    if (cost < result_.cost) take(cost, shifted_.decoded);
+    const std::vector<int>& decoded = messages_->decoded();
+    if (!decoded.empty() && network_.cost(decoded) < result_.cost) take(network_.cost(decoded), decoded);
   }
 
   void take(Picoseconds cost, std::vector<int> assignment) {
@@ -58,69 +98,70 @@ class BoundedSearch {
     result_.assignment = std::move(assignment);
   }
 
-  /// Looks for solutions below the bound plus the budget, which then grows. False: the tables are too large.
-  bool attempt(double table_limit) {
-    Picoseconds gap = result_.cost - shifted_.bound;  // with this budget nothing better is left out
-    budget_ = std::min(budget_, gap);
-    ValueLists values = values_within(shifted_.network, budget_);
-    if (std::none_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) {
+  /// A solution to prune by.
+  void guess() {
+    for (const ValueLists& by_cell : messages_->guesses()) {
+      if (done()) return;
+      const ValueLists values = spread(*quotient_, by_cell);
       Contraction part(restrict(network_, values), limits_.stop);
+      if (part.impossible()) continue;
       EliminationOrder order = elimination_order(part.core());
-      if (!part.impossible() && order.largest > table_limit) return budget_ == gap && narrow(values, part);
-      if (!search_part(values, part, order)) return false;
-    } else {
-      prove(budget_);
+      if (order.largest > limits_.direct_limit) return;
+      adopt(eliminate_and_search(part.core(), order, limits_), values, part);
     }
-    // A better solution may have brought the gap within reach of the next step.
-    gap = result_.cost - shifted_.bound;
-    budget_ = budget_ > forbidden / 16 ? forbidden : budget_ * 16;
-    if (gap <= budget_ * 64) budget_ = gap;
-    return true;
   }
 
-  /// Nothing better than what was found lies outside of the part: if that is much smaller, message passing goes on
-  /// there, faster and, after dead ends and contraction, with a better bound. False if it is not.
-  bool narrow(const ValueLists& values, const Contraction& part) {
-    if (part.core().variable_count() * 4 > network_.variable_count() * 3) return false;
-    SearchLimits limits = limits_;
-    Picoseconds enough = std::min(result_.cost, limits_.cost_to_beat);
-    limits.cost_to_beat = enough >= forbidden ? forbidden : std::max<Picoseconds>(0, enough - part.constant());
-    absorb(BoundedSearch(part.core(), limits).run(), values, part);
-    narrowed_ = true;
-    return true;
-  }
-
-  /// The values that remain are searched with their original costs: these are equal in repeated layers. False if
-  /// stopped before the part was searched.
-  bool search_part(const ValueLists& values, const Contraction& part, const EliminationOrder& order) {
-    if (part.impossible()) return prove(budget_), true;
-    return absorb(eliminate_and_search(part.core(), order, limits_), values, part);
-  }
-
-  /// Takes over what a search of a part found. False if it did not end.
-  bool absorb(const SearchResult& found, const ValueLists& values, const Contraction& part) {
+  /// Takes over a part's solution.
+  void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part) {
     result_.expansions += found.expansions;
     result_.buckets_reused += found.buckets_reused;
     result_.largest_table = std::max(result_.largest_table, found.largest_table);
+    const Picoseconds cost = add(found.cost, part.constant());
+    if (cost >= result_.cost) return;
+    std::vector<int> assignment = part.expanded(found.assignment);
+    for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][size_t(assignment[v])];
+    take(cost, std::move(assignment));
+  }
+
+  /// Nothing better than the best so far is outside of the values that are left. They are searched with their original
+  /// costs: these are equal in repeated layers. Where that is too much, message passing goes on there, if they are
+  /// much fewer or `last`: faster and, after dead ends and contraction, with a better bound.
+  void attempt(bool last) {
+    const Picoseconds budget = to_beat() - shifted_.bound;
+    const ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
+    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget);
     result_.values_left = 0;
     for (const auto& v : values) result_.values_left += int64_t(v.size());
-    Picoseconds cost = add(found.cost, part.constant()), bound = add(found.lower_bound, part.constant());
-    if (cost < result_.cost) {
-      std::vector<int> assignment = part.expanded(found.assignment);
-      for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][assignment[v]];
-      take(cost, std::move(assignment));
-    }
-    prove(std::min(budget_, std::max<Picoseconds>(0, bound - shifted_.bound)));
-    return found.cost == found.lower_bound;
+    const int64_t all = count_values(network_);
+    const bool fewer = double(result_.values_left) < worth_narrowing * double(all);
+    if (!fewer && !last) return;
+    Contraction part(restrict(network_, values), limits_.stop);
+    if (part.impossible()) return prove(budget);
+    EliminationOrder order = elimination_order(part.core());
+    if (order.largest <= limits_.direct_limit)
+      return absorb(eliminate_and_search(part.core(), order, limits_), values, part, budget);
+    if (!fewer && double(count_values(part.core())) > worth_narrowing * double(all) && rounds_ == 0) return;
+    narrowed_ = true;
+    SearchLimits limits = limits_;
+    limits.cost_to_beat = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - part.constant());
+    absorb(BoundedSearch(part.core(), limits, rounds_ * more_rounds).run(), values, part, budget);
+  }
+
+  /// Takes over what a search of a part found, which holds all solutions within the budget.
+  void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds budget) {
+    adopt(found, values, part);
+    const Picoseconds bound = add(found.lower_bound, part.constant());
+    prove(std::min(budget, std::max<Picoseconds>(0, bound - shifted_.bound)));
   }
 
   /// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
   void search_what_is_left() {
-    budget_ = result_.cost - shifted_.bound;
-    ValueLists values = values_within(shifted_.network, budget_);
-    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget_);
+    const Picoseconds budget = to_beat() - shifted_.bound;
+    const ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
+    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget);
     Contraction part(restrict(network_, values), limits_.stop);
-    search_part(values, part, elimination_order(part.core()));
+    if (part.impossible()) return prove(budget);
+    absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, budget);
   }
 
   /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
@@ -131,9 +172,10 @@ class BoundedSearch {
 
   const Network& network_;
   const SearchLimits& limits_;
-  Reparametrisation messages_;
+  int rounds_;
+  std::unique_ptr<Quotient> quotient_;
+  std::unique_ptr<Reparametrisation> messages_;
   Reparametrised shifted_;
-  Picoseconds budget_ = 0;
   bool patient_ = true;
   bool narrowed_ = false;  ///< the rest was left to a search of a part
   SearchResult result_;
@@ -155,7 +197,9 @@ SearchResult minimise(const Network& network, const SearchLimits& limits) {
   result.variables = network.variable_count();
   result.lower_bound = bound_of_parts(network);
   if (limits.stop.stopped()) return result;
-  Contraction contraction(network, limits.stop);
+  const int64_t values = count_values(network);
+  const bool large = values > many_values && values > many_by_variable * network.variable_count();
+  Contraction contraction(network, limits.stop, large ? Thoroughness::impossible : Thoroughness::dead_ends);
   if (contraction.impossible()) {
     result.lower_bound = forbidden;
     return result;

@@ -4,9 +4,10 @@
 
 namespace hetsynth::synth {
 
-/// 1. Dead-end elimination.
-/// 2. Where joint tables would grow too large: message passing for a bound L; only values that can be part of a
-///    solution below L + tau are kept, and tau grows until the best of those costs at most L + tau, which proves it.
+/// 1. Dead-end elimination (in large networks only what is impossible) and contraction.
+/// 2. Where joint tables would grow too large: message passing for a bound L, first with one message for all that looks
+///    alike, then telling layers apart from farther and farther off; solutions U guessed from the messages; only values
+///    that can be part of a solution below U are kept. What is left is contracted, and step 2 or 3 begins anew there.
 /// 3. Bucket elimination and A*. The heuristic never overestimates; it is perfect, and A* expands one state per
 ///    variable, unless a table still exceeds the limit.
 /// When stopped early: the best assignment met, if any, and the proven bound.

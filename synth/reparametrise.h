@@ -1,42 +1,43 @@
-// Sequential tree-reweighted message passing (Kolmogorov 2006): shifts costs between neighbours until single values and
-// pairs show by themselves what choosing them must cost. Gives a proven lower bound, prunes most values, and so makes
-// exact elimination affordable where plain tables would explode.
+// Shifts costs between neighbours until single values and pairs show by themselves what choosing them must cost. Gives
+// a proven lower bound, prunes most values, and so makes exact elimination affordable where plain tables would explode.
 #pragma once
-#include <memory>
-#include <vector>
-
-#include "synth/network.h"
+#include "synth/message_passing.h"
 #include "synth/stop.h"
 
 namespace hetsynth::synth {
 
-/// An equivalent network: every assignment costs `bound` less than in the original, and no entry is negative.
-struct Reparametrised {
-  Network network;
-  Picoseconds bound = 0;
-  std::vector<int> decoded;  ///< an assignment read off the messages, improved by changing single variables; empty if
-                             ///< all met were forbidden
-};
-
-/// Messages are passed in floating point, then rounded to whole picoseconds and applied exactly: rounding cannot
-/// invalidate the bound. Variables with equal surroundings (those of inner repeated layers) share their messages at
-/// first, as if the layers formed a ring, so that this start does not cost more with depth; then come sweeps over all
-/// variables. Every pair must be arc consistent (`undominated_values`). The network must outlive this.
+/// Message passing in rounds. Every pair must be arc consistent (`possible_values`). The network and the quotient must
+/// outlive this.
 class Reparametrisation {
  public:
-  Reparametrisation(const Network& network, const Stop& stop);
-  ~Reparametrisation();
-  /// So many sweeps over all variables; false if the bound hardly gains any more, or if stopped.
-  bool improve(int sweeps);
-  Reparametrised apply() const;
+  Reparametrisation(const Network& network, const Quotient& quotient, const Stop& stop);
+  /// Begins with the messages of another quotient of the same network.
+  void begin_with(const Reparametrisation& other);
+  /// So many sweeps; what the bound gained, relative to the best before.
+  double improve(int sweeps);
+  /// At the best bound.
+  Reparametrised apply() const { return all_.apply(); }
+  /// The best assignment read off the messages since the last call of `improve`; empty if all were forbidden.
+  const std::vector<int>& decoded() const { return decoded_; }
+
+  /// By cell: values among which a good solution is likely, a few such choices. Most values of a large network never
+  /// come near an optimum: messages that are passed among the most promising ones soon agree on one. They may be far
+  /// from giving a bound, so the bound's own messages stay as they were.
+  std::vector<ValueLists> guesses();
 
  private:
-  struct Messages;
-  std::unique_ptr<Messages> messages_;
-};
+  ValueLists promising(double part) const;
+  bool take_if_better();
+  void decode(const MessagePassing& messages);
 
-/// Values whose least excess does not push a solution above `budget` (relative to the bound of a reparametrised
-/// network), to a fixed point.
-ValueLists values_within(const Network& reparametrised, Picoseconds budget);
+  const Network& network_;
+  const Quotient& quotient_;
+  const Stop& stop_;
+  MessagePassing all_;
+  std::vector<int> decoded_;
+  double reached_ = -1e300;   ///< best bound
+  std::vector<double> best_;  ///< its messages
+  double stride_ = 4;
+};
 
 }  // namespace hetsynth::synth

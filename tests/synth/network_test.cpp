@@ -3,10 +3,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "synth/contract.h"
 #include "synth/dead_ends.h"
 #include "synth/minimise.h"
+#include "synth/pruning.h"
 #include "synth/reparametrise.h"
 
 namespace hetsynth {
@@ -87,9 +89,9 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
 RC_GTEST_PROP(Networks, DeadEndsAndContractionKeepAnOptimum, ()) {
   Network network = random_network(*rc::gen::inRange(1, 7));
   Picoseconds best = least_cost(network);
-  ValueLists values = undominated_values(network);
-  if (best < forbidden) RC_ASSERT(least_cost(restrict(network, values)) == best);
-  Contraction contraction(network, {});
+  for (const ValueLists& values : {undominated_values(network), possible_values(network)})
+    if (best < forbidden) RC_ASSERT(least_cost(restrict(network, values)) == best);
+  Contraction contraction(network, {}, *rc::gen::element(Thoroughness::impossible, Thoroughness::dead_ends));
   if (contraction.impossible()) {
     RC_ASSERT(best >= forbidden);
     return;
@@ -99,21 +101,60 @@ RC_GTEST_PROP(Networks, DeadEndsAndContractionKeepAnOptimum, ()) {
   if (best < forbidden) RC_ASSERT(network.cost(contraction.expanded(core.assignment)) == best);
 }
 
-RC_GTEST_PROP(Networks, MessagesChangeNoCostAndPruneNoCheapSolution, ()) {
-  Network network = random_network(*rc::gen::inRange(1, 7));
-  ValueLists possible = undominated_values(network);
+/// The costs of cells and edges, given to all variables and pairs that they stand for.
+Network unfolded(const Network& network, const Quotient& quotient, const Reparametrised& costs) {
+  Network out;
+  for (int v = 0; v < network.variable_count(); ++v)
+    out.add_variable(out.store().intern(costs.cells[size_t(quotient.cell_of[size_t(v)])]), network.position(v));
+  for (size_t p = 0; p < network.pairs().size(); ++p)
+    out.add_pair(network.pairs()[p].a, network.pairs()[p].b,
+                 out.store().intern(costs.edges[size_t(quotient.edge_of[p])]));
+  out.finish();
+  return out;
+}
+
+void check_messages(Network network) {
+  ValueLists possible = possible_values(network);
   for (const auto& values : possible) RC_PRE(!values.empty());
   network = restrict(network, possible);
-  Picoseconds best = least_cost(network);
+  const Picoseconds best = least_cost(network);
   RC_PRE(best < forbidden);
+  const Quotient alike =
+      *rc::gen::arbitrary<bool>() ? every_variable(network) : quotient(network, *rc::gen::inRange(1, 5));
+  RC_CLASSIFY(alike.cells.size() < size_t(network.variable_count()), "something repeats");
   Stop never;
-  Reparametrisation messages(network, never);
-  messages.improve(20);
-  Reparametrised shifted = messages.apply();
+  Reparametrisation messages(network, alike, never);
+  messages.improve(*rc::gen::element(1, 20));
+  const Reparametrised shifted = messages.apply();
   RC_ASSERT(shifted.bound <= best);
-  RC_ASSERT(least_cost(shifted.network) == best - shifted.bound);
-  ValueLists within = values_within(shifted.network, best - shifted.bound);
+  RC_ASSERT(least_cost(unfolded(network, alike, shifted)) == best - shifted.bound);
+  const ValueLists within = spread(alike, values_within(alike, shifted, best - shifted.bound));
   RC_ASSERT(least_cost(restrict(network, within)) == best);
+  messages.guesses();  // leaves the bound's messages as they are
+  RC_ASSERT(messages.apply().bound == shifted.bound);
+}
+
+RC_GTEST_PROP(Networks, MessagesChangeNoCostAndPruneNoCheapSolution, ()) {
+  check_messages(random_network(*rc::gen::inRange(1, 7)));
+}
+
+RC_GTEST_PROP(Networks, MessagesOfRepeatedPartsPruneNoCheapSolution, ()) {
+  check_messages(random_chain(*rc::gen::inRange(3, 10)));
+}
+
+RC_GTEST_PROP(Networks, VariablesOfOneCellHaveEquallyManyEndsOfEachEdge, ()) {
+  const Network network = random_chain(*rc::gen::inRange(3, 12));
+  const Quotient alike = quotient(network, *rc::gen::inRange(1, 5));
+  for (int v = 0; v < network.variable_count(); ++v) {
+    auto ends_of = [&](int variable) {
+      std::multiset<std::pair<int, bool>> ends;
+      for (const Network::End& end : network.ends(variable)) ends.insert({alike.edge_of[size_t(end.pair)], end.first});
+      return ends;
+    };
+    const int example = alike.cells[size_t(alike.cell_of[size_t(v)])].example;
+    RC_ASSERT(network.unary_table(v) == network.unary_table(example));
+    RC_ASSERT(ends_of(v) == ends_of(example));
+  }
 }
 
 TEST(Networks, AStoppedSearchKeepsAProvenBound) {

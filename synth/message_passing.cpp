@@ -1,0 +1,291 @@
+#include "synth/message_passing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Of some cells, together.
+std::vector<int> values_at(const std::vector<int>& cells, const ValueLists& values) {
+  std::vector<int> out = values[size_t(cells[0])];
+  for (size_t i = 1; i < cells.size(); ++i) {
+    if (values[size_t(cells[i])] == out) continue;
+    std::vector<int> merged;
+    std::set_union(out.begin(), out.end(), values[size_t(cells[i])].begin(), values[size_t(cells[i])].end(),
+                   std::back_inserter(merged));
+    out = std::move(merged);
+  }
+  return out;
+}
+
+/// Makes the least entry 0 and returns what it was.
+Picoseconds lift(Table* table) {
+  const Picoseconds least = *std::min_element(table->begin(), table->end());
+  HETSYNTH_CHECK(least < forbidden, "a table without a possible entry");
+  for (Picoseconds& cost : *table)
+    if (cost < forbidden) cost -= least;
+  return least;
+}
+
+}  // namespace
+
+MessagePassing::MessagePassing(const Network& network, const Quotient& quotient, const ValueLists& values)
+    : network_(network), quotient_(quotient), values_(values) {
+  for (const Quotient::Edge& edge : quotient.edges) add_edge(edge, values);
+  size_t widest = 0;
+  for (size_t c = 0; c < quotient.cells.size(); ++c) {
+    const Quotient::Cell& from = quotient.cells[c];
+    const Table& unary = network.unary(from.example);
+    Cell cell{unary_.size(), values[c].size(), 1};
+    for (int value : values[c]) unary_.push_back(as_double(unary[size_t(value)]));
+    double later = 0;
+    for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
+      const Quotient::End& end = quotient.ends[e];
+      const Edge& edge = edges_[size_t(end.edge)];
+      const std::vector<int>& known = *edge.values[!end.first];
+      const std::vector<int>& classes = edge.table->classes(end.first);
+      class_of_end_.push_back(classes_.size());
+      size_t at = 0;
+      for (int value : values[c]) {
+        while (known[at] != value) ++at;
+        classes_.push_back(classes[at]);
+      }
+      later += end.later;
+    }
+    cell.weight = 1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later});
+    widest = std::max(widest, cell.domain);
+    cells_.push_back(cell);
+  }
+  total_.resize(widest);
+  for (const Edge& edge : edges_)
+    for (bool first : {true, false}) widest = std::max(widest, size_t(edge.table->class_count(first)));
+  by_class_.resize(widest);
+  sent_.resize(PairTable::padded(int(widest)));
+}
+
+void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& values) {
+  Edge edge{};
+  std::array<int, 2> lists{};
+  for (size_t side : {0, 1}) {
+    lists[side] = lists_.number(values_at(from.cells[side], values));
+    edge.values[side] = &lists_[lists[side]];
+  }
+  auto& table = tables_[{from.table, lists[0], lists[1]}];
+  if (!table)
+    table = std::make_unique<PairTable>(network_.store()[from.table], from.columns, *edge.values[0], *edge.values[1]);
+  edge.table = table.get();
+  edge.into_a = messages_.size();
+  messages_.resize(messages_.size() + size_t(table->class_count(true)), 0);
+  edge.into_b = messages_.size();
+  messages_.resize(messages_.size() + size_t(table->class_count(false)), 0);
+  edges_.push_back(edge);
+}
+
+void MessagePassing::begin_with(const MessagePassing& other) {
+  std::vector<int> from_edge(edges_.size(), -1);
+  for (size_t p = 0; p < quotient_.edge_of.size(); ++p)
+    from_edge[size_t(quotient_.edge_of[p])] = other.quotient_.edge_of[p];
+  for (size_t e = 0; e < edges_.size(); ++e)
+    for (bool first : {true, false}) {
+      const Edge &to = edges_[e], &from = other.edges_[size_t(from_edge[e])];
+      const std::vector<int>&own = *to.values[!first], &its = *from.values[!first];
+      const std::vector<int>&own_class = to.table->classes(first), &its_class = from.table->classes(first);
+      for (size_t i = 0, j = 0; i < own.size() && j < its.size();) {
+        if (own[i] < its[j]) {
+          ++i;
+        } else if (its[j] < own[i]) {
+          ++j;
+        } else {
+          messages_[to.into(first) + size_t(own_class[i])] = other.messages_[from.into(first) + size_t(its_class[j])];
+          ++i, ++j;
+        }
+      }
+    }
+}
+
+void MessagePassing::sweep() {
+  pass(true);
+  pass(false);
+}
+
+/// A cell's own costs and all that it was told.
+void MessagePassing::believe(size_t c, double* total) const {
+  const Cell& cell = cells_[c];
+  std::copy_n(unary_.data() + cell.unary, cell.domain, total);
+  for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
+    const Quotient::End& end = quotient_.ends[e];
+    const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+    const int* own = classes(e);
+    for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
+  }
+}
+
+void MessagePassing::pass(bool forward) {
+  for (size_t k = 0; k < cells_.size(); ++k) {
+    const size_t c = forward ? k : cells_.size() - 1 - k;
+    const Cell& cell = cells_[c];
+    believe(c, total_.data());
+    const double least = *std::min_element(total_.data(), total_.data() + cell.domain);
+    for (size_t x = 0; x < cell.domain; ++x) total_[x] = (total_[x] - least) * cell.weight;
+    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
+      if (quotient_.ends[e].later == forward && quotient_.ends[e].speaks) send(e, cell.domain);
+  }
+}
+
+/// Minimum over the sender of what it knows (in `total_`) and the pair's cost; its least entry is taken out.
+void MessagePassing::send(size_t e, size_t domain) {
+  const Quotient::End& end = quotient_.ends[e];
+  const Edge& edge = edges_[size_t(end.edge)];
+  const double* back = messages_.data() + edge.into(end.first);
+  double* message = messages_.data() + edge.into(!end.first);
+  const int* own = classes(e);
+  const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
+  std::fill_n(by_class_.data(), senders, floating_forbidden);
+  for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
+  for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
+  edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
+  const double least = *std::min_element(sent_.data(), sent_.data() + receivers);
+  for (int y = 0; y < receivers; ++y) message[y] = sent_[size_t(y)] - least;
+}
+
+double MessagePassing::bound() const {
+  double sum = 0;
+  std::vector<double> total(total_.size());
+  std::vector<std::array<std::vector<double>, 2>> handed(edges_.size());  // by value
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    believe(c, total.data());
+    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
+      const Quotient::End& end = quotient_.ends[e];
+      std::vector<double>& given = handed[size_t(end.edge)][!end.first];
+      if (!end.speaks || !given.empty()) continue;
+      const double weight = end.later ? cells_[c].weight : 0;
+      const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+      for (size_t x = 0; x < cells_[c].domain; ++x) given.push_back(weight * total[x] - incoming[classes(e)[x]]);
+    }
+  }
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    const Quotient::Cell& cell = quotient_.cells[c];
+    std::copy_n(unary_.data() + cells_[c].unary, cells_[c].domain, total.data());
+    for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
+      const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
+      for (size_t x = 0; x < std::min(given.size(), cells_[c].domain); ++x) total[x] -= given[x];
+    }
+    sum += *std::min_element(total.begin(), total.begin() + ptrdiff_t(cells_[c].domain)) * cell.count;
+  }
+  std::vector<double> by_class(by_class_.size()), sent(sent_.size());
+  for (size_t e = 0; e < edges_.size(); ++e) {
+    const PairTable& table = *edges_[e].table;
+    auto least_of_class = [&](bool first, double* out) {
+      std::fill_n(out, table.class_count(first), 4 * floating_forbidden);
+      const auto& given = handed[e][!first];
+      for (size_t x = 0; x < given.size(); ++x) {
+        double& least = out[size_t(table.classes(first)[x])];
+        least = std::min(least, given[x]);
+      }
+    };
+    least_of_class(true, by_class.data());
+    table.minimum_plus(true, by_class.data(), sent.data());
+    least_of_class(false, by_class.data());
+    double least = HUGE_VAL;
+    for (int y = 0; y < table.class_count(false); ++y) least = std::min(least, sent[size_t(y)] + by_class[size_t(y)]);
+    sum += least * quotient_.edges[e].count;
+  }
+  return sum;
+}
+
+/// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
+std::vector<Picoseconds> MessagePassing::moved(size_t c, size_t e, const std::vector<double>& total) const {
+  const Quotient::End& end = quotient_.ends[e];
+  const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+  std::vector<Picoseconds> out;
+  for (size_t x = 0; x < cells_[c].domain; ++x)
+    out.push_back(std::llround((end.later ? cells_[c].weight * total[x] : 0) - incoming[classes(e)[x]]));
+  return out;
+}
+
+Reparametrised MessagePassing::apply() const {
+  Reparametrised out;
+  for (const Quotient::Edge& edge : quotient_.edges) out.edges.push_back(network_.store()[edge.table]);
+  std::vector<std::array<std::vector<Picoseconds>, 2>> handed(edges_.size());
+  std::vector<double> total(total_.size());
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    believe(c, total.data());
+    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
+      const Quotient::End& end = quotient_.ends[e];
+      std::vector<Picoseconds>& given = handed[size_t(end.edge)][!end.first];
+      if (!end.speaks || !given.empty()) continue;
+      given = moved(c, e, total);
+      Table& table = out.edges[size_t(end.edge)];
+      const size_t rows = given.size(), columns = table.size() / rows;
+      for (size_t x = 0; x < rows; ++x)
+        for (size_t y = 0; y < columns; ++y) {
+          Picoseconds& entry = table[end.first ? x * columns + y : y * rows + x];
+          if (entry < forbidden) entry += given[x];
+        }
+    }
+  }
+  for (const Quotient::Cell& cell : quotient_.cells) {
+    Table unary = network_.unary(cell.example);
+    for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
+      const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
+      for (size_t x = 0; x < unary.size(); ++x)
+        if (unary[x] < forbidden) unary[x] -= given[x];
+    }
+    out.bound += lift(&unary) * cell.count;
+    out.cells.push_back(std::move(unary));
+  }
+  for (size_t e = 0; e < out.edges.size(); ++e) out.bound += lift(&out.edges[e]) * quotient_.edges[e].count;
+  return out;
+}
+
+std::vector<int> MessagePassing::decode() const {
+  std::vector<int> order(size_t(network_.variable_count())), chosen(order.size(), -1);  // places among the values
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return std::pair(network_.position(a), a) < std::pair(network_.position(b), b); });
+  std::vector<double> total;
+  for (bool improving : {false, true, true})
+    for (int v : order) {
+      const size_t c = size_t(quotient_.cell_of[size_t(v)]);
+      const Cell& cell = cells_[c];
+      total.assign(unary_.begin() + ptrdiff_t(cell.unary), unary_.begin() + ptrdiff_t(cell.unary + cell.domain));
+      for (const Network::End& end : network_.ends(v)) {
+        const size_t number = size_t(quotient_.edge_of[size_t(end.pair)]);
+        const Edge& edge = edges_[number];
+        const std::vector<int>&known = *edge.values[!end.first], &classes = edge.table->classes(end.first);
+        const int other = chosen[size_t(end.other)];
+        const bool told = other < 0 || (!improving && quotient_.edges[number].forward == end.first);
+        const double* costs = messages_.data() + edge.into(end.first);
+        if (!told) {
+          const std::vector<int>& others = *edge.values[end.first];
+          const size_t at = size_t(std::lower_bound(others.begin(), others.end(), other) - others.begin());
+          costs = edge.table->beside(!end.first, edge.table->classes(!end.first)[at]);
+        }
+        size_t at = 0;
+        for (size_t x = 0; x < total.size(); ++x) {
+          while (known[at] != values_[c][x]) ++at;
+          total[x] += costs[classes[at]];
+        }
+      }
+      chosen[size_t(v)] = values_[c][size_t(std::min_element(total.begin(), total.end()) - total.begin())];
+    }
+  if (network_.cost(chosen) >= forbidden) return {};
+  return chosen;
+}
+
+std::vector<std::vector<double>> MessagePassing::excess() const {
+  std::vector<std::vector<double>> out;
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    out.emplace_back(cells_[c].domain);
+    believe(c, out.back().data());
+    const double least = *std::min_element(out.back().begin(), out.back().end());
+    for (double& total : out.back()) total -= least;
+  }
+  return out;
+}
+
+}  // namespace hetsynth::synth

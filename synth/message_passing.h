@@ -1,0 +1,81 @@
+// Sequential tree-reweighted message passing (Kolmogorov 2006) over the cells of a quotient: one message serves all
+// pairs that look alike, as if repeated layers formed a ring.
+#pragma once
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "synth/pair_table.h"
+#include "synth/quotient.h"
+
+namespace hetsynth::synth {
+
+/// Costs moved between a network's variables and pairs, the same for all that look alike: every assignment costs
+/// `bound` less than in the original, and no entry is negative.
+struct Reparametrised {
+  std::vector<Table> cells;  ///< by cell: costs of single values
+  std::vector<Table> edges;  ///< by edge: [value of a][value of b]
+  Picoseconds bound = 0;
+};
+
+/// Messages in floating point. The network and the quotient must outlive this.
+class MessagePassing {
+ public:
+  /// `values`: by cell, those that take part, none of the cells without; the others' messages are not kept up.
+  MessagePassing(const Network& network, const Quotient& quotient, const ValueLists& values);
+
+  /// Takes over what the other has worked out for values that both have. Same network; cells may differ.
+  void begin_with(const MessagePassing& other);
+  /// Forward and backward, each cell once.
+  void sweep();
+  /// Leaves the messages as `bound` and `apply` need them.
+  void pass_forward() { pass(true); }
+  /// What the sum of all least entries comes to after a forward pass: with all values, up to rounding, a bound.
+  double bound() const;
+  /// After a forward pass, with all values: rounded to whole picoseconds and applied exactly, so that floating point
+  /// cannot invalidate the bound. Every pair must be arc consistent.
+  Reparametrised apply() const;
+  /// An assignment of all variables: in order, each takes what is cheapest given the earlier ones and the messages of
+  /// the later ones; then single changes. Empty if it is forbidden.
+  std::vector<int> decode() const;
+  /// By cell: what each value lacks to the cell's best.
+  std::vector<std::vector<double>> excess() const;
+  size_t value_count() const { return unary_.size(); }
+  const std::vector<double>& messages() const { return messages_; }
+  void set_messages(std::vector<double> messages) { messages_ = std::move(messages); }
+
+ private:
+  struct Edge {
+    const PairTable* table;
+    std::array<const std::vector<int>*, 2> values;  ///< of [0] a and b: those of all cells there
+    size_t into_a, into_b;                          ///< messages to either end, by class of its values
+    size_t into(bool first) const { return first ? into_a : into_b; }
+  };
+  struct Cell {
+    size_t unary, domain;
+    double weight;  ///< share of its costs that each pair on the busier side gets
+  };
+
+  void add_edge(const Quotient::Edge& edge, const ValueLists& values);
+  const int* classes(size_t end) const { return classes_.data() + class_of_end_[end]; }
+  void believe(size_t cell, double* total) const;
+  void pass(bool forward);
+  void send(size_t end, size_t domain);
+  std::vector<Picoseconds> moved(size_t cell, size_t end, const std::vector<double>& total) const;
+
+  const Network& network_;
+  const Quotient& quotient_;
+  ValueLists values_;
+  Interner<int> lists_;
+  std::map<std::tuple<int, int, int>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store and lists
+  std::vector<Cell> cells_;
+  std::vector<Edge> edges_;
+  std::vector<double> unary_;                    ///< cell by cell
+  std::vector<double> messages_;                 ///< edge by edge, either end
+  std::vector<int> classes_;                     ///< end by end: class of every value
+  std::vector<size_t> class_of_end_;             ///< by end: where its classes begin
+  std::vector<double> total_, by_class_, sent_;  ///< scratch
+};
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,115 @@
+#include "synth/pruning.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hetsynth::synth {
+namespace {
+
+/// Arc consistency under a budget.
+class Pruning {
+ public:
+  Pruning(const Quotient& quotient, const Reparametrised& costs, Picoseconds budget)
+      : quotient_(quotient), costs_(costs), budget_(budget), sides_(quotient.edges.size()) {
+    for (const Table& unary : costs.cells) {
+      values_.emplace_back(unary.size());
+      std::iota(values_.back().begin(), values_.back().end(), 0);
+      excess_.push_back(unary);
+    }
+    for (size_t e = 0; e < quotient.edges.size(); ++e)
+      for (size_t side : {0, 1}) {
+        const int domain = side == 0 ? quotient.edges[e].rows : quotient.edges[e].columns;
+        sides_[e][side].least.assign(size_t(domain), 0);
+        sides_[e][side].values.resize(size_t(domain));
+        std::iota(sides_[e][side].values.begin(), sides_[e][side].values.end(), 0);
+      }
+    for (size_t c = 0; c < quotient.cells.size(); ++c)
+      for (size_t i = quotient.cells[c].ends_begin; i < quotient.cells[c].ends_end; ++i) {
+        const Quotient::End& end = quotient.ends[i];
+        auto& cells = sides_[size_t(end.edge)][!end.first].cells;
+        if (!cells.empty() && cells.back().first == int(c))
+          ++cells.back().second;
+        else
+          cells.push_back({int(c), 1});
+      }
+  }
+
+  ValueLists run() {
+    queued_.assign(values_.size(), 1);
+    for (size_t c = values_.size(); c-- > 0;) queue_.push_back(int(c));
+    for (size_t e = 0; e < sides_.size(); ++e) tighten(e, 0), tighten(e, 1);
+    while (!queue_.empty()) {
+      const size_t c = size_t(queue_.back());
+      queue_.pop_back();
+      queued_[c] = 0;
+      if (std::erase_if(values_[c], [&](int x) { return excess_[c][size_t(x)] > budget_; }) == 0) continue;
+      if (values_[c].empty()) break;
+      for (size_t i = quotient_.cells[c].ends_begin; i < quotient_.cells[c].ends_end; ++i) {
+        const Quotient::End& end = quotient_.ends[i];
+        if (gather(size_t(end.edge), !end.first)) tighten(size_t(end.edge), end.first);
+      }
+    }
+    return std::move(values_);
+  }
+
+ private:
+  /// One end of an edge.
+  struct Side {
+    std::vector<int> values;                 ///< of all cells there
+    Table least;                             ///< what the pair must cost at least beside each value
+    std::vector<std::pair<int, int>> cells;  ///< and how many such ends each has
+  };
+
+  /// Takes over what is left of the values. False if nothing changed.
+  bool gather(size_t e, size_t side) {
+    Side& at = sides_[e][side];
+    std::vector<char> left(at.least.size(), 0);
+    for (auto [cell, ends] : at.cells)
+      for (int x : values_[size_t(cell)]) left[size_t(x)] = 1;
+    return std::erase_if(at.values, [&](int x) { return !left[size_t(x)]; }) > 0;
+  }
+
+  void tighten(size_t e, size_t side) {
+    Side& at = sides_[e][side];
+    const Table& table = costs_.edges[e];
+    const size_t columns = size_t(quotient_.edges[e].columns);
+    for (int x : at.values) {
+      Picoseconds least = forbidden;
+      if (side == 0)
+        for (int y : sides_[e][1].values) least = std::min(least, table[size_t(x) * columns + size_t(y)]);
+      else
+        for (int y : sides_[e][0].values) least = std::min(least, table[size_t(y) * columns + size_t(x)]);
+      Picoseconds& known = at.least[size_t(x)];
+      if (least == known) continue;
+      for (auto [cell, ends] : at.cells) {
+        Picoseconds& excess = excess_[size_t(cell)][size_t(x)];
+        for (int i = 0; i < ends; ++i) excess = add(excess, least - known);
+        if (excess > budget_ && !queued_[size_t(cell)]) queued_[size_t(cell)] = 1, queue_.push_back(cell);
+      }
+      known = least;
+    }
+  }
+
+  const Quotient& quotient_;
+  const Reparametrised& costs_;
+  Picoseconds budget_;
+  std::vector<std::array<Side, 2>> sides_;  ///< by edge
+  ValueLists values_;                       ///< by cell
+  std::vector<Table> excess_;               ///< by cell and value: its own cost and what its pairs add
+  std::vector<int> queue_;
+  std::vector<char> queued_;
+};
+
+}  // namespace
+
+ValueLists values_within(const Quotient& quotient, const Reparametrised& costs, Picoseconds budget) {
+  return Pruning(quotient, costs, std::min(budget, forbidden - 1)).run();
+}
+
+ValueLists spread(const Quotient& quotient, const ValueLists& by_cell) {
+  ValueLists out;
+  for (int cell : quotient.cell_of) out.push_back(by_cell[size_t(cell)]);
+  return out;
+}
+
+}  // namespace hetsynth::synth
