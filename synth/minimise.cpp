@@ -33,13 +33,14 @@ class BoundedSearch {
         messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits.stop)) {}
 
   SearchResult run() {
-    for (int sweeps = 0; !done() && !narrowed_ && sweeps < limits_.most_sweeps; sweeps += sweeps_at_once) {
+    for (int sweeps = sweeps_at_once; !done() && !narrowed_; sweeps += sweeps_at_once) {
       const double gain = messages_->improve(sweeps_at_once);
       patient_ = sweeps < patient_sweeps;
       shift();
       if (double(to_beat()) > double(shifted_.bound) * (1 + worth_guessing)) guess();
       if (!done()) attempt(false);
-      if (gain < (rounds_ > 0 ? worth_refining : least_gain) && !refine()) break;
+      if (sweeps >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) break;
+      if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();
     }
     if (!done() && !narrowed_) attempt(true);
     if (!done() && !narrowed_) search_what_is_left();
@@ -66,16 +67,14 @@ class BoundedSearch {
     return std::make_unique<Quotient>(every_variable(network));
   }
 
-  /// Tells layers apart from farther off. False if they are told apart altogether.
-  bool refine() {
-    if (rounds_ == 0) return false;
+  /// Tells layers apart from farther off.
+  void refine() {
     rounds_ *= more_rounds;
     std::unique_ptr<Quotient> finer = alike(network_, &rounds_);
     auto messages = std::make_unique<Reparametrisation>(network_, *finer, limits_.stop);
     messages->begin_with(*messages_);
     messages_ = std::move(messages);
     quotient_ = std::move(finer);
-    return true;
   }
 
   Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }

@@ -70,6 +70,7 @@ RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   SearchLimits limits;
   limits.direct_limit = *rc::gen::element(1.0, 1e6);  // by message passing and pruning, or at once
   limits.table_limit = *rc::gen::element(4.0, 1e6);
+  limits.most_sweeps = *rc::gen::element(1, 40, 800);
   SearchResult result = minimise(network, limits);
   Picoseconds best = least_cost(network);
   RC_ASSERT(result.cost == best);
@@ -82,6 +83,7 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   Network network = random_chain(*rc::gen::inRange(3, 10));
   SearchLimits limits;
   limits.direct_limit = *rc::gen::element(1.0, 1e6);
+  limits.most_sweeps = *rc::gen::element(1, 40, 800);
   SearchResult result = minimise(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
 }
