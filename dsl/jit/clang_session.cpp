@@ -91,21 +91,31 @@ std::vector<std::string> driver_arguments(const CompileOptions& options) {
   return arguments;
 }
 
-/// The driver turns clang++'s arguments into those of the compiler proper. Null if it refuses, with diagnostics.
-std::shared_ptr<clang::CompilerInvocation> make_invocation(const CompileOptions& options,
-                                                           clang::DiagnosticsEngine& diagnostics,
-                                                           llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files) {
+/// Arguments of the compiler proper, as clang++ would give them. Empty if the driver refuses, with diagnostics.
+std::vector<std::string> frontend_arguments(const CompileOptions& options, clang::DiagnosticsEngine& diagnostics,
+                                            llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files) {
+  if (!options.frontend_arguments.empty()) return options.frontend_arguments;
   clang::driver::Driver driver("clang++", llvm::sys::getProcessTriple(), diagnostics, "hetsynth", files);
   driver.setCheckInputsExist(false);
   std::vector<std::string> arguments = driver_arguments(options);
   std::vector<const char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   std::unique_ptr<clang::driver::Compilation> compilation(driver.BuildCompilation(pointers));
-  if (!compilation || compilation->containsError() || compilation->getJobs().empty()) return nullptr;
-  const clang::driver::Command& job = *compilation->getJobs().begin();
+  if (!compilation || compilation->containsError() || compilation->getJobs().empty()) return {};
+  const llvm::opt::ArgStringList& chosen = compilation->getJobs().begin()->getArguments();
+  return {chosen.begin(), chosen.end()};
+}
+
+/// Null if the driver or the compiler refuses the options, with diagnostics.
+std::shared_ptr<clang::CompilerInvocation> make_invocation(const CompileOptions& options,
+                                                           clang::DiagnosticsEngine& diagnostics,
+                                                           llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files) {
+  const std::vector<std::string> arguments = frontend_arguments(options, diagnostics, files);
+  if (arguments.empty()) return nullptr;
+  std::vector<const char*> pointers;
+  for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   auto invocation = std::make_shared<clang::CompilerInvocation>();
-  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, job.getArguments(), diagnostics, "clang++"))
-    return nullptr;
+  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, pointers, diagnostics, "clang++")) return nullptr;
   invocation->getFrontendOpts().DisableFree = false;  // we live on after the compilation
   invocation->getCodeGenOpts().DisableFree = false;
   invocation->getDiagnosticOpts().ShowColors = options.color;

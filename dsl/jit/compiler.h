@@ -23,6 +23,8 @@ struct CompileOptions {
   std::vector<std::string> include_directories = {};
   std::vector<std::string> flags = {};  ///< further arguments of clang++
   std::vector<MemoryFile> files = {};   ///< files that need not exist on disk
+  /// Arguments of the compiler proper (cc1) in place of all that follow from the above; empty: none.
+  std::vector<std::string> frontend_arguments = {};
   std::string precompiled_header = {};  ///< path, on disk or in `files`; empty: none
 };
 

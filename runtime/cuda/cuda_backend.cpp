@@ -79,12 +79,16 @@ std::string require_architecture(const Backend& backend, const Device& device) {
     refuse(device, {fmt::format("GPU {} does not tell its architecture", device.index), "a compute capability", "none",
                     "`nvidia-smi` shows whether the GPU works"});
   std::string architecture = fmt::format("sm_{}{}", major, minor);
-  const std::vector<std::string>& known = backend.toolkit.architectures;
+  std::vector<std::string> known = backend.toolkit.through_clang;
+  known.insert(known.end(), backend.toolkit.architectures.begin(), backend.toolkit.architectures.end());
   if (std::find(known.begin(), known.end(), architecture) == known.end())
     refuse(device,
            {fmt::format("NVRTC {} does not compile for its architecture", backend.toolkit.version()),
             fmt::format("one of {}", fmt::join(known, ", ")), architecture,
-            major < 8 ? "install NVRTC 12 (libnvrtc.so.12), the last for older GPUs" : "install a newer NVRTC"});
+            major < 8
+                ? "install NVRTC 12 (libnvrtc.so.12), the last for older GPUs, or the toolkit's libdevice.10.bc, with "
+                  "which Clang compiles for sm_60 and sm_70"
+                : "install a newer NVRTC"});
   return architecture;
 }
 

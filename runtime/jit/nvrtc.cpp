@@ -8,6 +8,7 @@
 
 #include "dsl/base/version.h"
 #include "dsl/jit/disk_cache.h"
+#include "dsl/jit/ptx_compiler.h"
 #include "runtime/jit/shared_library.h"
 
 namespace hetsynth {
@@ -70,8 +71,14 @@ struct Nvrtc {
       std::error_code error;
       if (!fs::exists(folder / "include" / "cuda_bf16.h", error)) continue;
       toolkit.include_directory = (folder / "include").string();
+      if (const fs::path library = folder / "nvvm/libdevice/libdevice.10.bc"; fs::exists(library, error))
+        toolkit.device_library = library.string();
       break;
     }
+    if (!toolkit.device_library.empty())
+      for (const std::string& architecture : ptx_architectures())
+        if (std::ranges::find(toolkit.architectures, architecture) == toolkit.architectures.end())
+          toolkit.through_clang.push_back(architecture);
     return "";
   }
 };
@@ -132,6 +139,15 @@ CudaCode compile_now(std::string_view source, const std::string& name, const std
   return code;
 }
 
+CudaCode compile_through_clang(std::string_view source, const std::string& name, const std::string& architecture) {
+  CompileResult result = compile_ptx(source, name, architecture, cuda_toolkit().device_library);
+  CudaCode code;
+  code.status = result.ok ? CudaCompileStatus::compiled : CudaCompileStatus::rejected;
+  code.cubin = std::move(result.output);
+  code.log = std::move(result.text);
+  return code;
+}
+
 /// An entry of the cache: length of the log, the log, the machine code.
 std::string pack(const CudaCode& code) { return fmt::format("{}\n{}", code.log.size(), code.log) + code.cubin; }
 
@@ -163,7 +179,8 @@ CudaCode compile_cuda(std::string_view source, const std::string& name, const st
   std::string listed = architecture;
   if (listed.starts_with("compute_")) listed.replace(0, 8, "sm_");
   while (!listed.empty() && (listed.back() == 'a' || listed.back() == 'f')) listed.pop_back();
-  if (std::find(toolkit.architectures.begin(), toolkit.architectures.end(), listed) == toolkit.architectures.end()) {
+  const bool through_clang = std::ranges::find(toolkit.through_clang, listed) != toolkit.through_clang.end();
+  if (!through_clang && std::ranges::find(toolkit.architectures, listed) == toolkit.architectures.end()) {
     code.log = fmt::format("NVRTC {} does not compile for {}; it knows {}", toolkit.version(), architecture,
                            fmt::join(toolkit.architectures, ", "));
     return code;
@@ -172,11 +189,12 @@ CudaCode compile_cuda(std::string_view source, const std::string& name, const st
   std::string version = tool_version();
   std::string toolkit_version = toolkit.version() + " " + fs::path(toolkit.path).filename().string();
   std::vector<std::string_view> parts = {"cubin", source, name, toolkit_version, version};
+  if (through_clang) parts.push_back(compiler_identity());
   for (const std::string& argument : arguments) parts.push_back(argument);
   DiskCache cache("cubins");
   std::string key = cache_key(parts);
   if (auto entry = cache.load(key); entry && unpack(*entry, code)) return code;
-  code = compile_now(source, name, arguments);
+  code = through_clang ? compile_through_clang(source, name, listed) : compile_now(source, name, arguments);
   if (code.ok()) cache.store(key, pack(code));
   return code;
 }

@@ -91,6 +91,13 @@ TEST(CudaFailures, UnsupportedArchitecture) {
                                       HasSubstr("found:    sm_70"), HasSubstr("install NVRTC 12")));
 }
 
+TEST(CudaFailures, AnArchitectureThatOnlyClangCompilesForRuns) {
+  MachineOptions options;
+  options.major = 7, options.minor = 0;
+  options.toolkit.through_clang = {"sm_60", "sm_70"};
+  EXPECT_EQ(failure(options), "");
+}
+
 TEST(CudaFailures, FewerGpusThanTheClusterNames) {
   Cluster cluster = devices({1, 3});
   cluster.devices[1].index = 7;

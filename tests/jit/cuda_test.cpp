@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
+#include "dsl/jit/disk_cache.h"
 #include "runtime/jit/cuda_libraries.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/shared_library.h"
@@ -94,6 +98,39 @@ TEST_F(Cuda, UnknownArchitecturesAreToldWithThoseThatExist) {
     EXPECT_EQ(code.status, CudaCompileStatus::unavailable);
     EXPECT_THAT(code.log, HasSubstr("does not compile for " + std::string(architecture) + "; it knows sm_"));
   }
+}
+
+/// Assembles PTX for the oldest architecture that the toolkit's ptxas knows; "" if it does, or its words.
+std::string assemble(const std::string& ptx, const std::string& folder) {
+  std::ofstream(folder + "/kernels.ptx") << ptx;
+  const std::string command =
+      "ptxas -arch=sm_75 '" + folder + "/kernels.ptx' -o /dev/null > '" + folder + "/words' 2>&1";
+  if (std::system(command.c_str()) == 0) return "";
+  std::stringstream words;
+  words << std::ifstream(folder + "/words").rdbuf();
+  return words.str() + " failed";
+}
+
+TEST_F(Cuda, ArchitecturesThatNvrtcHasDroppedGoThroughClang) {
+  const CudaToolkit& toolkit = cuda_toolkit();
+  if (toolkit.through_clang.empty()) GTEST_SKIP() << "SKIPPED: no libdevice.10.bc, or an NVRTC that knows them all";
+  for (const std::string& architecture : toolkit.through_clang) {
+    const CudaCode code = compile_cuda(kernel, "scale.cu", architecture);
+    ASSERT_TRUE(code.ok()) << code.log;
+    EXPECT_EQ(code.log, "");
+    EXPECT_THAT(code.cubin, HasSubstr(".target " + architecture + "\n"));
+    EXPECT_THAT(code.cubin, HasSubstr(".entry scale("));
+    EXPECT_THAT(code.cubin, HasSubstr("shfl.sync.bfly"));
+    // All of libdevice that is used has been linked in.
+    EXPECT_THAT(code.cubin, ::testing::Not(HasSubstr(".extern .func")));
+    EXPECT_TRUE(compile_cuda(kernel, "scale.cu", architecture).from_cache);
+    if (std::system("command -v ptxas > /dev/null") == 0) {
+      EXPECT_EQ(assemble(code.cubin, cache_directory().string()), "");
+    }
+  }
+  const CudaCode wrong = compile_cuda("extern \"C\" __global__ void k() { x = 1; }", "k.cu", "sm_70");
+  EXPECT_EQ(wrong.status, CudaCompileStatus::rejected);
+  EXPECT_THAT(wrong.log, HasSubstr("k.cu:1:34: error: use of undeclared identifier 'x'"));
 }
 
 TEST_F(Cuda, ThreadsCompileAtTheSameTime) {
