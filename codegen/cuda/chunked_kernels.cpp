@@ -32,7 +32,7 @@ Kernel GroupPrinter::partial_rows(const std::vector<size_t>& reductions) {
   Counters row(index_);
   Lines body(1);
   for (size_t m : reductions) body.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
-  pass(body, row, all_sinks(), "first + threadIdx.x", "last", 256);
+  pass(body, row, all_sinks(), {"first", "last", "threadIdx.x", 256, chunk_length()});
   for (size_t i = 0; i < reductions.size(); ++i) {
     size_t m = reductions[i];
     arguments_.scratch(int(i), partial_name(m), true);
@@ -53,7 +53,7 @@ Kernel GroupPrinter::partial_rows(const std::vector<size_t>& reductions) {
 Kernel GroupPrinter::partial_columns(const std::vector<size_t>& reductions) {
   Counters row(index_);
   Lines body(2);
-  pass(body, row, all_sinks(), "first + threadIdx.x / 32", "last", 8);
+  pass(body, row, all_sinks(), {"first", "last", "threadIdx.x / 32", 8, chunk_length()});
   Lines lines(1);
   int64_t tiles = (group_.rows + 31) / 32;
   lines.add(fmt::format("const {} row = blockIdx.x % {} * 32 + threadIdx.x % 32, chunk = blockIdx.x / {};", index_,

@@ -80,19 +80,48 @@ std::string GroupPrinter::operand(const GroupSpot& place, size_t member, int inp
   if (int source = group_.sources[member][input]; source >= 0) return element(source);
   std::string pointer = arguments_.read(from.value);
   if (std::optional<std::string> direct = direct_index(member, input)) {
-    if (vector_ && *direct == "at") {
-      vector_loads_.insert({pointer, memory_type(from.value)});
-      return pointer + "_four[v]";
-    }
+    if (vector_ && *direct == "at") return loaded_ahead(from.value, pointer, "at");
     return fmt::format("{}[{}]", pointer, *direct);
   }
   std::vector<std::string> names = counters(place, member);
+  if (vector_ && runs_along_columns(member, input)) {
+    std::vector<std::string> first = names;
+    std::ranges::replace(first, "column", "start");
+    return loaded_ahead(from.value, pointer, address_text(address_of(o, input), first));
+  }
   std::string text = fmt::format("{}[{}]", pointer, address_text(address_of(o, input), names));
   if (from.access.zero_outside) {
     std::string inside = inside_text(o, from.access, context_.lowered.local.values[from.value].ranges, names);
     if (!inside.empty()) text = fmt::format("({} ? {} : {})", inside, text, integer ? "0" : "0.0f");
   }
   return text;
+}
+
+bool GroupPrinter::runs_along_columns(size_t member, int input) const {
+  const LocalOp& o = op(member);
+  const Address read = address_of(o, input);
+  const bool plain = group_.reduces && !role(member).lookup && !is(member, DomainRole::Kind::row) &&
+                     !o.inputs[input].access.zero_outside && read.affine() && read.constant % 4 == 0;
+  if (!plain) return false;
+  bool along = false;
+  for (size_t f = 0; f < o.factors.size(); ++f) {
+    const int64_t stride = role(member).stride[f], coefficient = read.coefficients[f];
+    if (o.extent(int(f)) == 1 || coefficient == 0) continue;
+    if (stride == 1 && o.extent(int(f)) == group_.columns && coefficient == 1)
+      along = true;
+    else if (stride % group_.columns != 0 || coefficient % 4 != 0)
+      return false;
+  }
+  return along;
+}
+
+std::string GroupPrinter::loaded_ahead(ValueId value, const std::string& pointer, const std::string& index) {
+  // One array may be read at several places.
+  std::string name = pointer + "_four";
+  const auto taken = [&](const VectorLoad& load) { return load.name == name && load.index != index; };
+  for (int n = 2; std::ranges::any_of(vector_loads_, taken); ++n) name = fmt::format("{}_{}_four", pointer, n);
+  vector_loads_.insert({name, pointer, memory_type(value), index});
+  return name + "[v]";
 }
 
 ElementScope GroupPrinter::scope(const GroupSpot& place, size_t member) {
@@ -184,32 +213,35 @@ Kernel GroupPrinter::elementwise() {
   lines.open(fmt::format(
       "for ({0} {1} = {2}({0})blockIdx.x * {3} + threadIdx.x{4}; {1} < {5}; {1} += ({0})gridDim.x * {6}) {{", index_,
       vector_ ? "first" : "at", start, threads, vector_ ? ")" : "", group_.rows, step));
-  if (vector_) open_vector(lines, vector_stores);
+  if (vector_) open_vector(lines, vector_stores, "first");
   Lines counters(lines.depth());
   row.write(counters, body.text());
   if (vector_ && mentions_word(counters.text() + body.text(), "at"))
     lines.add(fmt::format("const {} at = first + v;", index_));
   lines.append(counters.text());
   lines.append(body.text());
-  if (vector_) {
-    lines.close();
-    for (const auto& [pointer, type] : vector_stores)
-      lines.add(fmt::format("store4({0} + first, {0}_result);", pointer));
-  }
+  if (vector_) close_vector(lines, vector_stores, "first");
   lines.close();
   return finish(
       name_, lines, blocks, int(threads),
       comment_ + fmt::format("// {} elements{}\n", group_.rows, vector_ ? ", four per thread at a time" : ""));
 }
 
-void GroupPrinter::open_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores) const {
-  for (const auto& [pointer, type] : vector_loads_) {
-    lines.add(fmt::format("{} {}_four[4];", type, pointer));
-    lines.add(fmt::format("load4({0}_four, {0} + first);", pointer));
+void GroupPrinter::open_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores,
+                               const std::string& at) const {
+  for (const VectorLoad& load : vector_loads_) {
+    lines.add(fmt::format("{} {}[4];", load.type, load.name));
+    lines.add(fmt::format("load4({}, {} + {});", load.name, load.pointer, load.index == "at" ? at : load.index));
   }
   for (const auto& [pointer, type] : stores) lines.add(fmt::format("{} {}_result[4];", type, pointer));
   lines.add("#pragma unroll");
   lines.open("for (int v = 0; v < 4; ++v) {");
+}
+
+void GroupPrinter::close_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores,
+                                const std::string& at) {
+  lines.close();
+  for (const auto& [pointer, type] : stores) lines.add(fmt::format("store4({0} + {1}, {0}_result);", pointer, at));
 }
 
 int GroupPrinter::threads_per_row(const KernelGroup& g) {
@@ -228,28 +260,57 @@ std::string GroupPrinter::position_text() const {
                                 : fmt::format("row * {} + column", group_.columns);
 }
 
-void GroupPrinter::pass(Lines& lines, Counters& row, const std::set<size_t>& wanted, const std::string& from,
-                        const std::string& to, int64_t step) {
+bool GroupPrinter::pass_in_fours(const std::vector<size_t>& members, const std::set<size_t>& wanted,
+                                 const Columns& columns) const {
+  // Threads that would have nothing to do cost more than narrow accesses.
+  if (group_.columns_outside || group_.columns % 4 != 0 || columns.count < 4 * columns.threads) return false;
+  for (size_t m : members) {
+    if (!is(m, DomainRole::Kind::reduce) && wanted.count(m)) return true;
+    for (size_t j = 0; j < op(m).inputs.size(); ++j)
+      if (group_.sources[m][j] < 0 && (direct_index(m, int(j)) == "at" || runs_along_columns(m, int(j)))) return true;
+  }
+  return false;
+}
+
+void GroupPrinter::pass(Lines& lines, Counters& row, const std::set<size_t>& wanted, const Columns& columns) {
+  const std::vector<size_t> members = with_sources(wanted);
+  vector_ = pass_in_fours(members, wanted, columns);
+  vector_loads_.clear();
   Counters column(index_, {&row});
   GroupSpot place{&row, &column};
-  Lines body(lines.depth() + 1);
-  for (size_t m : with_sources(wanted)) {
+  Lines body(lines.depth() + (vector_ ? 2 : 1));
+  std::vector<std::pair<std::string, std::string>> vector_stores;
+  for (size_t m : members) {
     if (is(m, DomainRole::Kind::reduce)) {
       std::string term = value(body, place, m);
       body.add(accumulated(m, element(m), term));
       continue;
     }
     define(body, place, m);
-    if (wanted.count(m)) body.add(fmt::format("{}[at] = {};", arguments_.written(op(m).result), stored_element(m)));
+    if (!wanted.count(m)) continue;
+    const std::string pointer = arguments_.written(op(m).result);
+    body.add(fmt::format("{}{} = {};", pointer, vector_ ? "_result[v]" : "[at]", stored_element(m)));
+    if (vector_) vector_stores.push_back({pointer, memory_type(op(m).result)});
   }
-  lines.open(fmt::format("for ({0} column = {1}; column < {2}; column += {3}) {{", index_, from, to, step));
+  const std::string thread = vector_ && !columns.thread.empty() ? "4 * " + columns.thread : columns.thread;
+  const std::string both = !columns.first.empty() && !thread.empty() ? " + " : "";
+  const std::string from = columns.first + both + thread;
+  lines.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, vector_ ? "start" : "column",
+                         from.empty() ? "0" : from, columns.last, columns.threads * (vector_ ? 4 : 1)));
+  const std::string at_start = fmt::format("row * {} + start", group_.columns);
+  if (vector_) open_vector(lines, vector_stores, at_start);
   Lines counters(lines.depth());
   column.write(counters, body.text());
-  if (mentions_word(counters.text() + body.text(), "at"))
-    lines.add(fmt::format("const {} at = {};", index_, position_text()));
+  const std::string written = counters.text() + body.text();
+  const bool needs_position = mentions_word(written, "at");
+  if (vector_ && (needs_position || mentions_word(written, "column")))
+    lines.add(fmt::format("const {} column = start + v;", index_));
+  if (needs_position) lines.add(fmt::format("const {} at = {};", index_, position_text()));
   lines.append(counters.text());
   lines.append(body.text());
+  if (vector_) close_vector(lines, vector_stores, at_start);
   lines.close();
+  vector_ = false;
 }
 
 std::set<size_t> GroupPrinter::of_level(int level) const {
@@ -287,7 +348,7 @@ Kernel GroupPrinter::rowwise() {
     for (size_t m : wanted)
       if (is(m, DomainRole::Kind::reduce))
         body.add(fmt::format("{} {} = {};", context_.types.real, element(m), identity(m)));
-    pass(body, row, wanted, per_row > 1 ? "lane" : "0", std::to_string(group_.columns), per_row);
+    pass(body, row, wanted, {"", std::to_string(group_.columns), per_row > 1 ? "lane" : "", per_row, group_.columns});
     for (size_t m : wanted) {
       if (!is(m, DomainRole::Kind::reduce)) continue;
       if (per_row > 1)

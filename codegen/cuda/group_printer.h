@@ -77,14 +77,28 @@ class GroupPrinter {
   std::vector<size_t> with_sources(const std::set<size_t>& wanted) const;
   bool can_vectorise() const;
   Kernel elementwise();
-  void open_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores) const;
+  /// Loads what the four elements read, and opens the loop over them. `at`: of the first of them.
+  void open_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores,
+                   const std::string& at) const;
+  static void close_vector(Lines& lines, const std::vector<std::pair<std::string, std::string>>& stores,
+                           const std::string& at);
+  /// Whether an operand's neighbours along a row lie side by side, aligned like the row.
+  bool runs_along_columns(size_t member, int input) const;
+  /// Of four neighbours in registers, loaded ahead, the one at hand; `index`: of the first, or "at" for the position.
+  std::string loaded_ahead(ValueId value, const std::string& pointer, const std::string& index);
   static int threads_per_row(const KernelGroup& g);
   std::string identity(size_t member) const { return is_max(member) ? "-__builtin_inff()" : "0.0f"; }
   std::string accumulated(size_t member, const std::string& sum, const std::string& term) const;
   std::string position_text() const;
-  /// One pass over the columns `from`, `from + step`, ... below `to`: stores and accumulates what belongs to the level.
-  void pass(Lines& lines, Counters& row, const std::set<size_t>& wanted, const std::string& from, const std::string& to,
-            int64_t step);
+  /// How the threads of a pass share the columns [first, last): thread `thread` of `threads`.
+  struct Columns {
+    std::string first, last, thread;
+    int64_t threads = 1, count = 0;  ///< of columns, at least
+  };
+  /// One pass over the columns: stores and accumulates what belongs to the level. Four neighbours at a time, by
+  /// accesses of 16 bytes, where rows allow.
+  void pass(Lines& lines, Counters& row, const std::set<size_t>& wanted, const Columns& columns);
+  bool pass_in_fours(const std::vector<size_t>& members, const std::set<size_t>& wanted, const Columns& columns) const;
   std::set<size_t> of_level(int level) const;
   /// Values of the row that are known before the pass of that level.
   void row_values(Lines& lines, const GroupSpot& place, int level, int per_row);
@@ -93,7 +107,8 @@ class GroupPrinter {
   StepKernels split();
   std::string partial_name(size_t member) const { return "partial_" + context_.lowered.names[op(member).result]; }
   std::set<size_t> all_sinks() const;
-  int64_t chunk_length() const { return (group_.columns + group_.splits - 1) / group_.splits; }
+  /// A multiple of four, so that every chunk begins where accesses of 16 bytes may.
+  int64_t chunk_length() const { return ((group_.columns + group_.splits - 1) / group_.splits + 3) / 4 * 4; }
   void chunk_bounds(Lines& lines) const;
   /// One block for a chunk of a row.
   Kernel partial_rows(const std::vector<size_t>& reductions);
@@ -111,7 +126,11 @@ class GroupPrinter {
   std::string comment_;
   std::vector<int> level_;
   bool vector_ = false;
-  std::set<std::pair<std::string, std::string>> vector_loads_;  ///< pointer, type of its elements
+  struct VectorLoad {
+    std::string name, pointer, type, index;
+    auto operator<=>(const VectorLoad&) const = default;
+  };
+  std::set<VectorLoad> vector_loads_;
 };
 
 }  // namespace hetsynth::codegen::cuda

@@ -125,6 +125,7 @@ bool is_kernel_word(const std::string& name) {
                                                  "lane",
                                                  "first",
                                                  "last",
+                                                 "start",
                                                  "chunk",
                                                  "v",
                                                  "k",

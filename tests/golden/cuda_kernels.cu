@@ -10,26 +10,48 @@ extern "C" __global__ void __launch_bounds__(256) compute_d_t_add(const float* _
   for (int row = (int)blockIdx.x * 256 + threadIdx.x; row < 21; row += (int)gridDim.x * 256) {
     float t_max_ = -__builtin_inff();
     float t_pick_ = 0.0f;
-    for (int column = 0; column < 8; column += 1) {
-      const int at = row * 8 + column;
-      const float t_add_ = t_einsum[at] + b[column];
-      t_max_ = max_f32(t_max_, t_add_);
-      t_pick_ += (labels[row] == column ? t_add_ : 0.0f);
+    for (int start = 0; start < 8; start += 4) {
+      float b_four[4];
+      load4(b_four, b + start);
+      float t_einsum_four[4];
+      load4(t_einsum_four, t_einsum + row * 8 + start);
+      #pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const int column = start + v;
+        const float t_add_ = t_einsum_four[v] + b_four[v];
+        t_max_ = max_f32(t_max_, t_add_);
+        t_pick_ += (labels[row] == column ? t_add_ : 0.0f);
+      }
     }
     t_max[row] = t_max_;
     t_pick[row] = t_pick_;
     float t_exp_sum_ = 0.0f;
-    for (int column = 0; column < 8; column += 1) {
-      const int at = row * 8 + column;
-      const float t_add_ = t_einsum[at] + b[column];
-      t_exp_sum_ += exp_f32(t_add_ - t_max_);
+    for (int start = 0; start < 8; start += 4) {
+      float b_four[4];
+      load4(b_four, b + start);
+      float t_einsum_four[4];
+      load4(t_einsum_four, t_einsum + row * 8 + start);
+      #pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const float t_add_ = t_einsum_four[v] + b_four[v];
+        t_exp_sum_ += exp_f32(t_add_ - t_max_);
+      }
     }
     t_exp_sum[row] = t_exp_sum_;
-    for (int column = 0; column < 8; column += 1) {
-      const int at = row * 8 + column;
-      const float t_add_ = t_einsum[at] + b[column];
-      const float d_t_add_ = (exp_f32(t_add_ - t_max_) / t_exp_sum_ - (labels[row] == column ? 1.0f : 0.0f)) * 0.015625f;
-      d_t_add[at] = d_t_add_;
+    for (int start = 0; start < 8; start += 4) {
+      float b_four[4];
+      load4(b_four, b + start);
+      float t_einsum_four[4];
+      load4(t_einsum_four, t_einsum + row * 8 + start);
+      float d_t_add_result[4];
+      #pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const int column = start + v;
+        const float t_add_ = t_einsum_four[v] + b_four[v];
+        const float d_t_add_ = (exp_f32(t_add_ - t_max_) / t_exp_sum_ - (labels[row] == column ? 1.0f : 0.0f)) * 0.015625f;
+        d_t_add_result[v] = d_t_add_;
+      }
+      store4(d_t_add + row * 8 + start, d_t_add_result);
     }
   }
 }
