@@ -1,5 +1,5 @@
-// hetsynth probe: measures this machine's cores as the devices of a cluster file, and writes what it measured beside
-// what the file declares.
+// hetsynth probe: measures this machine's cores or GPUs as the devices of a cluster file, and writes what it measured
+// beside what the file declares.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "dsl/base/file.h"
 #include "dsl/spmd/cluster_measured.h"
+#include "runtime/cuda/cuda_probe.h"
 #include "runtime/probe.h"
 #include "runtime/rank_threads.h"
 
@@ -31,18 +32,38 @@ std::vector<Device> devices_of(const Cluster& cluster, std::string& host) {
   if (out.empty())
     throw UserError({.tag = "--host", .message = "the cluster has no such host", .found = host}, ExitCode::usage);
   for (const Device& device : out)
-    if (device.kind != DeviceKind::cpu)
-      throw UserError({.where = {cluster.file},
-                       .tag = "probe",
-                       .message = fmt::format("{} is not a cpu device: only cores are measured so far", device.name),
-                       .mend = "enter measured values of other devices by hand"});
-  if (int(out.size()) > usable_cores())
+    if (device.kind != out.front().kind || device.model != out.front().model)
+      throw UserError(
+          {.where = {cluster.file},
+           .tag = "probe",
+           .message = fmt::format("host {} has devices of several kinds, which are not measured together", host),
+           .expected = "devices that are alike",
+           .found = fmt::format("{} and {}", out.front().name, device.name),
+           .mend = "probe a cluster file with one kind of them at a time, and copy the measured values"});
+  if (out.front().kind == DeviceKind::cpu && int(out.size()) > usable_cores())
     throw UserError({.where = {cluster.file},
                      .tag = "probe",
                      .message = fmt::format("host {} has more devices than this machine has cores", host),
                      .expected = fmt::format("at most {} devices", usable_cores()),
                      .found = fmt::format("{}", out.size())});
   return out;
+}
+
+ProbeResult measure(const std::vector<Device>& devices, double seconds) {
+  if (devices.front().kind == DeviceKind::cuda) {
+    cuda::GpuProbeOptions options;
+    options.seconds = seconds;
+    return cuda::probe_gpus(cuda::this_machine(), devices, options);
+  }
+  ProbeOptions options;
+  options.seconds = seconds;
+  return probe_cores(int(devices.size()), options);
+}
+
+/// "2 cores", "1 GPU".
+std::string counted(const std::vector<Device>& devices) {
+  const char* const what = devices.front().kind == DeviceKind::cuda ? "GPU" : "core";
+  return fmt::format("{} {}{}", devices.size(), what, devices.size() == 1 ? "" : "s");
 }
 
 std::string row(const char* what, double declared, double measured, const char* unit) {
@@ -57,7 +78,8 @@ Command add_probe(CLI::App& app) {
     double seconds = 0.4;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("probe", "Measure this machine's cores as the devices of a cluster file");
+  CLI::App* command =
+      app.add_subcommand("probe", "Measure this machine's cores or GPUs as the devices of a cluster file");
   command->add_option("cluster", options->cluster, "Cluster file (TOML)")->required();
   command->add_option("-o,--output", options->out,
                       "Write the cluster file with the measured values to this file; the same name is allowed");
@@ -70,25 +92,27 @@ Command add_probe(CLI::App& app) {
     const std::string text = read_file(options->cluster, "cluster file", max_cluster_file_bytes);
     const Cluster cluster = parse_cluster(text, options->cluster);
     const std::vector<Device> devices = devices_of(cluster, options->host);
-    ProbeOptions probe;
-    probe.seconds = options->seconds;
-    const ProbeResult result = probe_cores(int(devices.size()), probe);
+    const ProbeResult result = measure(devices, options->seconds);
     const Device& first = devices.front();
-    fmt::print("{} core{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", devices.size(),
-               devices.size() == 1 ? "" : "s", "each", "was taken", "measured");
+    fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", counted(devices), "each",
+               "was taken", "measured");
     auto taken = [&](OperatorClass operators) {
       return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
     };
     fmt::print(
-        "{}{}{}{}{}",
+        "{}{}{}",
         row("matrix products", taken(OperatorClass::matmul), *result.speed.matmul_flops_per_second / 1e9, "GFLOP/s"),
         row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
             *result.speed.matmul_call_seconds * 1e6, "us"),
-        row("convolutions", taken(OperatorClass::convolution), *result.speed.convolution_flops_per_second / 1e9,
-            "GFLOP/s"),
-        row("loops", taken(OperatorClass::loop), *result.speed.loop_flops_per_second / 1e9, "GFLOP/s"),
-        row("memory", first.memory_bytes_per_second() / first.duty / 1e9, *result.speed.memory_bytes_per_second / 1e9,
-            "GB/s"));
+        row("loops", taken(OperatorClass::loop), *result.speed.loop_flops_per_second / 1e9, "GFLOP/s"));
+    if (result.speed.convolution_flops_per_second)
+      fmt::print("{}", row("convolutions", taken(OperatorClass::convolution),
+                           *result.speed.convolution_flops_per_second / 1e9, "GFLOP/s"));
+    if (result.speed.loop_call_seconds)
+      fmt::print("{}", row("call of a loop", first.compute_speed(OperatorClass::loop).call_seconds * first.duty * 1e6,
+                           *result.speed.loop_call_seconds * 1e6, "us"));
+    fmt::print("{}", row("memory", first.memory_bytes_per_second() / first.duty / 1e9,
+                         *result.speed.memory_bytes_per_second / 1e9, "GB/s"));
     MeasuredHost measured{options->host, result.speed, {}};
     if (devices.size() > 1) {
       const Link& inside = cluster.hosts[first.host].inside;

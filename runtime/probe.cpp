@@ -11,8 +11,7 @@
 #include "dsl/base/error.h"
 #include "dsl/ir/expr.h"
 #include "dsl/jit/compiled_code.h"
-#include "runtime/median.h"
-#include "runtime/rank_threads.h"
+#include "runtime/rank_timing.h"
 #include "runtime/shared_memory_communicator.h"
 #include "runtime/throttle.h"
 
@@ -114,21 +113,8 @@ class Probe {
     return out;
   }
 
-  /// Median seconds of the work on the rank that needs longest, all ranks at it at once.
   double slowest_median(const std::function<void(int)>& work) {
-    std::vector<double> medians(static_cast<size_t>(ranks_));
-    threads_.run([&](int rank) {
-      work(rank);  // the first one touches memory and makes the library's code
-      std::vector<double> seconds;
-      const double end = wall_seconds() + options_.seconds;
-      while (wall_seconds() < end || seconds.size() < 3) {
-        const double start = wall_seconds();
-        work(rank);
-        seconds.push_back(wall_seconds() - start);
-      }
-      medians[size_t(rank)] = median(std::move(seconds));
-    });
-    return *std::max_element(medians.begin(), medians.end());
+    return hetsynth::slowest_median(threads_, ranks_, options_.seconds, work);
   }
 
   /// Median seconds of gathering so many floats, an equal part from every rank.
@@ -137,26 +123,23 @@ class Probe {
     for (int64_t i = 0; i <= ranks_; ++i) bounds.push_back(floats / ranks_ * i);
     // The number of rounds is agreed on beforehand: every rank has to make the same calls.
     const int rounds = int(std::clamp(4e9 * options_.seconds / double(floats * 4), 5.0, 2000.0));
-    std::vector<double> medians(static_cast<size_t>(ranks_));
-    threads_.run([&](int rank) {
+    std::vector<std::vector<float>> parts(static_cast<size_t>(ranks_)), wholes(static_cast<size_t>(ranks_));
+    return hetsynth::slowest_median(threads_, ranks_, rounds, [&](int rank) {
+      // First touched by the thread that uses it.
+      if (wholes[size_t(rank)].empty()) {
+        parts[size_t(rank)].assign(size_t(floats / ranks_), 1.0f);
+        wholes[size_t(rank)].assign(size_t(floats), 0.0f);
+      }
       Communicator& communicator = *communicators_[size_t(rank)];
-      std::vector<float> part(size_t(floats / ranks_), 1.0f), whole(size_t(floats), 0.0f);
       CollectiveCall call;
       call.kind = CollectiveKind::all_gather;
       call.bounds = bounds;
-      call.source = part.data();
-      call.destination = whole.data();
+      call.source = parts[size_t(rank)].data();
+      call.destination = wholes[size_t(rank)].data();
       communicator.begin_step();
-      std::vector<double> seconds;
-      for (int round = 0; round < rounds; ++round) {
-        const double start = wall_seconds();
-        if (!communicator.run(call)) return;
-        seconds.push_back(wall_seconds() - start);
-      }
+      communicator.run(call);
       communicator.end_step();
-      medians[size_t(rank)] = median(std::move(seconds));
     });
-    return *std::max_element(medians.begin(), medians.end());
   }
 
   const int ranks_;

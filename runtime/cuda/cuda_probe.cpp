@@ -1,0 +1,236 @@
+#include "runtime/cuda/cuda_probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+
+#include "dsl/base/error.h"
+#include "dsl/ir/expr.h"
+#include "runtime/cuda/device_product.h"
+#include "runtime/cuda/nccl_ranks.h"
+#include "runtime/rank_timing.h"
+
+namespace hetsynth::cuda {
+namespace {
+
+/// Small enough that starting a product costs more than doing it.
+constexpr int64_t small_extent = 32;
+constexpr size_t workspace_bytes = size_t(32) << 20;
+constexpr int exponentials = 16;  ///< one after the other, so that memory does not count
+constexpr unsigned threads_per_block = 256;
+
+const std::string loop_kernel = fmt::format(
+    "extern \"C\" __global__ void loop(const float* __restrict__ x, float* __restrict__ y, const long long* "
+    "__restrict__ count) {{\n"
+    "  const int at = (int)blockIdx.x * {} + threadIdx.x;\n"
+    "  if (at >= *count) return;\n"
+    "  float value = x[at];\n"
+    "  for (int i = 0; i < {}; ++i) value = expf(-value);\n"
+    "  y[at] = value;\n"
+    "}}\n",
+    threads_per_block, exponentials);
+
+/// One GPU with a stream, and what is measured on it. Used from its rank's thread.
+class Gpu {
+ public:
+  Gpu(const Backend& backend, int ordinal, const std::string& architecture) : driver_(backend.api->driver) {
+    require(driver_.init(0), "cuInit");
+    require(driver_.device_get(&device_, ordinal), "cuDeviceGet");
+    require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    require(driver_.context_set_current(context_), "cuCtxSetCurrent");
+    require(driver_.stream_create(&stream_, stream_non_blocking, 0), "cuStreamCreateWithPriority");
+    products_ = std::make_unique<DeviceProducts>(backend.api->cublas, reinterpret_cast<void*>(memory(workspace_bytes)),
+                                                 workspace_bytes);
+    const CudaCode code = backend.compile(loop_kernel, "loop.cu", architecture);
+    if (!code.ok()) throw InternalError("the probe's kernel does not compile:\n" + code.log);
+    require(driver_.module_load(&module_, code.cubin.data()), "cuModuleLoadData");
+    require(driver_.module_function(&loop_, module_, "loop"), "cuModuleGetFunction");
+  }
+  ~Gpu() {
+    if (!context_) return;
+    driver_.context_set_current(context_);
+    products_.reset();
+    for (const DevicePointer pointer : memory_) driver_.free(pointer);
+    if (module_) driver_.module_unload(module_);
+    if (stream_) driver_.stream_destroy(stream_);
+    driver_.primary_context_release(device_);
+  }
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  void* stream() const { return stream_; }
+  void make_current() const { require(driver_.context_set_current(context_), "cuCtxSetCurrent"); }
+  void wait() const { require(driver_.stream_synchronize(stream_), "cuStreamSynchronize"); }
+
+  /// Zeroed, for the life of the object.
+  DevicePointer memory(size_t bytes) {
+    make_current();
+    memory_.push_back(0);
+    require(driver_.allocate(&memory_.back(), bytes), "cuMemAlloc");
+    require(driver_.fill(memory_.back(), 0, bytes, stream_), "cuMemsetD8Async");
+    wait();
+    return memory_.back();
+  }
+  void multiply(int64_t n, DevicePointer a, DevicePointer w, DevicePointer c) {
+    const std::string problem =
+        products_->enqueue({1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1, false}, reinterpret_cast<const void*>(a),
+                           reinterpret_cast<const void*>(w), reinterpret_cast<float*>(c), false, stream_);
+    if (!problem.empty()) throw std::runtime_error(problem);
+    wait();
+  }
+  /// `count`: where the number of elements lies on the device.
+  void run_loop(int64_t elements, DevicePointer x, DevicePointer y, DevicePointer count) {
+    void* arguments[] = {&x, &y, &count, nullptr};
+    const auto blocks = unsigned((elements + threads_per_block - 1) / threads_per_block);
+    require(driver_.launch(loop_, blocks, 1, 1, threads_per_block, 1, 1, 0, stream_, arguments, nullptr), "loop");
+    wait();
+  }
+  void copy(DevicePointer to, DevicePointer from, size_t bytes) {
+    require(driver_.copy_on_device(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
+    wait();
+  }
+  void set(DevicePointer to, int64_t value) {
+    require(driver_.copy_to_device(to, &value, sizeof value, stream_), "cuMemcpyHtoDAsync");
+    wait();
+  }
+
+ private:
+  void require(int error, const char* call) const {
+    if (!error) return;
+    const char* text = nullptr;
+    driver_.error_text(error, &text);
+    throw std::runtime_error(fmt::format("{}: {}", call, text ? text : fmt::format("error {}", error)));
+  }
+  const Driver& driver_;
+  int device_ = 0;
+  void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr, *loop_ = nullptr;
+  std::unique_ptr<DeviceProducts> products_;
+  std::vector<DevicePointer> memory_;
+};
+
+class GpuProbe {
+ public:
+  GpuProbe(const Backend& backend, const std::vector<Device>& devices, const GpuProbeOptions& options)
+      : options_(options),
+        backend_(backend),
+        count_(int(devices.size())),
+        state_(names(devices)),
+        threads_(state_, {1, true}),
+        gpus_(devices.size()) {
+    const std::vector<std::string> architectures = require_cuda(backend, devices);
+    threads_.run([&](int rank) {
+      const auto r = size_t(rank);
+      gpus_[r] = std::make_unique<Gpu>(backend, devices[r].index, architectures[r]);
+    });
+  }
+
+  DeviceSpeed speed() {
+    DeviceSpeed out;
+    const double rate = flops(options_.matmul_extent) / matmul_seconds(options_.matmul_extent);
+    out.matmul_flops_per_second = rate;
+    out.matmul_call_seconds = std::max(0.0, matmul_seconds(small_extent) - flops(small_extent) / rate);
+    out.memory_bytes_per_second = memory_bytes_per_second();
+    const double call = loop_seconds(1);
+    const double operations = double(options_.loop_elements) * exponentials * hetsynth::flops(exp(Expr::input(0)));
+    out.loop_flops_per_second = operations / std::max(loop_seconds(options_.loop_elements) - call, 1e-9);
+    out.loop_call_seconds = call;
+    return out;
+  }
+
+  /// By NCCL, all GPUs at once.
+  Link link() {
+    if (count_ == 1) return unlimited_link;
+    Mesh mesh;
+    mesh.axes = {{"gpu", count_}};
+    NcclRanks ranks(backend_.api->nccl, mesh, std::vector<bool>(size_t(count_), true));
+    std::vector<std::unique_ptr<NcclConnection>> connections(static_cast<size_t>(count_));
+    threads_.run([&](int rank) {
+      gpus_[size_t(rank)]->make_current();
+      connections[size_t(rank)] = std::make_unique<NcclConnection>(ranks, rank, [this] { return state_.aborted(); });
+    });
+    const int64_t floats = options_.message_bytes / int64_t(sizeof(float)) / count_ * count_;
+    const double hops = count_ - 1, small = gather_seconds(connections, count_);
+    const double received = double(floats) * sizeof(float) * hops / count_;
+    const double large = gather_seconds(connections, floats);
+    // Communicators leave together.
+    threads_.run([&](int rank) {
+      gpus_[size_t(rank)]->make_current();
+      connections[size_t(rank)].reset();
+    });
+    return {received / std::max(large - small, 1e-9), small / hops};
+  }
+
+ private:
+  static double flops(int64_t n) { return 2.0 * double(n * n * n); }
+  static std::vector<std::string> names(const std::vector<Device>& devices) {
+    std::vector<std::string> out;
+    for (const Device& device : devices) out.push_back(device.name);
+    return out;
+  }
+
+  /// `bytes` of each GPU.
+  std::vector<DevicePointer> memory(int64_t bytes) {
+    std::vector<DevicePointer> out(gpus_.size());
+    threads_.run(
+        [&](int rank) { out[size_t(rank)] = gpus_[size_t(rank)]->memory(size_t(std::max<int64_t>(bytes, 16))); });
+    return out;
+  }
+
+  double matmul_seconds(int64_t n) {
+    const auto a = memory(4 * n * n), w = memory(4 * n * n), c = memory(4 * n * n);
+    return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+      const auto r = size_t(rank);
+      gpus_[r]->multiply(n, a[r], w[r], c[r]);
+    });
+  }
+
+  double loop_seconds(int64_t elements) {
+    const auto x = memory(4 * elements), y = memory(4 * elements), count = memory(8);
+    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(count[size_t(rank)], elements); });
+    return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+      const auto r = size_t(rank);
+      gpus_[r]->run_loop(elements, x[r], y[r], count[r]);
+    });
+  }
+
+  double memory_bytes_per_second() {
+    const int64_t half = options_.memory_bytes / 2;
+    const auto from = memory(half), to = memory(half);
+    return 2.0 * double(half) / slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+             const auto r = size_t(rank);
+             gpus_[r]->copy(to[r], from[r], size_t(half));
+           });
+  }
+
+  double gather_seconds(const std::vector<std::unique_ptr<NcclConnection>>& connections, int64_t floats) {
+    const auto part = memory(4 * floats / count_), whole = memory(4 * floats);
+    constexpr int rounds = 20;
+    return slowest_median(threads_, count_, rounds, [&](int rank) {
+      const auto r = size_t(rank);
+      NcclConnection& connection = *connections[r];
+      const int status = connection.settle(backend_.api->nccl.all_gather(
+          reinterpret_cast<const void*>(part[r]), reinterpret_cast<void*>(whole[r]), size_t(floats / count_),
+          nccl_float32, connection.along(0), gpus_[r]->stream()));
+      if (status) throw std::runtime_error("ncclAllGather: " + connection.error_text(status));
+      gpus_[r]->wait();
+    });
+  }
+
+  const GpuProbeOptions options_;
+  const Backend& backend_;
+  const int count_;
+  RunState state_;
+  RankThreads threads_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+};
+
+}  // namespace
+
+ProbeResult probe_gpus(const Backend& backend, const std::vector<Device>& devices, const GpuProbeOptions& options) {
+  GpuProbe probe(backend, devices, options);
+  return {probe.speed(), probe.link()};
+}
+
+}  // namespace hetsynth::cuda
