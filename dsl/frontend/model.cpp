@@ -72,7 +72,20 @@ std::unique_ptr<Trace> LoadedModel::trace(const std::map<std::string, std::strin
   return trace;
 }
 
+/// Arguments in the wrong order are common: the compiler's words on a plan would help nobody.
+static void check_is_source(const std::string& path) {
+  for (const auto& [ending, kind] : {std::pair(".json", "a plan or certificate (JSON)"), {".toml", "a cluster (TOML)"}})
+    if (path.ends_with(ending))
+      throw UserError({.where = {path},
+                       .tag = "model",
+                       .message = "this is no model file",
+                       .expected = "C++ that includes hetsynth/hetsynth.h and defines void model()",
+                       .found = kind,
+                       .mend = "name the model first, then the plan; a cluster follows --cluster"});
+}
+
 std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptions& options) {
+  check_is_source(path);
   auto model = std::make_shared<LoadedModel>();
   model->file_ = path;
   ModelObject object = compile_model(path, options, model->times_);

@@ -142,6 +142,19 @@ TEST_F(Model, AMissingFileIsNamed) {
   }
 }
 
+TEST_F(Model, APlanOrAClusterInItsPlaceIsTold) {
+  for (const auto& [file, kind] : {std::pair("plan.json", "a plan or certificate"), {"cluster.toml", "a cluster"}}) {
+    try {
+      load_model(file);
+      FAIL() << file;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("this is no model file"));
+      EXPECT_THAT(error.what(), HasSubstr(kind));
+      EXPECT_THAT(error.what(), HasSubstr("name the model first, then the plan"));
+    }
+  }
+}
+
 TEST_F(Model, AFolderIsNoModel) {
   EXPECT_THROW(
       try { load_model(folder_.string()); } catch (const UserError& error) {

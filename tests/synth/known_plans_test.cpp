@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
@@ -75,6 +76,55 @@ TEST(KnownPlans, LargeVocabularyIsCutInLossAndEmbedding) {
   EXPECT_TRUE(maxima) << text(plan.program, program);
   EXPECT_EQ(count(program, plan, Opcode::all_gather, "table"), 0);
   EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
+Plan pinned_plan(const Program& program, const Cluster& cluster, const std::map<std::string, std::string>& placements) {
+  SynthesisOptions options;
+  for (const auto& [name, placement] : placements) options.pins.placements.push_back({name, placement});
+  return synthesize(program, cluster, options);
+}
+
+/// Between Megatron's pairs of products the elementwise work is cut along the tokens: partial sums are scattered, not
+/// summed everywhere, and gathered for the next pair (sequence parallelism, Korthikanti et al. 2022).
+TEST(KnownPlans, BetweenPairedProductsTokensAreCut) {
+  Program program = mlp(256, {64, 256, 64, 256, 64});
+  const Plan plan = pinned_plan(program, cluster_of_speeds({1e10, 1e10, 1e10, 1e10}, 1e9, 1e-7),
+                                {{"w1", "sharded(1)"},
+                                 {"w2", "sharded(0)"},
+                                 {"w3", "sharded(1)"},
+                                 {"w4", "sharded(0)"},
+                                 {"z1", "sharded(1)"},
+                                 {"z2", "partial(sum)"},
+                                 {"z3", "sharded(1)"},
+                                 {"z4", "partial(sum)"}});
+  EXPECT_EQ(count(program, plan, Opcode::all_reduce, "z2"), 0) << text(plan.program, program);
+  EXPECT_EQ(count(program, plan, Opcode::reduce_scatter, "z2"), 1);
+  EXPECT_EQ(split_of(program, plan, "h2"), "b");
+  EXPECT_EQ(count(program, plan, Opcode::all_gather, "h2"), 1);
+  EXPECT_EQ(compare_with_reference(program, plan.program, 5), "");
+}
+
+/// Sufficient factors (Xie et al. 2016): with few samples and a wide layer, gathering both factors of the weights'
+/// gradient and multiplying everywhere moves less than summing the gradient; with many samples it moves more.
+TEST(KnownPlans, FactorsOfAWideGradientAreGatheredWhereSamplesAreFew) {
+  for (int64_t batch : {8, 4096}) {
+    Program program = mlp(batch, {512, 512, 512});
+    const Plan plan = pinned_plan(program, cluster_of_speeds({1e12, 1e12, 1e12, 1e12}, 1e9, 1e-7),
+                                  {{"w1", "replicated"},
+                                   {"w2", "replicated"},
+                                   {"m1", "replicated"},
+                                   {"m2", "replicated"},
+                                   {"z1", "sharded(0)"},
+                                   {"z2", "sharded(0)"}});
+    const bool summed =
+        count(program, plan, Opcode::all_reduce, "d_w2") + count(program, plan, Opcode::reduce_scatter, "d_w2") > 0;
+    EXPECT_EQ(summed, batch == 4096) << text(plan.program, program);
+    const int factors = count(program, plan, Opcode::all_gather, "h1") + count(program, plan, Opcode::all_gather, "z1");
+    EXPECT_EQ(factors > 0, batch == 8) << text(plan.program, program);
+    if (batch == 8) {
+      EXPECT_EQ(compare_with_reference(program, plan.program, 6), "");
+    }
+  }
 }
 
 Program deep_mlp(int64_t batch) { return mlp(batch, {32, 32, 32, 32}); }
