@@ -40,22 +40,34 @@ class BestShares {
       for (const auto& type : types_.devices) slowest = std::max(slowest, seconds(work, 1, type[0]));
       return to_picoseconds(slowest);
     }
+    const int64_t granules = granules_of(problem_.classes.factors[node][option.factor[0]]);
+    const int64_t even = (granules + devices - 1) / devices;
     double high = 0;  // at even shares
-    for (const auto& type : types_.devices) high = std::max(high, seconds(work, 1.0 / devices, type[0]));
+    for (const auto& type : types_.devices)
+      high = std::max(high, seconds(work, double(even) / double(granules), type[0]));
     double low = 0;
     for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
       double middle = (low + high) / 2;
-      (done_within(work, middle) >= 1 ? high : low) = middle;
+      (granules_done_within(work, granules, middle) >= granules ? high : low) = middle;
     }
     return to_picoseconds(low);
   }
 
   Conversion conversion(NodeId node, const Form& from, const Form& to) const {
-    const double devices = problem_.cost.device_count();
-    auto held = [&](const Form& form, int) {
-      return double(problem_.cost.bytes(node)) / (form.on[0].sharded() ? devices : 1);
-    };
+    const int devices = problem_.cost.device_count();
+    const double bytes = double(problem_.cost.bytes(node));
+    auto held = [&](const Form& form, int) { return bytes / (form.on[0].sharded() ? devices : 1); };
     Conversion made = problem_.cost.conversion(from, to, held);
+    // Gathering and scattering wait for the largest or the smallest shard: both are best if no two differ by more than
+    // a granule.
+    if (made.opcode == Opcode::all_gather || made.opcode == Opcode::reduce_scatter) {
+      auto held_whole = [&](const Form& form, int device) {
+        if (!form.on[0].sharded()) return bytes;
+        const int64_t granules = granules_of(problem_.classes.dims[node][form.on[0].dim]);
+        return bytes * double(granules / devices + (device < granules % devices)) / double(granules);
+      };
+      return problem_.cost.conversion(from, to, held_whole);
+    }
     double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
     if (made.possible) made.cost = Picoseconds(double(made.cost) * gain);
     return problem_.cost.repeated(made, node);
@@ -68,9 +80,11 @@ class BestShares {
     return problem_.cost.device_seconds(work, parts, device);
   }
 
-  /// Part of the work that all devices together can have done by then, at least.
-  double done_within(const Work& work, double time) const {
-    double sum = 0;
+  int64_t granules_of(int class_id) const { return problem_.classes.classes[size_t(class_id)].granules; }
+
+  /// Granules of the work that all devices together can have done by then, or more.
+  int64_t granules_done_within(const Work& work, int64_t granules, double time) const {
+    int64_t sum = 0;
     for (const auto& type : types_.devices) {
       double low = 0, high = 1;
       if (seconds(work, 1, type[0]) <= time) low = 1;
@@ -79,7 +93,8 @@ class BestShares {
         (seconds(work, middle, type[0]) <= time ? low : high) = middle;
         if (high < precision / double(problem_.cost.device_count())) break;
       }
-      sum += (low < 1 ? high : 1) * double(type.size());
+      const double part = low < 1 ? high : 1;
+      sum += int64_t(part * double(granules) * (1 + 1e-12) + 1e-9) * int64_t(type.size());
     }
     return sum;
   }

@@ -6,10 +6,10 @@
 namespace hetsynth::synth {
 
 /// A bound for all plans of the mesh at all shares, memory not considered: the search with every instruction at the
-/// shares that suit it alone, fractions of granules included. An operation divides so that all devices that take part
-/// end together; collectives are cheapest at even shares, slices at shares by memory bandwidth. Only for one axis.
-/// Exact where devices are alike and granules divide; else what it lacks is the conflict between shares that suit
-/// operations and shares that suit collectives.
+/// shares that suit it alone. An operation divides into whole granules so that it ends as early as it can; gathers and
+/// scatters are cheapest where shards differ by a granule at most, slices at shares by memory bandwidth. Only for one
+/// axis. Exact where devices are alike; else what it lacks is the conflict between shares that suit some instructions
+/// and shares that suit others.
 Picoseconds bound_over_shares(const Problem& problem, const Stop& stop);
 
 }  // namespace hetsynth::synth
