@@ -10,6 +10,7 @@
 #include "synth/candidate.h"
 #include "synth/memory_floor.h"
 #include "synth/memory_search.h"
+#include "synth/price.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/search.h"
@@ -42,6 +43,7 @@ class Alternation {
       alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     }
     search_tight_shares();
+    tighten_bound();
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
       add_unsearched();
     if (best_.empty()) return std::nullopt;
@@ -52,6 +54,27 @@ class Alternation {
   /// No other shares are worth a search.
   bool near_bound() const {
     return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + near_enough);
+  }
+
+  /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
+  /// by the size of the program, not by the clock: the same input has the same bound.
+  void tighten_bound() {
+    const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
+    if (several_axes() || best_.empty() || !best_.fits() || near_bound() || !problem_.ratio.empty() ||
+        device_types(problem_.cluster).devices.size() < 2)
+      return;
+    std::vector<double> seconds(problem_.classes.classes.size(), 0);
+    const Pricer pricer(problem_, *best_.spmd);
+    for (const Instruction& instruction : best_.spmd->instructions)
+      if (instruction.opcode == Opcode::compute && instruction.splits[0].factor >= 0)
+        seconds[size_t(problem_.classes.factors[instruction.node][instruction.splits[0].factor])] +=
+            pricer.price(instruction).seconds;
+    const auto most = std::max_element(seconds.begin(), seconds.end());
+    if (most == seconds.end() || *most <= 0) return;
+    shares_bound_ =
+        std::max(shares_bound_, tighter_bound_over_shares(problem_, int(most - seconds.begin()), shares_bound_,
+                                                          best_.cost, near_enough, searches, budget_.stop()));
+    budget_.searched();
   }
 
   bool several_axes() const { return problem_.mesh.axes.size() > 1; }

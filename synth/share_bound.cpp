@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <queue>
 
 #include "dsl/base/error.h"
 #include "synth/minimise.h"
@@ -15,9 +17,17 @@ namespace {
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
 
+/// What the devices of each type may hold together of one class, in granules.
+struct Branch {
+  int class_id = -1;  ///< -1: any shares of all classes
+  std::vector<int64_t> low, high;
+  Picoseconds bound = 0;
+};
+
 class BestShares {
  public:
-  explicit BestShares(const Problem& problem) : problem_(problem), types_(device_types(problem.cluster)) {
+  BestShares(const Problem& problem, const DeviceTypes& types, const Branch& branch)
+      : problem_(problem), types_(types), branch_(branch) {
     HETSYNTH_CHECK(problem.mesh.axes.size() == 1, "the bound over all shares is for one axis");
     double sum = 0, least = HUGE_VAL;
     for (const Device& device : problem.cluster.devices) {
@@ -34,46 +44,64 @@ class BestShares {
   /// The least time after which the parts that the devices can have done add up to the whole.
   Picoseconds operation(NodeId node, const Option& option) const {
     const Work work = problem_.cost.work(node, option);
-    const int devices = problem_.cost.device_count();
     if (!option.splits()) {
       double slowest = 0;
       for (const auto& type : types_.devices) slowest = std::max(slowest, seconds(work, 1, type[0]));
       return to_picoseconds(slowest);
     }
-    const int64_t granules = granules_of(problem_.classes.factors[node][option.factor[0]]);
-    const int64_t even = (granules + devices - 1) / devices;
-    double high = 0;  // at even shares
-    for (const auto& type : types_.devices)
-      high = std::max(high, seconds(work, double(even) / double(granules), type[0]));
-    double low = 0;
+    const int class_id = problem_.classes.factors[node][option.factor[0]];
+    const int64_t granules = granules_of(class_id);
+    double low = 0, high = 0;  // the least that types must do; all of it on each of them
+    for (size_t t = 0; t < types_.devices.size(); ++t) {
+      const int device = types_.devices[t][0];
+      low = std::max(low, seconds(work, double(least_of_device(class_id, t)) / double(granules), device));
+      high = std::max(high, seconds(work, 1, device));
+    }
+    if (granules_done_within(work, class_id, low) >= granules) return to_picoseconds(low);
     for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
       double middle = (low + high) / 2;
-      (granules_done_within(work, granules, middle) >= granules ? high : low) = middle;
+      (granules_done_within(work, class_id, middle) >= granules ? high : low) = middle;
     }
     return to_picoseconds(low);
   }
 
   Conversion conversion(NodeId node, const Form& from, const Form& to) const {
-    const int devices = problem_.cost.device_count();
-    const double bytes = double(problem_.cost.bytes(node));
-    auto held = [&](const Form& form, int) { return bytes / (form.on[0].sharded() ? devices : 1); };
-    Conversion made = problem_.cost.conversion(from, to, held);
-    // Gathering and scattering wait for the largest or the smallest shard: both are best if no two differ by more than
-    // a granule.
-    if (made.opcode == Opcode::all_gather || made.opcode == Opcode::reduce_scatter) {
-      auto held_whole = [&](const Form& form, int device) {
-        if (!form.on[0].sharded()) return bytes;
-        const int64_t granules = granules_of(problem_.classes.dims[node][form.on[0].dim]);
-        return bytes * double(granules / devices + (device < granules % devices)) / double(granules);
-      };
-      return problem_.cost.conversion(from, to, held_whole);
-    }
-    double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
-    if (made.possible) made.cost = Picoseconds(double(made.cost) * gain);
-    return problem_.cost.repeated(made, node);
+    return problem_.cost.repeated(conversion_once(node, from, to), node);
   }
 
  private:
+  Conversion conversion_once(NodeId node, const Form& from, const Form& to) const {
+    const int devices = problem_.cost.device_count();
+    const double bytes = double(problem_.cost.bytes(node));
+    auto class_of = [&](const Form& form) { return problem_.classes.dims[node][form.on[0].dim]; };
+    auto evenly = [&](const Form& form, int) { return bytes / (form.on[0].sharded() ? devices : 1); };
+    Conversion made = problem_.cost.conversion(from, to, evenly);
+    // Gathering and scattering wait for the largest or the smallest shard: both are best if no two differ by more than
+    // a granule, as far as the branch allows.
+    if (made.opcode == Opcode::all_gather || made.opcode == Opcode::reduce_scatter) {
+      return problem_.cost.conversion(from, to, [&](const Form& form, int device) {
+        if (!form.on[0].sharded()) return bytes;
+        const int64_t granules = granules_of(class_of(form));
+        const size_t type = size_t(types_.type_of[size_t(device)]);
+        const int64_t even = granules / devices + (device < granules % devices);
+        const int64_t held =
+            std::max(least_of_device(class_of(form), type), std::min(most_of_device(class_of(form), type), even));
+        return bytes * double(held) / double(granules);
+      });
+    }
+    double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
+    if (!made.possible) return made;
+    made.cost = Picoseconds(double(made.cost) * gain);
+    if (branch_.class_id < 0) return made;
+    const Conversion least = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
+      if (!form.on[0].sharded()) return bytes;
+      const int64_t held = least_of_device(class_of(form), size_t(types_.type_of[size_t(device)]));
+      return bytes * double(held) / double(granules_of(class_of(form)));
+    });
+    made.cost = std::max(made.cost, least.cost);
+    return made;
+  }
+
   double seconds(const Work& work, double part, int device) const {
     Parts parts = whole_part;
     parts[0] = part;
@@ -82,10 +110,22 @@ class BestShares {
 
   int64_t granules_of(int class_id) const { return problem_.classes.classes[size_t(class_id)].granules; }
 
+  /// What the device of a type that holds most holds at least, and the one that holds least at most.
+  int64_t least_of_device(int class_id, size_t type) const {
+    const int64_t size = int64_t(types_.devices[type].size());
+    return class_id == branch_.class_id ? (branch_.low[type] + size - 1) / size : 0;
+  }
+  int64_t most_of_device(int class_id, size_t type) const {
+    const int64_t size = int64_t(types_.devices[type].size());
+    return class_id == branch_.class_id ? branch_.high[type] / size : granules_of(class_id);
+  }
+
   /// Granules of the work that all devices together can have done by then, or more.
-  int64_t granules_done_within(const Work& work, int64_t granules, double time) const {
+  int64_t granules_done_within(const Work& work, int class_id, double time) const {
+    const int64_t granules = granules_of(class_id);
     int64_t sum = 0;
-    for (const auto& type : types_.devices) {
+    for (size_t t = 0; t < types_.devices.size(); ++t) {
+      const auto& type = types_.devices[t];
       double low = 0, high = 1;
       if (seconds(work, 1, type[0]) <= time) low = 1;
       for (int i = 0; i < most_halvings && low < 1 && high - low > precision / 4 * high; ++i) {
@@ -94,21 +134,21 @@ class BestShares {
         if (high < precision / double(problem_.cost.device_count())) break;
       }
       const double part = low < 1 ? high : 1;
-      sum += int64_t(part * double(granules) * (1 + 1e-12) + 1e-9) * int64_t(type.size());
+      const int64_t done = int64_t(part * double(granules) * (1 + 1e-12) + 1e-9) * int64_t(type.size());
+      sum += class_id == branch_.class_id ? std::min(done, branch_.high[t]) : done;
     }
     return sum;
   }
 
   const Problem& problem_;
-  DeviceTypes types_;
+  const DeviceTypes& types_;
+  const Branch& branch_;
   double slice_gain_ = 1;  ///< least over even shares' cost: by memory bandwidth
   double host_gain_ = 1;   ///< of an all-to-all between hosts of unequal numbers of devices
 };
 
-}  // namespace
-
-Picoseconds bound_over_shares(const Problem& problem, const Stop& stop) {
-  BestShares best(problem);
+Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop) {
+  const BestShares best(problem, types, branch);
   Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
     return best.conversion(node, from, to);
   });
@@ -119,6 +159,51 @@ Picoseconds bound_over_shares(const Problem& problem, const Stop& stop) {
   limits.stop = stop;
   limits.tolerance = precision;
   return minimise(build_network(problem, conversions, {}, input).network, limits).lower_bound;
+}
+
+/// What one type holds follows from what the others may.
+void narrow(Branch* branch, int64_t granules) {
+  const auto sum = [](const std::vector<int64_t>& v) { return std::accumulate(v.begin(), v.end(), int64_t(0)); };
+  for (size_t t = 0; t < branch->low.size(); ++t) {
+    branch->low[t] = std::max(branch->low[t], granules - (sum(branch->high) - branch->high[t]));
+    branch->high[t] = std::min(branch->high[t], granules - (sum(branch->low) - branch->low[t]));
+  }
+}
+
+}  // namespace
+
+Picoseconds bound_over_shares(const Problem& problem, const Stop& stop) {
+  return bound_of(problem, device_types(problem.cluster), {}, stop);
+}
+
+Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
+                                      double tolerance, int most, const Stop& stop) {
+  const DeviceTypes types = device_types(problem.cluster);
+  const int64_t granules = problem.classes.classes[size_t(class_id)].granules;
+  const auto enough = [&](Picoseconds bound) { return double(bound) >= double(cost) * (1 - tolerance); };
+  const auto later = [](const Branch& a, const Branch& b) { return a.bound > b.bound; };
+  std::priority_queue<Branch, std::vector<Branch>, decltype(later)> open(later);
+  open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
+             std::vector<int64_t>(types.devices.size(), granules), root});
+  for (int searches = 0; searches + 2 <= most && !enough(open.top().bound) && !stop.stopped();) {
+    const Branch branch = open.top();
+    size_t widest = 0;
+    const auto width = [&](size_t t) { return branch.high[t] - branch.low[t]; };
+    for (size_t t = 1; t < types.devices.size(); ++t)
+      if (width(t) > width(widest)) widest = t;
+    if (width(widest) == 0) break;
+    open.pop();
+    Branch lower = branch, upper = branch;
+    lower.high[widest] = branch.low[widest] + width(widest) / 2;
+    upper.low[widest] = lower.high[widest] + 1;
+    for (Branch* half : {&lower, &upper}) {
+      narrow(half, granules);
+      half->bound = std::max(branch.bound, bound_of(problem, types, *half, stop));
+      ++searches;
+      open.push(*half);
+    }
+  }
+  return std::min(cost, open.top().bound);
 }
 
 }  // namespace hetsynth::synth

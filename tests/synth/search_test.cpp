@@ -67,10 +67,17 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
   Problem problem(program, random_cluster());
   const Picoseconds bound = bound_over_shares(problem, {});
   RC_ASSERT(bound > 0);
+  Picoseconds best = forbidden;
   for (int i = 0; i < 5; ++i) {
     Shares shares = random_shares(problem);
     Conversions conversions(*problem.analysis, problem.cost, shares);
-    RC_ASSERT(bound <= search(problem, conversions, shares, {}, {}).cost);
+    best = std::min(best, search(problem, conversions, shares, {}, {}).cost);
+    RC_ASSERT(bound <= best);
+  }
+  for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
+    const Picoseconds tighter = tighter_bound_over_shares(problem, int(c), bound, best, 0, 12, {});
+    RC_ASSERT(tighter >= bound);
+    RC_ASSERT(tighter <= best);
   }
 }
 
