@@ -7,6 +7,7 @@
 
 #include "hetsynth/build_paths.h"
 #include "synth/synthesize.h"
+#include "tests/support/pipelined_plan.h"
 #include "tests/support/propagated_plan.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
@@ -81,6 +82,12 @@ void llama_by_size() {
     measure(fmt::format("LLaMA {}", layers_of), "data x tensor", program,
             test::propagated_plan(program, {even_axis("dp", hosts, 2048), even_axis("tp", 8, 8)}, megatron));
   }
+  constexpr int stages = 16;
+  const Program program = traced("llama.cpp", {{"size", "405B"}, {"batch", "2048"}});
+  const SpmdProgram plan = test::pipelined_plan(
+      program, test::propagated_plan(program, {even_axis("dp", 128, 2048), even_axis("tp", 8, 8)}, megatron), stages);
+  measure("LLaMA 405B", "pipeline x data x tensor", program, plan);
+  measure_refutation("LLaMA 405B", program, plan);
 }
 
 void large_models() {

@@ -16,10 +16,17 @@ using Json = nlohmann::ordered_json;
 /// Decisions by what they are about, as text: "wte kept" -> "R", "h0.mlp.up split" -> "t of 64 over 2".
 using Decisions = std::map<std::string, std::string>;
 
-std::string shares_text(const BoundaryTable& table) {
+std::string shares_text(const std::vector<int64_t>& bounds) {
   std::string out;
-  for (size_t i = 0; i + 1 < table.bounds.size(); ++i)
-    out += fmt::format("{}{}", i ? "/" : "", table.bounds[i + 1] - table.bounds[i]);
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) out += fmt::format("{}{}", i ? "/" : "", bounds[i + 1] - bounds[i]);
+  return out;
+}
+
+/// "10/20/34", or the groups in turn where they cut differently: "10/20/34 | 12/12/40".
+std::string shares_text(const BoundaryTable& table) {
+  if (table.by < 0) return shares_text(table.bounds);
+  std::string out;
+  for (const std::vector<int64_t>& row : table.rows) out += (out.empty() ? "" : " | ") + shares_text(row);
   return out;
 }
 
@@ -38,6 +45,8 @@ Decisions decisions(const Plan& plan, const Program& reference) {
       text += text.empty() ? "" : ", ";
       if (placement.kind == Placement::Kind::sharded)
         text += fmt::format("dimension {} cut {}", placement.dim, shares_text(p.tables[placement.table]));
+      else if (placement.kind == Placement::Kind::stage)
+        text += fmt::format("on stage {}", placement.at);
       else
         text += placement.kind == Placement::Kind::replicated ? "whole" : "partial";
     }
@@ -56,9 +65,10 @@ Decisions decisions(const Plan& plan, const Program& reference) {
     std::string text;
     for (const Split& split : instruction.splits) {
       text += text.empty() ? "" : ", ";
-      text += split.factor < 0
-                  ? "whole"
-                  : fmt::format("{} cut {}", node.space.factors[split.factor].name, shares_text(p.tables[split.table]));
+      if (split.factor >= 0)
+        text += fmt::format("{} cut {}", node.space.factors[split.factor].name, shares_text(p.tables[split.table]));
+      else
+        text += split.stage >= 0 ? fmt::format("on stage {}", split.stage) : "whole";
     }
     std::string& all = out[fmt::format("4 {} is computed", node.name)];
     all += (all.empty() ? "" : " and ") + text;

@@ -62,6 +62,10 @@ int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, 
                         int type);
 int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
                        int root, int type);
+/// A value from coordinate `from` of the axis to coordinate `to`; the other ranks of the group take no part. The sender
+/// comes back when the receiver has it.
+int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, int64_t count, int to, int type);
+int hetsynth_receive(HetsynthContext*, int id, int axis, void* destination, int64_t count, int from, int type);
 
 // Programs of cuda devices. Everything is issued in order to one of two streams, 0: compute, 1: communication, and runs
 // later; pointers are of the device. All return 0, or non-zero if the step cannot go on. Generated host programs call

@@ -61,13 +61,13 @@ std::string bytes_text(int64_t bytes) {
 }
 
 int64_t received_bytes(const Lowered& lowered, const LocalOp& op) {
-  const LocalValue& source = lowered.local.values[op.inputs[0].value];
+  const int64_t own = op.inputs.empty() ? 0 : lowered.local.values[op.inputs[0].value].count();
   const LocalValue& result = lowered.local.values[op.result];
   int64_t element = size_bytes(result.type.dtype);
   int64_t others = int64_t(lowered.program->mesh.axes.at(op.collective->axis).size) - 1;
   switch (op.collective->opcode) {
     case Opcode::all_gather:
-      return (result.count() - source.count()) * element;
+      return (result.count() - own) * element;
     case Opcode::reduce_scatter:
     case Opcode::all_reduce:
       return result.count() * others * element;
@@ -78,8 +78,16 @@ int64_t received_bytes(const Lowered& lowered, const LocalOp& op) {
 
 std::string collective_text(const Lowered& lowered, const LocalOp& op) {
   const Instruction& i = *op.collective;
-  std::string out = fmt::format("{} {} over {}, {} received", name(i.opcode), (*lowered.reference)[op.node].name,
-                                lowered.program->mesh.axes.at(i.axis).name, bytes_text(received_bytes(lowered, op)));
+  const std::string &tensor = (*lowered.reference)[op.node].name, &axis = lowered.program->mesh.axes.at(i.axis).name;
+  std::string out;
+  if (i.opcode == Opcode::send && !op.inputs.empty())
+    out = fmt::format("send {} to stage {} of {}", tensor, i.to, axis);
+  else if (i.opcode == Opcode::send)
+    out = fmt::format("receive {} from stage {} of {}, {} received", tensor, i.root, axis,
+                      bytes_text(received_bytes(lowered, op)));
+  else
+    out = fmt::format("{} {} over {}, {} received", name(i.opcode), tensor, axis,
+                      bytes_text(received_bytes(lowered, op)));
   return i.cause.empty() ? out : out + ": " + i.cause;
 }
 

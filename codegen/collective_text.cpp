@@ -32,6 +32,12 @@ constexpr std::pair<std::string_view, std::string_view> declarations[] = {
      R"(extern "C" int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int root,
                                   int type);
 )"},
+    {"hetsynth_send",
+     R"(extern "C" int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, long count, int to, int type);
+)"},
+    {"hetsynth_receive",
+     R"(extern "C" int hetsynth_receive(HetsynthContext*, int id, int axis, void* destination, long count, int from, int type);
+)"},
 };
 
 }  // namespace
@@ -49,9 +55,10 @@ std::string CollectiveText::table(int table, int64_t extent) {
   auto [entry, fresh] = tables_.insert({{table, unit_of(t, extent)}, ""});
   if (fresh) {
     entry->second = names_.take("bounds_" + t.name);
-    tables_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
-                                fmt::join(bounds_in_elements(t, extent), ", "), extent,
-                                lowered_.program->mesh.axes[size_t(t.axis)].name);
+    tables_text_ +=
+        fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
+                    fmt::join(bounds_in_elements(*lowered_.program, table, extent, lowered_.local.rank), ", "), extent,
+                    lowered_.program->mesh.axes[size_t(t.axis)].name);
   }
   return entry->second;
 }
@@ -61,6 +68,12 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
   const Instruction& i = *op.collective;
   const LocalValue& result = lowered_.local.values[size_t(op.result)];
   int type = int(result.type.dtype);  // numbered alike
+  if (i.opcode == Opcode::send && !op.inputs.empty())
+    return fmt::format("hetsynth_send(context, {}, {}, {}, {}, {}, {})", id(i), i.axis, source,
+                       lowered_.local.values[size_t(op.inputs[0].value)].count(), i.to, type);
+  if (i.opcode == Opcode::send)
+    return fmt::format("hetsynth_receive(context, {}, {}, {}, {}, {}, {})", id(i), i.axis, destination, result.count(),
+                       i.root, type);
   std::string rest;
   switch (i.opcode) {
     case Opcode::all_gather:

@@ -15,7 +15,8 @@ class CollectiveText {
   CollectiveText(const Lowered& lowered, Names& table_names) : lowered_(lowered), names_(table_names) {}
 
   /// "hetsynth_all_reduce(context, 3, 0, a, b, 128, 0, 0)". `before` gains a definition that must stand before the
-  /// statement, if the call needs one.
+  /// statement, if the call needs one. The source of a rank that gives nothing is not looked at, nor the destination of
+  /// one that only sends.
   std::string call(const LocalOp& op, const std::string& source, const std::string& destination, std::string& before);
   /// Definitions of all tables mentioned so far.
   const std::string& tables() const { return tables_text_; }

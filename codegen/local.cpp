@@ -1,5 +1,7 @@
 #include "codegen/local.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,7 +25,7 @@ bool LocalOp::is_view() const {
          !converts && !inputs[0].access.zero_outside;
 }
 
-int64_t LocalValue::count() const { return part_elements(ranges); }
+int64_t LocalValue::count() const { return held ? part_elements(ranges) : 0; }
 
 namespace {
 
@@ -50,20 +52,22 @@ class Localizer {
       if (value.node >= 0) {
         local.type = reference[value.node].type;
         local.ranges = local_ranges(program, value.placements, local.type.shape, rank);
+        local.held = holds(program.mesh, value.placements, rank);
       }
       out_.values.push_back(local);
     }
   }
 
   LocalProgram run() {
-    out_.leaves = program_.leaves;
+    for (ValueId leaf : program_.leaves)
+      if (held(leaf)) out_.leaves.push_back(leaf);
     find_carried();
     int loop = -1;
     for (const Instruction& instruction : program_.instructions) {
       const int own = loop_of(reference_, program_, instruction);
       if (own >= 0 && own != loop) begin_carries(own);
       loop = own;
-      if (!carries_.count(instruction.result)) add(instruction);
+      if (!carries_.count(instruction.result) && mine(instruction)) add(instruction);
     }
     resolve_results();
     remove_unused();
@@ -76,7 +80,7 @@ class Localizer {
     for (const TurnLoop& loop : reference_.loops) out_.loops.push_back({loop.turns, {}});
     for (const auto& [carry, next] : program_.carried)
       for (const Instruction& instruction : program_.instructions)
-        if (instruction.opcode == Opcode::compute && instruction.node == carry) {
+        if (instruction.opcode == Opcode::compute && instruction.node == carry && mine(instruction)) {
           out_.loops[size_t(reference_[carry].loop)].carried.push_back({instruction.result, next});
           carries_.insert(instruction.result);
           next_.insert(next);
@@ -88,6 +92,8 @@ class Localizer {
     for (const Instruction& instruction : program_.instructions)
       if (carries_.count(instruction.result) && reference_[instruction.node].loop == loop) add(instruction);
   }
+  bool held(ValueId value) const { return out_.values[size_t(value)].held; }
+  bool mine(const Instruction& instruction) const { return takes_part(program_, instruction, out_.rank); }
 
   void add(const Instruction& instruction) {
     switch (instruction.opcode) {
@@ -129,6 +135,11 @@ class Localizer {
 
   /// Adds the operand and gives the expression to use for it: an input of the local operator, or a constant.
   Expr read(LocalOp& op, ValueId value, const Access& access) {
+    if (!held(value))
+      throw UserError({.tag = "plan",
+                       .message = fmt::format("rank {} is to read {}, which lies on another stage", out_.rank,
+                                              program_.values[size_t(value)].name),
+                       .mend = "ask `hetsynth verify` what is wrong with the plan"});
     Operand operand{value, access};
     if (auto view = views_.find(value); view != views_.end()) {
       std::optional<Access> composed = view->second.same_tensor ? access : compose(view->second.access, access);
@@ -241,17 +252,19 @@ class Localizer {
     op.node = out_.values[instruction.result].node;
     op.phase = phase_of(instruction.result);
     op.loop = moved_in_loop(op.node);
-    op.inputs = {{instruction.operands[0], identity_access(out_.values[instruction.operands[0]].ranges.size())}};
+    const ValueId from = instruction.operands[0];
+    if (held(from)) op.inputs = {{from, identity_access(out_.values[from].ranges.size())}};
     op.collective = instruction;
     out_.ops.push_back(std::move(op));
   }
 
   void resolve_results() {
-    out_.loss = program_.loss;
-    out_.finals = program_.finals;
+    if (program_.loss >= 0 && held(program_.loss)) out_.loss = program_.loss;
+    for (const auto& final : program_.finals)
+      if (held(leaf_of(final.first)) && held(final.second)) out_.finals.push_back(final);
     for (const auto& named : reference_.outputs) {
       ValueId value = readable_value(named.node);
-      if (value >= 0) out_.outputs.push_back({named.node, value});
+      if (value >= 0 && held(value)) out_.outputs.push_back({named.node, value});
     }
     for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, value);
   }
@@ -331,7 +344,10 @@ class Localizer {
     for (const LocalLoop& loop : out_.loops)
       for (const auto& [carry, next] : loop.carried) out_.pinned[carry] = out_.pinned[next] = true;
     for (const LocalOp& op : out_.ops)
-      if (op.collective) out_.pinned[op.result] = out_.pinned[op.inputs[0].value] = true;
+      if (op.collective) {
+        out_.pinned[op.result] = true;
+        for (const Operand& operand : op.inputs) out_.pinned[operand.value] = true;
+      }
   }
 
   const Program& reference_;

@@ -20,9 +20,9 @@ struct LocalOp {
   ValueId result = -1;
   NodeId node = -1;
   Phase phase = Phase::forward;
-  int loop = -1;       ///< in whose turns it runs; -1: once
-  bool keeps = false;  ///< the result has storage of its own, though it be what is elsewhere: it crosses turns
-  std::vector<Operand> inputs;
+  int loop = -1;                ///< in whose turns it runs; -1: once
+  bool keeps = false;           ///< the result has storage of its own, though it be what is elsewhere: it crosses turns
+  std::vector<Operand> inputs;  ///< of a collective: none where this rank gives nothing and only receives
   // compute
   std::vector<Factor> factors;
   std::vector<Range> ranges;  ///< per factor, what this rank executes
@@ -47,6 +47,7 @@ struct LocalValue {
   NodeId node = -1;
   TensorType type;            ///< of the whole tensor
   std::vector<Range> ranges;  ///< what this rank holds of it
+  bool held = true;           ///< false: it lies on another stage
   int64_t count() const;      ///< elements held
 };
 
@@ -60,9 +61,9 @@ struct LocalLoop {
 struct LocalProgram {
   int rank = 0;
   std::vector<LocalValue> values;  ///< by ValueId
-  std::vector<LocalOp> ops;        ///< in order of execution; only what is needed
+  std::vector<LocalOp> ops;        ///< in order of execution; only what is needed, and what this rank takes part in
   std::vector<LocalLoop> loops;
-  std::vector<ValueId> leaves;
+  std::vector<ValueId> leaves;                      ///< that this rank holds
   std::vector<std::pair<NodeId, ValueId>> finals;   ///< as in the SPMD program; never the plain leaf of another target
   std::vector<std::pair<NodeId, ValueId>> outputs;  ///< value to read each named output from
   ValueId loss = -1;

@@ -41,6 +41,8 @@ std::string_view suffix(Opcode opcode) {
       return "_exchanged";
     case Opcode::broadcast:
       return "_sent";
+    case Opcode::send:
+      return "_received";
     default:
       return "";
   }

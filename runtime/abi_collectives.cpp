@@ -83,6 +83,24 @@ int hetsynth_broadcast(HetsynthContext* context, int id, int axis, const void* s
   return communicator_of(context).run(call) ? 0 : 1;
 }
 
+int hetsynth_send(HetsynthContext* context, int id, int axis, const void* source, int64_t count, int to, int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::send, id, axis, source, nullptr, type);
+  call.count = count;
+  call.root = communicator.coordinate(axis);
+  call.to = to;
+  return communicator.run(call) ? 0 : 1;
+}
+
+int hetsynth_receive(HetsynthContext* context, int id, int axis, void* destination, int64_t count, int from, int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::send, id, axis, nullptr, destination, type);
+  call.count = count;
+  call.root = from;
+  call.to = communicator.coordinate(axis);
+  return communicator.run(call) ? 0 : 1;
+}
+
 }  // extern "C"
 
 namespace hetsynth {
@@ -93,6 +111,8 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
           {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
+          {"hetsynth_send", reinterpret_cast<void*>(&hetsynth_send)},
+          {"hetsynth_receive", reinterpret_cast<void*>(&hetsynth_receive)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},
           {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)},
           {"hetsynth_matmul_bf16", reinterpret_cast<void*>(&hetsynth_matmul_bf16)}};

@@ -39,6 +39,8 @@ Piece piece_sent(const CollectiveCall& call, int from, int to, int members) {
       return all_reduce_share(call.count, to, members);
     case CollectiveKind::broadcast:
       return {0, 1, from == call.root ? call.count : 0, 0};
+    case CollectiveKind::send:
+      return {0, 1, from == 0 && to == 1 ? call.count : 0, 0};
     case CollectiveKind::all_to_all: {
       // `from` holds [outer, rows, middle, second, inner] and gives columns of it; or [outer, first, middle, columns,
       // inner] and gives rows.
@@ -59,6 +61,8 @@ Piece piece_received(const CollectiveCall& call, int from, int to) {
       return cut(call, from);
     case CollectiveKind::broadcast:
       return {0, 1, from == call.root ? call.count : 0, 0};
+    case CollectiveKind::send:
+      return {0, 1, from == 0 && to == 1 ? call.count : 0, 0};
     case CollectiveKind::all_to_all: {
       const Share came = share(call.bounds, from), kept = share(call.bounds_to, to);
       if (call.from_first) {

@@ -14,7 +14,7 @@ struct Piece {
 };
 
 /// What member `from` of the group hands to member `to`, in the source of `from`. Every member can tell for any other,
-/// as all call alike. An all-reduce of `members` is cut into equal shares, of which each member reduces one.
+/// as all call alike. Of a send member 0 sends and member 1 receives. An all-reduce of `members` is cut into equal shares, of which each member reduces one.
 Piece piece_sent(const CollectiveCall& call, int from, int to, int members);
 
 /// Where it lies in the destination of `to`. Not for collectives that reduce.

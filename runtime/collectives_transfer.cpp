@@ -202,6 +202,10 @@ int64_t transfer_as(std::span<const CollectiveCall* const> calls, int member) {
     case CollectiveKind::broadcast:
       return copy_elements(bytes_of(own.type), destination_of(own), 0, source_of(*calls[static_cast<size_t>(own.root)]),
                            0, own.count);
+    case CollectiveKind::send:
+      return own.destination == nullptr ? 0
+                                        : copy_elements(bytes_of(own.type), destination_of(own), 0,
+                                                        source_of(*calls[calls[0]->source ? 0 : 1]), 0, own.count);
   }
   return 0;
 }
@@ -247,6 +251,10 @@ void check_call(const CollectiveCall& call, int members) {
       return;
     case CollectiveKind::broadcast:
       if (call.root < 0 || call.root >= members) reject(call, "the root is not in the group");
+      return;
+    case CollectiveKind::send:
+      if (std::min(call.root, call.to) < 0 || std::max(call.root, call.to) >= members || call.root == call.to)
+        reject(call, "sender and receiver are not two ranks of the group");
       return;
     case CollectiveKind::all_reduce:
       return;

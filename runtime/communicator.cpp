@@ -20,6 +20,8 @@ std::string_view name(CollectiveKind kind) {
       return "all_to_all";
     case CollectiveKind::broadcast:
       return "broadcast";
+    case CollectiveKind::send:
+      return "send";
   }
   return "unknown collective";
 }
@@ -59,6 +61,7 @@ std::string text(const CollectiveCall& call) {
       break;
     case CollectiveKind::all_reduce:
     case CollectiveKind::broadcast:
+    case CollectiveKind::send:
       out += fmt::format("{} {}", call.count, type);
       break;
     case CollectiveKind::all_to_all:
@@ -69,6 +72,7 @@ std::string text(const CollectiveCall& call) {
   }
   if (reduces(call.kind)) out += fmt::format(", {}", name(call.reduce));
   if (call.kind == CollectiveKind::broadcast) out += fmt::format(", from {}", call.root);
+  if (call.kind == CollectiveKind::send) out += fmt::format(", from {} to {}", call.root, call.to);
   return out;
 }
 
@@ -90,7 +94,7 @@ std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<b
 
 bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
-         a.root == b.root && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&
+         a.root == b.root && a.to == b.to && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&
          a.first == b.first && a.middle == b.middle && a.second == b.second && a.inner == b.inner &&
          std::ranges::equal(a.bounds, b.bounds) && std::ranges::equal(a.bounds_to, b.bounds_to);
 }

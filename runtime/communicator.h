@@ -9,7 +9,7 @@
 
 namespace hetsynth {
 
-enum class CollectiveKind : uint8_t { all_gather, all_reduce, reduce_scatter, all_to_all, broadcast };
+enum class CollectiveKind : uint8_t { all_gather, all_reduce, reduce_scatter, all_to_all, broadcast, send };
 enum class ElementType : uint8_t { f32 = 0, i32 = 1, bf16 = 2 };  ///< numbered as in codegen/abi.h
 enum class Reduction : uint8_t { sum = 0, max = 1, average = 2, min = 3, product = 4 };
 
@@ -19,6 +19,8 @@ std::string_view name(CollectiveKind kind);
 /// elements.
 ///  all_gather, reduce_scatter   the whole tensor is [outer, bounds.back(), inner], cut in the middle by `bounds`
 ///  all_reduce, broadcast        `count` elements
+///  send                         `count` elements; coordinates `root` and `to` alone meet. The one has a source, the
+///                               other a destination
 ///  all_to_all                   the whole tensor is [outer, first, middle, second, inner]; cut in `first` by `bounds`
 ///  and in `second` by `bounds_to`
 ///                               if from_first, else cut in `second` by `bounds` before and in `first` by `bounds_to`
@@ -30,7 +32,8 @@ struct CollectiveCall {
   int axis = 0;
   ElementType type = ElementType::f32;
   Reduction reduce = Reduction::sum;
-  int root = 0;  ///< broadcast: coordinate
+  int root = 0;  ///< broadcast, send: coordinate
+  int to = 0;    ///< send: coordinate
   bool from_first = true;
   int64_t count = 0;
   int64_t outer = 1, first = 1, middle = 1, second = 1, inner = 1;
@@ -69,8 +72,9 @@ class Communicator {
   /// step.
   virtual bool run(const CollectiveCall& call) = 0;
   virtual int rank() const = 0;
-  /// Ranks along a mesh axis.
+  /// Ranks along a mesh axis, and this rank's place among them; 0 for an axis that the mesh does not have.
   virtual int group_size(int axis) const = 0;
+  virtual int coordinate(int axis) const = 0;
   virtual const RankTimes& times() const = 0;
   /// Time spent between these two calls and outside of collectives counts as compute.
   virtual void begin_step() = 0;

@@ -269,17 +269,17 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
 }
 
 HostTensor Executor::read(NodeId node) const {
-  // Every part once: further ranks may hold copies of it.
+  // Every part once: further ranks may hold copies of it, and ranks of other stages hold nothing.
   std::vector<TensorPart> parts;
   for (const int rank : impl_->here) {
     const Slot* slot = Impl::find(impl_->at(rank), node);
-    HETSYNTH_CHECK(slot, "every rank holds " + impl_->reference[node].name);
-    if (std::ranges::find(parts, slot->ranges, &TensorPart::ranges) != parts.end()) continue;
+    if (!slot || std::ranges::find(parts, slot->ranges, &TensorPart::ranges) != parts.end()) continue;
     parts.push_back({slot->ranges, std::vector<std::byte>(static_cast<size_t>(bytes_of(*slot)))});
     impl_->at(rank).device->read(slot->offset_bytes, parts.back().bytes);
   }
   HostTensor out(impl_->reference[node].type);
   if (impl_->job) parts = exchange_parts(*impl_->job, parts);
+  HETSYNTH_CHECK(!parts.empty(), "some rank holds " + impl_->reference[node].name);
   for (const TensorPart& part : parts) copy_part_in(part.bytes, part.ranges, out);
   return out;
 }
@@ -293,7 +293,7 @@ void Executor::write(NodeId node, const HostTensor& value) {
   for (const int number : impl_->here) {
     Impl::Rank& rank = impl_->at(number);
     const Slot* slot = Impl::find(rank, node);
-    HETSYNTH_CHECK(slot, "every rank holds " + target.name);
+    if (!slot) continue;  // it lies on other stages
     impl_->stage(rank, *slot, [&](std::span<std::byte> part) { copy_part_out(value, slot->ranges, part); });
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "dsl/base/error.h"
@@ -38,9 +39,27 @@ struct Group {
   Barrier barrier;
 };
 
+/// Groups of two that send to each other, made when they first do.
+class Pairs {
+ public:
+  explicit Pairs(RunState& state) : state_(state) {}
+  Group& of(int a, int b) {
+    std::lock_guard lock(mutex_);
+    std::unique_ptr<Group>& group = groups_[{std::min(a, b), std::max(a, b)}];
+    if (!group) group = std::make_unique<Group>(state_, std::vector{std::min(a, b), std::max(a, b)});
+    return *group;
+  }
+
+ private:
+  RunState& state_;
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::unique_ptr<Group>> groups_;
+};
+
 class SharedMemoryCommunicator : public Communicator {
  public:
-  SharedMemoryCommunicator(int rank, double duty, RunState& state) : rank_(rank), state_(state), clock_(duty) {}
+  SharedMemoryCommunicator(int rank, double duty, RunState& state, std::shared_ptr<Pairs> pairs)
+      : rank_(rank), state_(state), clock_(duty), pairs_(std::move(pairs)) {}
 
   /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
   void join(std::shared_ptr<Group> group, std::shared_ptr<Group> leaders) {
@@ -58,6 +77,10 @@ class SharedMemoryCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int group_size(int axis) const override {
     return static_cast<int>(memberships_.at(static_cast<size_t>(axis)).group->ranks.size());
+  }
+  int coordinate(int axis) const override {
+    const bool known = axis >= 0 && static_cast<size_t>(axis) < memberships_.size();
+    return known ? memberships_[static_cast<size_t>(axis)].member : 0;
   }
   const RankTimes& times() const override { return clock_.times; }
   void begin_step() override { clock_.start_compute(); }
@@ -90,20 +113,25 @@ class SharedMemoryCommunicator : public Communicator {
     }
     const Membership& membership =
         (reduces_among_leaders(call) ? leaderships_ : memberships_)[static_cast<size_t>(call.axis)];
-    Group& group = *membership.group;
     try {
-      check_call(call, static_cast<int>(group.ranks.size()));
+      check_call(call, static_cast<int>(membership.group->ranks.size()));
     } catch (const UserError& error) {
       state_.fail(rank_, error.what());
       return false;
     }
     if (state_.aborted()) return false;
-    group.posts[static_cast<size_t>(membership.member)].set(call);
+    Group& group = call.kind == CollectiveKind::send ? pair(call, *membership.group) : *membership.group;
+    const int member = static_cast<int>(std::ranges::find(group.ranks, rank_) - group.ranks.begin());
+    group.posts[static_cast<size_t>(member)].set(call);
     if (!wait(group, call) || !peers_agree(group, call)) return false;
     const double start = wall_seconds();
-    clock_.times.moved_bytes += transfer(group.calls, membership.member);
+    clock_.times.moved_bytes += transfer(group.calls, member);
     clock_.times.transfer_seconds += wall_seconds() - start;
     return wait(group, call);
+  }
+
+  Group& pair(const CollectiveCall& send, const Group& along) {
+    return pairs_->of(along.ranks[static_cast<size_t>(send.root)], along.ranks[static_cast<size_t>(send.to)]);
   }
 
   bool peers_agree(const Group& group, const CollectiveCall& call) {
@@ -122,6 +150,7 @@ class SharedMemoryCommunicator : public Communicator {
   const int rank_;
   RunState& state_;
   RankClock clock_;
+  std::shared_ptr<Pairs> pairs_;
   std::vector<Membership> memberships_, leaderships_;  ///< per mesh axis
 };
 
@@ -136,8 +165,10 @@ std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mes
                  "one duty and one name per rank");
   std::map<std::pair<int, std::vector<int>>, std::shared_ptr<Group>> groups;
   std::vector<std::unique_ptr<Communicator>> out;
+  auto pairs = std::make_shared<Pairs>(state);
   for (int rank = 0; rank < ranks; ++rank) {
-    auto communicator = std::make_unique<SharedMemoryCommunicator>(rank, duties[static_cast<size_t>(rank)], state);
+    auto communicator =
+        std::make_unique<SharedMemoryCommunicator>(rank, duties[static_cast<size_t>(rank)], state, pairs);
     for (int axis = 0; axis < static_cast<int>(mesh.axes.size()); ++axis) {
       const auto group_of = [&](const std::vector<int>& ranks_in) {
         auto& group = groups[{axis, ranks_in}];

@@ -141,17 +141,39 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
       return all_to_all(axis, before, after);
     case Opcode::all_reduce:
     case Opcode::broadcast: {
-      return by_group(axis, before, [&](const Group& group, const Link& link) {
+      // A broadcast value may lie on one stage alone before.
+      return by_group(axis, after, [&](const Group& group, const Link& link) {
         double hops = double(group.size()) - 1, n = double(group.size());
-        double held = before[group[0]] / link.bandwidth_bytes_per_second;
+        double held = after[group[0]] / link.bandwidth_bytes_per_second;
         if (opcode == Opcode::broadcast) return hops * link.latency_seconds + held;
         return 2 * hops * link.latency_seconds + 2 * hops / n * held;
       });
     }
+    case Opcode::send:
     case Opcode::compute:
       break;
   }
-  throw InternalError("computing moves nothing");
+  throw InternalError("neither a collective nor a movement in memory");
+}
+
+Movement CommunicationCost::send(int axis, int root, int to, const std::vector<double>& before) const {
+  auto host_of = [&](int device) { return cluster_.devices[size_t(device)].host; };
+  std::vector<int> leaving(cluster_.hosts.size(), 0);  // by host: sends that share its link to the others
+  for (const Group& group : groups_[size_t(axis)])
+    if (host_of(group[size_t(root)]) != host_of(group[size_t(to)])) ++leaving[size_t(host_of(group[size_t(root)]))];
+  Movement out;
+  out.device_seconds.assign(before.size(), 0);
+  for (const Group& group : groups_[size_t(axis)]) {
+    const int from = group[size_t(root)], target = group[size_t(to)];
+    const bool crosses = host_of(from) != host_of(target);
+    const Link& link = crosses ? cluster_.between : cluster_.hosts[size_t(host_of(from))].inside;
+    const double sharing = crosses ? leaving[size_t(host_of(from))] : 1;
+    const double seconds = link.latency_seconds + before[size_t(from)] * sharing / link.bandwidth_bytes_per_second;
+    out.device_seconds[size_t(from)] = out.device_seconds[size_t(target)] = seconds;
+    out.seconds = std::max(out.seconds, seconds);
+    out.bytes = std::max(out.bytes, before[size_t(from)]);
+  }
+  return out;
 }
 
 }  // namespace hetsynth::synth

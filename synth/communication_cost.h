@@ -9,6 +9,7 @@
 //                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
 //   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B
 //   broadcast                    (n-1) a + S / B
+//   send                         a + S / B of the link between the two devices
 //   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
 //                                the larger of the shard before and after
 //   slice                        2 c / memory bandwidth
@@ -43,6 +44,9 @@ class CommunicationCost {
   /// `before`, `after`: bytes that each device holds. Without a realisation: by the cheapest one that the engine has.
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
                     std::optional<Realisation> realisation) const;
+
+  /// From one coordinate of the axis to another, in all groups at once. `before`: bytes that each device holds.
+  Movement send(int axis, int root, int to, const std::vector<double>& before) const;
 
  private:
   using Group = std::vector<int>;

@@ -107,6 +107,9 @@ class CostModel {
                     std::optional<Realisation> realisation = {}) const {
     return communication_.movement(opcode, axis, before, after, realisation);
   }
+  Movement send(int axis, int root, int to, const std::vector<double>& before) const {
+    return communication_.send(axis, root, to, before);
+  }
 
   /// Whether a tensor lives only inside its consumer's loop, or block by block inside of attention.
   bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }

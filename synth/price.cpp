@@ -16,7 +16,8 @@ Pricer::Pricer(const Problem& problem, const SpmdProgram& program) : problem_(pr
     parts_.emplace_back();
     for (int d = 0; d < problem.cost.device_count(); ++d) {
       const size_t at = size_t(problem.cost.coordinate(d, table.axis));
-      parts_.back().push_back(double(table.bounds[at + 1] - table.bounds[at]) / double(table.extent));
+      const std::vector<int64_t>& bounds = table.bounds_of(program.mesh, d);
+      parts_.back().push_back(double(bounds[at + 1] - bounds[at]) / double(table.extent));
     }
   }
 }
@@ -28,6 +29,8 @@ std::vector<double> Pricer::held_bytes(ValueId id) const {
     if (placement.kind != Placement::Kind::sharded) continue;
     for (size_t d = 0; d < bytes.size(); ++d) bytes[d] *= parts(placement.table)[d];
   }
+  for (size_t d = 0; d < bytes.size(); ++d)
+    if (!holds(program_.mesh, value.placements, int(d))) bytes[d] = 0;
   return bytes;
 }
 
@@ -43,7 +46,6 @@ InstructionPrice Pricer::computation(const Instruction& instruction) const {
     out.device_seconds.push_back(problem_.cost.device_seconds(work, own, d));
     out.device_flops.push_back(problem_.cost.device_flops(work, own));
   }
-  out.seconds = *std::max_element(out.device_seconds.begin(), out.device_seconds.end());
   return out;
 }
 
@@ -52,15 +54,21 @@ InstructionPrice Pricer::price(const Instruction& instruction) const {
   if (instruction.opcode == Opcode::compute) {
     out = computation(instruction);
   } else {
-    Movement moved = problem_.cost.movement(instruction.opcode, instruction.axis, held_bytes(instruction.operands[0]),
-                                            held_bytes(instruction.result), instruction.realisation);
+    Movement moved =
+        instruction.opcode == Opcode::send
+            ? problem_.cost.send(instruction.axis, instruction.root, instruction.to,
+                                 held_bytes(instruction.operands[0]))
+            : problem_.cost.movement(instruction.opcode, instruction.axis, held_bytes(instruction.operands[0]),
+                                     held_bytes(instruction.result), instruction.realisation);
     const double times = moved_times(problem_.program, program_.values[instruction.result].node);
-    out.seconds = times * moved.seconds;
     out.bytes = times * moved.bytes;
     out.device_seconds = std::move(moved.device_seconds);
     for (double& seconds : out.device_seconds) seconds *= times;
     out.device_flops.assign(out.device_seconds.size(), 0);
   }
+  for (size_t d = 0; d < out.device_seconds.size(); ++d)
+    if (!takes_part(program_, instruction, int(d))) out.device_seconds[d] = out.device_flops[d] = 0;
+  out.seconds = *std::max_element(out.device_seconds.begin(), out.device_seconds.end());
   out.seconds = to_seconds(to_picoseconds(out.seconds));
   return out;
 }

@@ -51,6 +51,7 @@ class Simulation {
 
   void compute(size_t i) {
     for (size_t d = 0; d < devices_.size(); ++d) {
+      if (!takes_part(program_, program_.instructions[i], int(d))) continue;
       const double start = std::max(operands_ready(i, d), compute_free_[d]);
       const double end = start + prices_[i].device_seconds[d];
       out_.spans[i][d] = {start, end};
@@ -60,12 +61,15 @@ class Simulation {
 
   void communicate(size_t i) {
     for (size_t d = 0; d < devices_.size(); ++d) {
-      const std::vector<int> group = program_.mesh.group(int(d), program_.instructions[i].axis);
+      std::vector<int> group = program_.mesh.group(int(d), program_.instructions[i].axis);
       if (group.front() != int(d)) continue;
-      double start = 0;
-      for (int member : group)
+      std::erase_if(group, [&](int member) { return !takes_part(program_, program_.instructions[i], member); });
+      double start = 0, seconds = 0;
+      for (int member : group) {
         start = std::max({start, operands_ready(i, size_t(member)), communication_stream(size_t(member))});
-      const double end = start + prices_[i].device_seconds[d];
+        seconds = std::max(seconds, prices_[i].device_seconds[size_t(member)]);
+      }
+      const double end = start + seconds;
       for (int member : group) {
         out_.spans[i][size_t(member)] = {start, end};
         communication_stream(size_t(member)) = end;

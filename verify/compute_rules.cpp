@@ -34,11 +34,17 @@ class Compute {
     out.obligation.output = space_.output.dims;
     if (follows_turn(space_)) out.obligation.turns = s_.reference.turns(i_.node);
     Held result{i_.node, Placements(size_t(s_.axis_count()))};
-    for (int a = 0; a < s_.axis_count(); ++a)
-      if (!axis(a, out, result.placements[a])) {
-        out.reason = reason_;
-        return out;
-      }
+    std::vector<int> tables(size_t(s_.axis_count()), -1);
+    for (int a = 0; a < s_.axis_count(); ++a) {
+      if (i_.splits[a].factor >= 0) tables[a] = i_.splits[a].table;
+      if (axis(a, out, result.placements[a])) continue;
+      out.reason = reason_;
+      return out;
+    }
+    if (std::string why = circular(s_.program, tables); !why.empty()) {
+      out.reason = fmt::format("{} is divided over several axes: {}", node_.name, why);
+      return out;
+    }
     if (std::string misfit = unfit(s_, node_.type.shape, result.placements); !misfit.empty()) {
       out.reason = fmt::format("{}: {}", node_.name, misfit);
       return out;
@@ -96,6 +102,12 @@ class Compute {
         return refuse(fmt::format("factor {} of {} must not be divided", factor.name, node_.name));
     }
     if (s_.trivial(a)) return true;
+    for (const Held& operand : operands_)
+      if (!available(a, operand.placements[a], split, operand.node)) return false;
+    if (split.stage >= 0) {
+      result = Placement::stage(split.stage);
+      return true;
+    }
     PartialInputs partial;
     for (size_t j = 0; j < operands_.size(); ++j) {
       const Placement& p = operands_[j].placements[a];
@@ -115,6 +127,19 @@ class Compute {
     if (space_.reduction()) out.lemmas.insert({sum ? "sum_exchange" : "max_exchange", "sum_additive"});
     out.obligation.partial.push_back(std::move(partial));
     return true;
+  }
+
+  /// A stage reads what it holds alone and what every device holds; nothing else reads what one stage holds alone.
+  bool available(int a, const Placement& held, const Split& split, NodeId operand) {
+    const std::string& tensor = s_.node(operand).name;
+    if (split.stage >= 0) {
+      if (held.kind == Kind::replicated || held == Placement::stage(split.stage)) return true;
+      return refuse(fmt::format("{} is computed by stage {} of axis {} alone, but {} is {}", node_.name, split.stage,
+                                s_.axis(a).name, tensor, describe(s_, held, a)));
+    }
+    if (held.kind != Kind::stage) return true;
+    return refuse(fmt::format("{} is computed on every device of axis {}, but {} is {}", node_.name, s_.axis(a).name,
+                              tensor, describe(s_, held, a)));
   }
 
   bool divided(int a, const Split& split, bool partial, ComputeInference& out, Placement& result) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "dsl/base/error.h"
 
@@ -85,6 +86,7 @@ class Execution {
         devices_(program.mesh.device_count()),
         logical_(program.values.size()) {
     out_.values.resize(program.values.size());
+    out_.held.resize(program.values.size());
   }
 
   SpmdExecution run() {
@@ -130,7 +132,10 @@ class Execution {
           pairs.push_back({p_.instructions[size_t(i)].result, next});
     std::vector<std::vector<LocalArray>> contents;
     for (const auto& pair : pairs) contents.push_back(out_.values[size_t(pair.second)]);
-    for (size_t p = 0; p < pairs.size(); ++p) out_.values[size_t(pairs[p].first)] = std::move(contents[p]);
+    for (size_t p = 0; p < pairs.size(); ++p) {
+      out_.values[size_t(pairs[p].first)] = std::move(contents[p]);
+      out_.held[size_t(pairs[p].first)] = out_.held[size_t(pairs[p].second)];
+    }
   }
 
   /// Turns the errors of reading what is not there, or of a table that does not fit, into faults of this instruction.
@@ -161,32 +166,54 @@ class Execution {
       expect(p.kind != Placement::Kind::sharded || (p.dim >= 0 && p.dim < int(whole.shape.size())),
              "there is no such dimension to cut");
     for (int rank = 0; rank < devices_; ++rank) {
+      if (!hetsynth::holds(p_.mesh, value.placements, rank)) {
+        give(leaf, rank, std::nullopt);
+        continue;
+      }
       std::vector<Range> box = local_ranges(p_, value.placements, whole.shape, rank);
       LocalArray local{cut_out(whole, box), {}};
       for (const Range& range : box) local.offset.push_back(range.lo);
-      out_.values[leaf].push_back(std::move(local));
+      give(leaf, rank, std::move(local));
     }
+  }
+
+  /// What a device holds of a value; nothing if it lies on another stage.
+  void give(ValueId value, int rank, std::optional<LocalArray> local) {
+    out_.held[value].resize(size_t(devices_));
+    out_.values[value].resize(size_t(devices_));
+    out_.held[value][rank] = local.has_value();
+    out_.values[value][rank] = local ? std::move(*local) : LocalArray{Array(), {}};
+  }
+
+  bool on_stage(const std::vector<Split>& splits, int rank) const {
+    for (size_t a = 0; a < splits.size(); ++a)
+      if (splits[a].stage >= 0 && p_.mesh.coordinate(rank, int(a)) != splits[a].stage) return false;
+    return true;
   }
 
   void compute(const Instruction& i, int64_t turn) {
     const Node& node = reference_[i.node];
     const Space space = in_turn(node.space, turn);
-    std::vector<LocalArray>& results = out_.values[i.result];
-    results.resize(size_t(devices_));
     for (size_t j = 0; j < i.operands.size(); ++j)
       expect(logical_[i.operands[j]].size() == node.space.inputs[j].dims.size(),
              fmt::format("operand {} has {} dimensions", j, logical_[i.operands[j]].size()));
     logical_[i.result] = node.type.shape;
     for (int rank = 0; rank < devices_; ++rank) {
+      if (!on_stage(i.splits, rank)) {
+        give(i.result, rank, std::nullopt);
+        continue;
+      }
       std::vector<LocalArray> operands;
-      for (ValueId v : i.operands) operands.push_back(out_.values[v][rank]);
+      for (ValueId v : i.operands) operands.push_back(local(v, rank));
       try {
         LocalArray part =
             evaluate(space, node.body, operands, factor_ranges(p_, space, i.splits, rank), node.type.shape, context_);
-        if (const int dim = stacked_dim(node.space); dim >= 0)
-          put_turn(std::move(part), dim, node.type.shape[size_t(dim)], turn == 0, results[size_t(rank)]);
-        else
-          results[size_t(rank)] = std::move(part);
+        if (const int dim = stacked_dim(node.space); dim >= 0) {
+          LocalArray filled = turn == 0 ? LocalArray{Array(), {}} : std::move(out_.values[i.result][rank]);
+          put_turn(std::move(part), dim, node.type.shape[size_t(dim)], turn == 0, filled);
+          part = std::move(filled);
+        }
+        give(i.result, rank, std::move(part));
       } catch (const InternalError& error) {
         fault(fmt::format("on device {}, {}", rank, error.what()));
       }
@@ -208,19 +235,32 @@ class Execution {
   void move(const Instruction& i) {
     ValueId from = i.operands[0];
     logical_[i.result] = logical_[from];
-    std::vector<LocalArray> results;
-    for (int rank = 0; rank < devices_; ++rank) results.push_back(moved(i, from, rank));
-    out_.values[i.result] = std::move(results);
+    std::vector<std::optional<LocalArray>> results;
+    const bool rooted = i.opcode == Opcode::broadcast || i.opcode == Opcode::to_partial || i.opcode == Opcode::send;
+    for (int rank = 0; rank < devices_; ++rank) {
+      const bool gets = i.opcode != Opcode::send || p_.mesh.coordinate(rank, i.axis) == i.to;
+      const bool any = rooted ? any_holds(from, p_.mesh.group(rank, i.axis)) : out_.holds(from, rank);
+      results.push_back(gets && any ? std::optional(moved(i, from, rank)) : std::nullopt);
+    }
+    for (int rank = 0; rank < devices_; ++rank) give(i.result, rank, std::move(results[size_t(rank)]));
   }
 
-  const LocalArray& local(ValueId v, int rank) const { return out_.values[v][rank]; }
+  bool any_holds(ValueId v, const std::vector<int>& ranks) const {
+    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return out_.holds(v, rank); });
+  }
+
+  const LocalArray& local(ValueId v, int rank) const {
+    expect(out_.holds(v, rank),
+           fmt::format("device {} is to give {}, which it does not hold", rank, reference_[p_.values[v].node].name));
+    return out_.values[v][rank];
+  }
 
   LocalArray moved(const Instruction& i, ValueId from, int rank) const {
     switch (i.opcode) {
       case Opcode::slice:
         return part(i, local(from, rank), i.dim, i.table, from, rank);
       case Opcode::to_partial: {
-        LocalArray out = local(from, rank);
+        LocalArray out = local(from, out_.holds(from, rank) ? rank : p_.mesh.group(rank, i.axis)[i.root]);
         if (p_.mesh.coordinate(rank, i.axis) != i.root)
           std::fill(out.array.values.begin(), out.array.values.end(), 0.0);
         return out;
@@ -234,8 +274,10 @@ class Execution {
       case Opcode::all_to_all:
         return part(i, gathered(i, from, rank), i.to_dim, i.to_table, from, rank);
       default: {
+        // broadcast and send
         const LocalArray& root = local(from, p_.mesh.group(rank, i.axis)[i.root]);
-        expect(root.array.shape == local(from, rank).array.shape, "the root's tensor has another size");
+        const bool fits = !out_.holds(from, rank) || root.array.shape == local(from, rank).array.shape;
+        expect(fits, "the root's tensor has another size");
         return root;
       }
     }
@@ -246,7 +288,8 @@ class Execution {
     const BoundaryTable& t = p_.tables[table];
     int64_t unit = unit_of(t, logical_[of][dim]);
     int at = p_.mesh.coordinate(rank, t.axis);
-    return {t.bounds[at] * unit, t.bounds[at + 1] * unit};
+    const std::vector<int64_t>& bounds = t.bounds_of(p_.mesh, rank);
+    return {bounds[at] * unit, bounds[at + 1] * unit};
   }
 
   LocalArray part(const Instruction& i, const LocalArray& whole, int dim, int table, ValueId of, int rank) const {
@@ -332,7 +375,12 @@ Array assemble(const Program& reference, const SpmdProgram& program, const SpmdE
     if (p.kind == Placement::Kind::partial) reduce = p.reduce;
   Array whole(shape, reduce ? identity(*reduce) : 0.0);
   for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
-    if (!same_replica(program, claim.placements, rank, replica)) continue;
+    if (!same_replica(program, claim.placements, rank, replica) || !holds(program.mesh, claim.placements, rank))
+      continue;
+    if (!execution.holds(value, rank))
+      throw ExecutionFault(
+          fmt::format("{}: device {} holds nothing where the plan says it does", reference[claim.node].name, rank), -1,
+          claim.node);
     std::vector<Range> box = local_ranges(program, claim.placements, shape, rank);
     const Array& part = execution.values.at(value).at(rank).array;
     if (part.shape != shape_of(box))
@@ -354,6 +402,7 @@ double replica_disagreement(const SpmdProgram& program, const SpmdExecution& exe
     int first = rank;
     for (size_t a = 0; a < placements.size(); ++a)
       if (placements[a].kind == Placement::Kind::replicated) first = program.mesh.group(first, int(a))[0];
+    if (execution.holds(value, rank) != execution.holds(value, first)) return std::numeric_limits<double>::infinity();
     const std::vector<double>&mine = parts[rank].array.values, &theirs = parts[first].array.values;
     if (mine.size() != theirs.size()) return std::numeric_limits<double>::infinity();
     for (size_t e = 0; e < mine.size(); ++e)

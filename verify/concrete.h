@@ -27,6 +27,9 @@ struct SpmdExecution {
   /// By value, then by rank. Offsets are those that the device believes in: of slices and compute instructions, the
   /// part they made.
   std::vector<std::vector<LocalArray>> values;
+  /// Likewise: whether the device holds anything. What lies on another stage has no elements.
+  std::vector<std::vector<char>> held;
+  bool holds(ValueId value, int rank) const { return held.at(size_t(value)).at(size_t(rank)) != 0; }
 };
 
 /// Runs one step. `leaves` holds whole tensors by node. Throws ExecutionFault; expects a program that flaw_of

@@ -182,8 +182,11 @@ class Shrink {
     sizes_ = extents_.solve(choose());
     Instance out = in_;
     for (Node& node : out.reference.nodes) resize(node);
-    for (Mesh::Axis& axis : out.program.mesh.axes)
-      if (axis.size > 1) axis.size = axis.size > 2 && below(3) == 0 ? 3 : 2;
+    const std::set<int> staged = axes_with_stages(in_.program);
+    for (size_t a = 0; a < out.program.mesh.axes.size(); ++a) {
+      Mesh::Axis& axis = out.program.mesh.axes[a];
+      if (axis.size > 1 && !staged.count(int(a))) axis.size = axis.size > 2 && below(3) == 0 ? 3 : 2;
+    }
     for (Instruction& i : out.program.instructions)
       if (i.axis >= 0) i.root %= out.program.mesh.axes[i.axis].size;
     cut_tables(out.program);
@@ -191,6 +194,20 @@ class Shrink {
   }
 
  private:
+  /// Axes whose coordinates the plan tells apart keep them all.
+  static std::set<int> axes_with_stages(const SpmdProgram& program) {
+    std::set<int> out;
+    for (const Value& value : program.values)
+      for (size_t a = 0; a < value.placements.size(); ++a)
+        if (value.placements[a].kind == Placement::Kind::stage) out.insert(int(a));
+    for (const Instruction& i : program.instructions) {
+      for (size_t a = 0; a < i.splits.size(); ++a)
+        if (i.splits[a].stage >= 0) out.insert(int(a));
+      if (i.opcode == Opcode::send) out.insert(i.axis);
+    }
+    return out;
+  }
+
   int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
 
   void note_cut(int table, int extent_class) {
@@ -284,27 +301,39 @@ class Shrink {
     for (size_t t = 0; t < program.tables.size(); ++t) {
       BoundaryTable& table = program.tables[t];
       int same = subject_.table_of[t];
-      if (!made.count(same)) made[same] = cut(same, program.mesh.axes[table.axis].size);
+      if (!made.count(same)) made[same] = cut(same, program.mesh);
       table.extent = made[same].extent;
+      table.by = made[same].by;
       table.bounds = made[same].bounds;
+      table.rows = made[same].rows;
     }
   }
 
-  BoundaryTable cut(int table, int devices) {
+  BoundaryTable cut(int table, const Mesh& mesh) {
+    const BoundaryTable& old = in_.program.tables[table];
+    const int devices = mesh.axes[old.axis].size;
     BoundaryTable out;
     for (int c : cuts_[table]) out.extent = std::gcd(out.extent, sizes_[c]);
     if (out.extent == 0) out.extent = devices;
-    out.bounds.assign(size_t(devices) + 1, 0);
-    out.bounds.back() = out.extent;
-    if (seed_ % 3 == 2) {  // an empty share, the others at random
-      for (int i = 1; i < devices; ++i) out.bounds[i] = below(2) ? out.extent : 0;
-    } else {
-      for (int i = 1; i < devices; ++i) out.bounds[i] = out.extent > 1 ? 1 + below(out.extent - 1) : below(2);
-      bool even = devices == 2 && 2 * out.bounds[1] == out.extent;
-      if (even && out.extent > 2) ++out.bounds[1];
-    }
-    std::sort(out.bounds.begin(), out.bounds.end());
+    out.by = varies_along(old);
+    if (out.by < 0) out.bounds = random_bounds(out.extent, devices);
+    for (int row = 0; out.by >= 0 && row < mesh.axes[out.by].size; ++row)
+      out.rows.push_back(random_bounds(out.extent, devices));
     return out;
+  }
+
+  std::vector<int64_t> random_bounds(int64_t extent, int devices) {
+    std::vector<int64_t> bounds(size_t(devices) + 1, 0);
+    bounds.back() = extent;
+    if (seed_ % 3 == 2) {  // an empty share, the others at random
+      for (int i = 1; i < devices; ++i) bounds[i] = below(2) ? extent : 0;
+    } else {
+      for (int i = 1; i < devices; ++i) bounds[i] = extent > 1 ? 1 + below(extent - 1) : below(2);
+      bool even = devices == 2 && 2 * bounds[1] == extent;
+      if (even && extent > 2) ++bounds[1];
+    }
+    std::sort(bounds.begin(), bounds.end());
+    return bounds;
   }
 
   Instance in_;

@@ -22,6 +22,7 @@ class Movement {
     std::string misfit = cuts ? uncuttable(s_, shape, i_.dim, i_.table) : "";
     if (misfit.empty() && i_.opcode == Opcode::all_to_all) misfit = uncuttable(s_, shape, i_.to_dim, i_.to_table);
     if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
+    if (std::string why = meets_other_parts(); !why.empty()) return refuse(why);
     switch (i_.opcode) {
       case Opcode::slice:
         return slice();
@@ -37,6 +38,8 @@ class Movement {
         return all_to_all();
       case Opcode::broadcast:
         return broadcast();
+      case Opcode::send:
+        return send();
       case Opcode::compute:
         break;
     }
@@ -59,6 +62,30 @@ class Movement {
     return {result, "", std::move(lemmas)};
   }
 
+  /// What devices of one group hold must be the same part but for the instruction's own axis: no other axis may cut by
+  /// a table that differs along it. Empty if so.
+  std::string meets_other_parts() const {
+    if (!communicates(i_.opcode)) return "";
+    for (int a = 0; a < s_.axis_count(); ++a) {
+      const Placement& p = operand_.placements[a];
+      if (a == i_.axis || p.kind != Kind::sharded) continue;
+      const BoundaryTable& table = s_.program.tables[p.table];
+      if (varies_along(table) == i_.axis)
+        return fmt::format(
+            "{} is cut over axis {} by table {}, which differs along axis {}: in {} over {} different "
+            "parts of it would meet",
+            tensor(), s_.axis(a).name, table.name, axis(), name(i_.opcode), axis());
+    }
+    return "";
+  }
+
+  /// Devices of other stages hold nothing to meet with; empty if the operand is on no stage of the axis.
+  std::string on_stage() const {
+    if (held_.kind != Kind::stage) return "";
+    return fmt::format("{} is {}: in {} it would meet devices that hold nothing", tensor(),
+                       describe(s_, held_, i_.axis), name(i_.opcode));
+  }
+
   Placement target(int dim, int table) const { return Placement::sharded(dim, s_.table_of.at(table)); }
 
   /// Over an axis of one device every collective gives back its operand.
@@ -71,7 +98,7 @@ class Movement {
   }
 
   Inference to_partial() const {
-    if (!alone() && held_.kind != Kind::replicated)
+    if (!alone() && held_ != Placement::stage(i_.root) && held_.kind != Kind::replicated)
       return refuse(fmt::format("{} is {} where only a replicated value can be left to one device", tensor(),
                                 describe(s_, held_, i_.axis)));
     return becomes(Placement::partial(ReduceOp::sum), {"one_holder"});
@@ -81,6 +108,7 @@ class Movement {
   std::string differs_from_source() const {
     Placement expected = target(i_.dim, i_.table);
     if (alone() || held_ == expected) return "";
+    if (std::string why = on_stage(); !why.empty()) return why;
     return fmt::format("{} is {} where {} expects it {}", tensor(), describe(s_, held_, i_.axis), name(i_.opcode),
                        describe(s_, expected, i_.axis));
   }
@@ -98,6 +126,7 @@ class Movement {
   /// all_reduce and reduce_scatter: every device, or the one that keeps the part, sees the reduction over the axis.
   Inference reduce(Placement result) const {
     if (alone()) return becomes(result);
+    if (std::string why = on_stage(); !why.empty()) return refuse(why);
     if (held_.kind == Kind::sharded)
       return refuse(fmt::format("{} is {}: {} would combine different parts of it", tensor(),
                                 describe(s_, held_, i_.axis), name(i_.opcode)));
@@ -113,10 +142,20 @@ class Movement {
   }
 
   Inference broadcast() const {
-    if (!alone() && held_.kind != Kind::replicated)
+    if (held_.kind == Kind::stage && held_.at != i_.root)
+      return refuse(
+          fmt::format("{} is {}, but stage {} is to broadcast it", tensor(), describe(s_, held_, i_.axis), i_.root));
+    if (!alone() && held_.kind != Kind::replicated && held_.kind != Kind::stage)
       return refuse(fmt::format("{} is {}: a broadcast would put one device's part in place of the others'", tensor(),
                                 describe(s_, held_, i_.axis)));
     return becomes(Placement::replicated());
+  }
+
+  Inference send() const {
+    if (held_ != Placement::stage(i_.root))
+      return refuse(
+          fmt::format("{} is {}, but is sent from stage {}", tensor(), describe(s_, held_, i_.axis), i_.root));
+    return becomes(Placement::stage(i_.to));
   }
 
   const Subject& s_;

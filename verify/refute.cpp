@@ -37,9 +37,16 @@ double evaluations(const Program& reference, const SpmdProgram& program) {
   for (const Instruction& i : program.instructions) {
     NodeId node = program.values[i.result].node;
     const int loop = loop_of(reference, program, i);
-    total += program.mesh.device_count() * (loop < 0 ? 1.0 : double(reference.loops[size_t(loop)].turns)) *
-             (1 + (i.opcode == Opcode::compute ? evaluation_cost(reference[i.node].space, reference[i.node].body)
-                                               : double(element_count(reference[node].type.shape))));
+    double devices = program.mesh.device_count() * (loop < 0 ? 1.0 : double(reference.loops[size_t(loop)].turns));
+    for (int a = 0; a < int(program.mesh.axes.size()); ++a) {
+      const bool on_stage = i.opcode == Opcode::compute
+                                ? i.splits[size_t(a)].stage >= 0
+                                : program.values[i.operands[0]].placements[size_t(a)].kind == Placement::Kind::stage;
+      if (on_stage) devices /= program.mesh.axes[size_t(a)].size;
+    }
+    total +=
+        devices * (1 + (i.opcode == Opcode::compute ? evaluation_cost(reference[i.node].space, reference[i.node].body)
+                                                    : double(element_count(reference[node].type.shape))));
   }
   return total;
 }
@@ -145,6 +152,9 @@ class Trial {
   /// The part of the reference's tensor that a device should hold, and what it holds.
   std::optional<Difference> part_differs(NodeId node, const Placements& placements, ValueId value, int rank) const {
     const Array& whole = expected_[node];
+    const bool should_hold = holds(p_.mesh, placements, rank);
+    if (should_hold != execution_.holds(value, rank)) return Difference{0, double(should_hold), double(!should_hold)};
+    if (!should_hold) return std::nullopt;
     std::vector<Range> box = local_ranges(p_, placements, whole.shape, rank);
     const Array& found = execution_.values[value][rank].array;
     Shape shape;
@@ -210,6 +220,7 @@ class Trial {
     if (!partial) return tensor_differs(value.node, value.placements, v);
     try {
       for (int replica = 0; replica < p_.mesh.device_count(); ++replica) {
+        if (!holds(p_.mesh, value.placements, replica)) continue;
         Array whole = assemble(r_, p_, execution_, v, replica);
         auto difference = first_difference(expected_[value.node], whole, noise_);
         if (difference) return numbers(value.node, whole.shape, *difference, "all devices together");
@@ -232,6 +243,10 @@ class Trial {
         return error.diagnostic().message;
       }
       if (!difference) continue;
+      if (holds(p_.mesh, placements, rank) != execution_.holds(value, rank))
+        return execution_.holds(value, rank)
+                   ? fmt::format("device {} holds {}, which should lie on another stage alone", rank, r_[node].name)
+                   : fmt::format("device {} should hold {}, but holds nothing", rank, r_[node].name);
       Shape expected = local_shape(p_, placements, r_[node].type.shape, rank);
       if (expected != found.shape)
         return fmt::format("{} should be {} on device {}, but is {}", r_[node].name, text(expected), rank,
@@ -249,8 +264,12 @@ class Trial {
   std::string setting() const {
     std::vector<std::string> mesh, tables, leaves;
     for (const Mesh::Axis& axis : p_.mesh.axes) mesh.push_back(fmt::format("{} = {}", axis.name, axis.size));
-    for (const BoundaryTable& t : p_.tables)
-      tables.push_back(fmt::format("{} = [{}]", t.name, fmt::join(t.bounds, ",")));
+    for (const BoundaryTable& t : p_.tables) {
+      if (t.by < 0) tables.push_back(fmt::format("{} = [{}]", t.name, fmt::join(t.bounds, ",")));
+      for (size_t row = 0; row < t.rows.size(); ++row)
+        tables.push_back(
+            fmt::format("{} at {} {} = [{}]", t.name, p_.mesh.axes[t.by].name, row, fmt::join(t.rows[row], ",")));
+    }
     for (const Node& node : r_.nodes)
       if (node.leaf() && node.kind != NodeKind::state && leaves.size() < 12)
         leaves.push_back(fmt::format("{} {}", node.name, text(node.type.shape)));

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "verify/same_tensor.h"
 
@@ -49,27 +51,43 @@ class FormCheck {
   bool tables() {
     for (const BoundaryTable& t : p_.tables) {
       if (!below(t.axis, p_.mesh.axes.size())) return fail(fmt::format("table {} belongs to no mesh axis", t.name));
-      size_t devices = size_t(p_.mesh.axes[t.axis].size);
-      if (t.bounds.size() != devices + 1)
-        return fail(fmt::format("table {} has {} boundaries for {} devices", t.name, t.bounds.size(), devices));
-      if (t.extent < 1 || t.bounds.front() != 0)
-        return fail(fmt::format("table {} begins at {} of {} units, which leaves units without a device", t.name,
-                                t.bounds.front(), t.extent));
-      for (size_t i = 0; i + 1 < t.bounds.size(); ++i)
-        if (t.bounds[i] > t.bounds[i + 1])
-          return fail(fmt::format("table {} falls from {} to {}, so that shares overlap", t.name, t.bounds[i],
-                                  t.bounds[i + 1]));
-      if (t.bounds.back() != t.extent)
-        return fail(fmt::format("table {} ends at {} of {} units, which leaves units without a device", t.name,
-                                t.bounds.back(), t.extent));
+      if (t.by == -1) {
+        if (!bounds(t, t.bounds)) return false;
+        continue;
+      }
+      if (!below(t.by, p_.mesh.axes.size()) || t.by == t.axis)
+        return fail(fmt::format("table {} differs along no other axis of the mesh", t.name));
+      if (t.rows.size() != size_t(p_.mesh.axes[t.by].size))
+        return fail(fmt::format("table {} has {} rows for {} devices of axis {}", t.name, t.rows.size(),
+                                p_.mesh.axes[t.by].size, p_.mesh.axes[t.by].name));
+      for (const std::vector<int64_t>& row : t.rows)
+        if (!bounds(t, row)) return false;
     }
+    return true;
+  }
+
+  /// How one group of the table's axis cuts.
+  bool bounds(const BoundaryTable& t, const std::vector<int64_t>& bounds) {
+    size_t devices = size_t(p_.mesh.axes[t.axis].size);
+    if (bounds.size() != devices + 1)
+      return fail(fmt::format("table {} has {} boundaries for {} devices", t.name, bounds.size(), devices));
+    if (t.extent < 1 || bounds.front() != 0)
+      return fail(fmt::format("table {} begins at {} of {} units, which leaves units without a device", t.name,
+                              bounds.front(), t.extent));
+    for (size_t i = 0; i + 1 < bounds.size(); ++i)
+      if (bounds[i] > bounds[i + 1])
+        return fail(
+            fmt::format("table {} falls from {} to {}, so that shares overlap", t.name, bounds[i], bounds[i + 1]));
+    if (bounds.back() != t.extent)
+      return fail(fmt::format("table {} ends at {} of {} units, which leaves units without a device", t.name,
+                              bounds.back(), t.extent));
     return true;
   }
 
   bool placements(const Placements& placements) const {
     if (placements.size() != p_.mesh.axes.size()) return false;
     for (const Placement& p : placements) {
-      if (p.kind > Placement::Kind::partial || p.reduce > ReduceOp::product) return false;
+      if (p.kind > Placement::Kind::stage || p.reduce > ReduceOp::product) return false;
       if (p.kind == Placement::Kind::sharded && !below(p.table, p_.tables.size())) return false;
     }
     return true;
@@ -129,7 +147,7 @@ class FormCheck {
   bool instruction(int number) {
     const Instruction& i = p_.instructions[number];
     auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
-    if (i.opcode > Opcode::broadcast || i.reduce > ReduceOp::product || i.realisation > Realisation::grouped)
+    if (i.opcode > Opcode::send || i.reduce > ReduceOp::product || i.realisation > Realisation::grouped)
       return bad("has an unknown operation");
     for (ValueId v : i.operands)
       if (!use(v, number)) return false;
@@ -148,6 +166,8 @@ class FormCheck {
     if (i.splits.size() != p_.mesh.axes.size()) return bad("does not say how each mesh axis divides it");
     for (size_t a = 0; a < i.splits.size(); ++a) {
       const Split& s = i.splits[a];
+      if (s.stage != -1 && (s.factor != -1 || !below(s.stage, size_t(p_.mesh.axes[a].size))))
+        return bad(fmt::format("is left to a stage that axis {} does not have", p_.mesh.axes[a].name));
       if (s.factor == -1) continue;
       if (!below(s.factor, node.space.factors.size())) return bad("divides a factor that its operator does not have");
       if (!below(s.table, p_.tables.size())) return bad("divides by a table that does not exist");
@@ -180,8 +200,15 @@ class FormCheck {
                                 reference_[p_.values[i.operands[0]].node].name, p_.mesh.axes[i.axis].name,
                                 p_.tables[t].name, p_.mesh.axes[p_.tables[t].axis].name),
                     number, p_.values[i.operands[0]].node);
-    bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast;
-    if (rooted && !below(i.root, size_t(p_.mesh.axes[i.axis].size))) return bad("has a root outside of its axis");
+    const size_t coordinates = size_t(p_.mesh.axes[i.axis].size);
+    bool sends = i.opcode == Opcode::send;
+    bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast || sends;
+    if (rooted && !below(i.root, coordinates)) return bad("has a root outside of its axis");
+    if (sends && !below(i.to, coordinates)) return bad("sends to a stage outside of its axis");
+    if (sends && i.root == i.to)
+      return fail(fmt::format("{} is sent from stage {} of axis {} to itself",
+                              reference_[p_.values[i.operands[0]].node].name, i.root, p_.mesh.axes[i.axis].name),
+                  number, p_.values[i.operands[0]].node);
     return true;
   }
 
@@ -288,17 +315,41 @@ std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program
 
 Subject make_subject(const Program& reference, const SpmdProgram& program) {
   Subject subject{reference, program, {}, {}, same_tensors(reference)};
-  std::map<std::pair<int, std::vector<int64_t>>, int> seen;
+  std::map<std::tuple<int, int, std::vector<std::vector<int64_t>>>, int> seen;
   for (size_t t = 0; t < program.tables.size(); ++t) {
     const BoundaryTable& table = program.tables[t];
+    const int by = varies_along(table);
+    std::vector<std::vector<int64_t>> rows{table.by < 0 ? table.bounds : table.rows[0]};
+    if (by >= 0) rows = table.rows;
     int64_t unit = 0;
-    for (int64_t bound : table.bounds) unit = std::gcd(unit, bound);
-    std::vector<int64_t> bounds = table.bounds;
-    for (int64_t& bound : bounds) bound /= unit;
+    for (const std::vector<int64_t>& row : rows)
+      for (int64_t bound : row) unit = std::gcd(unit, bound);
+    for (std::vector<int64_t>& row : rows)
+      for (int64_t& bound : row) bound /= unit;
     subject.parts.push_back(table.extent / unit);
-    subject.table_of.push_back(seen.try_emplace({table.axis, std::move(bounds)}, int(t)).first->second);
+    subject.table_of.push_back(seen.try_emplace({table.axis, by, std::move(rows)}, int(t)).first->second);
   }
   return subject;
+}
+
+int varies_along(const BoundaryTable& table) {
+  const bool alike =
+      std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row == table.rows[0]; });
+  return alike ? -1 : table.by;
+}
+
+std::string circular(const SpmdProgram& program, const std::vector<int>& tables) {
+  // What an axis cuts is known once the coordinate is that its table varies along: a chain of such axes has to end.
+  for (size_t a = 0; a < tables.size(); ++a) {
+    int at = int(a);
+    for (size_t steps = 0; at >= 0 && tables[size_t(at)] >= 0; ++steps) {
+      if (steps > tables.size())
+        return fmt::format("the parts do not cover it: how axis {} cuts depends on how other axes do, and these on it",
+                           program.mesh.axes[size_t(at)].name);
+      at = varies_along(program.tables.at(size_t(tables[size_t(at)])));
+    }
+  }
+  return "";
 }
 
 Placements normalised(const Subject& subject, Placements placements) {
@@ -306,6 +357,8 @@ Placements normalised(const Subject& subject, Placements placements) {
     Placement& p = placements[a];
     if (subject.trivial(a) || p.kind == Placement::Kind::replicated)
       p = Placement::replicated();
+    else if (p.kind == Placement::Kind::stage)
+      p = Placement::stage(p.at);
     else if (p.kind == Placement::Kind::sharded)
       p = Placement::sharded(p.dim, subject.table_of.at(p.table));
     else
@@ -324,6 +377,7 @@ std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int 
 
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements) {
   std::vector<bool> cut(shape.size(), false);
+  std::vector<int> tables(placements.size(), -1);
   std::optional<ReduceOp> reduce;
   for (int a = 0; a < int(placements.size()); ++a) {
     const Placement& p = placements[a];
@@ -339,9 +393,12 @@ std::string unfit(const Subject& subject, const Shape& shape, const Placements& 
         return fmt::format("table {} belongs to axis {}, not {}", table.name, subject.axis(table.axis).name,
                            subject.axis(a).name);
       cut[p.dim] = true;
+      tables[size_t(a)] = p.table;
+    } else if (p.kind == Placement::Kind::stage && !below(p.at, size_t(subject.axis(a).size))) {
+      return fmt::format("axis {} has no stage {}", subject.axis(a).name, p.at);
     }
   }
-  return "";
+  return circular(subject.program, tables);
 }
 
 std::string describe(const Subject& subject, const Placement& placement, int axis) {
@@ -354,6 +411,8 @@ std::string describe(const Subject& subject, const Placement& placement, int axi
                          subject.program.tables.at(placement.table).name, over);
     case Placement::Kind::partial:
       return fmt::format("partial({}) over axis {}", name(placement.reduce), over);
+    case Placement::Kind::stage:
+      return fmt::format("held by stage {} of axis {} alone", placement.at, over);
   }
   return "";
 }

@@ -38,14 +38,22 @@ struct Held {
 /// Placements with the subject's tables, and replicated on axes of one device.
 Placements normalised(const Subject& subject, Placements placements);
 
+/// The axis along whose coordinates the table cuts differently; -1 if all groups of its axis cut alike.
+int varies_along(const BoundaryTable& table);
+
+/// Why tables that cut one thing over several axes do not divide it into parts: over each of two axes differently along
+/// the other. `tables`: by axis, -1 where nothing is cut. Empty if they do.
+std::string circular(const SpmdProgram& program, const std::vector<int>& tables);
+
 /// Why a table of the plan cannot cut a dimension of a tensor of this shape; empty if it can.
 std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int table);
 
-/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables of their axes, one
-/// kind of reduction.
+/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables of their axes that
+/// together cover it, one kind of reduction, stages of their axes.
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements);
 
-/// "replicated over dp", "cut in dimension 1 over dp", "partial over dp" for one axis.
+/// "replicated over axis dp", "cut in dimension 1 by table rows over axis dp", "partial(sum) over axis dp", "held by
+/// stage 2 of axis pp alone" for one axis.
 std::string describe(const Subject& subject, const Placement& placement, int axis);
 
 /// A flaw that takes the plan its meaning, whatever it should compute.

@@ -10,6 +10,8 @@ const std::string_view standalone_main =
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <vector>
@@ -104,13 +106,20 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
 
 // --- collectives --------------------------------------------------------------------------------------------------------------------
 
-static std::barrier<> meeting(rank_count);
 static const void* posted[rank_count];
 
 struct Group {
   int me;                  // coordinate along the axis
   std::vector<int> ranks;  // in coordinate order
 };
+
+// Where the ranks of a group meet.
+static std::barrier<>& meeting(const Group& group) {
+  static std::mutex mutex;
+  static std::map<std::vector<int>, std::barrier<>> meetings;
+  std::lock_guard lock(mutex);
+  return meetings.try_emplace(group.ranks, group.ranks.size()).first->second;
+}
 
 static Group group_of(HetsynthContext* context, int axis) {
   const int rank = int(reinterpret_cast<intptr_t>(context->communicator));
@@ -123,15 +132,19 @@ static Group group_of(HetsynthContext* context, int axis) {
 
 // Every rank shows its source, then fills its own destination from all of them.
 template <class Fill>
-static int exchange(HetsynthContext* context, int axis, const void* source, const Fill& fill) {
-  const Group group = group_of(context, axis);
+static int exchange(const Group& group, const void* source, const Fill& fill) {
   posted[group.ranks[group.me]] = source;
-  meeting.arrive_and_wait();
+  meeting(group).arrive_and_wait();
   std::vector<const char*> sources;
   for (int rank : group.ranks) sources.push_back(static_cast<const char*>(posted[rank]));
   fill(group.me, sources);
-  meeting.arrive_and_wait();
+  meeting(group).arrive_and_wait();
   return 0;
+}
+
+template <class Fill>
+static int exchange(HetsynthContext* context, int axis, const void* source, const Fill& fill) {
+  return exchange(group_of(context, axis), source, fill);
 }
 
 template <class T>
@@ -214,6 +227,19 @@ extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const
                                   int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
     if (count > 0) std::memcpy(destination, sources[root], count * (type == 2 ? 2 : 4));
+  });
+}
+
+// Sender and receiver meet as a group of two.
+extern "C" int hetsynth_send(HetsynthContext* context, int, int axis, const void* source, long, int to, int) {
+  const Group group = group_of(context, axis);
+  return exchange({0, {group.ranks[group.me], group.ranks[to]}}, source, [](int, const std::vector<const char*>&) {});
+}
+
+extern "C" int hetsynth_receive(HetsynthContext* context, int, int axis, void* destination, long count, int from, int type) {
+  const Group group = group_of(context, axis);
+  return exchange({1, {group.ranks[from], group.ranks[group.me]}}, nullptr, [&](int, const std::vector<const char*>& sources) {
+    if (count > 0) std::memcpy(destination, sources[0], count * (type == 2 ? 2 : 4));
   });
 }
 

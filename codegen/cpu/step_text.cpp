@@ -269,7 +269,8 @@ class StepPrinter {
     const LocalOp& op = l_.local.ops[group.op()];
     step_ += "\n";
     line("// " + collective_text(l_, op));
-    std::string source = pointer(op.inputs[0].value), destination = pointer(op.result), before;
+    std::string source = op.inputs.empty() ? "nullptr" : pointer(op.inputs[0].value), before;
+    std::string destination = l_.local.values[op.result].held ? pointer(op.result) : "";
     std::string call = collectives_.call(op, source, destination, before);
     if (!before.empty()) line(before);
     line(fmt::format("if ({}) return 1;", call));

@@ -214,7 +214,8 @@ class Scheduler {
   void print_packing(ScheduledStep& s, Names& names) {
     const LocalOp& op = local().ops[s.step.op];
     DType dtype = local().values[op.result].type.dtype;
-    const std::string &source = out_.lowered.names[op.inputs[0].value], &result = out_.lowered.names[op.result];
+    const std::string& result = out_.lowered.names[op.result];
+    const std::string& source = op.inputs.empty() ? result : out_.lowered.names[op.inputs[0].value];
     for (const Transfer::Repack& repack : s.transfer.pack)
       s.kernels.kernels.push_back(
           piece_copy_kernel(repack.pieces, dtype, types_, names.take("pack_" + source), source, "shares"));

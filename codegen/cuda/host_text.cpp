@@ -291,7 +291,8 @@ class HostPrinter {
 
   /// The group holds cpu devices: the runtime waits for the communication stream, and copies.
   void print_through_host(Lines& out, const LocalOp& op) {
-    std::string before, source = pointer(op.inputs[0].value), result = pointer(op.result);
+    std::string before, source = op.inputs.empty() ? "nullptr" : pointer(op.inputs[0].value);
+    std::string result = local_.values[size_t(op.result)].held ? pointer(op.result) : "";
     std::string call = collectives_.call(op, source, result, before);
     if (!before.empty()) out.add(before);
     out.add(fmt::format("if ({}) return 1;", call));
@@ -310,7 +311,10 @@ class HostPrinter {
   }
 
   std::string call_text(const ScheduledStep& s, const LocalOp& op, const NcclCall& call, DType dtype) {
-    std::string from = where(s, op, call.from, dtype), to = where(s, op, call.to, dtype), type = nccl_type(dtype);
+    // Who only sends has no result here, who only receives no operand.
+    const bool sends = call.kind == NcclCall::Kind::send, receives = call.kind == NcclCall::Kind::receive;
+    std::string from = receives ? "" : where(s, op, call.from, dtype), to = sends ? "" : where(s, op, call.to, dtype),
+                type = nccl_type(dtype);
     std::string_view reduce = nccl_op(op.collective->reduce);
     std::string rest = fmt::format("{}_ranks, context->communication_stream)", axis_name(op.collective->axis));
     switch (call.kind) {

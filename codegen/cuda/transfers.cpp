@@ -23,7 +23,8 @@ class Planner {
       : program_(program),
         op_(op),
         instruction_(*op.collective),
-        from_(local.values[op.inputs[0].value]),
+        rank_(local.rank),
+        from_(local.values[op.inputs.empty() ? op.result : op.inputs[0].value]),
         to_(local.values[op.result]),
         me_(program.mesh.coordinate(local.rank, instruction_.axis)),
         ranks_(program.mesh.axes[instruction_.axis].size) {}
@@ -48,13 +49,22 @@ class Planner {
         single({NcclCall::Kind::all_reduce, source, result, from_.count(), -1});
         break;
       case Opcode::broadcast:
-        single({NcclCall::Kind::broadcast, source, result, from_.count(), instruction_.root});
+        // Where only the root holds anything, the others name the result as what they would send.
+        single({NcclCall::Kind::broadcast, op_.inputs.empty() ? result : source, result, from_.count(),
+                instruction_.root});
+        break;
+      case Opcode::send:
+        if (op_.inputs.empty())
+          single({NcclCall::Kind::receive, {}, result, to_.count(), instruction_.root});
+        else
+          single({NcclCall::Kind::send, source, {}, from_.count(), instruction_.to});
         break;
       default:
         HETSYNTH_CHECK(false, "the instruction is a collective");
     }
     // A send alone is part of a group too: its receiver may have others beside it.
-    const bool exchanges = instruction_.opcode == Opcode::all_to_all && !out_.calls.empty();
+    const bool exchanges =
+        (instruction_.opcode == Opcode::all_to_all || instruction_.opcode == Opcode::send) && !out_.calls.empty();
     out_.grouped = exchanges || out_.calls.size() > 1;
     return std::move(out_);
   }
@@ -70,7 +80,7 @@ class Planner {
 
   /// The table's bounds in elements of a dimension.
   std::vector<int64_t> bounds(int table, int dim) const {
-    return bounds_in_elements(program_.tables.at(size_t(table)), to_.type.shape.at(size_t(dim)));
+    return bounds_in_elements(program_, table, to_.type.shape.at(size_t(dim)), rank_);
   }
 
   static int64_t length(const std::vector<int64_t>& bounds, int piece) {
@@ -194,6 +204,7 @@ class Planner {
   const SpmdProgram& program_;
   const LocalOp& op_;
   const Instruction& instruction_;
+  const int rank_;
   const LocalValue& from_;
   const LocalValue& to_;
   int me_, ranks_;

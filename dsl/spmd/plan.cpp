@@ -40,6 +40,7 @@ SpmdProgram canonical(const SpmdProgram& program) {
     if (fields.reduce) to.reduce = from.reduce;
     if (fields.realisation) to.realisation = from.realisation;
     if (fields.root) to.root = from.root;
+    if (fields.to) to.to = from.to;
     to.cause = from.cause;
     result.instructions.push_back(std::move(to));
   }

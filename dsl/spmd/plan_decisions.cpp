@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 
@@ -77,7 +78,7 @@ class DecisionReader {
   }
 
   void read_table(const JsonReader& reader) {
-    reader.check_members({"name", "axis", "extent", "bounds"});
+    reader.check_members({"name", "axis", "extent", "bounds"}, {"by"});
     BoundaryTable table;
     table.name = label(reader.member("name"));
     if (table.name.empty() || !tables_.emplace(table.name, int(tables_.size())).second)
@@ -85,22 +86,44 @@ class DecisionReader {
     table.axis = axis(reader.member("axis"));
     table.extent = reader.member("extent").integer(1, largest_extent);
     const JsonReader list = reader.member("bounds");
+    if (reader.has("by"))
+      read_rows(reader, list, table);
+    else
+      table.bounds = read_bounds(list, table);
+    program_.tables.push_back(std::move(table));
+  }
+
+  /// Bounds of each group of the axis, by the group's coordinate on another one.
+  void read_rows(const JsonReader& reader, const JsonReader& list, BoundaryTable& table) const {
+    table.by = axis(reader.member("by"));
+    if (table.by == table.axis)
+      reader.member("by").fail("a table cannot differ along the axis that it cuts over", "another axis of the mesh");
+    const auto rows = list.elements();
+    const int groups = program_.mesh.axes[table.by].size;
+    if (rows.size() != size_t(groups))
+      list.fail("the table has the wrong number of rows",
+                fmt::format("{}: one per device of axis {}", groups, quote(program_.mesh.axes[table.by].name)),
+                fmt::format("{}", rows.size()));
+    for (const JsonReader& row : rows) table.rows.push_back(read_bounds(row, table));
+  }
+
+  std::vector<int64_t> read_bounds(const JsonReader& list, const BoundaryTable& table) const {
     const auto bounds = list.elements();
     const int size = program_.mesh.axes[table.axis].size;
     if (bounds.size() != size_t(size) + 1)
       list.fail("the table has the wrong number of bounds",
                 fmt::format("{}: the size of the axis and one more", size + 1), fmt::format("{}", bounds.size()));
+    std::vector<int64_t> out;
     for (const JsonReader& bound : bounds) {
       const int64_t value = bound.integer(0, table.extent);
-      if (table.bounds.empty() ? value != 0 : value < table.bounds.back())
-        bound.fail(table.bounds.empty() ? "the first bound is not 0" : "the bounds decrease", "",
-                   fmt::format("{}", value));
-      table.bounds.push_back(value);
+      if (out.empty() ? value != 0 : value < out.back())
+        bound.fail(out.empty() ? "the first bound is not 0" : "the bounds decrease", "", fmt::format("{}", value));
+      out.push_back(value);
     }
-    if (table.bounds.back() != table.extent)
+    if (out.back() != table.extent)
       list.fail("the table does not cover its extent", fmt::format("the last bound is {}", table.extent),
-                fmt::format("{}", table.bounds.back()));
-    program_.tables.push_back(std::move(table));
+                fmt::format("{}", out.back()));
+    return out;
   }
 
   void read_leaf(const JsonReader& reader) {
@@ -148,6 +171,7 @@ class DecisionReader {
     need(fields.to_cut, {"to_dim", "to_table"});
     need(fields.reduce, {"reduce"});
     need(fields.root, {"root"});
+    need(fields.to, {"to"});
     std::vector<std::string> optional{"of", "cause"};
     if (fields.realisation) optional.emplace_back("realisation");
     reader.check_members(required, optional);
@@ -176,8 +200,10 @@ class DecisionReader {
     const std::string& text = reader.string();
     const std::optional<Call> call = parse_call(text);
     if (call && call->word == "whole" && call->arguments.empty()) return {};
+    if (call && call->word == "stage" && call->arguments.size() == 1)
+      return Split::on_stage(stage(reader, call->arguments[0], axis));
     if (!call || call->word != "split" || call->arguments.size() != 2)
-      reader.fail("not a split", "\"whole\" or \"split(factor, table)\"", quote(text));
+      reader.fail("not a split", "\"whole\", \"split(factor, table)\" or \"stage(number)\"", quote(text));
     const std::optional<int> factor = find_factor(node.space, call->arguments[0]);
     if (!factor) {
       std::vector<std::string> names;
@@ -199,8 +225,9 @@ class DecisionReader {
     if (fields.reduce)
       instruction.reduce =
           ReduceOp(choice(reader.member("reduce"), "reduction", reduce_names(), reader.member("reduce").string()));
-    if (fields.root)
-      instruction.root = int(reader.member("root").integer(0, program_.mesh.axes[instruction.axis].size - 1));
+    const int last = program_.mesh.axes[instruction.axis].size - 1;
+    if (fields.root) instruction.root = int(reader.member("root").integer(0, last));
+    if (fields.to) instruction.to = int(reader.member("to").integer(0, last));
     if (reader.has("realisation")) {
       const JsonReader text = reader.member("realisation");
       instruction.realisation = Realisation(choice(text, "realisation", realisation_names(), text.string()));
@@ -244,14 +271,28 @@ class DecisionReader {
     return result;
   }
 
+  /// A coordinate of the axis.
+  int stage(const JsonReader& reader, const std::string& number, int axis) const {
+    const Mesh::Axis& along = program_.mesh.axes[axis];
+    int at = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), at);
+    if (error != std::errc() || end != number.data() + number.size() || at < 0 || at >= along.size)
+      reader.fail(fmt::format("axis {} has no stage {}", quote(along.name), quote(number)),
+                  fmt::format("a number from 0 to {}", along.size - 1));
+    return at;
+  }
+
   Placement placement(const JsonReader& reader, const Node& node, int axis) const {
     const std::string& text = reader.string();
     const std::optional<Call> call = parse_call(text);
     if (call && call->word == "replicated" && call->arguments.empty()) return Placement::replicated();
     if (call && call->word == "partial" && call->arguments.size() == 1)
       return Placement::partial(ReduceOp(choice(reader, "reduction", reduce_names(), call->arguments[0])));
+    if (call && call->word == "stage" && call->arguments.size() == 1)
+      return Placement::stage(stage(reader, call->arguments[0], axis));
     if (!call || call->word != "sharded" || call->arguments.size() != 2)
-      reader.fail("not a placement", "\"replicated\", \"sharded(dimension, table)\" or \"partial(sum)\"", quote(text));
+      reader.fail("not a placement",
+                  "\"replicated\", \"sharded(dimension, table)\", \"partial(sum)\" or \"stage(number)\"", quote(text));
     const std::string& number = call->arguments[0];
     const int rank = int(node.type.shape.size());
     int dim = 0;

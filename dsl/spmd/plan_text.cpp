@@ -58,24 +58,26 @@ std::optional<Call> parse_call(std::string_view text) {
 }
 
 OpcodeFields fields_of(Opcode opcode) {
-  //                                        axis  cut  to_cut reduce realisation root
+  //                                        axis  cut  to_cut reduce realisation root to
   switch (opcode) {
     case Opcode::compute:
-      return {false, false, false, false, false, false};
+      return {false, false, false, false, false, false, false};
     case Opcode::slice:
-      return {true, true, false, false, false, false};
+      return {true, true, false, false, false, false, false};
     case Opcode::to_partial:
-      return {true, false, false, false, false, true};
+      return {true, false, false, false, false, true, false};
     case Opcode::all_gather:
-      return {true, true, false, false, true, false};
+      return {true, true, false, false, true, false, false};
     case Opcode::all_reduce:
-      return {true, false, false, true, true, false};
+      return {true, false, false, true, true, false, false};
     case Opcode::reduce_scatter:
-      return {true, true, false, true, true, false};
+      return {true, true, false, true, true, false, false};
     case Opcode::all_to_all:
-      return {true, true, true, false, true, false};
+      return {true, true, true, false, true, false, false};
     case Opcode::broadcast:
-      return {true, false, false, false, true, true};
+      return {true, false, false, false, true, true, false};
+    case Opcode::send:
+      return {true, false, false, false, false, true, true};
   }
   return {};
 }

@@ -52,12 +52,14 @@ class Writer {
       : program_(program), reference_(reference), names_(reference) {}
 
   std::string table(const BoundaryTable& table) const {
-    return Line()
-        .string("name", table.name)
-        .string("axis", axis(table.axis))
-        .integer("extent", table.extent)
-        .raw("bounds", array(table.bounds, [](int64_t bound) { return fmt::format("{}", bound); }))
-        .json();
+    const auto bounds = [](const std::vector<int64_t>& row) {
+      return array(row, [](int64_t bound) { return fmt::format("{}", bound); });
+    };
+    Line line;
+    line.string("name", table.name).string("axis", axis(table.axis));
+    if (table.by >= 0) line.string("by", axis(table.by));
+    line.integer("extent", table.extent);
+    return line.raw("bounds", table.by < 0 ? bounds(table.bounds) : array(table.rows, bounds)).json();
   }
 
   std::string leaf(ValueId id) const {
@@ -113,6 +115,7 @@ class Writer {
     if (fields.to_cut) line.integer("to_dim", instruction.to_dim).string("to_table", table_name(instruction.to_table));
     if (fields.reduce) line.string("reduce", name(instruction.reduce));
     if (fields.root) line.integer("root", instruction.root);
+    if (fields.to) line.integer("to", instruction.to);
     if (fields.realisation) line.string("realisation", name(instruction.realisation));
   }
 
@@ -121,9 +124,10 @@ class Writer {
     Line line;
     for (size_t a = 0; a < program_.mesh.axes.size(); ++a) {
       const Split& split = instruction.splits.at(a);
-      line.string(axis(int(a)), split.factor < 0 ? "whole"
-                                                 : fmt::format("split({}, {})", factor_text(space, split.factor),
-                                                               table_name(split.table)));
+      line.string(axis(int(a)), split.factor >= 0  ? fmt::format("split({}, {})", factor_text(space, split.factor),
+                                                                 table_name(split.table))
+                                : split.stage >= 0 ? fmt::format("stage({})", split.stage)
+                                                   : "whole");
     }
     return line.json();
   }
@@ -142,6 +146,8 @@ class Writer {
         return fmt::format("sharded({}, {})", placement.dim, table_name(placement.table));
       case Placement::Kind::partial:
         return fmt::format("partial({})", name(placement.reduce));
+      case Placement::Kind::stage:
+        return fmt::format("stage({})", placement.at);
     }
     return "";
   }

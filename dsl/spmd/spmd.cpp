@@ -1,6 +1,7 @@
 #include "dsl/spmd/spmd.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -27,8 +28,8 @@ std::vector<int> Mesh::group(int rank, int axis) const {
 }
 
 std::string_view name(Opcode opcode) {
-  static constexpr std::string_view names[] = {"compute",    "slice",          "to_partial", "all_gather",
-                                               "all_reduce", "reduce_scatter", "all_to_all", "broadcast"};
+  static constexpr std::string_view names[] = {"compute",        "slice",      "to_partial", "all_gather", "all_reduce",
+                                               "reduce_scatter", "all_to_all", "broadcast",  "send"};
   return names[int(opcode)];
 }
 
@@ -75,11 +76,35 @@ int64_t unit_of(const BoundaryTable& table, int64_t extent) {
   return extent / table.extent;
 }
 
-std::vector<int64_t> bounds_in_elements(const BoundaryTable& table, int64_t extent) {
-  const int64_t unit = unit_of(table, extent);
+std::vector<int64_t> bounds_in_elements(const SpmdProgram& program, int table, int64_t extent, int rank) {
+  const BoundaryTable& t = program.tables.at(size_t(table));
+  const int64_t unit = unit_of(t, extent);
   std::vector<int64_t> out;
-  for (int64_t bound : table.bounds) out.push_back(bound * unit);
+  for (int64_t bound : t.bounds_of(program.mesh, rank)) out.push_back(bound * unit);
   return out;
+}
+
+bool holds(const Mesh& mesh, const Placements& placements, int rank) {
+  for (size_t a = 0; a < placements.size(); ++a)
+    if (placements[a].kind == Placement::Kind::stage && mesh.coordinate(rank, int(a)) != placements[a].at) return false;
+  return true;
+}
+
+bool takes_part(const SpmdProgram& program, const Instruction& instruction, int rank) {
+  if (instruction.opcode == Opcode::compute) {
+    for (size_t a = 0; a < instruction.splits.size(); ++a)
+      if (instruction.splits[a].stage >= 0 && program.mesh.coordinate(rank, int(a)) != instruction.splits[a].stage)
+        return false;
+    return true;
+  }
+  Placements placements = program.values.at(size_t(instruction.operands.at(0))).placements;
+  Placement& along = placements.at(size_t(instruction.axis));
+  if (instruction.opcode == Opcode::send) {
+    const int at = program.mesh.coordinate(rank, instruction.axis);
+    if (at != instruction.root && at != instruction.to) return false;
+  }
+  if (along.kind == Placement::Kind::stage) along = Placement::replicated();  // the whole group meets
+  return holds(program.mesh, placements, rank);
 }
 
 namespace {
@@ -87,8 +112,9 @@ namespace {
 Range cut_range(const SpmdProgram& program, int table, int64_t extent, int rank) {
   const BoundaryTable& t = program.tables.at(table);
   int64_t unit = unit_of(t, extent);
-  int at = program.mesh.coordinate(rank, t.axis);
-  return {t.bounds.at(at) * unit, t.bounds.at(at + 1) * unit};
+  size_t at = size_t(program.mesh.coordinate(rank, t.axis));
+  const std::vector<int64_t>& bounds = t.bounds_of(program.mesh, rank);
+  return {bounds.at(at) * unit, bounds.at(at + 1) * unit};
 }
 
 }  // namespace
@@ -99,6 +125,8 @@ std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& pl
   for (int64_t extent : shape) ranges.push_back({0, extent});
   for (const Placement& p : placements)
     if (p.kind == Placement::Kind::sharded) ranges.at(p.dim) = cut_range(program, p.table, shape.at(p.dim), rank);
+  if (!holds(program.mesh, placements, rank))
+    for (Range& range : ranges) range = {0, 0};
   return ranges;
 }
 
@@ -128,6 +156,8 @@ std::string placement_text(const Placement& p) {
       return fmt::format("S{}", p.dim);
     case Placement::Kind::partial:
       return p.reduce == ReduceOp::sum ? "P+" : "P" + std::string(name(p.reduce));
+    case Placement::Kind::stage:
+      return fmt::format("@{}", p.at);
   }
   return "?";
 }
@@ -153,7 +183,11 @@ std::optional<Placement> infer_axis(const SpmdProgram& program, const Program& r
   for (size_t j = 0; j < instruction.operands.size(); ++j) {
     const Value& value = program.values.at(instruction.operands[j]);
     const Placement& p = value.placements.at(axis);
-    if (p.kind == Placement::Kind::partial) {
+    if (p.kind == Placement::Kind::stage || (split.stage >= 0 && p.kind != Placement::Kind::replicated)) {
+      if (p != Placement::stage(split.stage))
+        return refuse(fmt::format("{} is {} where {} is computed {}", value.name, placement_text(p), node.name,
+                                  split.stage >= 0 ? fmt::format("on stage {} alone", split.stage) : "on every stage"));
+    } else if (p.kind == Placement::Kind::partial) {
       if (p.reduce != ReduceOp::sum || split.factor >= 0)
         return refuse(fmt::format("{} is {} where {} needs it reduced", value.name, placement_text(p), node.name));
       partial.insert(int(j));
@@ -166,6 +200,7 @@ std::optional<Placement> infer_axis(const SpmdProgram& program, const Program& r
                                   cut ? fmt::format("cut in dimension {}", cut->dim) : "whole"));
     }
   }
+  if (split.stage >= 0) return Placement::stage(split.stage);
   if (split.factor >= 0) {
     const Factor& factor = node.space.factors[split.factor];
     if (factor.kind == FactorKind::sum) return Placement::partial(ReduceOp::sum);
@@ -195,11 +230,14 @@ std::string instruction_text(const SpmdProgram& program, const Program& referenc
       out +=
           fmt::format(" split {}:{} by {}", program.mesh.axes[a].name,
                       reference[i.node].space.factors[i.splits[a].factor].name, table_text(program, i.splits[a].table));
+    else if (i.splits[a].stage >= 0)
+      out += fmt::format(" on {} {}", program.mesh.axes[a].name, i.splits[a].stage);
   if (i.axis >= 0) out += " over " + program.mesh.axes[i.axis].name;
   if (i.dim >= 0) out += fmt::format(" dim {} by {}", i.dim, table_text(program, i.table));
   if (i.to_dim >= 0) out += fmt::format(" to dim {} by {}", i.to_dim, table_text(program, i.to_table));
   if (i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) out += " " + std::string(name(i.reduce));
   if (i.opcode == Opcode::broadcast || i.opcode == Opcode::to_partial) out += fmt::format(" root {}", i.root);
+  if (i.opcode == Opcode::send) out += fmt::format(" from {} to {}", i.root, i.to);
   if (i.realisation != Realisation::native) out += " " + std::string(name(i.realisation));
   if (!i.cause.empty()) out += "  # " + i.cause;
   return out + "\n";
@@ -239,15 +277,25 @@ std::optional<Placements> infer_placements(const SpmdProgram& program, const Pro
   return out;
 }
 
+namespace {
+
+std::string bounds_text(const std::vector<int64_t>& bounds) { return fmt::format("[{}]", fmt::join(bounds, ",")); }
+
+std::string table_line(const SpmdProgram& program, const BoundaryTable& t) {
+  std::string out = fmt::format("table {} over {}", t.name, program.mesh.axes[t.axis].name);
+  if (t.by < 0) return out + ": " + bounds_text(t.bounds) + "\n";
+  out += fmt::format(" by {}:", program.mesh.axes[t.by].name);
+  for (const std::vector<int64_t>& row : t.rows) out += " " + bounds_text(row);
+  return out + "\n";
+}
+
+}  // namespace
+
 std::string text(const SpmdProgram& program, const Program& reference) {
   std::string out = "mesh";
   for (const Mesh::Axis& axis : program.mesh.axes) out += fmt::format(" {}={}", axis.name, axis.size);
   out += "\n";
-  for (const BoundaryTable& t : program.tables) {
-    out += fmt::format("table {} over {}: [", t.name, program.mesh.axes[t.axis].name);
-    for (size_t i = 0; i < t.bounds.size(); ++i) out += fmt::format("{}{}", i ? "," : "", t.bounds[i]);
-    out += "]\n";
-  }
+  for (const BoundaryTable& t : program.tables) out += table_line(program, t);
   for (ValueId leaf : program.leaves) out += "leaf " + program.values[leaf].name + "\n";
   int loop = -1;
   auto enter = [&](int next) {

@@ -30,28 +30,40 @@ struct Mesh {
 /// Boundary table: how `extent` units are cut over the devices of one mesh axis; device i of the axis holds units
 /// [bounds[i], bounds[i+1]). bounds[0] = 0, bounds[n] = extent, non-decreasing; empty shares are legal. A dimension of
 /// D elements cut by the table has D / extent elements per unit.
+///
+/// A table may cut differently in each group of the axis: the groups at coordinate j of the axis `by` then cut by
+/// rows[j], and `bounds` is empty.
 struct BoundaryTable {
   std::string name;
   int axis = 0;
   int64_t extent = 0;
-  std::vector<int64_t> bounds;
+  std::vector<int64_t> bounds{};
+  int by = -1;                               ///< -1: all groups cut alike
+  std::vector<std::vector<int64_t>> rows{};  ///< one per coordinate of `by`
   bool operator==(const BoundaryTable&) const = default;
+
+  /// How the group of a rank cuts.
+  const std::vector<int64_t>& bounds_of(const Mesh& mesh, int rank) const {
+    return by < 0 ? bounds : rows.at(size_t(mesh.coordinate(rank, by)));
+  }
 };
 
 enum class ReduceOp : uint8_t { sum, max, average, min, product };
 
 /// How one mesh axis holds a tensor.
 struct Placement {
-  enum class Kind : uint8_t { replicated, sharded, partial };
+  enum class Kind : uint8_t { replicated, sharded, partial, stage };
   Kind kind = Kind::replicated;
   int dim = -1;                     ///< sharded: dimension of the tensor
   int table = -1;                   ///< sharded: index of the boundary table
   ReduceOp reduce = ReduceOp::sum;  ///< partial: sum or max
+  int at = -1;  ///< stage: the one coordinate whose devices hold the tensor; the others hold nothing
   bool operator==(const Placement&) const = default;
 
   static Placement replicated() { return {}; }
   static Placement sharded(int dim, int table) { return {Kind::sharded, dim, table, ReduceOp::sum}; }
   static Placement partial(ReduceOp reduce) { return {Kind::partial, -1, -1, reduce}; }
+  static Placement stage(int at) { return {Kind::stage, -1, -1, ReduceOp::sum, at}; }
 };
 using Placements = std::vector<Placement>;  ///< one per mesh axis; a dimension is cut by at most one axis
 
@@ -69,12 +81,14 @@ struct Value {
 enum class Opcode : uint8_t {
   compute,         ///< local part of node `node`; operands in the order of its inputs
   slice,           ///< replicated -> sharded(dim, table) along `axis`; no communication
-  to_partial,      ///< replicated -> partial(sum): coordinate `root` keeps the value, the others hold zeros
+  to_partial,      ///< replicated or stage(root) -> partial(sum): coordinate `root` keeps the value, the others hold
+                   ///< zeros
   all_gather,      ///< sharded(dim, table) -> replicated
   all_reduce,      ///< partial(reduce) -> replicated
   reduce_scatter,  ///< partial(reduce) -> sharded(dim, table)
   all_to_all,      ///< sharded(dim, table) -> sharded(to_dim, to_table)
-  broadcast,       ///< replicated -> replicated: everyone takes coordinate `root`'s copy
+  broadcast,       ///< replicated or stage(root) -> replicated: everyone takes coordinate `root`'s copy
+  send,            ///< stage(root) -> stage(to): coordinate `root` sends, `to` receives, the others take no part
 };
 
 /// How a collective with uneven shares is carried out.
@@ -86,13 +100,16 @@ bool communicates(Opcode opcode);
 std::string_view name(ReduceOp reduce);
 std::string_view name(Realisation realisation);
 
-/// How one mesh axis divides the iteration space of a compute instruction: not at all, or one factor by a table. An
-/// operand mentioned by the factor may come cut accordingly (cut_of) or replicated; partial operands pass through where
-/// the body is additive in them.
+/// How one mesh axis divides the iteration space of a compute instruction: not at all, one factor by a table, or by
+/// leaving the instruction to the devices of one coordinate (a pipeline stage). An operand mentioned by the factor may
+/// come cut accordingly (cut_of) or replicated; partial operands pass through where the body is additive in them. A
+/// stage reads what it holds alone and what all hold.
 struct Split {
-  int factor = -1;  ///< -1: every device of the axis computes the whole
+  int factor = -1;  ///< -1: every device of the axis that takes part computes the whole
   int table = -1;
+  int stage = -1;  ///< -1: all coordinates take part
   bool operator==(const Split&) const = default;
+  static Split on_stage(int stage) { return {-1, -1, stage}; }
 };
 
 struct Instruction {
@@ -107,6 +124,7 @@ struct Instruction {
   ReduceOp reduce = ReduceOp::sum;
   Realisation realisation = Realisation::native;
   int root = 0;
+  int to = 0;         ///< send: the coordinate that receives
   std::string cause;  ///< why a collective is there, for people; not part of the meaning
   bool operator==(const Instruction&) const = default;
 };
@@ -139,10 +157,17 @@ std::vector<LoopSpan> loop_spans(const Program& reference, const SpmdProgram& pr
 
 /// Elements per table unit of a dimension of `extent` elements. Throws UserError if the table does not divide it.
 int64_t unit_of(const BoundaryTable& table, int64_t extent);
-/// The bounds in elements of such a dimension. Throws UserError likewise.
-std::vector<int64_t> bounds_in_elements(const BoundaryTable& table, int64_t extent);
+/// The bounds in elements of such a dimension, as the group of `rank` cuts it. Throws UserError likewise.
+std::vector<int64_t> bounds_in_elements(const SpmdProgram& program, int table, int64_t extent, int rank);
 
-/// Half-open range per dimension that `rank` holds of a tensor of this shape with these placements.
+/// Whether the rank holds anything of a value placed so: it does unless the value lies on another stage.
+bool holds(const Mesh& mesh, const Placements& placements, int rank);
+/// Whether the rank carries out its part of the instruction, by the placements that the plan says its operands have:
+/// computes on its stage, moves what it holds, sends or receives.
+bool takes_part(const SpmdProgram& program, const Instruction& instruction, int rank);
+
+/// Half-open range per dimension that `rank` holds of a tensor of this shape with these placements. Empty ranges where
+/// it holds nothing (a scalar has no ranges: see holds()).
 std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);
 Shape local_shape(const SpmdProgram& program, const Placements& placements, const Shape& shape, int rank);
 
@@ -150,14 +175,14 @@ Shape local_shape(const SpmdProgram& program, const Placements& placements, cons
 std::vector<Range> factor_ranges(const SpmdProgram& program, const Space& space, const std::vector<Split>& splits,
                                  int rank);
 
-/// "R", "S0", "P+", "Pmax" per axis, as "dp:S0,tp:R".
+/// "R", "S0", "P+", "Pmax", "@2" (stage 2) per axis, as "dp:S0,tp:R".
 std::string text(const Mesh& mesh, const Placements& placements);
 
 /// The placements a compute instruction's result has, given its operands'; nullopt with a reason if the rules do not
 /// allow it. Rules (per axis): a split parallel factor cuts the output; a split sum/max factor leaves it partial;
 /// without a split the output is replicated, or partial(sum) if the set of partial operands enters the body additively.
 /// Split and partial operands together on one axis are refused, except that a split parallel factor or no split may
-/// combine with partial operands on OTHER axes.
+/// combine with partial operands on OTHER axes. Left to a stage, it leaves the output there.
 std::optional<Placements> infer_placements(const SpmdProgram& program, const Program& reference,
                                            const Instruction& instruction, std::string* reason);
 

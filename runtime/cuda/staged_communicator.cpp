@@ -59,8 +59,13 @@ CollectiveBytes bytes_of(const CollectiveCall& call, int coordinate) {
       destination = rest * part(call.bounds_to) * (call.from_first ? call.first : call.second);
       break;
     }
-    case CollectiveKind::all_reduce:
+    case CollectiveKind::send:
+      (call.root == coordinate ? destination : source) = 0;
+      break;
     case CollectiveKind::broadcast:
+      if (!call.source) source = 0;  // only the root holds it
+      break;
+    case CollectiveKind::all_reduce:
       break;
   }
   return {size_t(source * element_bytes(call.type)), size_t(destination * element_bytes(call.type))};
@@ -77,14 +82,16 @@ bool StagedCommunicator::run(const CollectiveCall& call) {
 bool StagedCommunicator::through_host(const CollectiveCall& call, const void* source, size_t source_bytes,
                                       size_t destination_bytes) {
   CollectiveCall host = call;
-  host.source = device_.pinned(0, source_bytes);
-  host.destination = device_.pinned(1, destination_bytes);
-  if (!host.source || !host.destination) return false;
-  if (device_.to_host(const_cast<void*>(host.source), device_pointer(source), source_bytes)) return false;
+  // Who only receives has no source, who only sends no destination.
+  if (source) host.source = device_.pinned(0, source_bytes);
+  if (call.destination) host.destination = device_.pinned(1, destination_bytes);
+  if ((source && !host.source) || (call.destination && !host.destination)) return false;
+  if (source && device_.to_host(const_cast<void*>(host.source), device_pointer(source), source_bytes)) return false;
   // Also the last copy out of the pinned destination is done then: it may be written again.
   if (device_.synchronize()) return false;
   if (!hosts_.run(host)) return false;
-  return device_.to_device(device_pointer(call.destination), host.destination, destination_bytes) == 0;
+  return !call.destination ||
+         device_.to_device(device_pointer(call.destination), host.destination, destination_bytes) == 0;
 }
 
 bool StagedCommunicator::through_first_gpu(const CollectiveCall& call, size_t bytes) {

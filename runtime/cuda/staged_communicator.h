@@ -33,6 +33,7 @@ class StagedCommunicator : public Communicator {
   bool run(const CollectiveCall& call) override;
   int rank() const override { return hosts_.rank(); }
   int group_size(int axis) const override { return hosts_.group_size(axis); }
+  int coordinate(int axis) const override { return hosts_.coordinate(axis); }
   const RankTimes& times() const override { return hosts_.times(); }
   void begin_step() override { hosts_.begin_step(); }
   void end_step() override { hosts_.end_step(); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "dsl/base/error.h"
 #include "runtime/collective_pieces.h"
@@ -47,6 +48,9 @@ class MessageCommunicator : public Communicator {
   }
   int rank() const override { return rank_; }
   int group_size(int axis) const override { return int(groups_.at(size_t(axis)).ranks.size()); }
+  int coordinate(int axis) const override {
+    return axis >= 0 && size_t(axis) < groups_.size() ? groups_[size_t(axis)].member : 0;
+  }
   const RankTimes& times() const override { return clock_.times; }
   void begin_step() override { clock_.start_compute(); }
   void end_step() override { clock_.stop_compute(); }
@@ -71,6 +75,16 @@ class MessageCommunicator : public Communicator {
     if (state_.aborted()) return false;
     if (call.kind == CollectiveKind::all_reduce) return all_reduce(group, call);
     if (call.kind == CollectiveKind::reduce_scatter) return reduce(group, call, call.destination);
+    return move(call.kind == CollectiveKind::send ? pair(group, call) : group, call);
+  }
+
+  /// Sender and receiver, as a group of two.
+  Group& pair(const Group& along, const CollectiveCall& send) {
+    const int sender = along.ranks[size_t(send.root)], receiver = along.ranks[size_t(send.to)];
+    return pairs_.try_emplace({sender, receiver}, group_of({sender, receiver})).first->second;
+  }
+
+  bool move(Group& group, const CollectiveCall& call) {
     return move(group, call, [&](int other) { return piece_sent(call, group.member, other, int(group.ranks.size())); });
   }
 
@@ -215,7 +229,8 @@ class MessageCommunicator : public Communicator {
   Job& job_;
   const ProcessOfRank process_of_;
   RankClock clock_;
-  std::vector<Group> groups_, leaders_;  ///< per mesh axis
+  std::vector<Group> groups_, leaders_;         ///< per mesh axis
+  std::map<std::pair<int, int>, Group> pairs_;  ///< by sender and receiver
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "harness.h"
 #include "models.h"
 #include "synth/synthesize.h"
+#include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::test {
 namespace {
@@ -38,16 +39,23 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
-double loss_of_project(const Program& program, const std::vector<double>& speeds) {
+/// With `stages`, the layers lie on so many groups of such devices.
+double loss_of_project(const Program& program, std::vector<double> speeds, int stages = 1) {
+  const size_t group = speeds.size();
+  for (int stage = 1; stage < stages; ++stage)
+    speeds.insert(speeds.end(), speeds.begin(), speeds.begin() + long(group));
   Cluster cluster = cpu_cluster(int(speeds.size()));
   for (size_t i = 0; i < speeds.size(); ++i) {
     cluster.devices[i].memory_bytes = int64_t(1) << 30;
     cluster.devices[i].declared = {speeds[i], 1e10};
   }
   cluster.hosts[0].inside = {10e9, 1e-6};
+  Cluster of_stage = cluster;
+  of_stage.devices.resize(group);
+  SpmdProgram plan = data_parallel_plan(program, of_stage, RatioRule::proportional).program;
+  if (stages > 1) plan = pipelined_plan(program, plan, stages);
   Folder folder;
-  write_standalone_project(folder.path() + "/project", program,
-                           data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
+  write_standalone_project(folder.path() + "/project", program, plan, cluster);
   std::string build = folder.path() + "/build";
   output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
   output_of("cmake --build " + build);
@@ -61,6 +69,11 @@ TEST(Standalone, BuildsOutsideOfHetsynthAndAgreesOverRanks) {
   double one = loss_of_project(program, {1e9}), three = loss_of_project(program, {1e9, 2e9, 1e9});
   EXPECT_NEAR(one, std::log(256), 0.5) << "an untrained model knows nothing about 256 bytes";
   EXPECT_NEAR(one, three, 1e-5) << "float32 sums in another order";
+}
+
+TEST(Standalone, StagesSendToEachOther) {
+  Program program = mlp_program();
+  EXPECT_NEAR(loss_of_project(program, {1e9}), loss_of_project(program, {1e9, 2e9}, 2), 1e-5);
 }
 
 TEST(Standalone, ADirectoryThatCannotBeMadeIsNamed) {

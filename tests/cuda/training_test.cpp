@@ -10,6 +10,7 @@
 #include "codegen/device_program.h"
 #include "runtime/jit/nvrtc.h"
 #include "synth/synthesize.h"
+#include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -69,6 +70,17 @@ TEST_P(CudaRun, FiveUnevenRanksDataParallel) {
                         train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::forward)));
 }
 
+TEST_P(CudaRun, TwoStagesOfTwoRanks) {
+  const Cluster two = devices({1, 3}), four = devices({1, 3, 1, 3});
+  Plan plan = data_parallel_plan(program_of(GetParam()), two, RatioRule::proportional);
+  plan.program = test::pipelined_plan(program_of(GetParam()), plan.program, 2);
+  plan.devices = identify_plan(program_of(GetParam()), four).devices;
+  const Trained trained = train_on_doubles(GetParam(), plan, four, adversary(Eager::communication, Turns::shuffled));
+  expect_float64_losses(GetParam(), trained);
+  EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("send ")));
+  EXPECT_THAT(trained.collectives[2], ::testing::Contains(HasSubstr("receive ")));
+}
+
 class MixedRun : public ::testing::TestWithParam<SmallModel> {};
 
 TEST_P(MixedRun, TwoGpusAndTwoCpus) {
@@ -79,6 +91,14 @@ TEST_P(MixedRun, TwoGpusAndTwoCpus) {
   // The GPUs add up among themselves, and the first of them hands the sum of all back.
   EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("reduce ")));
   EXPECT_THAT(trained.collectives[1], ::testing::Contains(HasSubstr("broadcast ")));
+}
+
+TEST_P(MixedRun, AStageOfAGpuAndOneOfACpu) {
+  const Cluster one = devices({1}), two = devices({3, 1}, {1});
+  Plan plan = single_device_plan(program_of(GetParam()), one);
+  plan.program = test::pipelined_plan(program_of(GetParam()), plan.program, 2);
+  plan.devices = identify_plan(program_of(GetParam()), two).devices;
+  expect_float64_losses(GetParam(), train_on_doubles(GetParam(), plan, two));
 }
 
 TEST_P(MixedRun, OneGpuAndOneCpuAsSynthesized) {

@@ -41,12 +41,25 @@ class PlanGenerator {
   ValueId any_value() { return pick(0, int(plan_.program.values.size()) - 1); }
 
   void add_table(int axis, int64_t extent) {
-    BoundaryTable table{"t" + std::to_string(plan_.program.tables.size()) + (axis ? ", (" : ""), axis, extent, {0}};
-    for (int i = 1; i < plan_.program.mesh.axes[axis].size; ++i)
-      table.bounds.push_back(pick(int(table.bounds.back()), int(extent)));
-    table.bounds.push_back(extent);
+    BoundaryTable table{"t" + std::to_string(plan_.program.tables.size()) + (axis ? ", (" : ""), axis, extent};
+    table.bounds = bounds(axis, extent);
+    const int other = 1 - axis;
+    if (other < int(plan_.program.mesh.axes.size()) && pick(0, 2) == 0) {
+      table.by = other;
+      table.bounds.clear();
+      for (int row = 0; row < plan_.program.mesh.axes[other].size; ++row) table.rows.push_back(bounds(axis, extent));
+    }
     plan_.program.tables.push_back(std::move(table));
   }
+
+  std::vector<int64_t> bounds(int axis, int64_t extent) const {
+    std::vector<int64_t> out{0};
+    for (int i = 1; i < plan_.program.mesh.axes[axis].size; ++i) out.push_back(pick(int(out.back()), int(extent)));
+    out.push_back(extent);
+    return out;
+  }
+
+  int stage(int axis) const { return pick(0, plan_.program.mesh.axes[axis].size - 1); }
 
   /// There always is one: each axis has a table of extent 1.
   int table_for(int axis, int64_t extent) {
@@ -60,9 +73,10 @@ class PlanGenerator {
     Placements result;
     for (int a = 0; a < int(plan_.program.mesh.axes.size()); ++a) {
       // Axis a may cut dimension a, so that no dimension is cut twice.
-      const int kind = pick(0, int(shape.size()) > a ? 2 : 1);
+      const int kind = pick(0, int(shape.size()) > a ? 3 : 2);
       result.push_back(kind == 0   ? Placement::replicated()
                        : kind == 1 ? Placement::partial(ReduceOp(pick(0, 4)))
+                       : kind == 2 ? Placement::stage(stage(a))
                                    : Placement::sharded(a, table_for(a, shape[a])));
     }
     return result;
@@ -76,14 +90,16 @@ class PlanGenerator {
 
   void add_instruction() {
     Instruction instruction;
-    instruction.opcode = Opcode(pick(0, 7));
+    instruction.opcode = Opcode(pick(0, int(Opcode::send)));
     if (instruction.opcode == Opcode::compute) {
       instruction.node = pick(2, 4);
       const Node& node = reference_[instruction.node];
       for (size_t i = 0; i < node.inputs.size(); ++i) instruction.operands.push_back(any_value());
       for (int a = 0; a < int(plan_.program.mesh.axes.size()); ++a) {
         const bool split = pick(0, 1) && a < int(node.space.factors.size());
-        instruction.splits.push_back(split ? Split{a, table_for(a, node.space.factors[a].size)} : Split{});
+        instruction.splits.push_back(split        ? Split{a, table_for(a, node.space.factors[a].size)}
+                                     : pick(0, 1) ? Split::on_stage(stage(a))
+                                                  : Split{});
       }
       instruction.result = define(pick(0, 3) ? instruction.node : pick(0, 4));
     } else {
@@ -111,9 +127,11 @@ class PlanGenerator {
     }
     if (instruction.opcode == Opcode::all_reduce || instruction.opcode == Opcode::reduce_scatter)
       instruction.reduce = ReduceOp(pick(0, 4));
-    if (instruction.opcode == Opcode::to_partial || instruction.opcode == Opcode::broadcast)
-      instruction.root = pick(0, plan_.program.mesh.axes[instruction.axis].size - 1);
-    if (instruction.opcode != Opcode::slice && instruction.opcode != Opcode::to_partial)
+    const bool sends = instruction.opcode == Opcode::send;
+    if (instruction.opcode == Opcode::to_partial || instruction.opcode == Opcode::broadcast || sends)
+      instruction.root = stage(instruction.axis);
+    if (sends) instruction.to = stage(instruction.axis);
+    if (instruction.opcode != Opcode::slice && instruction.opcode != Opcode::to_partial && !sends)
       instruction.realisation = Realisation(pick(0, 2));
     instruction.result = define(pick(0, 3) ? node : pick(0, 4));
   }

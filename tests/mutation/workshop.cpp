@@ -86,6 +86,9 @@ void Workshop::reclaim(SpmdProgram& plan) const {
       case Opcode::to_partial:
         to[size_t(i.axis)] = Placement::partial(ReduceOp::sum);
         break;
+      case Opcode::send:
+        to[size_t(i.axis)] = Placement::stage(i.to);
+        break;
       default:
         to[size_t(i.axis)] = Placement::replicated();
     }

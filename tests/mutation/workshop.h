@@ -76,6 +76,7 @@ struct Kind {
 const std::vector<Kind>& wrong_movements();     ///< missing, of another kind, table, axis, dimension or reduction
 const std::vector<Kind>& wrong_computations();  ///< other operands, splits or nodes
 const std::vector<Kind>& wrong_structure();     ///< tables, updates, order and words: what holds a plan together
+const std::vector<Kind>& wrong_stages();        ///< pipeline stages, and tables that differ between groups
 const std::vector<Kind>& rewrites();            ///< changes that leave a plan right
 
 }  // namespace hetsynth::mutation

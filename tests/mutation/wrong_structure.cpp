@@ -10,7 +10,7 @@ void gap(Workshop& w) {
   for (size_t t : w.order(w.p_.tables.size())) {
     if (w.done()) return;
     SpmdProgram plan = w.p_;
-    plan.tables[t].bounds.back() -= 1;
+    (plan.tables[t].by < 0 ? plan.tables[t].bounds : plan.tables[t].rows[0]).back() -= 1;
     w.give(plan.tables[t].name, plan);
   }
 }

@@ -239,6 +239,48 @@ TEST_P(Collectives, BroadcastTakesTheRootsCopy) {
   }
 }
 
+/// A pipeline: every rank receives from the one before, adds its own, and sends on; the third skips its turn.
+TEST_P(Collectives, SendsGoFromOneRankToAnother) {
+  RankHarness ranks(mesh_of({4}), GetParam());
+  std::vector<int32_t> results(4, -1);
+  ranks.run([&](int rank, HetsynthContext* context) {
+    for (int turn = 0; turn < 3; ++turn) {
+      int32_t number = 100 * turn;
+      const int before = rank == 3 ? 1 : rank - 1, next = rank == 1 ? 3 : rank + 1;
+      if (rank == 2) continue;
+      if (rank > 0) {
+        ASSERT_EQ(hetsynth_receive(context, turn, 0, &number, 1, before, 1), 0);
+      }
+      number += rank;
+      if (rank < 3) {
+        ASSERT_EQ(hetsynth_send(context, turn, 0, &number, 1, next, 1), 0);
+      }
+      results[size_t(rank)] = number;
+    }
+  });
+  EXPECT_EQ(results, (std::vector<int32_t>{200, 201, -1, 204}));
+}
+
+TEST(Sends, SendersAndReceiversThatDisagreeAreTold) {
+  RankHarness ranks(mesh_of({2}));
+  try {
+    ranks.run([&](int rank, HetsynthContext* context) {
+      float number = 1;
+      if (rank == 0) {
+        EXPECT_NE(hetsynth_send(context, 1, 0, &number, 1, 1, 0), 0);
+      }
+      if (rank == 1) {
+        EXPECT_NE(hetsynth_receive(context, 2, 0, &number, 1, 0, 0), 0);
+      }
+    });
+    FAIL() << "accepted";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("ranks met in different collectives"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("send of instruction 1, axis 0, 1 f32, from 0 to 1"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_P(Collectives, IntegersReduceAsIntegers) {
   RankHarness ranks(mesh_of({3}), GetParam());
   // Not representable in float32: an integer that passed through floating point would change.

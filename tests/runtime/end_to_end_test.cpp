@@ -14,6 +14,7 @@
 #include "tests/runtime/models.h"
 #include "tests/runtime/plans.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/pipelined_plan.h"
 
 namespace hetsynth {
 namespace {
@@ -148,6 +149,34 @@ TEST_P(Training, TensorParallelEvenAndUneven) {
 TEST_P(Training, TensorParallelAsPlanned) {
   expect_same_training(mlp(), tensor_parallel_plan(mlp().program, cluster(), RatioRule::proportional), cluster());
   expect_same_training(gpt(), tensor_parallel_plan(gpt().program, cluster(), RatioRule::proportional), cluster());
+}
+
+/// The plan on `stages` times as many devices, of which every group of as many runs a part of the layers.
+Plan pipelined(const Program& program, Plan plan, const Cluster& cluster, int stages) {
+  plan.program = test::pipelined_plan(program, plan.program, stages);
+  plan.devices = identify_plan(program, cluster).devices;
+  return plan;
+}
+
+TEST(TrainingAlone, LayersOnStages) {
+  for (int stages : {2, 3}) {
+    const Cluster one = cpu_cluster({1}), many = cpu_cluster(even(stages));
+    for (Reference* reference : {&mlp(), &gpt(), &cnn(), &recurrent()}) {
+      const Program& program = reference->program;
+      expect_same_training(*reference, pipelined(program, single_device_plan(program, one), many, stages), many);
+    }
+  }
+}
+
+TEST(TrainingAlone, LayersOnStagesOfUnequalDevices) {
+  const Cluster two = cpu_cluster({3, 1}), four = cpu_cluster({3, 1, 3, 1});
+  for (Reference* reference : {&mlp(), &gpt()}) {
+    const Program& program = reference->program;
+    expect_same_training(*reference,
+                         pipelined(program, data_parallel_plan(program, two, RatioRule::proportional), four, 2), four);
+    expect_same_training(
+        *reference, pipelined(program, tensor_parallel_plan(program, two, RatioRule::proportional), four, 2), four);
+  }
 }
 
 TEST_P(Training, RecurrentLayers) {

@@ -8,6 +8,7 @@
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"
+#include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::test {
 namespace {
@@ -62,6 +63,32 @@ TEST(DeviceSource, OfPlansOfEveryKindAgrees) {
     options.time_limit_seconds = 3;
     expect_agrees(for_cuda(program, synthesize(program, two, options).program, two));
   }
+}
+
+const Generated& staged() {
+  static const Generated g = [] {
+    Program program = mlp_program();
+    const SpmdProgram plan = data_parallel_plan(program, cuda_devices({1e9, 3e9})).program;
+    return for_cuda(program, pipelined_plan(program, plan, 2), cuda_devices({1e9, 3e9, 1e9, 3e9}));
+  }();
+  return g;
+}
+
+TEST(DeviceSource, OfStagesAgrees) { expect_agrees(staged()); }
+
+TEST(DeviceSource, DamagedSendsAreFound) {
+  const std::string& text = host_of(staged(), 0);
+  const std::regex sends("ncclSend\\(([a-z_0-9]+), ([0-9]+), nccl_float32, ([0-9])");
+  std::smatch send;
+  ASSERT_TRUE(std::regex_search(text, send, sends)) << text;
+  const auto damaged = [&](const std::string& by) {
+    return check(staged(), 0, text.substr(0, size_t(send.position())) + by + std::string(send.suffix())).summary;
+  };
+  const std::string place = send[1], count = send[2];
+  EXPECT_THAT(damaged("ncclSend(" + place + ", 1" + count + ", nccl_float32, 1"), HasSubstr("the count of the send"));
+  EXPECT_THAT(damaged("ncclSend(" + place + ", " + count + ", nccl_float32, 0"), HasSubstr("the peer of the send"));
+  EXPECT_THAT(damaged("ncclSend(" + place + ", " + count + ", nccl_int32, 1"), HasSubstr("the type of the send"));
+  EXPECT_THAT(damaged("ncclRecv(" + place + ", " + count + ", nccl_float32, 1"), HasSubstr("but takes ncclSend"));
 }
 
 /// Every statement about a transfer, damaged: dropped, and each number of it changed.

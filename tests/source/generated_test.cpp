@@ -7,6 +7,7 @@
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"
+#include "tests/support/pipelined_plan.h"
 
 namespace rnnlm_example {
 #include "examples/rnnlm.cpp"
@@ -92,6 +93,15 @@ TEST(GeneratedSource, OfLongRowsPasses) {
   Program program = differentiate(trace);
   Cluster cluster = unequal_cluster({1e9, 2e9});
   expect_all_pass(generated(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster));
+}
+
+/// Layers on different devices, with sends between them.
+TEST(GeneratedSource, OfStagesPasses) {
+  for (Program program : {mlp_program(), gpt_program()}) {
+    Cluster two = unequal_cluster({1e9, 3e9}), four = unequal_cluster({1e9, 3e9, 1e9, 3e9});
+    const SpmdProgram plan = data_parallel_plan(program, two, RatioRule::proportional).program;
+    expect_all_pass(generated(program, pipelined_plan(program, plan, 2), four, true));
+  }
 }
 
 TEST(GeneratedSource, OfARankWithoutSamplesPasses) {

@@ -147,6 +147,12 @@ int PlanBuilder::table(const std::string& name, int axis, int64_t extent, std::v
   return int(plan.tables.size()) - 1;
 }
 
+int PlanBuilder::table(const std::string& name, int axis, int64_t extent, int by,
+                       std::vector<std::vector<int64_t>> rows) {
+  plan.tables.push_back({name, axis, extent, {}, by, std::move(rows)});
+  return int(plan.tables.size()) - 1;
+}
+
 ValueId PlanBuilder::value(NodeId node, Placements placements) {
   placements.resize(plan.mesh.axes.size());
   std::string name =
@@ -244,6 +250,13 @@ ValueId PlanBuilder::broadcast(ValueId from, int axis, int root) {
   Instruction i;
   i.root = root;
   return movement(Opcode::broadcast, from, axis, Placement::replicated(), i);
+}
+
+ValueId PlanBuilder::send(ValueId from, int axis, int to) {
+  Instruction i;
+  i.root = plan.values[from].placements[axis].at;
+  i.to = to;
+  return movement(Opcode::send, from, axis, Placement::stage(to), i);
 }
 
 ValueId PlanBuilder::moved(ValueId from, const Placements& wanted, const std::function<bool(int)>& scatters) {

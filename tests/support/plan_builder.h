@@ -45,6 +45,8 @@ class PlanBuilder {
  public:
   PlanBuilder(const Program& reference, std::vector<Mesh::Axis> axes);
   int table(const std::string& name, int axis, int64_t extent, std::vector<int64_t> bounds);
+  /// One that cuts differently at each coordinate of the axis `by`.
+  int table(const std::string& name, int axis, int64_t extent, int by, std::vector<std::vector<int64_t>> rows);
   ValueId leaf(const std::string& node, Placements placements = {});
   ValueId leaf(NodeId node, Placements placements);
   /// `splits`: factor name and table per axis; "" for none.
@@ -58,6 +60,8 @@ class PlanBuilder {
   ValueId reduce_scatter(ValueId from, int axis, int dim, int table, ReduceOp reduce = ReduceOp::sum);
   ValueId all_to_all(ValueId from, int axis, int to_dim, int to_table);
   ValueId broadcast(ValueId from, int axis, int root = 0);
+  /// From the stage that the operand lies on by its placement.
+  ValueId send(ValueId from, int axis, int to);
   /// The same tensor held as wanted: what is cut or partial elsewhere becomes whole, then what is to be cut is cut.
   /// `scatters` says for which axes a partial value goes straight to its part.
   ValueId moved(ValueId from, const Placements& wanted, const std::function<bool(int)>& scatters = {});

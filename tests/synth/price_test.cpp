@@ -169,6 +169,41 @@ TEST(Price, OfAnUnevenGatherIsThatOfTheBytesTheOthersLack) {
   EXPECT_DOUBLE_EQ(price(Realisation::native).bytes, 24000);
 }
 
+/// Stages on two hosts of two devices: both sends share the link of the host that they leave.
+TEST(Price, OfASendIsThatOfTheLinkBetweenItsDevices) {
+  ProgramBuilder b;
+  NodeId x = b.input("x", {8, 1000});
+  b.program.loss = b.op("loss", "ab->", {x});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"pp", 2}, {"dp", 2}};
+  spmd.tables = {{"rows", 1, 8, {0, 6, 8}}};
+  spmd.values = {{"x@0", x, {Placement::stage(0), Placement::sharded(0, 0)}},
+                 {"x@1", x, {Placement::stage(1), Placement::sharded(0, 0)}}};
+  spmd.leaves = {0};
+  Instruction send;
+  send.opcode = Opcode::send;
+  send.result = 1;
+  send.operands = {0};
+  send.axis = 0;
+  send.root = 0;
+  send.to = 1;
+  spmd.instructions = {send};
+  Cluster cluster = two_hosts();
+  cluster.between = {1e6, 1e-3};
+  const InstructionPrice price = price_instructions(b.program, spmd, cluster)[0];
+  EXPECT_DOUBLE_EQ(price.seconds, 1e-3 + 2 * 24000e-6);
+  EXPECT_DOUBLE_EQ(price.device_seconds[1], 1e-3 + 2 * 8000e-6);
+  EXPECT_DOUBLE_EQ(price.device_seconds[3], price.device_seconds[1]);
+  EXPECT_DOUBLE_EQ(price.bytes, 24000);
+  // Stages inside of a host are nearer.
+  spmd.mesh.axes = {{"dp", 2}, {"pp", 2}};
+  spmd.tables[0].axis = 0;
+  spmd.values[0].placements = {Placement::sharded(0, 0), Placement::stage(0)};
+  spmd.values[1].placements = {Placement::sharded(0, 0), Placement::stage(1)};
+  spmd.instructions[0].axis = 1;
+  EXPECT_LT(price_instructions(b.program, spmd, cluster)[0].seconds, 1e-3);
+}
+
 /// A mesh of 2 x 2 over two hosts: inside the hosts the link is fast, between them slow.
 TEST(Price, OfAnAxisIsThatOfTheLinksItRunsOver) {
   ProgramBuilder b;

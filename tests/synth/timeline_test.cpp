@@ -53,6 +53,43 @@ struct Example {
   std::vector<InstructionPrice> prices;
 };
 
+/// Two micro-batches through two stages: the second stage works on one while the first makes the next.
+TEST(Timeline, StagesWorkAtOnce) {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {6, 4});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"pp", 2}};
+  spmd.values = {{"x@R", x, {Placement::replicated()}}};
+  spmd.leaves = {0};
+  std::vector<InstructionPrice> prices;
+  for (int batch = 0; batch < 2; ++batch) {
+    const std::string n = std::to_string(batch);
+    const NodeId y = b.op("y" + n, "ab->ab", {x}), z = b.op("z" + n, "ab->ab", {y});
+    const ValueId first = ValueId(spmd.values.size());
+    spmd.values.push_back({"y" + n + "@0", y, {Placement::stage(0)}});
+    spmd.values.push_back({"y" + n + "@1", y, {Placement::stage(1)}});
+    spmd.values.push_back({"z" + n, z, {Placement::stage(1)}});
+    Instruction make, send, use;
+    make.result = first, make.operands = {0}, make.node = y, make.splits = {Split::on_stage(0)};
+    send.opcode = Opcode::send, send.result = first + 1, send.operands = {first}, send.axis = 0, send.root = 0,
+    send.to = 1;
+    use.result = first + 2, use.operands = {first + 1}, use.node = z, use.splits = {Split::on_stage(1)};
+    spmd.instructions.insert(spmd.instructions.end(), {make, send, use});
+    prices.insert(prices.end(), {Example::price({4, 0}, 0), Example::price({1, 1}, 96), Example::price({0, 4}, 0)});
+  }
+  Cluster cluster = cluster_of_speeds({1, 1});
+  for (Device& device : cluster.devices) device.kind = DeviceKind::cuda;
+  const Timeline timeline = simulate(spmd, prices, cluster.devices);
+  // 4 | 4        on stage 0
+  //     5 | 4 4  on stage 1, from 5 to 13, in place of 18 one after the other
+  EXPECT_EQ(timeline.seconds, 13);
+  EXPECT_EQ(timeline.spans[3][0].start, 4);
+  EXPECT_EQ(timeline.spans[2][1].start, 5);
+  EXPECT_EQ(timeline.spans[5][1].start, 9);
+  EXPECT_EQ(timeline.devices[0].compute_seconds, 8);
+  EXPECT_EQ(timeline.devices[1].compute_seconds, 8);
+}
+
 TEST(Timeline, OverlapsCommunicationOnDevicesWithAStreamForIt) {
   Timeline timeline = Example().on(DeviceKind::cuda);
   EXPECT_EQ(timeline.seconds, 7);  // the gather hides y; z waits for the gather

@@ -73,14 +73,14 @@ void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what,
 }
 
 void Walk::collective(const Expression& call) {
-  while (next_collective_ < program_.instructions.size() &&
-         !communicates(program_.instructions[next_collective_].opcode))
+  while (next_collective_ < program_.instructions.size() && !exchanges(program_.instructions[next_collective_]))
     ++next_collective_;
   if (next_collective_ == program_.instructions.size())
     throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
   const Instruction& i = program_.instructions[next_collective_];
   ValueId from = i.operands[0];
   NodeId node = program_.values[size_t(i.result)].node;
+  if (i.opcode == Opcode::send) return sent(call, i);
   std::string wanted = fmt::format("hetsynth_{}", name(i.opcode));
   std::string what = fmt::format("{} of {}", name(i.opcode), reference_[node].name);
   if (call.name != wanted || call.args.size() != arguments_of(i.opcode))
@@ -88,13 +88,15 @@ void Walk::collective(const Expression& call) {
   const std::vector<Expression>& x = call.args;
   expect_number(x[1], int64_t(next_collective_), fmt::format("the number of the {}", what), node);
   expect_number(x[2], i.axis, fmt::format("the axis of the {}", what), node);
-  int64_t source = pointer(x[3]).at, destination = pointer(x[4]).at;
-  int64_t source_end = source + meaning_.bytes(from), end = destination + meaning_.bytes(i.result);
-  inside_arena(source, source_end, meaning_.dtype(from), call.line);
+  int64_t destination = pointer(x[4]).at, end = destination + meaning_.bytes(i.result);
   inside_arena(destination, end, meaning_.dtype(i.result), call.line);
-  if (source < end && destination < source_end)
-    throw Differs(fmt::format("source and destination of the {} overlap", what), call.line, node);
-  expect_contents(from, source, fmt::format("the operand of the {}", what), call.line);
+  if (on_rank(from)) {  // else it lies on the root's stage alone, and the source is not looked at
+    int64_t source = pointer(x[3]).at, source_end = source + meaning_.bytes(from);
+    inside_arena(source, source_end, meaning_.dtype(from), call.line);
+    if (source < end && destination < source_end)
+      throw Differs(fmt::format("source and destination of the {} overlap", what), call.line, node);
+    expect_contents(from, source, fmt::format("the operand of the {}", what), call.line);
+  }
   const std::vector<Range>& result = meaning_.ranges(i.result);
   const Shape& shape = reference_[node].type.shape;
   int64_t type = int64_t(meaning_.dtype(i.result));  // numbered as in codegen/abi.h
@@ -139,9 +141,43 @@ void Walk::collective(const Expression& call) {
     }
   }
   memory_.put({i.result, destination, end, dense_strides(result, row_major(result.size()))});
+  pass_collective();
+}
+
+void Walk::pass_collective() {
   done_[next_collective_] = true;
   ++next_collective_;
   ++collectives;
+}
+
+/// One side of a send: hetsynth_send where the value is, hetsynth_receive where it goes.
+void Walk::sent(const Expression& call, const Instruction& i) {
+  const ValueId from = i.operands[0];
+  const NodeId node = program_.values[size_t(i.result)].node;
+  const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
+  const std::string wanted = sends ? "hetsynth_send" : "hetsynth_receive";
+  const std::string what = fmt::format("{} of {}", sends ? "send" : "receive", reference_[node].name);
+  const std::vector<Expression>& x = call.args;
+  if (call.name != wanted || x.size() != 7)
+    throw Differs(fmt::format("{} is called where the program has the {}", call.name, what), call.line, node);
+  auto number = [&](size_t at, int64_t expected, const char* which) {
+    expect_number(x[at], expected, fmt::format("the {} of the {}", which, what), node);
+  };
+  number(1, int64_t(next_collective_), "number");
+  number(2, i.axis, "axis");
+  const ValueId moved = sends ? from : i.result;
+  number(4, meaning_.count(moved), "count");
+  number(5, sends ? i.to : i.root, sends ? "receiver" : "sender");
+  number(6, int64_t(meaning_.dtype(moved)), "type");
+  const int64_t place = pointer(x[3]).at, end = place + meaning_.bytes(moved);
+  inside_arena(place, end, meaning_.dtype(moved), call.line);
+  if (sends) {
+    expect_contents(from, place, fmt::format("the operand of the {}", what), call.line);
+  } else {
+    const std::vector<Range>& part = meaning_.ranges(i.result);
+    memory_.put({i.result, place, end, dense_strides(part, row_major(part.size()))});
+  }
+  pass_collective();
 }
 
 }  // namespace hetsynth::source

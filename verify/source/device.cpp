@@ -233,8 +233,7 @@ void DeviceWalk::end_group(int line) {
   auto& i = next_collective_;
   auto moves = [&](const Instruction& instruction) {
     // On axes where nothing lies in this part nothing is called.
-    return communicates(instruction.opcode) &&
-           part_elements(part_of(instruction.operands[0])) + part_elements(part_of(instruction.result)) > 0;
+    return exchanges(instruction) && elements(instruction.operands[0]) + elements(instruction.result) > 0;
   };
   while (i < program_.instructions.size() && !moves(program_.instructions[i])) ++i;
   if (i == program_.instructions.size())
@@ -298,8 +297,12 @@ void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls
   if (i.opcode == Opcode::all_reduce) {
     wanted = one("ncclAllReduce", part_elements(from));
   } else if (i.opcode == Opcode::broadcast) {
-    wanted = one("ncclBroadcast", part_elements(from));
+    wanted = one("ncclBroadcast", part_elements(to));
     wanted[0].numbers[peer] = i.root;
+  } else if (i.opcode == Opcode::send) {
+    const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
+    wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
+    wanted[0].numbers[peer] = sends ? i.to : i.root;
   } else if (i.opcode == Opcode::all_to_all) {
     wanted = exchanged(i);
   } else {
@@ -390,8 +393,8 @@ void DeviceWalk::issue(Stream stream, Issued issued) {
 void DeviceWalk::finish() {
   for (; next_collective_ < program_.instructions.size(); ++next_collective_) {
     const Instruction& i = program_.instructions[next_collective_];
-    if (!communicates(i.opcode)) continue;
-    if (part_elements(part_of(i.result)) == 0) continue;
+    if (!exchanges(i)) continue;
+    if (elements(i.operands[0]) + elements(i.result) == 0) continue;
     missing(i);
   }
   if (clocks_[compute][communication] < issued_[communication].size())

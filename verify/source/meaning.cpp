@@ -79,7 +79,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   for (size_t v = 0; v < values; ++v) {
     const Value& value = program.values[v];
     ranges_.push_back(local_ranges(program, value.placements, reference[value.node].type.shape, rank));
-    counts_.push_back(part_elements(ranges_.back()));
+    counts_.push_back(hetsynth::holds(program.mesh, value.placements, rank) ? part_elements(ranges_.back()) : 0);
     dtypes_.push_back(reference[value.node].type.dtype);
     sizes_.push_back(double(element_count(reference[value.node].type.shape)));
     alias_.push_back(ValueId(v));

@@ -50,8 +50,16 @@ class StepWalk {
   }
   /// A boundary table of the program in elements of a dimension.
   std::vector<int64_t> bounds(int table, int64_t extent) const {
-    return bounds_in_elements(program_.tables[size_t(table)], extent);
+    return bounds_in_elements(program_, table, extent, source_.rank);
   }
+  /// Whether the rank holds any of the value: not what lies on another stage.
+  bool on_rank(ValueId value) const {
+    return holds(program_.mesh, program_.values[size_t(value)].placements, source_.rank);
+  }
+  /// Elements that the rank holds of the value.
+  int64_t elements(ValueId value) const { return on_rank(value) ? part_elements(part_of(value)) : 0; }
+  /// Whether the rank exchanges data in the instruction.
+  bool exchanges(const Instruction& i) const { return communicates(i.opcode) && takes_part(program_, i, source_.rank); }
   [[noreturn]] void missing(const Instruction& i) const;
 
   const Program& reference_;

@@ -14,7 +14,8 @@ namespace {
 /// Calls that are the runtime's, not the text's.
 bool is_collective(const std::string& name) {
   static const std::set<std::string> names = {"hetsynth_all_gather", "hetsynth_all_reduce", "hetsynth_reduce_scatter",
-                                              "hetsynth_all_to_all", "hetsynth_broadcast"};
+                                              "hetsynth_all_to_all", "hetsynth_broadcast",  "hetsynth_send",
+                                              "hetsynth_receive"};
   return names.count(name) > 0;
 }
 
@@ -93,7 +94,8 @@ void Walk::place_leaves() {
     placed.insert(slot.value);
   }
   for (ValueId leaf : program_.leaves)
-    if (!placed.count(leaf)) throw Differs(fmt::format("{} has no place in memory", node_of(leaf).name), 0);
+    if (on_rank(leaf) && !placed.count(leaf))
+      throw Differs(fmt::format("{} has no place in memory", node_of(leaf).name), 0);
 }
 
 void Walk::inside_arena(int64_t begin, int64_t end, DType dtype, int line) const {
@@ -228,7 +230,7 @@ void Walk::region(const Function& function, const Statement& body, Frame frame, 
 void Walk::finish() {
   for (; next_collective_ < program_.instructions.size(); ++next_collective_) {
     const Instruction& i = program_.instructions[next_collective_];
-    if (communicates(i.opcode)) missing(i);
+    if (exchanges(i)) missing(i);
   }
   std::map<NodeId, ValueId> finals(program_.finals.begin(), program_.finals.end());
   for (const ArenaSlot& slot : source_.leaves) {

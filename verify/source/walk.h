@@ -57,6 +57,8 @@ class Walk final : public StepWalk {
 
   // collectives.cpp
   void collective(const Expression& call);
+  void sent(const Expression& call, const Instruction& i);
+  void pass_collective();
   void expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const;
   void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                     NodeId node) const;
