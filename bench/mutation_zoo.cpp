@@ -1,15 +1,17 @@
-// Mutants of every plan of every model in examples/ at its tiny size, on several clusters: what the verifier says of
+// Mutants of every plan of every model in examples/ at a tiny size, on several clusters: what the verifier says of
 // them, held against evaluation.
-// Inception-v3 is run if it is named.
-//   bench_mutation_zoo [mutants per kind and plan = 1] [seed = 1] [part of a model's name]
+//   bench_mutation_zoo [mutants per kind and plan = 1] [seed = 1] [part of a model's name] [minutes per model]
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 
 #include "dsl/ir/product_sum.h"
 #include "synth/synthesize.h"
 #include "tests/mutation/survey.h"
+#include "tests/support/pipelined_plan.h"
 #include "tests/support/propagated_plan.h"
 #include "tests/support/zoo/walk.h"
 
@@ -37,16 +39,25 @@ Cluster devices(const std::vector<double>& speeds, int per_host) {
   return cluster;
 }
 
-/// Networks of windows, which no smaller instance replaces, take minutes per mutant beyond this.
-bool contains_too_much(const Program& program) {
+/// Body evaluations of one step on one device.
+double cost_of(const Program& program) {
   double cost = 0;
-  bool windows = false;
-  for (const Node& node : program.nodes) {
-    if (node.leaf()) continue;
-    cost += evaluation_cost(node.space, node.body);
-    windows = windows || node.tag() == "conv2d";
-  }
-  return windows && cost > 1e7;
+  for (const Node& node : program.nodes)
+    if (!node.leaf()) cost += double(program.turns(node.id)) * evaluation_cost(node.space, node.body);
+  return cost;
+}
+
+/// Sizes at which a step takes little: files without a tiny size have their options for that.
+testing::Settings small_settings(const testing::ListedModel& model) {
+  if (model.file == "gpt.cpp") return {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"batch", "6"}, {"seq", "4"}};
+  if (model.file == "mlp.cpp") return {{"context", "3"}, {"width", "4"}, {"hidden", "12"}, {"batch", "6"}};
+  return model.tiny;
+}
+
+/// What evaluation may cost where a step is dear: then its answers come from fewer instances.
+mutation::SurveyLimits limits_for(const Program& program) {
+  const bool dear = cost_of(program) > 3e6;
+  return {.seconds = dear ? 4.0 : 20.0, .looks = dear ? 3 : 20};
 }
 
 struct NamedPlan {
@@ -75,6 +86,8 @@ std::vector<NamedPlan> plans_of(const Program& program) {
   add("synthesized for 2 x 2", [&] { return synthesize(program, hosts, two_axes); });
   const test::CutAxis rows{"dp", 2, {0, 1, 3}}, columns{"tp", 2, {0, 3, 4}};
   out.push_back({"propagated over 2 x 2", test::propagated_plan(program, {rows, columns}, test::batch_and_columns)});
+  out.push_back({"data parallel on 2 stages",
+                 test::pipelined_plan(program, test::propagated_plan(program, {rows}, test::batch_and_columns), 2)});
   return out;
 }
 
@@ -85,38 +98,42 @@ int main(int argc, char** argv) {
   places.per_kind = argc > 1 ? std::atoi(argv[1]) : 1;
   uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   const char* wanted = argc > 3 ? argv[3] : "";
+  const double most_seconds = argc > 4 ? 60 * std::atof(argv[4]) : 1e9;
   fmt::print("{} mutants per kind and plan, seed {}\n", places.per_kind, seed);
   mutation::Survey all;
   int plans = 0, models = 0;
   for (const testing::ListedModel& model : testing::listed_models()) {
     if (!model.first_of_file || !std::strstr(model.name.c_str(), wanted)) continue;
-    Program program = testing::trace_model(model, model.tiny).program;
-    if (!*wanted && contains_too_much(program)) {
-      fmt::print("{:<24} left out: executing it takes too long\n", model.name);
-      continue;
-    }
-    mutation::Survey survey;
+    Program program = testing::trace_model(model, small_settings(model)).program;
+    mutation::Survey survey(limits_for(program));
     ++models;
-    for (const NamedPlan& plan : plans_of(program)) {
+    const std::vector<NamedPlan> found = plans_of(program);
+    for (const NamedPlan& plan : found) {
       ++plans;
       places.seed = seed * 1000 + uint64_t(plans);
       if (verify(program, plan.plan).verdict != Verdict::proved)
         fmt::print("NOT PROVED {}, {}\n", model.name, plan.name);
+      std::vector<mutation::Mutant> mutants;
       mutation::each_mutant(
           program, plan.plan,
-          [&](const mutation::Mutant& mutant) {
-            survey.take(model.name + ", " + plan.name, program, mutant);
+          [&](mutation::Mutant mutant) {
+            mutants.push_back(std::move(mutant));
             return true;
           },
           places);
+      // Each plan has its share of the time; what is cut off is of any kind.
+      std::shuffle(mutants.begin(), mutants.end(), std::mt19937_64(places.seed));
+      const double until = most_seconds * double(&plan - found.data() + 1) / double(found.size());
+      for (size_t m = 0; m < mutants.size() && survey.seconds < until; ++m)
+        survey.take(model.name + ", " + plan.name, program, mutants[m]);
     }
     all.add(survey);
     mutation::Tally t = survey.total();
     fmt::print(
-        "{:<24} {:>4} mutants, {:>4} refuted, {:>3} proved, {:>2} unknown, {} wrongly accepted, {} wrongly refused, "
-        "{:.0f} s\n",
-        model.name, t.mutants, t.refuted(), t.proved, t.unknown(), t.wrongly_accepted, t.wrongly_refused,
-        survey.seconds);
+        "{:<24} {:.1e} evaluations, {} plans, {:>4} mutants, {:>4} refuted, {:>3} proved, {:>2} unknown, {} wrongly "
+        "accepted, {} wrongly refused, {:.0f} s\n",
+        model.name, cost_of(program), found.size(), t.mutants, t.refuted(), t.proved, t.unknown(), t.wrongly_accepted,
+        t.wrongly_refused, survey.seconds);
     std::fflush(stdout);
   }
   fmt::print("{} plans of {} models\n{}", plans, models, all.text());

@@ -90,15 +90,20 @@ std::string more_text(size_t rows, int lines) {
   return lines > 0 && rows > size_t(lines) ? fmt::format("  and {} more rows (--all)\n", rows - size_t(lines)) : "";
 }
 
-/// How an operator is divided: "a of 12 cut by tokens.0".
+/// How an operator is divided: "a of 12 cut by tokens.0", "on stage 1 of pp".
 std::string division_text(const Explanation& e, const Instruction& instruction) {
   if (instruction.opcode != Opcode::compute) return std::string(name(instruction.opcode));
   const Node& node = e.reference[instruction.node];
   std::string how;
-  for (const Split& split : instruction.splits)
+  for (size_t a = 0; a < instruction.splits.size(); ++a) {
+    const Split& split = instruction.splits[a];
+    const char* comma = how.empty() ? "" : ", ";
     if (split.factor >= 0)
-      how += fmt::format("{}{} of {} cut by {}", how.empty() ? "" : ", ", node.space.factors[split.factor].name,
+      how += fmt::format("{}{} of {} cut by {}", comma, node.space.factors[split.factor].name,
                          node.space.factors[split.factor].size, e.plan.program.tables[split.table].name);
+    else if (split.stage >= 0)
+      how += fmt::format("{}on stage {} of {}", comma, split.stage, e.plan.program.mesh.axes[a].name);
+  }
   return how.empty() ? "whole on every device" : how;
 }
 

@@ -182,7 +182,8 @@ class Shrink {
     sizes_ = extents_.solve(choose());
     Instance out = in_;
     for (Node& node : out.reference.nodes) resize(node);
-    const std::set<int> staged = axes_with_stages(in_.program);
+    // Axes whose coordinates the plan tells apart keep them all.
+    const std::set<int> staged = axes_of_stages(in_.program);
     for (size_t a = 0; a < out.program.mesh.axes.size(); ++a) {
       Mesh::Axis& axis = out.program.mesh.axes[a];
       if (axis.size > 1 && !staged.count(int(a))) axis.size = axis.size > 2 && below(3) == 0 ? 3 : 2;
@@ -194,20 +195,6 @@ class Shrink {
   }
 
  private:
-  /// Axes whose coordinates the plan tells apart keep them all.
-  static std::set<int> axes_with_stages(const SpmdProgram& program) {
-    std::set<int> out;
-    for (const Value& value : program.values)
-      for (size_t a = 0; a < value.placements.size(); ++a)
-        if (value.placements[a].kind == Placement::Kind::stage) out.insert(int(a));
-    for (const Instruction& i : program.instructions) {
-      for (size_t a = 0; a < i.splits.size(); ++a)
-        if (i.splits[a].stage >= 0) out.insert(int(a));
-      if (i.opcode == Opcode::send) out.insert(i.axis);
-    }
-    return out;
-  }
-
   int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
 
   void note_cut(int table, int extent_class) {

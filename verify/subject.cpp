@@ -332,6 +332,19 @@ Subject make_subject(const Program& reference, const SpmdProgram& program) {
   return subject;
 }
 
+std::set<int> axes_of_stages(const SpmdProgram& program) {
+  std::set<int> out;
+  for (const Value& value : program.values)
+    for (size_t a = 0; a < value.placements.size(); ++a)
+      if (value.placements[a].kind == Placement::Kind::stage) out.insert(int(a));
+  for (const Instruction& i : program.instructions) {
+    for (size_t a = 0; a < i.splits.size(); ++a)
+      if (i.splits[a].stage >= 0) out.insert(int(a));
+    if (i.opcode == Opcode::send) out.insert(i.axis);
+  }
+  return out;
+}
+
 int varies_along(const BoundaryTable& table) {
   const bool alike =
       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row == table.rows[0]; });

@@ -1,6 +1,7 @@
 // What is being verified, with the plan's tables reduced to those that differ, and what a value is found to hold.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct Held {
 
 /// Placements with the subject's tables, and replicated on axes of one device.
 Placements normalised(const Subject& subject, Placements placements);
+
+/// Axes whose coordinates the plan tells apart, as pipeline stages.
+std::set<int> axes_of_stages(const SpmdProgram& program);
 
 /// The axis along whose coordinates the table cuts differently; -1 if all groups of its axis cut alike.
 int varies_along(const BoundaryTable& table);

@@ -221,8 +221,8 @@ class Verifier {
   int proofs_ = 0;
 };
 
-std::vector<std::string> assumptions() {
-  return {
+std::vector<std::string> assumptions(const SpmdProgram& program) {
+  std::vector<std::string> out = {
       "arithmetic is that of the real numbers: rounding (to bf16 too), overflow and the order of additions are not "
       "covered",
       "functions such as exp, log and 1/x are the same function on every device, of which nothing else is known",
@@ -230,6 +230,11 @@ std::vector<std::string> assumptions() {
       "the proof holds for every boundary table of the form used and for every number of devices above one per axis",
       "collectives deliver what their definition says, and every device runs the same instructions in the same order",
   };
+  for (int axis : axes_of_stages(program))
+    if (axis >= 0 && axis < int(program.mesh.axes.size()))
+      out.push_back(fmt::format("axis {} has pipeline stages: of it, and of the {} devices along it, the plan alone",
+                                program.mesh.axes[size_t(axis)].name, program.mesh.axes[size_t(axis)].size));
+  return out;
 }
 
 void refute_flaw(const Program& reference, const Flaw& flaw, Verification& out) {
@@ -249,7 +254,7 @@ Verification verify(const Program& reference, const SpmdProgram& program, const 
   auto deadline = start + std::chrono::duration_cast<smt::Clock::duration>(std::chrono::duration<double>(limit));
   Verification out;
   out.solver = smt::solver_version();
-  out.assumptions = assumptions();
+  out.assumptions = assumptions(program);
   if (std::optional<Flaw> flaw = flaw_of(reference, program)) {
     refute_flaw(reference, *flaw, out);
   } else {

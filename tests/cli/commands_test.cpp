@@ -111,6 +111,24 @@ TEST(Commands, NumbersAreHeldAgainstTheInterpreter) {
   EXPECT_EQ(place.run("verify model.cpp plan.json --seed 3").code, 2);
 }
 
+/// What the check of sources does not follow is run and held against the interpreter.
+TEST(Commands, NumbersShowADefectOfGeneratedSource) {
+  const Workplace place;
+  expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));
+  expect_done(place.run("inspect model.cpp plan.json --out project"));
+  const std::string command = "verify model.cpp plan.json --source-dir project --numeric";
+  expect_done(place.run(command));
+  std::string text = place.read("project/rank0.cpp");
+  ASSERT_NE(text.find("float* const w1 = "), std::string::npos) << text;
+  const size_t end = text.rfind("  return 0;\n}\n");
+  ASSERT_NE(end, std::string::npos);
+  place.write("project/rank0.cpp", text.insert(end, "  if (context->step == 0) w1[0] += 0.25f;\n"));
+  const Outcome wrong = place.run(command);
+  EXPECT_EQ(wrong.code, 5) << wrong.out << wrong.err;
+  EXPECT_THAT(wrong.out, HasSubstr("a condition"));
+  EXPECT_THAT(wrong.out, HasSubstr("DIFFERS"));
+}
+
 TEST(Commands, SameSeedSameLosses) {
   const Workplace place;
   for (const char* log : {"a.json", "b.json"})

@@ -8,6 +8,7 @@
 #include "dsl/base/file.h"
 #include "dsl/spmd/plan.h"
 #include "hetsynth/build_paths.h"
+#include "tests/support/pipelined_plan.h"
 #include "tests/support/plan_fixture.h"
 #include "verify/certificate.h"
 
@@ -88,8 +89,18 @@ std::vector<std::string> cluster_seeds() {
 }
 
 std::vector<std::string> plan_seeds() {
+  Plan staged = plan_test_plan(reference());
+  staged.program = test::pipelined_plan(reference(), staged.program, 2);
+  staged.devices.insert(staged.devices.end(),
+                        {{"third", DeviceKind::cpu, "", ""}, {"fourth", DeviceKind::cpu, "", ""}});
+  staged.ratios.clear();
+  staged.prediction.devices.clear();
+  BoundaryTable& rows = staged.program.tables[0];
+  rows.by = 0;
+  rows.rows = {rows.bounds, {0, 1, 6}};
+  rows.bounds.clear();
   return {plan_to_json(plan_test_plan(reference()), reference()),
-          plan_to_json(plan_test_detour(reference()), reference())};
+          plan_to_json(plan_test_detour(reference()), reference()), plan_to_json(staged, reference())};
 }
 
 bool check_certificate_bytes(std::string_view bytes) {

@@ -23,14 +23,13 @@ namespace hetsynth::mutation {
 
 namespace {
 
-/// Seconds for each of proof and evaluation.
-constexpr int time_limit_seconds = 20;
 /// Far from the numbers that the verifier tries.
 constexpr uint64_t judging_seed = 1000;
 
-Judgement judge(const Program& reference, const SpmdProgram& plan, uint64_t seed = judging_seed) {
+Judgement judge(const Program& reference, const SpmdProgram& plan, double seconds, uint64_t seed = judging_seed) {
   if (flaw_of(reference, plan)) return Judgement::form;
-  auto deadline = smt::Clock::now() + std::chrono::seconds(time_limit_seconds);
+  auto deadline =
+      smt::Clock::now() + std::chrono::duration_cast<smt::Clock::duration>(std::chrono::duration<double>(seconds));
   Refutation found = find_counterexample(reference, plan, deadline, seed);
   if (!found.counterexample) return Judgement::equal;
   if (!found.conclusive) return Judgement::elsewhere;
@@ -41,11 +40,10 @@ Judgement judge(const Program& reference, const SpmdProgram& plan, uint64_t seed
 /// the threshold of gradient clipping) may need more than the first look takes, at the plan's own sizes above all.
 bool open_to_doubt(Judgement judged) { return judged == Judgement::equal || judged == Judgement::elsewhere; }
 
-Judgement judge_longer(const Program& reference, const SpmdProgram& plan) {
-  constexpr int looks = 20;
+Judgement judge_longer(const Program& reference, const SpmdProgram& plan, const SurveyLimits& limits) {
   Judgement judged = Judgement::equal;
-  for (int look = 1; look <= looks && open_to_doubt(judged); ++look)
-    judged = judge(reference, plan, judging_seed * uint64_t(look + 1));
+  for (int look = 1; look <= limits.looks && open_to_doubt(judged); ++look)
+    judged = judge(reference, plan, limits.seconds, judging_seed * uint64_t(look + 1));
   return judged;
 }
 
@@ -53,9 +51,9 @@ Judgement judge_longer(const Program& reference, const SpmdProgram& plan) {
 
 void Survey::take(const std::string& subject, const Program& reference, const Mutant& mutant) {
   auto start = std::chrono::steady_clock::now();
-  Judgement judged = judge(reference, mutant.plan);
-  Verification v = verify(reference, mutant.plan, {.time_limit_seconds = time_limit_seconds, .known = nullptr});
-  if (v.verdict == Verdict::refuted && open_to_doubt(judged)) judged = judge_longer(reference, mutant.plan);
+  Judgement judged = judge(reference, mutant.plan, limits_.seconds);
+  Verification v = verify(reference, mutant.plan, {.time_limit_seconds = limits_.seconds, .known = nullptr});
+  if (v.verdict == Verdict::refuted && open_to_doubt(judged)) judged = judge_longer(reference, mutant.plan, limits_);
   bool right = mutant.equal || judged == Judgement::equal;
   Tally& tally = by_kind_[mutant.kind];
   ++tally.mutants;

@@ -36,8 +36,16 @@ struct Tally {
   void add(const Tally& other);
 };
 
+/// How long evaluation may look at one mutant.
+struct SurveyLimits {
+  double seconds = 20;  ///< for each of proof and evaluation
+  int looks = 20;       ///< with other numbers, where the verifier refutes what evaluation finds no fault with
+};
+
 class Survey {
  public:
+  explicit Survey(SurveyLimits limits = {}) : limits_(limits) {}
+
   /// Verifies the mutant and holds the answer against evaluation at the plan's sizes and at others, with other numbers
   /// than the verifier's own counterexamples have.
   void take(const std::string& subject, const Program& reference, const Mutant& mutant);
@@ -55,6 +63,7 @@ class Survey {
   double seconds = 0;
 
  private:
+  SurveyLimits limits_;
   std::map<std::string, Tally> by_kind_;
   std::vector<std::string> disagreements_, undecided_;
 };

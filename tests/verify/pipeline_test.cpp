@@ -56,6 +56,7 @@ TEST(Pipeline, IsProvedOverDataAndTensors) {
     const SpmdProgram pipelined = two_stages(p, plan);
     EXPECT_EQ(pipelined.mesh.axes[0].name, "pp");
     expect_proved(p, pipelined);
+    EXPECT_THAT(verify(p, pipelined).assumptions.back(), HasSubstr("axis pp has pipeline stages"));
   }
 }
 
