@@ -41,12 +41,12 @@ bool reads_text(const Program& program) {
   });
 }
 
+}  // namespace
+
 std::unique_ptr<BatchSource> data_of(const Program& program) {
   static const TextFile text;
   return open_data(program, {reads_text(program) ? text.path() : "", small_seed});
 }
-
-}  // namespace
 
 const std::vector<SmallModel>& small_models() {
   static const std::vector<SmallModel> models = {

@@ -1,10 +1,12 @@
 // Models trained through launch on machines of doubles, and the float64 losses they are held against.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "dsl/spmd/plan.h"
+#include "runtime/batch_source.h"
 #include "tests/support/cuda/cuda_doubles.h"
 #include "tests/support/zoo/model_list.h"
 
@@ -24,6 +26,8 @@ void PrintTo(const SmallModel& model, std::ostream* out);
 
 /// Traced once per process.
 const Program& program_of(const SmallModel& model);
+/// What it is trained on: a text in a file for models that read one, else made-up samples.
+std::unique_ptr<BatchSource> data_of(const Program& program);
 /// Losses of the first `small_steps` steps in float64, computed once per process.
 const std::vector<double>& float64_losses(const SmallModel& model);
 constexpr int small_steps = 3;  // issued, recorded, replayed

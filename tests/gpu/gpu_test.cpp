@@ -1,11 +1,13 @@
 // What needs a GPU: generated kernels and training steps on it, against the float64 interpreter and the cpu backend.
-// Without one every test is skipped and says why.
+// Without one every test is skipped and says why; with HETSYNTH_GPU_DOUBLES set they run on doubles, so that these
+// lines have been executed before they come to a GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/nccl_ranks.h"
@@ -26,8 +28,24 @@ using testing_support::random_contents;
 using testing_support::SampleProgram;
 using testing_support::split_samples;
 
+bool on_doubles() { return std::getenv("HETSYNTH_GPU_DOUBLES") != nullptr; }
+
+const cuda::Backend& backend() {
+  if (!on_doubles()) return cuda::this_machine();
+  static const testing_support::CudaDoubles machine([] {
+    testing_support::MachineOptions options;
+    options.traces_kernels = false;
+    return options;
+  }());
+  return machine.backend();
+}
+
+/// Doubles take seconds for a step.
+int64_t steps_of(int64_t on_gpu) { return on_doubles() ? 3 : on_gpu; }
+
 /// "" if GPU 0 can run ranks.
 std::string no_gpu() {
+  if (on_doubles()) return "";
   const std::vector<CudaDevice> gpus = cuda_devices();
   if (gpus.empty()) return "no GPU here: " + cuda::api().driver_problem;
   try {
@@ -67,6 +85,7 @@ TEST_F(OnGpu, EveryKernelOfEveryOperatorEqualsTheInterpreter) {
   const SpmdProgram program = split_samples(reference, 1, 0);
   LaunchOptions options;
   options.executor.seed = seed;
+  options.cuda = &backend();
   const auto executor = launch(reference, program, cuda_cluster({1}), options);
   executor->step(3, GivenInputs(leaves));
   for (const NamedOutput& output : reference.outputs) {
@@ -82,9 +101,10 @@ TEST_F(OnGpu, EveryKernelOfEveryOperatorEqualsTheInterpreter) {
 }
 
 std::vector<double> losses(const Program& program, const Cluster& cluster, const SpmdProgram& plan, int64_t steps) {
-  const auto data = open_data(program, {"synthetic", small_seed});
+  const auto data = data_of(program);
   LaunchOptions options;
   options.executor.seed = small_seed;
+  options.cuda = &backend();
   const auto executor = launch(program, plan, cluster, options);
   TrainOptions training;
   training.steps = steps;
@@ -96,8 +116,8 @@ class TrainingOnGpu : public OnGpu, public ::testing::WithParamInterface<SmallMo
 TEST_P(TrainingOnGpu, FiftyStepsEqualTheCpuBackend) {
   const Program& program = program_of(GetParam());
   const Cluster gpu = devices({1}), cpu = devices({1}, {0});
-  const std::vector<double> on_gpu = losses(program, gpu, single_device_plan(program, gpu).program, 50);
-  const std::vector<double> on_cpu = losses(program, cpu, single_device_plan(program, cpu).program, 50);
+  const std::vector<double> on_gpu = losses(program, gpu, single_device_plan(program, gpu).program, steps_of(50));
+  const std::vector<double> on_cpu = losses(program, cpu, single_device_plan(program, cpu).program, steps_of(50));
   // Sums in another order, and 50 steps of an optimizer that divides by small numbers.
   for (size_t step = 0; step < on_cpu.size(); ++step)
     ASSERT_NEAR(on_gpu[step], on_cpu[step], 2e-3 * (1 + std::abs(on_cpu[step]))) << "step " << step;
@@ -105,6 +125,7 @@ TEST_P(TrainingOnGpu, FiftyStepsEqualTheCpuBackend) {
 
 /// Several ranks on one GPU: NCCL 2.30 and later allow it when asked.
 TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
+  if (on_doubles()) GTEST_SKIP() << "doubles of NCCL want a GPU for each rank";
   int version = 0;
   if (!cuda::api().has_nccl || cuda::api().nccl.version(&version) || version < 23000)
     GTEST_SKIP() << "ranks of NCCL before 2.30 need a GPU each, and this is "
@@ -112,12 +133,12 @@ TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   const Program& program = program_of(GetParam());
   const Cluster one = devices({1});
-  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, 10);
+  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, steps_of(10));
   for (const std::vector<double>& speeds : {std::vector<double>{1, 3}, std::vector<double>{4, 2, 1, 1}}) {
     Cluster cluster = devices(speeds);
     for (Device& device : cluster.devices) device.index = 0;
     const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
-    const std::vector<double> found = losses(program, cluster, plan.program, 10);
+    const std::vector<double> found = losses(program, cluster, plan.program, steps_of(10));
     for (size_t step = 0; step < expected.size(); ++step)
       ASSERT_NEAR(found[step], expected[step], 2e-3 * (1 + std::abs(expected[step])))
           << speeds.size() << " ranks, step " << step;
@@ -128,8 +149,8 @@ TEST_P(TrainingOnGpu, AGpuAndACpuEqualOneRank) {
   const Program& program = program_of(GetParam());
   const Cluster cluster = devices({3, 1}, {1}), one = devices({1});
   const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
-  const std::vector<double> found = losses(program, cluster, plan.program, 10);
-  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, 10);
+  const std::vector<double> found = losses(program, cluster, plan.program, steps_of(10));
+  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, steps_of(10));
   for (size_t step = 0; step < expected.size(); ++step)
     ASSERT_NEAR(found[step], expected[step], 2e-3 * (1 + std::abs(expected[step]))) << "step " << step;
 }
