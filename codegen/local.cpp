@@ -157,6 +157,7 @@ class Localizer {
     op.converts = !op.inputs.empty() && type_of(op.result).dtype != type_of(op.inputs[0].value).dtype;
     bool constant = op.body.kind() == ExprKind::constant && !op.reduction() && !op.keeps && !follows_turn(op.output);
     if (constant) constants_.emplace(op.result, op.body);
+    if (follows_turn(op.output)) stacked_.insert(op.result);
     if (op.is_view()) remember_view(op);
     OneHot found{0, 0, 0.0};
     if (op.reduction() == FactorKind::sum && match_one_hot(op.body, &found)) {
@@ -246,14 +247,31 @@ class Localizer {
     return op;
   }
 
+  /// Collectives read row-major tensors; what a loop fills lies turn by turn, so that each turn writes one piece.
+  ValueId in_one_piece(ValueId value) {
+    if (!stacked_.count(value)) return value;
+    Instruction copy;
+    copy.result = ValueId(out_.values.size());
+    out_.values.push_back(out_.values[value]);
+    LocalOp op = identity(copy);
+    op.keeps = true;
+    op.phase = phase_of(value);
+    op.inputs = {{value, op.output}};
+    op.body = Expr::input(0);
+    out_.ops.push_back(std::move(op));
+    return copy.result;
+  }
+
   void add_collective(const Instruction& instruction) {
     LocalOp op;
     op.result = instruction.result;
     op.node = out_.values[instruction.result].node;
     op.phase = phase_of(instruction.result);
     op.loop = moved_in_loop(op.node);
-    const ValueId from = instruction.operands[0];
-    if (held(from)) op.inputs = {{from, identity_access(out_.values[from].ranges.size())}};
+    if (held(instruction.operands[0])) {
+      const ValueId operand = in_one_piece(instruction.operands[0]);
+      op.inputs = {{operand, identity_access(out_.values[operand].ranges.size())}};
+    }
     op.collective = instruction;
     out_.ops.push_back(std::move(op));
   }
@@ -357,6 +375,7 @@ class Localizer {
   std::map<ValueId, View> views_;
   std::map<ValueId, Expr> constants_;
   std::map<ValueId, NodeId> taken_finals_;
+  std::set<ValueId> stacked_;         ///< that a loop fills turn by turn
   std::set<ValueId> carries_, next_;  ///< what loops hand on: values of carries, and what these take over
 };
 

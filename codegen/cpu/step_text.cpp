@@ -257,9 +257,9 @@ class StepPrinter {
   }
 
   static std::string offset_text(int64_t offset, int64_t per_turn = 0) {
-    std::string out = offset ? fmt::format(" + {}", offset) : "";
-    if (per_turn != 0) out += fmt::format(" {} turn * {}", per_turn < 0 ? "-" : "+", std::abs(per_turn));
-    return out;
+    if (per_turn < 0) return fmt::format(" + ({} - turn * {})", offset, -per_turn);
+    const std::string out = offset ? fmt::format(" + {}", offset) : "";
+    return per_turn == 0 ? out : fmt::format("{} + turn * {}", out, per_turn);
   }
   static std::string scaled(const std::string& counter, int64_t stride) {
     return stride == 0 ? "" : stride == 1 ? " + " + counter : fmt::format(" + {} * {}", counter, stride);

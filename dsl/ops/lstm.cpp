@@ -1,9 +1,7 @@
 #include "dsl/ops/lstm.h"
 
-#include <algorithm>
-
-#include "dsl/ops/add.h"
 #include "dsl/ops/concat.h"
+#include "dsl/ops/constant.h"
 #include "dsl/ops/einsum.h"
 #include "dsl/ops/reshape.h"
 #include "dsl/ops/slice.h"
@@ -14,92 +12,103 @@ namespace {
 
 enum Gate { input_gate, forget_gate, candidate, output_gate };
 
-/// The unrolled layer. States have the shape [batch, 1, hidden], what flows from them into gates [batch, 1, 4, hidden].
+/// The layer's loop. States have the shape [batch, hidden], what flows from them into gates [batch, 4, hidden].
 struct Layer {
-  Tensor projected, weights;      ///< [batch, time, 4, hidden], [hidden, 4, hidden]
-  Tensor first_h, first_c;        ///< before the first step; not defined: zeros
-  std::vector<Tensor> recurrent;  ///< by step: the previous hidden state through the weights
-  std::vector<Tensor> h, c;       ///< after each step
+  Tensor projected, weights;  ///< [batch, time, 4, hidden], [hidden, 4, hidden]
+  Tensor first_h, first_c;    ///< before the first step
+  int loop = -1;
+  Tensor recurrent, before_c;  ///< of a step: the previous hidden state through the weights; the previous cell state
+  Tensor h, c;                 ///< of a step
+  Tensor sequence;             ///< h of all steps, [batch, time, hidden]
 
   int64_t steps() const { return projected.size(1); }
-  Shape state_shape() const { return {projected.size(0), 1, projected.size(3)}; }
-  StepGates gates(int64_t t) const { return {projected, recurrent[static_cast<size_t>(t)], t}; }
-  Tensor before(const std::vector<Tensor>& states, Tensor first, int64_t t) const {
-    return t == 0 ? first : states[static_cast<size_t>(t) - 1];
+  Shape state_shape() const { return {projected.size(0), projected.size(3)}; }
+
+  void run() {
+    LoopScope scope(steps());
+    loop = scope.loop();
+    Tensor before_h = scope.carry(first_h);
+    before_c = scope.carry(first_c);
+    recurrent = einsum("bh,hgk->bgk", before_h, weights);
+    const StepGates gates{projected, recurrent, along_time};
+    Statement cell("lstm_state", state_shape());
+    c = scope.next(before_c, cell.emit(next_cell(cell, gates, read_state(cell, before_c))));
+    Statement out("lstm_output", state_shape());
+    h = scope.next(before_h, out.emit(logistic(gates.read(out, output_gate)) * tanh(read_state(out, c))));
+    sequence = stack_turns(h, along_time, steps());
   }
 
-  void step(int64_t t) {
-    Tensor previous = before(h, first_h, t), cell = before(c, first_c, t);
-    recurrent.push_back(previous.defined() ? einsum("bah,hgk->bagk", previous, weights) : Tensor());
-    Statement next("lstm_state", state_shape());
-    Expr value = logistic(gates(t).read(next, input_gate)) * tanh(gates(t).read(next, candidate));
-    if (cell.defined()) value = logistic(gates(t).read(next, forget_gate)) * read_state(next, cell) + value;
-    c.push_back(next.emit(value));
-    Statement out("lstm_output", state_shape());
-    h.push_back(out.emit(logistic(gates(t).read(out, output_gate)) * tanh(read_state(out, c.back()))));
+  static Expr next_cell(Statement& s, const StepGates& gates, const Expr& before) {
+    return logistic(gates.read(s, forget_gate)) * before +
+           logistic(gates.read(s, input_gate)) * tanh(gates.read(s, candidate));
   }
 };
 
-/// Back-propagation through time (Werbos 1990). `states` holds the hidden states of all steps and, if the layer gives
-/// its last cell state, that one behind them.
+/// Back-propagation through time (Werbos 1990): a loop over the steps in reverse order.
 class Backward {
  public:
-  Backward(const Layer& layer, Tensor states, Tensor gradient)
-      : layer_(layer), states_(states), dy_(gradient), last_cell_(gradient.size(1) > layer.steps()) {}
+  /// `gradient` of `output`: the hidden states of all steps and, if the layer gives its last cell state, that one
+  /// behind them.
+  Backward(const Layer& layer, Tensor output, Tensor gradient)
+      : layer_(layer), output_(output), dy_(gradient), last_cell_(gradient.size(1) > layer.steps()) {}
 
-  /// Gradients of projected, weights (if they were used), and the first states that are defined.
+  /// Gradients of projected, weights (if they are used), first_h and first_c.
   std::vector<Tensor> run() {
     const int64_t steps = layer_.steps();
-    dz_.resize(static_cast<size_t>(steps));
-    for (int64_t t = steps - 1; t >= 0; --t) {
-      dc_ = cell_gradient(t);
-      dz_[static_cast<size_t>(t)] = gate_gradient(t);
-      if (layer_.before(layer_.h, layer_.first_h, t).defined())
-        dh_ = einsum("bagk,hgk->bah", dz_[static_cast<size_t>(t)], layer_.weights);
-    }
-    Tensor dz = concat(dz_, 1);
-    std::vector<Tensor> out = {dz};
-    Tensor weights = recurrent_weight_gradient(states_, dz, layer_.first_h, dz_.front());
-    if (weights.defined()) out.push_back(weights);
-    if (layer_.first_h.defined()) out.push_back(dh_);
-    if (layer_.first_c.defined()) {
-      Statement s("lstm_carry_gradient", layer_.state_shape());
-      out.push_back(s.emit(read_state(s, dc_) * logistic(layer_.gates(0).read(s, forget_gate))));
-    }
-    return out;
+    save();
+    Tensor none = full(layer_.state_shape(), 0);
+    Tensor of_last_cell = last_cell_ ? reshape(slice(dy_, 1, steps, steps + 1), layer_.state_shape()) : none;
+    LoopScope scope(steps);
+    const TurnPosition reversed = along_time.reversed(steps);
+    Tensor dh = scope.carry(none), dc_carried = scope.carry(of_last_cell);
+    const StepGates gates{layer_.projected, at_turn(recurrent_, saved_.reversed(steps)), reversed};
+    Tensor before = at_turn(before_c_, saved_.reversed(steps));
+    Tensor dc = cell_gradient(gates, before, dh, dc_carried);
+    Tensor dz = gate_gradient(gates, before, dh, dc);
+    Tensor first_h = scope.next(dh, einsum("bgk,hgk->bh", dz, layer_.weights));
+    Statement carry("lstm_carry_gradient", layer_.state_shape());
+    Tensor first_c =
+        scope.next(dc_carried, carry.emit(read_state(carry, dc) * logistic(gates.read(carry, forget_gate))));
+    Tensor all = stack_turns(dz, reversed, steps);
+    scope.close();
+    return {all, recurrent_weight_gradient(output_, all, layer_.first_h), after_last_turn(first_h),
+            after_last_turn(first_c)};
   }
 
  private:
-  /// Of the hidden state after step t: from above and, but for the last, from the next step.
-  Expr hidden_gradient(Statement& s, int64_t t) const {
-    const Expr above = read_step(s, dy_, t);
-    return t + 1 < layer_.steps() ? above + read_state(s, dh_) : above;
+  /// The forward loop keeps what the gates are made from; cell states are made again from those before them.
+  void save() {
+    LoopScope scope(LoopScope::Reopened{layer_.loop});
+    recurrent_ = stack_turns(layer_.recurrent, saved_, layer_.steps());
+    before_c_ = stack_turns(layer_.before_c, saved_, layer_.steps());
   }
 
-  Tensor cell_gradient(int64_t t) const {
+  Expr hidden_gradient(Statement& s, const StepGates& gates, Tensor dh) const {
+    return read_step(s, dy_, gates.position) + read_state(s, dh);
+  }
+
+  Expr cell(Statement& s, const StepGates& gates, Tensor before) const {
+    return Layer::next_cell(s, gates, read_state(s, before));
+  }
+
+  Tensor cell_gradient(const StepGates& gates, Tensor before, Tensor dh, Tensor carried) const {
     Statement s("lstm_state_gradient", layer_.state_shape());
-    const Expr tanh_c = tanh(read_state(s, layer_.c[static_cast<size_t>(t)]));
-    Expr value = hidden_gradient(s, t) * logistic(layer_.gates(t).read(s, output_gate)) * (1.0 - tanh_c * tanh_c);
-    if (t + 1 < layer_.steps()) {
-      value = value + read_state(s, dc_) * logistic(layer_.gates(t + 1).read(s, forget_gate));
-    } else if (last_cell_) {
-      value = value + read_step(s, dy_, t + 1);
-    }
-    return s.emit(value);
+    const Expr tanh_c = tanh(cell(s, gates, before));
+    return s.emit(hidden_gradient(s, gates, dh) * logistic(gates.read(s, output_gate)) * (1.0 - tanh_c * tanh_c) +
+                  read_state(s, carried));
   }
 
-  /// [batch, 1, 4, hidden]: of what flows into each gate, by the derivative of its activation.
-  Tensor gate_gradient(int64_t t) const {
+  /// [batch, 4, hidden]: of what flows into each gate, by the derivative of its activation.
+  Tensor gate_gradient(const StepGates& gates, Tensor before, Tensor dh, Tensor cell_gradient) const {
     Shape shape = layer_.state_shape();
-    shape.insert(shape.begin() + 2, 4);
+    shape.insert(shape.begin() + 1, 4);
     Statement s("lstm_gate_gradient", shape);
-    const StepGates gates = layer_.gates(t);
-    const Expr at = s.index(2), z = gates.read(s, s.dim(2)), dc = read_state(s, dc_);
+    const Expr at = s.index(1), z = gates.read(s, s.dim(1)), dc = read_state(s, cell_gradient);
     const Expr is_candidate = equal(at, double(candidate));
     const Expr activation = select(is_candidate, tanh(z), logistic(z));
     const Expr slope = select(is_candidate, 1.0 - activation * activation, activation * (1.0 - activation));
-    const Expr by_output = hidden_gradient(s, t) * tanh(read_state(s, layer_.c[static_cast<size_t>(t)]));
-    const Expr by_forget = dc * read_state(s, layer_.before(layer_.c, layer_.first_c, t));
+    const Expr by_output = hidden_gradient(s, gates, dh) * tanh(cell(s, gates, before));
+    const Expr by_forget = dc * read_state(s, before);
     const Expr by_input = dc * tanh(gates.read(s, candidate));
     const Expr by_candidate = dc * logistic(gates.read(s, input_gate));
     return s.emit(slope * select(equal(at, double(input_gate)), by_input,
@@ -108,27 +117,30 @@ class Backward {
   }
 
   const Layer& layer_;
-  Tensor states_, dy_;
+  Tensor output_, dy_;
   bool last_cell_;
-  Tensor dh_, dc_;  ///< of the states between the current step and the next
-  std::vector<Tensor> dz_;
+  const TurnPosition saved_{.dim = 0};
+  Tensor recurrent_, before_c_;  ///< of all steps
 };
 
 /// [batch, time, hidden], or with the last cell state behind it [batch, time + 1, hidden].
-Tensor unroll(Tensor x, const LstmWeights& w, const LstmState& initial, bool last_cell) {
-  check_cell("lstm", 4, 3, x, w.input, w.recurrent, w.bias, {initial.h, initial.c});
-  Layer layer{project_inputs(x, w.input, w.bias), w.recurrent, with_time(initial.h), with_time(initial.c), {}, {}, {}};
-  for (int64_t t = 0; t < layer.steps(); ++t) layer.step(t);
-  std::vector<Tensor> states = layer.h;
-  if (last_cell) states.push_back(layer.c.back());
-  Tensor out = concat(states, 1);
-  std::vector<Tensor> inputs = {layer.projected};
-  if (layer.steps() > 1 || layer.first_h.defined()) inputs.push_back(layer.weights);
-  for (Tensor first : {layer.first_h, layer.first_c}) {
-    if (first.defined()) inputs.push_back(first);
+Tensor run_layer(Tensor x, const LstmWeights& w, const LstmState& initial, bool last_cell) {
+  const CellSizes sizes = check_cell("lstm", 4, 3, x, w.input, w.recurrent, w.bias, {initial.h, initial.c});
+  const auto first = [&](Tensor state) { return state.defined() ? state : full({sizes.batch, sizes.hidden}, 0); };
+  Layer layer;
+  layer.projected = project_inputs(x, w.input, w.bias);
+  layer.weights = w.recurrent;
+  layer.first_h = first(initial.h);
+  layer.first_c = first(initial.c);
+  layer.run();
+  Tensor out = layer.sequence;
+  if (last_cell) {
+    Tensor last = reshape(after_last_turn(layer.c), {sizes.batch, 1, sizes.hidden});
+    out = concat({out, last}, 1);
   }
   Trace::current().set_custom_vjp(
-      out, inputs, [layer](const VjpArguments& v) { return Backward(layer, v.output, v.output_gradient).run(); });
+      out, {layer.projected, layer.weights, layer.first_h, layer.first_c},
+      [layer](const VjpArguments& v) { return Backward(layer, v.output, v.output_gradient).run(); });
   return out;
 }
 
@@ -136,12 +148,12 @@ Tensor unroll(Tensor x, const LstmWeights& w, const LstmState& initial, bool las
 
 Tensor lstm(Operand x, const LstmWeights& weights, const LstmState& initial) {
   CallScope scope(x.where);
-  return unroll(as_tensor(x), weights, initial, false);
+  return run_layer(as_tensor(x), weights, initial, false);
 }
 
 LstmStates lstm_states(Operand x, const LstmWeights& weights, const LstmState& initial) {
   CallScope scope(x.where);
-  Tensor all = unroll(as_tensor(x), weights, initial, true);
+  Tensor all = run_layer(as_tensor(x), weights, initial, true);
   const int64_t steps = all.size(1) - 1, batch = all.size(0), hidden = all.size(2);
   const auto last = [&](int64_t at) { return reshape(slice(all, 1, at, at + 1), {batch, hidden}); };
   return {slice(all, 1, 0, steps), {last(steps - 1), last(steps)}};

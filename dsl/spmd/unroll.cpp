@@ -31,7 +31,8 @@ class PlanUnroller {
 
  private:
   UnrolledPlan result() {
-    UnrolledPlan out{std::move(flat_.program), std::move(out_), {}, std::move(value_of_), {}, now_};
+    UnrolledPlan out{
+        std::move(flat_.program), std::move(out_), {}, std::move(value_of_), std::move(instruction_of_), {}, now_};
     out.node_of.assign(out.reference.nodes.size(), -1);
     for (const Node& node : reference_.nodes) {
       out.last_node.push_back(flat_.copies[node.id].back());
@@ -66,6 +67,7 @@ class PlanUnroller {
     if (to.opcode == Opcode::compute) to.node = copy_of(from.node, turn);
     to.result = define(from.result, copy_of(node_of(from.result), turn), turn < 0 ? "" : fmt::format("[{}]", turn));
     out_.instructions.push_back(std::move(to));
+    instruction_of_.push_back(int(&from - in_.instructions.data()));
     return out_.instructions.back();
   }
 
@@ -115,6 +117,7 @@ class PlanUnroller {
     }
     to.result = define(stack.result, to.node, "");
     out_.instructions.push_back(std::move(to));
+    instruction_of_.push_back(int(&stack - in_.instructions.data()));
   }
 
   const Program& reference_;
@@ -123,6 +126,7 @@ class PlanUnroller {
   std::vector<ValueId> now_;  ///< by value: its copy of the current turn
   SpmdProgram out_;
   std::vector<ValueId> value_of_;
+  std::vector<int> instruction_of_;
 };
 
 }  // namespace

@@ -9,10 +9,11 @@ namespace hetsynth {
 struct UnrolledPlan {
   Program reference;
   SpmdProgram program;
-  std::vector<NodeId> node_of;    ///< by node of `reference`: the one of the program with loops it is a copy of
-  std::vector<ValueId> value_of;  ///< by value of `program`: likewise
-  std::vector<NodeId> last_node;  ///< by node of the program with loops: its copy of the last turn
-  std::vector<ValueId> last_of;   ///< by value of the plan with loops: its copy of the last turn; -1 if never made
+  std::vector<NodeId> node_of;      ///< by node of `reference`: the one of the program with loops it is a copy of
+  std::vector<ValueId> value_of;    ///< by value of `program`: likewise
+  std::vector<int> instruction_of;  ///< by instruction of `program`: likewise
+  std::vector<NodeId> last_node;    ///< by node of the program with loops: its copy of the last turn
+  std::vector<ValueId> last_of;     ///< by value of the plan with loops: its copy of the last turn; -1 if never made
 };
 
 /// Expects a plan whose loops are in one piece each (flaw_of in verify/subject.h). Without loops: copies.

@@ -25,8 +25,12 @@ bool Outline::affine(const Expression& e, Affine& out) const {
         return true;
       }
       auto found = affine_.find(e.slot);
-      if (found == affine_.end()) return false;
-      out = found->second;
+      if (found != affine_.end()) {
+        out = found->second;
+        return true;
+      }
+      if (declared_.count(e.slot)) return false;
+      out = {frame_[size_t(e.slot)].integer, {}};  // set before the code is entered
       return true;
     }
     case Kind::add:

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/unroll.h"
 #include "verify/source/device.h"
 #include "verify/source/parse.h"
 #include "verify/source/walk.h"
@@ -33,7 +34,7 @@ int line_with_directive(const std::string& text) {
 }
 
 void follow(const Program& reference, const SpmdProgram& program, const RankSource& source,
-            const SourceOptions& options, SourceCheck& out) {
+            const SourceOptions& options, SourceCheck& out, const std::vector<int>& numbers = {}) {
   using namespace hetsynth::source;
   auto say = [&](Verdict verdict, const std::string& text, int line) {
     out.verdict = verdict;
@@ -51,7 +52,7 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
     if (on_device)
       walk = std::make_unique<DeviceWalk>(reference, program, source, unit);
     else
-      walk = std::make_unique<Walk>(reference, program, source, options, unit);
+      walk = std::make_unique<Walk>(reference, program, source, options, unit, numbers);
     walk->run();
     if (on_device)
       say(Verdict::unknown,
@@ -77,6 +78,23 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   out.collectives = walk->collectives;
 }
 
+/// A loop's turns are followed one by one, as instructions of their own.
+void follow_turns(const Program& reference, const SpmdProgram& program, const RankSource& source,
+                  const SourceOptions& options, SourceCheck& out) {
+  const UnrolledPlan flat = unroll(reference, program);
+  RankSource of_flat = source;
+  auto rename = [&](ArenaSlot& slot) {
+    if (slot.node >= 0) slot.node = flat.last_node[size_t(slot.node)];
+    if (slot.value >= 0) slot.value = flat.last_of[size_t(slot.value)];
+  };
+  for (ArenaSlot& slot : of_flat.leaves) rename(slot);
+  for (ArenaSlot& slot : of_flat.outputs) rename(slot);
+  rename(of_flat.loss);
+  // Host programs of cuda devices have no loops and count instructions as they are executed.
+  const bool has_loops = source.text.find("(long turn = ") != std::string::npos;
+  follow(flat.reference, flat.program, of_flat, options, out, has_loops ? flat.instruction_of : std::vector<int>{});
+}
+
 }  // namespace
 
 SourceCheck check_source(const Program& reference, const SpmdProgram& program, const RankSource& source,
@@ -84,7 +102,10 @@ SourceCheck check_source(const Program& reference, const SpmdProgram& program, c
   auto start = std::chrono::steady_clock::now();
   SourceCheck out;
   out.rank = source.rank;
-  follow(reference, program, source, options, out);
+  if (reference.loops.empty())
+    follow(reference, program, source, options, out);
+  else
+    follow_turns(reference, program, source, options, out);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }

@@ -86,7 +86,8 @@ void Walk::collective(const Expression& call) {
   if (call.name != wanted || call.args.size() != arguments_of(i.opcode))
     throw Differs(fmt::format("{} is called where the program has the {}", call.name, what), call.line, node);
   const std::vector<Expression>& x = call.args;
-  expect_number(x[1], int64_t(next_collective_), fmt::format("the number of the {}", what), node);
+  expect_number(x[1], numbers_.empty() ? int64_t(next_collective_) : numbers_[next_collective_],
+                fmt::format("the number of the {}", what), node);
   expect_number(x[2], i.axis, fmt::format("the axis of the {}", what), node);
   int64_t destination = pointer(x[4]).at, end = destination + meaning_.bytes(i.result);
   inside_arena(destination, end, meaning_.dtype(i.result), call.line);

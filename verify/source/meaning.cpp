@@ -43,6 +43,26 @@ bool only_moves(const Node& node) {
          !node.space.inputs[size_t(node.body.index())].zero_outside;
 }
 
+/// What a loop hands on or fills turn by turn lies in memory of its own, for as long as the loop runs and behind it.
+bool crosses_turns(const Node& node) {
+  return node.op->tag() == "carry" || node.op->tag() == "copy" || node.op->tag() == "insert_dimension";
+}
+
+/// The dimension along which a sum of operands that give 0 outside of themselves joins tensors of extent 1: at each
+/// position one operand is more than 0. -1 if the operator is none.
+int joined_dimension(const Node& node, const Program& reference) {
+  if (node.op->tag() != "join_turns") return -1;
+  for (size_t d = 0; d < node.type.shape.size(); ++d) {
+    bool joins = true;
+    for (size_t j = 0; joins && j < node.inputs.size(); ++j)
+      joins = node.space.inputs[j].zero_outside && reference[node.inputs[j]].type.shape[d] == 1 &&
+              node.space.inputs[j].dims[d].offset == -int64_t(j) &&
+              node.space.inputs[j].dims[d].terms == node.space.output.dims[d].terms;
+    if (joins && node.type.shape[d] == int64_t(node.inputs.size())) return int(d);
+  }
+  return -1;
+}
+
 }  // namespace
 
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
@@ -76,6 +96,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   held_.assign(values, false);
   constant_.assign(values, false);
   view_.assign(values, false);
+  kept_copy_.assign(values, false);
   for (size_t v = 0; v < values; ++v) {
     const Value& value = program.values[v];
     ranges_.push_back(local_ranges(program, value.placements, reference[value.node].type.shape, rank));
@@ -87,12 +108,14 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   integer_range_.assign(reference.nodes.size(), 0);
   one_hot_.assign(reference.nodes.size(), OneHot{0, 0, 0.0});
   looks_up_.assign(reference.nodes.size(), false);
+  joined_dim_.assign(reference.nodes.size(), -1);
   reduced_.resize(reference.nodes.size());
   factors_.resize(deepest + 1);
   for (size_t n = reference.nodes.size(); n-- > 0;) {
     const Node& node = reference.nodes[n];
     if (node.leaf()) continue;
     note_positions(node.body, node, integer_range_);
+    joined_dim_[n] = joined_dimension(node, reference);
     if (only_moves(node)) {
       int64_t& of = integer_range_[size_t(node.inputs[size_t(node.body.index())])];
       of = std::max(of, integer_range_[n]);
@@ -114,7 +137,9 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
     if (instruction.opcode == Opcode::compute) {
       const Node& node = reference[instruction.node];
       factor_ranges_.back() = factor_ranges(program, node.space, instruction.splits, rank);
-      view_[size_t(instruction.result)] = only_moves(node);
+      view_[size_t(instruction.result)] =
+          (only_moves(node) && !crosses_turns(node)) || joined_dim_[size_t(node.id)] >= 0;
+      kept_copy_[size_t(instruction.result)] = crosses_turns(node);
       bool constant = !node.space.reduction() && !mentions_leaf(node.body, ExprKind::random);
       for (size_t j = 0; j < instruction.operands.size(); ++j)
         constant = constant && (constant_[size_t(instruction.operands[j])] || !mentions_input(node.body, int(j)));
@@ -206,6 +231,11 @@ double Meaning::through(ValueId value, const Index& index) {
 
 double Meaning::compute(ValueId, const Instruction& instruction, const Index& index) {
   const Node& node = reference_[instruction.node];
+  if (const int dim = joined_dim_[size_t(node.id)]; dim >= 0) {
+    Index part = index;
+    part[size_t(dim)] = 0;
+    return at(instruction.operands[size_t(index[size_t(dim)])], part);
+  }
   const std::vector<Range>& ranges = factor_ranges_[size_t(&instruction - program_.instructions.data())];
   if (++depth_ > deepest) {
     --depth_;

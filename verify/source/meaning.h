@@ -76,6 +76,10 @@ class Meaning {
   /// The instruction that makes a value; -1 for leaves.
   int maker(ValueId value) const { return makers_[size_t(value)]; }
 
+  /// Whether the value is another one, kept in a place of its own while a loop goes on: what it is does not tell it
+  /// apart.
+  bool is_kept_copy(ValueId value) const { return kept_copy_[size_t(value)]; }
+
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
   void hold(ValueId value) { held_[size_t(value)] = true, changed_ = true; }
   void release(ValueId value) { held_[size_t(value)] = false, changed_ = true; }
@@ -116,7 +120,8 @@ class Meaning {
   std::vector<std::vector<Range>> ranges_;
   std::vector<int64_t> counts_;
   std::vector<int> makers_;
-  std::vector<bool> held_, constant_, view_;
+  std::vector<bool> held_, constant_, view_, kept_copy_;
+  std::vector<int> joined_dim_;  ///< by node: the dimension along which it joins tensors of one position each; -1: none
   std::vector<ValueId> alias_;
   std::vector<int64_t> integer_range_;             ///< by node: integers are drawn below it
   std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction

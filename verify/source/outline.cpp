@@ -29,6 +29,7 @@ Outline::Outline(const Function& function, const Statement& body, Frame& frame) 
 
 /// Local arrays and pointers, before anything asks what is reached through them.
 void Outline::declare(const Statement& s) {
+  declared_.insert(s.slot);
   if (s.kind == Statement::Kind::declare && s.elements > 0) frame_[size_t(s.slot)].pointer = {s.slot, 0};
   if (s.kind == Statement::Kind::declare && s.elements == 0 && is_pointer(s.type)) {
     if (!s.has_value) throw NotFollowed("a pointer without a value", s.line);

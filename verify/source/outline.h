@@ -134,6 +134,7 @@ class Outline {
   const Function& function_;
   Frame& frame_;
   std::map<int, Affine> affine_;                  ///< integer variables that are affine in the counters
+  std::set<int> declared_;                        ///< variables that the code declares itself
   std::map<int, const Expression*> definitions_;  ///< of integer variables
   std::map<int, const Expression*> pointers_;     ///< of pointers made inside
 };

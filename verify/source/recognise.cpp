@@ -102,13 +102,17 @@ void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, s
   }
 }
 
-bool Walk::named_alike(ValueId value, const std::string& name) const { return identifier(node_of(value).name) == name; }
+/// A node of a loop's turn counts by the name it has in the loop: "h" for "h[3]".
+bool Walk::named_alike(ValueId value, const std::string& name) const {
+  const std::string& own = node_of(value).name;
+  return identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own) == name;
+}
 
 /// Names only order the search.
 std::vector<ValueId> Walk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
-  std::vector<ValueId> out, later, before;
+  std::vector<ValueId> out, later, before, copies;
   for (auto [target, value] : program_.finals)
     if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -116,6 +120,8 @@ std::vector<ValueId> Walk::candidates(const Written& block, const std::string& n
     if (!fits(v)) continue;
     if (!done_[i] && named_alike(v, name))
       out.push_back(v);
+    else if (!done_[i] && meaning_.is_kept_copy(v))
+      copies.push_back(v);
     else if (!done_[i] && later.size() < most_candidates)
       later.push_back(v);
     else if (done_[i])
@@ -126,6 +132,8 @@ std::vector<ValueId> Walk::candidates(const Written& block, const std::string& n
   out.insert(out.end(), later.begin(), later.end());
   if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
   out.insert(out.end(), before.begin(), before.end());
+  if (copies.size() > most_candidates) copies.resize(most_candidates);
+  out.insert(out.end(), copies.begin(), copies.end());
   return out;
 }
 

@@ -26,18 +26,23 @@ std::string words(const std::string& text) {
   return out;
 }
 
+/// Of a loop that is followed turn by turn.
+constexpr int64_t most_turns = 100'000;
+
 bool calls_anything(const Statement& s) {
   if (s.kind == Statement::Kind::call) return true;
+  if (s.kind == Statement::Kind::branch && s.value.kind == Kind::call) return true;
   return std::any_of(s.body.begin(), s.body.end(), calls_anything);
 }
 
 }  // namespace
 
 Walk::Walk(const Program& reference, const SpmdProgram& program, const RankSource& source, const SourceOptions& options,
-           Unit& unit)
+           Unit& unit, std::vector<int> numbers)
     : StepWalk(reference, program, source),
       options_(options),
       unit_(unit),
+      numbers_(std::move(numbers)),
       meaning_(reference, program, source.rank),
       memory_(meaning_),
       done_(program.instructions.size(), false) {}
@@ -45,7 +50,6 @@ Walk::Walk(const Program& reference, const SpmdProgram& program, const RankSourc
 void Walk::run() {
   function_ = &entry_of(unit_);
   check_file();
-  if (!reference_.loops.empty()) throw NotFollowed("a loop over time steps", 0);
   for (const Node& node : reference_.nodes)
     if (node.type.shape.size() > Index::most) throw NotFollowed("a tensor of very many dimensions", 0);
   for (auto& [name, function] : unit_.functions)
@@ -115,9 +119,19 @@ std::string Walk::part_text(ValueId value) const {
 // ---- the step ----
 
 void Walk::loop(const Statement& s) {
-  if (calls_anything(s)) throw NotFollowed("a loop of calls", s.line);
+  if (calls_anything(s)) return turns(s);
   ++statements;
   region(*function_, s, frame_, function_->slots);
+}
+
+/// The turns of a loop of the program, one after the other.
+void Walk::turns(const Statement& s) {
+  const int64_t first = constant(s.value), limit = constant(s.limit);
+  if (s.step != 1 || limit - first > most_turns) throw NotFollowed("a loop of calls", s.line);
+  for (int64_t turn = first; turn < limit; ++turn) {
+    frame_[size_t(s.slot)].integer = turn;
+    for (const Statement& inner : s.body) step(inner);
+  }
 }
 
 void Walk::checked(const Expression& value, int line) {

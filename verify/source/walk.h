@@ -10,8 +10,9 @@ namespace hetsynth::source {
 
 class Walk final : public StepWalk {
  public:
+  /// `numbers`: by instruction, the one that the text calls it by; empty: its own.
   Walk(const Program& reference, const SpmdProgram& program, const RankSource& source, const SourceOptions& options,
-       Unit& unit);
+       Unit& unit, std::vector<int> numbers = {});
 
   void run() override;
 
@@ -31,6 +32,7 @@ class Walk final : public StepWalk {
   void place_leaves();
   void declare(const Statement& s) override;
   void loop(const Statement& s) override;
+  void turns(const Statement& s);
   void call(const Statement& s) override;
   void checked(const Expression& value, int line) override;
   /// `names`: by slot, what people call the memory behind it.
@@ -66,6 +68,7 @@ class Walk final : public StepWalk {
 
   const SourceOptions& options_;
   Unit& unit_;
+  std::vector<int> numbers_;
   Meaning meaning_;
   Memory memory_;
   const Function* function_ = nullptr;

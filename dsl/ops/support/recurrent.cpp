@@ -47,33 +47,32 @@ Tensor project_inputs(Tensor x, Tensor input, Tensor bias) {
   return einsum(x.rank() == 3 ? "bti,igh->btgh" : "bi,igh->bgh", x, input) + bias;
 }
 
-Tensor with_time(Tensor state) {
-  return state.defined() ? reshape(state, {state.size(0), 1, state.size(1)}) : Tensor();
+namespace {
+
+DimIndex at(const TurnPosition& position) { return {.offset = position.offset, .per_turn = position.per_turn}; }
+
+}  // namespace
+
+Expr StepGates::read_projected(Statement& s, const DimIndex& gate) const {
+  return s.read(projected, {s.dim(0), at(position), gate, last(s, s.rank())});
 }
 
-Expr StepGates::read(Statement& s, const DimIndex& gate) const {
-  // A statement is over [batch, 1, hidden] or [batch, 1, gates, hidden].
-  Expr out = s.read(projected, {s.dim(0), Statement::fixed(step), gate, last(s, s.rank())});
-  if (recurrent.defined()) out = out + s.read(recurrent, {s.dim(0), Statement::fixed(0), gate, last(s, s.rank())});
-  return out;
+Expr StepGates::read_recurrent(Statement& s, const DimIndex& gate) const {
+  return s.read(recurrent, {s.dim(0), gate, last(s, s.rank())});
 }
 
-Expr read_state(Statement& s, Tensor state) {
-  if (!state.defined()) return 0.0;
-  return s.read(state, {s.dim(0), Statement::fixed(0), last(s, s.rank())});
+Expr read_state(Statement& s, Tensor state) { return s.read(state, {s.dim(0), last(s, s.rank())}); }
+
+Expr read_step(Statement& s, Tensor sequence, const TurnPosition& position) {
+  return s.read(sequence, {s.dim(0), at(position), last(s, s.rank())});
 }
 
-Expr read_step(Statement& s, Tensor sequence, int64_t step) {
-  return s.read(sequence, {s.dim(0), Statement::fixed(step), last(s, s.rank())});
-}
-
-Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first_state, Tensor first_gates) {
+Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first) {
   const int64_t steps = gates.size(1);
-  Tensor out;
-  if (steps > 1) out = einsum("bth,btgk->hgk", slice(states, 1, 0, steps - 1), slice(gates, 1, 1, steps));
-  if (!first_state.defined()) return out;
-  Tensor first = einsum("bah,bagk->hgk", first_state, first_gates);
-  return out.defined() ? out + first : first;
+  Tensor at_first = reshape(slice(gates, 1, 0, 1), {gates.size(0), gates.size(2), gates.size(3)});
+  Tensor of_first = einsum("bh,bgk->hgk", first, at_first);
+  if (steps == 1) return of_first;
+  return einsum("bth,btgk->hgk", slice(states, 1, 0, steps - 1), slice(gates, 1, 1, steps)) + of_first;
 }
 
 }  // namespace hetsynth

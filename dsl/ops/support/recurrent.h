@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dsl/ops/support/statement.h"
+#include "dsl/ops/support/turn_operators.h"
 
 namespace hetsynth {
 
@@ -21,29 +22,35 @@ CellSizes check_cell(std::string_view tag, int gates, int rank, Tensor x, Tensor
 /// x input + bias: [batch, gates, hidden], or [batch, time, gates, hidden].
 Tensor project_inputs(Tensor x, Tensor input, Tensor bias);
 
-/// A state [batch, hidden] with a dimension of time of extent 1; not defined stays so.
-Tensor with_time(Tensor state);
+/// Of a sequence [batch, time, ...], one step after the other.
+constexpr TurnPosition along_time{.dim = 1};
 
-/// What flows into a gate at step `step` of a sequence: `projected` [batch, time, gates, hidden] and, if it is defined,
-/// `recurrent` [batch, 1, gates, hidden]. The statement's dimension 0 is the batch and its last the hidden features.
+/// What flows into a gate in a turn of the layer's loop: `projected` [batch, time, gates, hidden] at the turn's
+/// position, and `recurrent` [batch, gates, hidden]. The statement's dimension 0 is the batch and its last the hidden
+/// features.
 struct StepGates {
   Tensor projected;
   Tensor recurrent;
-  int64_t step;
+  TurnPosition position;
 
-  Expr read(Statement& statement, const DimIndex& gate) const;
-  Expr read(Statement& statement, int gate) const { return read(statement, Statement::fixed(gate)); }
+  Expr read_projected(Statement& statement, const DimIndex& gate) const;
+  Expr read_recurrent(Statement& statement, const DimIndex& gate) const;
+  Expr read(Statement& statement, const DimIndex& gate) const {
+    return read_projected(statement, gate) + read_recurrent(statement, gate);
+  }
+  Expr read_projected(Statement& s, int gate) const { return read_projected(s, Statement::fixed(gate)); }
+  Expr read_recurrent(Statement& s, int gate) const { return read_recurrent(s, Statement::fixed(gate)); }
+  Expr read(Statement& s, int gate) const { return read(s, Statement::fixed(gate)); }
 };
 
-/// [batch, 1, hidden] at its element, or 0 if it is not defined.
+/// [batch, hidden] at the statement's element.
 Expr read_state(Statement& statement, Tensor state);
-/// [batch, time, hidden] at a step.
-Expr read_step(Statement& statement, Tensor sequence, int64_t step);
+/// [batch, time, hidden] at the turn's position.
+Expr read_step(Statement& statement, Tensor sequence, const TurnPosition& position);
 
 /// Gradient of the recurrent weights [hidden, gates, hidden], all steps in one product: `states` [batch, time, hidden]
 /// before each step but the first against `gates` [batch, time, gates, hidden], the gradients of what flows into the
-/// gates; and `first_state` [batch, 1, hidden], where it is defined, against those of step 0. Not defined for one step
-/// from no state.
-Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first_state, Tensor first_gates);
+/// gates; and `first` [batch, hidden] against those of step 0.
+Tensor recurrent_weight_gradient(Tensor states, Tensor gates, Tensor first);
 
 }  // namespace hetsynth
