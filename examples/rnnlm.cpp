@@ -1,4 +1,4 @@
-// A recurrent language model: embedding, two LSTM layers unrolled over 40 steps, softmax (Zaremba et al. 2014), at the
+// A recurrent language model: embedding, two LSTM layers over 40 steps, softmax (Zaremba et al. 2014), at the
 // size on which FlexFlow is measured (Jia et al. 2019): 2048 hidden features, the 10,000 words of the Penn Treebank.
 //   hetsynth run rnnlm.cpp --set size=tiny
 //   hetsynth run rnnlm.cpp --data tokens.npy

@@ -1,4 +1,4 @@
-// Recurrent text classification: embedding, four LSTM layers unrolled over 40 steps, softmax over the class of the
+// Recurrent text classification: embedding, four LSTM layers over 40 steps, softmax over the class of the
 // whole text, at the size on which FlexFlow is measured (Jia et al. 2019): 1024 hidden features; movie reviews, two
 // classes.
 //   hetsynth run rnntc.cpp --set size=tiny

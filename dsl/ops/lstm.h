@@ -10,9 +10,9 @@ struct LstmStates {
   LstmState last;
 };
 
-/// Hidden states of lstm_cell applied to x[:, 0], x[:, 1], ...; x is [batch, time, inputs]. The program holds three
-/// operators per step forward and four backward: inputs are projected for all steps at once, and so is the gradient of
-/// the weights computed. Throws UserError if shapes do not fit.
+/// Hidden states of lstm_cell applied to x[:, 0], x[:, 1], ...; x is [batch, time, inputs]. A loop over the steps:
+/// inputs are projected for all of them before it, and the gradient of the weights is computed in one product behind
+/// that of the backward pass. Throws UserError if shapes do not fit.
 Tensor lstm(Operand x, const LstmWeights& weights, const LstmState& initial = {});
 LstmStates lstm_states(Operand x, const LstmWeights& weights, const LstmState& initial = {});
 

@@ -166,7 +166,8 @@ double flops_per_sample(const Program& program) {
   double total = 0;
   for (const Node& node : program.nodes)
     if (!node.leaf() && node.phase != Phase::update)
-      total += evaluations(node) * (flops(node.body) + (node.space.reduction() ? 1 : 0));
+      total +=
+          double(program.turns(node.id)) * evaluations(node) * (flops(node.body) + (node.space.reduction() ? 1 : 0));
   return total / double(samples_per_step(program));
 }
 

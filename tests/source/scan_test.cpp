@@ -1,0 +1,212 @@
+// Plans of loops over time steps, from search to source: what they compute in float64 on uneven devices, what is proved
+// of them and of their source, and that wrong ones are refuted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dsl/ir/differentiate.h"
+#include "dsl/spmd/unroll.h"
+#include "hetsynth/hetsynth.h"
+#include "synth/synthesize.h"
+#include "tests/codegen/harness.h"
+#include "tests/source/fixture.h"
+#include "verify/concrete.h"
+#include "verify/verify.h"
+
+namespace rnnlm_scan_example {
+#include "examples/rnnlm.cpp"
+}
+
+namespace hetsynth::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A scan of a cell of one's own under a layer that is a loop itself.
+Program scan_program(int64_t steps) {
+  Trace trace("scan.cpp");
+  run_builder(trace, [&] {
+    auto [tokens, targets] = token_batch(6, steps, 12);
+    Tensor x = embedding(parameter("table", {12, 8}, uniform(0.5)), tokens);
+    Tensor w = parameter("w", {8, 8}, uniform(0.5)), u = parameter("u", {8, 8}, uniform(0.5));
+    ScanResult r = scan(x, {full({6, 8}, 0)}, [&](const std::vector<Tensor>& state, Tensor now) {
+      Tensor h = tanh(matmul(now, w) + matmul(state[0], u));
+      return ScanStep{{h}, h};
+    });
+    Tensor y = lstm(r.outputs, lstm_weights("lstm", 8, 8), {r.state[0], {}});
+    minimize(cross_entropy(matmul(y, parameter("out", {8, 12}, uniform(0.5))), targets), SGD{.learning_rate = 0.1});
+  });
+  return differentiate(trace);
+}
+
+Program rnnlm_program(int64_t steps) {
+  Trace trace("rnnlm.cpp", {{"size", "tiny"}, {"steps_unrolled", std::to_string(steps)}});
+  run_builder(trace, rnnlm_scan_example::model);
+  return differentiate(trace);
+}
+
+const Cluster three = unequal_cluster({1e9, 3e9, 2e9});
+
+/// What the search finds at uneven shares of all devices, and data parallelism.
+std::vector<SpmdProgram> plans_of(const Program& program) {
+  SynthesisOptions options;
+  options.pins.ratio = {1, 3, 2};
+  return {synthesize(program, three, options).program,
+          data_parallel_plan(program, three, RatioRule::proportional).program};
+}
+
+Bindings leaves_of(const Program& program) {
+  Bindings leaves = initial_values(program, 3);
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::input) continue;
+    Array array(node.type.shape);
+    for (size_t i = 0; i < array.values.size(); ++i) array.values[i] = double(i * 7 % 12);
+    leaves[node.id] = array;
+  }
+  return leaves;
+}
+
+void expect_near(const Array& a, const Array& b, const std::string& what) {
+  ASSERT_EQ(a.shape, b.shape) << what;
+  for (size_t i = 0; i < a.values.size(); ++i) EXPECT_NEAR(a.values[i], b.values[i], 1e-10) << what;
+}
+
+TEST(ScanPlan, ComputesTheStepOnUnevenDevices) {
+  const Program program = scan_program(5);
+  const Bindings leaves = leaves_of(program);
+  const StepResult expected = run_reference_step(program, leaves, {});
+  for (const SpmdProgram& plan : plans_of(program)) {
+    const StepResult found = run_spmd_step(program, plan, leaves, {});
+    EXPECT_NEAR(found.loss, expected.loss, 1e-12);
+    for (const Update& update : program.updates)
+      expect_near(found.leaves.at(update.target), expected.leaves.at(update.target), program[update.target].name);
+  }
+}
+
+TEST(ScanPlan, IsItsUnrolledPlan) {
+  const Program program = scan_program(4);
+  const Bindings leaves = leaves_of(program);
+  const StepResult expected = run_reference_step(program, leaves, {});
+  for (const SpmdProgram& plan : plans_of(program)) {
+    const UnrolledPlan flat = unroll(program, plan);
+    EXPECT_TRUE(flat.reference.loops.empty());
+    EXPECT_EQ(verify(flat.reference, flat.program).verdict, Verdict::proved);
+    Bindings given;
+    for (const Node& node : flat.reference.nodes)
+      if (node.leaf()) given[node.id] = leaves.at(flat.node_of[size_t(node.id)]);
+    const StepResult found = run_spmd_step(flat.reference, flat.program, given, {});
+    EXPECT_NEAR(found.loss, expected.loss, 1e-12);
+    for (const Update& update : program.updates)
+      expect_near(found.leaves.at(flat.last_node[size_t(update.target)]), expected.leaves.at(update.target),
+                  program[update.target].name);
+  }
+}
+
+TEST(ScanPlan, IsProvedAndSoIsItsSource) {
+  for (const Program& program : {scan_program(4), rnnlm_program(3)})
+    for (const SpmdProgram& plan : plans_of(program)) {
+      const Verification proof = verify(program, plan);
+      EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
+      const Generated g = generated(program, plan, three);
+      for (int rank = 0; rank < 3; ++rank) {
+        const SourceCheck found = check(g, rank);
+        EXPECT_EQ(found.verdict, Verdict::proved) << "rank " << rank << " line " << found.line << ": " << found.summary;
+      }
+    }
+}
+
+TEST(ScanPlan, IsAsLongForManyStepsAsForFew) {
+  const auto size = [](int64_t steps) {
+    const Program program = rnnlm_program(steps);
+    const SpmdProgram plan = data_parallel_plan(program, three, RatioRule::proportional).program;
+    const std::string text = generated(program, plan, three).devices[0].files[0].text;
+    return std::tuple(program.nodes.size(), plan.instructions.size(), std::count(text.begin(), text.end(), '\n'));
+  };
+  EXPECT_EQ(size(40), size(160));
+}
+
+TEST(ScanPlan, WrongSourceIsRefuted) {
+  const Program program = scan_program(4);
+  const Generated g =
+      generated(program, single_device_plan(program, unequal_cluster({1e9})).program, unequal_cluster({1e9}));
+  const std::string& text = g.devices[0].files[0].text;
+  const auto replaced_first = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.substr(0, at) + to + text.substr(at + from.size());
+  };
+  EXPECT_EQ(check(g, 0).verdict, Verdict::proved);
+  EXPECT_EQ(check(g, 0, replaced_first("turn < 4", "turn < 3")).verdict, Verdict::refuted);
+  EXPECT_NE(check(g, 0, replaced_first("turn = 0; turn < 4", "turn = 1; turn < 5")).verdict, Verdict::proved);
+  EXPECT_EQ(check(g, 0, replaced_first("    copy(", "    // copy(")).verdict, Verdict::refuted);
+}
+
+/// Instructions of a plan that compute nodes of a loop, by a test of the node.
+int instruction_of(const Program& program, const SpmdProgram& plan, const std::function<bool(const Node&)>& wanted) {
+  for (size_t i = 0; i < plan.instructions.size(); ++i)
+    if (plan.instructions[i].opcode == Opcode::compute && wanted(program[plan.instructions[i].node])) return int(i);
+  ADD_FAILURE() << "no such instruction";
+  return 0;
+}
+
+TEST(ScanPlan, WrongPlansAreRefuted) {
+  const Program program = scan_program(4);
+  for (const SpmdProgram& right : plans_of(program)) {
+    const auto expect_refuted = [&](const SpmdProgram& wrong, const std::string& why) {
+      const Verification found = verify(program, wrong);
+      EXPECT_EQ(found.verdict, Verdict::refuted) << why << ": " << found.summary;
+      EXPECT_THAT(found.summary, HasSubstr(why));
+    };
+    ASSERT_EQ(verify(program, right).verdict, Verdict::proved);
+
+    SpmdProgram wrong = right;  // hands on nothing
+    wrong.carried.pop_back();
+    expect_refuted(wrong, "takes over 0 values at the end of a turn");
+
+    wrong = right;  // hands on another tensor of the turn
+    const NodeId carry = wrong.carried[0].first;
+    for (const Instruction& i : right.instructions) {
+      const Node& node = program[right.values[i.result].node];
+      if (node.loop != program[carry].loop || node.type != program[carry].type || stacked_dim(node.space) >= 0)
+        continue;
+      if (i.opcode != Opcode::compute || program.next_of(node.id) >= 0) continue;
+      if (node.id != program.next_of(carry)) wrong.carried[0].second = i.result;
+    }
+    ASSERT_NE(wrong.carried[0].second, right.carried[0].second);
+    expect_refuted(wrong, "from turn to turn");
+
+    wrong = right;  // a carry takes over a carry: they all change at once
+    const int begins = instruction_of(program, right, [&](const Node& n) { return n.id == carry; });
+    wrong.carried[0].second = right.instructions[size_t(begins)].result;
+    expect_refuted(wrong, "which no turn makes");
+
+    wrong = right;  // an instruction of the loop in front of it
+    const int last = instruction_of(program, right, [&](const Node& n) { return n.id == program.next_of(carry); });
+    int front = begins;
+    while (front > 0 && loop_of(program, right, right.instructions[size_t(front) - 1]) >= 0) --front;
+    (void)last;
+    ASSERT_GT(front, 0);
+    std::swap(wrong.instructions[size_t(front) - 1], wrong.instructions[size_t(front)]);
+    EXPECT_EQ(verify(program, wrong).verdict, Verdict::refuted);
+  }
+}
+
+TEST(ScanPlan, ACarryKeepsItsPlacement) {
+  const Program program = scan_program(4);
+  const SpmdProgram right = data_parallel_plan(program, three, RatioRule::proportional).program;
+  // The state is cut over the samples from turn to turn: a whole one at the beginning is no invariant.
+  SpmdProgram wrong = right;
+  const auto& [carry, next] = right.carried[0];
+  const int begins = instruction_of(program, right, [&, c = carry](const Node& n) { return n.id == c; });
+  Instruction& first = wrong.instructions[size_t(begins)];
+  ASSERT_EQ(right.values[first.result].placements[0].kind, Placement::Kind::sharded);
+  first.splits[0] = {};
+  wrong.values[first.result].placements[0] = Placement::replicated();
+  const Verification found = verify(program, wrong);
+  EXPECT_EQ(found.verdict, Verdict::refuted) << found.summary;
+  (void)next;
+}
+
+}  // namespace
+}  // namespace hetsynth::test
