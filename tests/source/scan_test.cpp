@@ -182,10 +182,8 @@ TEST(ScanPlan, WrongPlansAreRefuted) {
     expect_refuted(wrong, "which no turn makes");
 
     wrong = right;  // an instruction of the loop in front of it
-    const int last = instruction_of(program, right, [&](const Node& n) { return n.id == program.next_of(carry); });
     int front = begins;
     while (front > 0 && loop_of(program, right, right.instructions[size_t(front) - 1]) >= 0) --front;
-    (void)last;
     ASSERT_GT(front, 0);
     std::swap(wrong.instructions[size_t(front) - 1], wrong.instructions[size_t(front)]);
     EXPECT_EQ(verify(program, wrong).verdict, Verdict::refuted);
@@ -197,15 +195,36 @@ TEST(ScanPlan, ACarryKeepsItsPlacement) {
   const SpmdProgram right = data_parallel_plan(program, three, RatioRule::proportional).program;
   // The state is cut over the samples from turn to turn: a whole one at the beginning is no invariant.
   SpmdProgram wrong = right;
-  const auto& [carry, next] = right.carried[0];
-  const int begins = instruction_of(program, right, [&, c = carry](const Node& n) { return n.id == c; });
+  const NodeId carry = right.carried[0].first;
+  const int begins = instruction_of(program, right, [&](const Node& n) { return n.id == carry; });
   Instruction& first = wrong.instructions[size_t(begins)];
   ASSERT_EQ(right.values[first.result].placements[0].kind, Placement::Kind::sharded);
   first.splits[0] = {};
   wrong.values[first.result].placements[0] = Placement::replicated();
   const Verification found = verify(program, wrong);
   EXPECT_EQ(found.verdict, Verdict::refuted) << found.summary;
-  (void)next;
+}
+
+// Host programs of cuda devices have no loops; what the runtime reads and writes is named as in the program with loops.
+TEST(ScanPlan, TurnsAreUnrolledOnCudaDevices) {
+  const Program program = scan_program(4);
+  Cluster cluster = unequal_cluster({1e9});
+  cluster.devices[0].kind = DeviceKind::cuda;
+  cluster.devices[0].architecture = "sm_80";
+  const SpmdProgram plan = single_device_plan(program, cluster).program;
+  const DeviceProgram device = generate(program, plan, cluster, 0);
+  EXPECT_THAT(device.files[0].text, ::testing::Not(HasSubstr("long turn")));
+  std::vector<NodeId> leaves;
+  for (const Slot& slot : device.leaves) {
+    EXPECT_TRUE(program[slot.node].leaf());
+    EXPECT_EQ(plan.values[slot.value].node, slot.node);
+    leaves.push_back(slot.node);
+  }
+  EXPECT_EQ(leaves.size(), plan.leaves.size());
+  EXPECT_EQ(device.loss.node, program.loss);
+  RankSource source = rank_source(device);
+  const SourceCheck found = check_source(program, plan, source, {});
+  EXPECT_NE(found.verdict, Verdict::refuted) << found.summary;
 }
 
 }  // namespace
