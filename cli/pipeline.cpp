@@ -73,8 +73,17 @@ std::string progress_text(const SynthesisProgress& p) {
                      p.searches, seconds_text(*p.best_seconds), seconds_text(p.bound_seconds), 100 * gap);
 }
 
+/// "8 x 8: step 63.8 ms, the fastest by then (no plan on it is below 63.7 ms)"
+std::string mesh_text(const MeshVerdict& verdict) {
+  std::string sizes;
+  for (int size : verdict.sizes) sizes += fmt::format("{}{}", sizes.empty() ? "" : " x ", size);
+  const std::string found = verdict.step_seconds ? fmt::format("step {}, ", seconds_text(*verdict.step_seconds)) : "";
+  return fmt::format("{}: {}{} (no plan on it is below {})", sizes, found, verdict.reason,
+                     seconds_text(verdict.bound_seconds));
+}
+
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
-Plan searched_plan(const Compilation& c) {
+Plan searched_plan(Compilation& c) {
   InterruptGuard interrupt;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   bool shown = false;
@@ -83,6 +92,7 @@ Plan searched_plan(const Compilation& c) {
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
   options.pins = c.pins;
+  options.mesh_considered = [&](const MeshVerdict& verdict) { c.meshes.push_back(mesh_text(verdict)); };
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
       fmt::print(stderr, "\r\033[K{}", progress_text(progress));
@@ -179,8 +189,10 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
                   "Seconds after which the best plan so far is taken; default: until it is proven best")
       ->check(at_least(0));
   command
-      .add_option("--mesh-axes", compilation.mesh_axes,
-                  "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations")
+      .add_option(
+          "--mesh-axes", compilation.mesh_axes,
+          "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations, in the order of their "
+          "bounds, until no other can win")
       ->capture_default_str()
       ->check(CLI::Range(1, 2));
   PlanPins& pins = compilation.pins;

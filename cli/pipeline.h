@@ -39,6 +39,7 @@ struct Compilation {
   Program reference;
   Cluster cluster;                    ///< the devices the plan uses
   std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
+  std::vector<std::string> meshes;    ///< what became of each that was considered, in words
   Plan plan;
   Verification verification;
   std::vector<DeviceProgram> programs;  ///< one per rank

@@ -10,6 +10,7 @@
 #include "synth/candidate.h"
 #include "synth/memory_floor.h"
 #include "synth/memory_search.h"
+#include "synth/mesh_bound.h"
 #include "synth/price.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
@@ -27,7 +28,8 @@ constexpr int most_tight_shares = 2;
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat) : problem_(problem), budget_(budget) {
+  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Picoseconds> shares_bound)
+      : problem_(problem), budget_(budget), known_bound_(shares_bound) {
     limits_.stop = budget.stop();
     to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes()) limits_.cost_to_beat = to_beat_;
@@ -35,7 +37,9 @@ class Alternation {
 
   std::optional<Plan> run() {
     check_memory_floor(problem_);
-    if (!several_axes()) shares_bound_ = bound_over_shares(problem_, budget_.stop());
+    shares_bound_ = known_bound_     ? *known_bound_
+                    : several_axes() ? bound_over_mesh_shares(problem_, budget_.stop(), to_beat_)
+                                     : bound_over_shares(problem_, budget_.stop());
     budget_.searched();
     if (shares_bound_ >= to_beat_) return std::nullopt;
     for (const std::vector<double>& by_device : starts()) {
@@ -180,6 +184,8 @@ class Alternation {
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
   Candidate cheapest(const Conversions& conversions, const Shares& shares) {
+    // Without linear programming what is no faster than the best leads nowhere.
+    if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Solution solution = search(problem_, conversions, shares, {}, limits_);
     budget_.searched();
     if (solution.choices.empty()) {
@@ -233,7 +239,8 @@ class Alternation {
   Budget& budget_;
   SearchLimits limits_;
   Picoseconds to_beat_ = forbidden;
-  Picoseconds shares_bound_ = 0;  ///< over all shares; on one axis only
+  std::optional<Picoseconds> known_bound_;
+  Picoseconds shares_bound_ = 0;  ///< over all shares
   std::set<Shares> seen_;
   Candidate best_;
   std::vector<Candidate> tight_;  ///< cheapest plans at their shares, which do not fit
@@ -241,8 +248,9 @@ class Alternation {
 
 }  // namespace
 
-std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat) {
-  return Alternation(problem, budget, seconds_to_beat).run();
+std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat,
+                              std::optional<Picoseconds> shares_bound) {
+  return Alternation(problem, budget, seconds_to_beat, shares_bound).run();
 }
 
 }  // namespace hetsynth::synth

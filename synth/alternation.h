@@ -13,6 +13,8 @@ namespace hetsynth::synth {
 /// linear programming. When the budget is spent: the best so far, or a plan that needs no search; none on several axes.
 /// Empty also if it is proven that no plan is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible
 /// if none was found that fits into memory.
-std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL);
+/// `shares_bound`: over all shares of the mesh, if that is known.
+std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL,
+                              std::optional<Picoseconds> shares_bound = {});
 
 }  // namespace hetsynth::synth

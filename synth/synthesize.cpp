@@ -1,9 +1,13 @@
 #include "synth/synthesize.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "dsl/base/error.h"
 #include "synth/alternation.h"
 #include "synth/baselines.h"
 #include "synth/device_subsets.h"
+#include "synth/mesh_bound.h"
 #include "synth/meshes.h"
 #include "synth/search.h"
 
@@ -45,18 +49,70 @@ void drop_devices(const Problem& all, const PlanPins& pins, Budget& budget, Choi
   }
 }
 
-/// Plans on two mesh axes that beat the one on a single axis.
-void try_two_axes(const Problem& all, const PlanPins& pins, Budget& budget, Choice* best) {
-  std::vector<Mesh> meshes = two_axis_meshes(all.cluster);
-  if (!pins.mesh.empty()) meshes = {{{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}};
-  if (meshes.empty() || budget.spent()) return;
-  auto analysis = std::make_shared<const Analysis>(all.program, 2);
-  for (const Mesh& mesh : meshes) {
-    if (budget.spent()) return;
-    Problem problem(analysis, all.cluster, mesh);
-    problem.constrain(pins);
-    best->consider(
-        [&] { return best_plan(problem, budget, best->plan ? best->plan->prediction.step_seconds : HUGE_VAL); });
+/// A mesh over all devices that may get a plan.
+struct MeshCandidate {
+  std::unique_ptr<Problem> problem;
+  Picoseconds bound = 0;  ///< over all shares
+};
+
+std::vector<int> sizes_of(const Mesh& mesh) {
+  std::vector<int> sizes;
+  for (const Mesh::Axis& axis : mesh.axes) sizes.push_back(axis.size);
+  return sizes;
+}
+
+Mesh pinned_mesh(const PlanPins& pins) { return {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}; }
+
+/// The meshes that the options allow, one axis first.
+std::vector<MeshCandidate> mesh_candidates(const Problem& free, const SynthesisOptions& options) {
+  std::vector<MeshCandidate> out;
+  const PlanPins& pins = options.pins;
+  if (pins.mesh.size() < 2) out.push_back({std::make_unique<Problem>(free.analysis, free.cluster, free.mesh)});
+  std::vector<Mesh> meshes;
+  if (pins.mesh.size() > 1)
+    meshes = {pinned_mesh(pins)};
+  else if (options.most_axes > 1 && pins.mesh.empty())
+    meshes = two_axis_meshes(free.cluster);
+  if (!meshes.empty()) {
+    auto analysis = std::make_shared<const Analysis>(free.program, 2);
+    for (const Mesh& mesh : meshes) out.push_back({std::make_unique<Problem>(analysis, free.cluster, mesh)});
+  }
+  for (MeshCandidate& candidate : out) candidate.problem->constrain(pins);
+  return out;
+}
+
+/// The fastest plan over all devices. The mesh of one axis is planned at once: its plan costs little, and shows of most
+/// others that they cannot win, or how far their bounds need be told.
+void try_meshes(const Problem& free, const SynthesisOptions& options, Budget& budget, Choice* best) {
+  std::vector<MeshCandidate> candidates = mesh_candidates(free, options);
+  auto fastest = [&] { return best->plan ? best->plan->prediction.step_seconds : HUGE_VAL; };
+  auto tell = [&](const MeshCandidate& candidate, double before, const std::string& lost) {
+    if (!options.mesh_considered) return;
+    MeshVerdict verdict{sizes_of(candidate.problem->mesh), to_seconds(candidate.bound), {}, lost};
+    if (fastest() < before) {
+      verdict.step_seconds = fastest();
+      verdict.reason = "the fastest by then";
+      verdict.bound_seconds = std::max(verdict.bound_seconds, best->plan->prediction.shares_bound_seconds);
+    }
+    options.mesh_considered(verdict);
+  };
+  auto plan = [&](const MeshCandidate& candidate, std::optional<Picoseconds> bound) {
+    const double before = fastest();
+    best->consider([&] { return best_plan(*candidate.problem, budget, before, bound); });
+    tell(candidate, before, best->plan ? "no faster plan was found" : "no plan fits");
+  };
+  auto first = candidates.begin();
+  if (candidates.front().problem->mesh.axes.size() == 1) plan(*first++, {});
+  for (auto it = first; it != candidates.end(); ++it)
+    if (!budget.spent()) it->bound = bound_over_mesh_shares(*it->problem, budget.stop(), to_picoseconds(fastest()));
+  std::stable_sort(first, candidates.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
+  for (auto it = first; it != candidates.end(); ++it) {
+    if (budget.spent())
+      tell(*it, fastest(), "not tried: the time is spent");
+    else if (it->bound >= to_picoseconds(fastest()))
+      tell(*it, fastest(), "given up: its bound shows that it cannot win");
+    else
+      plan(*it, it->bound);
   }
 }
 
@@ -64,7 +120,7 @@ void try_two_axes(const Problem& all, const PlanPins& pins, Budget& budget, Choi
 bool possible(const Problem& free, const PlanPins& pins) {
   auto analysis = pins.mesh.size() > 1 ? std::make_shared<const Analysis>(free.program, 2) : free.analysis;
   Mesh mesh = free.mesh;
-  if (pins.mesh.size() > 1) mesh = {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}};
+  if (pins.mesh.size() > 1) mesh = pinned_mesh(pins);
   Problem problem(analysis, free.cluster, mesh);
   problem.constrain(pins);
   Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
@@ -101,16 +157,11 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   Budget budget(options);
   const PlanPins& pins = options.pins;
   check_pins(pins, cluster);
-  Problem free(reference, cluster), problem(free.analysis, cluster, free.mesh);
+  Problem free(reference, cluster);
   Choice best;
-  if (pins.mesh.size() < 2) {
-    problem.constrain(pins);
-    best.consider([&] { return best_plan(problem, budget); });
-  }
-  if (options.most_axes > 1 || pins.mesh.size() > 1)
-    if (pins.mesh.size() != 1) try_two_axes(problem, pins, budget, &best);
+  try_meshes(free, options, budget, &best);
   const bool all_devices = !pins.placements.empty() || !pins.ratio.empty() || !pins.mesh.empty();
-  if (options.drop_devices && !all_devices && cluster.devices.size() > 1) drop_devices(problem, pins, budget, &best);
+  if (options.drop_devices && !all_devices && cluster.devices.size() > 1) drop_devices(free, pins, budget, &best);
   if (!best.plan && best.infeasible) throw *best.infeasible;
   if (!best.plan) throw_no_plan(free, pins);
   best.plan->prediction.baselines = baselines(free);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "dsl/spmd/plan.h"
 #include "synth/pins.h"
@@ -18,6 +20,14 @@ struct SynthesisProgress {
   int64_t searches = 0;                ///< at fixed shares, finished
 };
 
+/// What became of a mesh that was considered.
+struct MeshVerdict {
+  std::vector<int> sizes;                ///< of its axes
+  double bound_seconds = 0;              ///< no plan on it is faster, at any shares
+  std::optional<double> step_seconds{};  ///< of the plan found, if it was the fastest by then
+  std::string reason;                    ///< in words
+};
+
 struct SynthesisOptions {
   /// After this time the best plan so far is taken, or, before any was found, one that needs no search.
   std::optional<double> time_limit_seconds;
@@ -26,13 +36,16 @@ struct SynthesisOptions {
   /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
   /// all; it names its devices.
   bool drop_devices = false;
-  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations).
+  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). Meshes are tried in
+  /// the order of their bounds; when the next one's shows that it cannot win, it and all after it are given up.
   int most_axes = 1;
+  /// Called once for every mesh over all devices.
+  std::function<void(const MeshVerdict&)> mesh_considered = {};
   /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
   PlanPins pins = {};
 };
 
-/// Searches over one mesh axis of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,
+/// Searches over meshes of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,
 /// naming what does not fit, if no plan exists.
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options = {});
 

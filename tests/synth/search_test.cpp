@@ -10,6 +10,7 @@
 #include "programs.h"
 #include "random_programs.h"
 #include "synth/baselines.h"
+#include "synth/mesh_bound.h"
 #include "synth/share_bound.h"
 
 namespace hetsynth {
@@ -55,17 +56,18 @@ bool communicates(const auto& s) {
   return false;
 }
 
-/// Random granules, all devices' adding up.
+/// Random granules, on every axis adding up.
 Shares random_shares(const Problem& problem) {
-  std::vector<std::vector<double>> fractions(1);
-  for (int d = 0; d < problem.cost.device_count(); ++d) fractions[0].push_back(*rc::gen::inRange(d == 0 ? 1 : 0, 5));
+  std::vector<std::vector<double>> fractions;
+  for (const Mesh::Axis& axis : problem.mesh.axes) {
+    fractions.emplace_back();
+    for (int i = 0; i < axis.size; ++i) fractions.back().push_back(*rc::gen::inRange(i == 0 ? 1 : 0, 5));
+  }
   return common_shares(problem.classes, fractions);
 }
 
-RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
-  Program program = random_program(4);
-  Problem problem(program, random_cluster());
-  const Picoseconds bound = bound_over_shares(problem, {});
+/// Holds the bound against the cheapest plans at some shares; the least of their costs.
+Picoseconds check_bound_over_shares(const Problem& problem, Picoseconds bound) {
   RC_ASSERT(bound > 0);
   Picoseconds best = forbidden;
   for (int i = 0; i < 5; ++i) {
@@ -74,11 +76,37 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
     best = std::min(best, search(problem, conversions, shares, {}, {}).cost);
     RC_ASSERT(bound <= best);
   }
+  return best;
+}
+
+RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
+  Program program = random_program(4);
+  Problem problem(program, random_cluster());
+  const Picoseconds bound = bound_over_shares(problem, {});
+  const Picoseconds best = check_bound_over_shares(problem, bound);
   for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
     const Picoseconds tighter = tighter_bound_over_shares(problem, int(c), bound, best, 0, 12, {});
     RC_ASSERT(tighter >= bound);
     RC_ASSERT(tighter <= best);
   }
+}
+
+RC_GTEST_PROP(TwoAxes, NothingIsBelowTheBoundOverShares, ()) {
+  Program program = random_program(4);
+  auto [cluster, mesh] = random_mesh();
+  if (*rc::gen::arbitrary<bool>()) cluster.hosts[0].inside.bandwidth_bytes_per_second /= 7;
+  Problem problem(std::make_shared<const Analysis>(program, 2), cluster, mesh);
+  check_bound_over_shares(problem, bound_over_mesh_shares(problem, {}));
+}
+
+TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
+  const Program program = mlp(96, {48, 96, 48});
+  Cluster cluster = cluster_of_speeds({1e9, 1e9, 1e9, 1e9});
+  cluster.between = {1e8, 1e-6};
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  cluster.devices[2].host = cluster.devices[3].host = 1;
+  SearchedMesh s(program, cluster, {{{"outer", 2}, {"inner", 2}}});
+  EXPECT_NEAR(double(bound_over_mesh_shares(s.problem, {})), double(s.solution.cost), 1e-3 * double(s.solution.cost));
 }
 
 TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {

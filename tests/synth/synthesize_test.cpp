@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "programs.h"
 #include "random_programs.h"
@@ -84,6 +85,36 @@ TEST(Synthesize, TwoAxesWinBetweenHosts) {
   EXPECT_LT(two.prediction.step_seconds, 0.9 * one.prediction.step_seconds);
   EXPECT_TRUE(two.prediction.optimal);
   EXPECT_EQ(compare_with_reference(program, two.program, 5), "");
+}
+
+TEST(Synthesize, SaysWhatBecameOfEveryMeshInTheOrderOfTheirBounds) {
+  Program program = mlp(64, {64, 64, 64});
+  Cluster cluster = cluster_of_speeds(std::vector<double>(8, 1e9), 1e10, 1e-8);
+  cluster.between = {1e8, 1e-7};
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  for (size_t d = 4; d < 8; ++d) cluster.devices[d].host = 1;
+  SynthesisOptions options = two_axes();
+  std::vector<MeshVerdict> verdicts;
+  options.mesh_considered = [&](const MeshVerdict& verdict) { verdicts.push_back(verdict); };
+  const Plan plan = synthesize(program, cluster, options);
+  ASSERT_EQ(verdicts.size(), 3u);
+  EXPECT_THAT(verdicts[0].sizes, testing::ElementsAre(8));
+  EXPECT_LE(verdicts[1].bound_seconds, verdicts[2].bound_seconds);
+  std::vector<int> sizes;
+  for (const Mesh::Axis& axis : plan.program.mesh.axes) sizes.push_back(axis.size);
+  bool told = false;
+  for (const MeshVerdict& verdict : verdicts) {
+    EXPECT_FALSE(verdict.reason.empty());
+    EXPECT_LE(verdict.bound_seconds, verdict.step_seconds.value_or(HUGE_VAL));
+    if (verdict.reason == "given up: its bound shows that it cannot win") {
+      EXPECT_GE(verdict.bound_seconds, 0.999 * plan.prediction.step_seconds);
+    }
+    if (verdict.sizes == sizes) {
+      told = true;
+      EXPECT_EQ(verdict.step_seconds, plan.prediction.step_seconds);
+    }
+  }
+  EXPECT_TRUE(told);
 }
 
 RC_GTEST_PROP(Synthesize, TwoAxesAreNeverSlowerThanOneAndComputeTheReference, ()) {

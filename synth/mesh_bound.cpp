@@ -1,0 +1,271 @@
+#include "synth/mesh_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "synth/minimise.h"
+#include "synth/plan_network.h"
+#include "synth/ratios.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Bisections end this near to the bound, below it.
+constexpr double precision = 1e-4;
+constexpr int most_halvings = 60;
+/// Of message passing.
+constexpr int most_sweeps = 210;
+
+/// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
+struct Portion {
+  std::vector<int> devices;  ///< one of each type
+  int count = 1;             ///< portions like this one
+  bool operator==(const Portion& other) const { return devices == other.devices; }
+};
+
+class BestShares {
+ public:
+  explicit BestShares(const Problem& problem)
+      : problem_(problem), types_(device_types(problem.cluster)), axes_(int(problem.mesh.axes.size())) {
+    for (int axis = 0; axis < axes_; ++axis) {
+      if (varies_along(axis)) ++varying_, varying_axis_ = axis;
+      groups_.push_back(groups_along(axis));
+    }
+  }
+
+  /// The least time after which the parts that the devices can have done add up to the whole.
+  Picoseconds operation(NodeId node, const Option& option) {
+    const Work work = problem_.cost.work(node, option);
+    Parts even = whole_part;
+    std::vector<int> divided;
+    for (int axis = 0; axis < axes_; ++axis)
+      if (option.factor[size_t(axis)] >= 0) {
+        divided.push_back(axis);
+        even[size_t(axis)] = 1.0 / problem_.mesh.axes[size_t(axis)].size;
+      }
+    double high = 0;  // at even shares
+    for (const auto& type : types_.devices) high = std::max(high, problem_.cost.device_seconds(work, even, type[0]));
+    const bool varying = std::find(divided.begin(), divided.end(), varying_axis_) != divided.end();
+    if (divided.empty() || varying_ == 0 || (varying_ == 1 && !varying)) return to_picoseconds(high);
+    // Along the other axes devices are alike and even shares the best; where types vary along several axes, parts count
+    // as if each were the product of the shares that it is cut by, which they are at least.
+    Work merged = work;
+    int solved = varying_axis_;
+    if (varying_ > 1) {
+      solved = 0;
+      even = whole_part;
+      for (auto* parts : {&merged.flops, &merged.bytes})
+        for (size_t cuts = 2; cuts < parts->size(); ++cuts) (*parts)[1] += std::exchange((*parts)[cuts], 0.0);
+    } else {
+      divided = {varying_axis_};
+    }
+    const std::vector<Portion>& portions = portions_along(divided);
+    double low = 0;
+    for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
+      double middle = (low + high) / 2;
+      (done_within(merged, even, solved, portions, middle) >= 1 ? high : low) = middle;
+    }
+    return to_picoseconds(low);
+  }
+
+  Conversion conversion(NodeId node, const Form& from, const Form& to) {
+    // For the opcode and its realisation; the cost is replaced.
+    Conversion made = problem_.cost.conversion(from, to, [&](const Form& form, int) {
+      double bytes = double(problem_.cost.bytes(node));
+      for (int axis = 0; axis < axes_; ++axis)
+        if (form.on[size_t(axis)].sharded()) bytes /= problem_.mesh.axes[size_t(axis)].size;
+      return bytes;
+    });
+    if (!made.possible) return made;
+    const double bytes = double(problem_.cost.bytes(node));
+    const double seconds = made.opcode == Opcode::slice        ? in_memory(2 * bytes, to)
+                           : made.opcode == Opcode::to_partial ? in_memory(bytes, to)
+                                                               : collective(made, bytes, from);
+    made.cost = std::min(made.cost, to_picoseconds(seconds * (1 - rounding)));
+    return problem_.cost.repeated(made, node);
+  }
+
+ private:
+  /// Sums in floating point that are equal to the cost model's only up to this.
+  static constexpr double rounding = 1e-9;
+
+  /// Whether devices that differ in this coordinate alone can be of different types.
+  bool varies_along(int axis) const {
+    for (int d = 0; d < problem_.cost.device_count(); ++d)
+      for (int other : problem_.mesh.group(d, axis))
+        if (types_.type_of[size_t(other)] != types_.type_of[size_t(d)]) return true;
+    return false;
+  }
+
+  /// By the coordinates of some axes.
+  const std::vector<Portion>& portions_along(const std::vector<int>& axes) {
+    auto [it, fresh] = portions_.try_emplace(axes);
+    if (!fresh) return it->second;
+    std::map<std::vector<int>, std::map<int, int>> devices;  // coordinates -> type -> device
+    for (int d = 0; d < problem_.cost.device_count(); ++d) {
+      std::vector<int> at;
+      for (int axis : axes) at.push_back(problem_.cost.coordinate(d, axis));
+      devices[at].try_emplace(types_.type_of[size_t(d)], types_.devices[size_t(types_.type_of[size_t(d)])][0]);
+    }
+    for (const auto& [at, by_type] : devices) {
+      Portion portion;
+      for (const auto& [type, device] : by_type) portion.devices.push_back(device);
+      auto known = std::find(it->second.begin(), it->second.end(), portion);
+      if (known == it->second.end())
+        it->second.push_back(std::move(portion));
+      else
+        ++known->count;
+    }
+    return it->second;
+  }
+
+  /// Part of the work that all portions together can have done by then, at least. Of what axis `solved` divides.
+  double done_within(const Work& work, Parts parts, int solved, const std::vector<Portion>& portions,
+                     double time) const {
+    double sum = 0;
+    for (const Portion& portion : portions) {
+      double most = 1;
+      for (int device : portion.devices) {
+        auto seconds = [&](double part) {
+          parts[size_t(solved)] = part;
+          return problem_.cost.device_seconds(work, parts, device);
+        };
+        if (seconds(most) <= time) continue;
+        double low = 0;
+        for (int i = 0; i < most_halvings && most - low > precision / 4 * most; ++i) {
+          double middle = (low + most) / 2;
+          (seconds(middle) <= time ? low : most) = middle;
+          if (most < precision / double(problem_.cost.device_count())) break;
+        }
+      }
+      sum += most * portion.count;
+    }
+    return sum;
+  }
+
+  /// Each device passes over its part of so many bytes: least where the slower ones have less. What several devices
+  /// hold alike waits for the slowest of them.
+  double in_memory(double bytes, const Form& form) {
+    std::vector<int> cut;
+    for (int axis = 0; axis < axes_; ++axis)
+      if (form.on[size_t(axis)].sharded()) cut.push_back(axis);
+    auto [it, fresh] = bandwidth_.try_emplace(cut, 0);
+    if (fresh)
+      for (const Portion& portion : portions_along(cut)) {
+        double slowest = HUGE_VAL;
+        for (int d : portion.devices)
+          slowest = std::min(slowest, problem_.cluster.devices[size_t(d)].memory_bytes_per_second());
+        it->second += portion.count * slowest;
+      }
+    return bytes / it->second;
+  }
+
+  /// What collectives along an axis need in groups that are alike.
+  struct Group {
+    double latency;         ///< of a hop
+    double seconds;         ///< for a byte over the slowest link
+    double spread_seconds;  ///< for a byte of an all-to-all over all its devices' own links
+    int count = 1;
+  };
+  struct Groups {
+    std::vector<Group> kinds;
+    int count = 0;
+    bool all_leave_hosts = true;
+  };
+
+  Groups groups_along(int axis) const {
+    Groups out;
+    for (int d = 0; d < problem_.cost.device_count(); ++d) {
+      if (problem_.cost.coordinate(d, axis) != 0) continue;
+      const Link& link = problem_.cost.link(axis, d);
+      double bandwidth = 0;
+      bool leaves = false;
+      for (int member : problem_.mesh.group(d, axis)) {
+        const int host = problem_.cluster.devices[size_t(member)].host;
+        bandwidth += problem_.cluster.hosts[size_t(host)].inside.bandwidth_bytes_per_second;
+        leaves = leaves || host != problem_.cluster.devices[size_t(d)].host;
+      }
+      const Group group{link.latency_seconds, 1 / link.bandwidth_bytes_per_second, 1 / bandwidth};
+      auto same = [&](const Group& g) {
+        return g.latency == group.latency && g.seconds == group.seconds && g.spread_seconds == group.spread_seconds;
+      };
+      auto known = std::find_if(out.kinds.begin(), out.kinds.end(), same);
+      if (known == out.kinds.end())
+        out.kinds.push_back(group);
+      else
+        ++known->count;
+      ++out.count;
+      out.all_leave_hosts = out.all_leave_hosts && leaves;
+    }
+    return out;
+  }
+
+  /// Along the axis of the collective even shares are the best. Groups that hold different parts of the tensor may hold
+  /// unequal ones, so that all end together.
+  double collective(const Conversion& made, double bytes, const Form& form) const {
+    const Groups& groups = groups_[size_t(made.axis)];
+    const double n = problem_.mesh.axes[size_t(made.axis)].size, hops = n - 1;
+    bool divided = false;
+    for (int axis = 0; axis < axes_; ++axis)
+      divided = divided || (axis != made.axis && form.on[size_t(axis)].sharded());
+    const bool twice = made.opcode == Opcode::all_reduce, to_all = made.opcode == Opcode::all_to_all;
+    const double latencies = twice || made.realisation == Realisation::grouped ? 2 * hops : hops;
+    auto fixed = [&](const Group& g) { return latencies * g.latency; };
+    auto slope = [&](const Group& g) {
+      return (twice ? 2 : 1) * hops / n * bytes * (to_all ? g.spread_seconds : g.seconds);
+    };
+    double least_fixed = HUGE_VAL, low = 0, high = 0;
+    for (const Group& g : groups.kinds) {
+      least_fixed = std::min(least_fixed, fixed(g));
+      low = std::max(low, fixed(g));
+      high = std::max(high, fixed(g) + slope(g));
+    }
+    for (int i = 0; divided && i < most_halvings && high - low > rounding * high; ++i) {
+      const double middle = (low + high) / 2;
+      double done = 0;
+      for (const Group& g : groups.kinds)
+        done += g.count * (slope(g) > 0 ? std::max(0.0, middle - fixed(g)) / slope(g) : 1);
+      (done >= 1 ? high : low) = middle;
+    }
+    const double seconds = divided ? low : high;
+    if (!to_all || !groups.all_leave_hosts) return seconds;
+    // Over all hosts' links together.
+    const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
+    return std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
+                                                      problem_.cluster.between.bandwidth_bytes_per_second));
+  }
+
+  const Problem& problem_;
+  DeviceTypes types_;
+  int axes_;
+  int varying_ = 0;                                            ///< axes along which devices of different types meet
+  int varying_axis_ = -1;                                      ///< the last of them
+  std::vector<Groups> groups_;                                 ///< by axis
+  std::map<std::vector<int>, std::vector<Portion>> portions_;  ///< by axes
+  std::map<std::vector<int>, double> bandwidth_;               ///< by axes that cut a tensor: of all portions' memories
+};
+
+}  // namespace
+
+Picoseconds bound_over_mesh_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
+  BestShares best(problem);
+  Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
+    return best.conversion(node, from, to);
+  });
+  SearchInput input;
+  input.pins = &problem.pins;
+  input.operation_cost = [&](NodeId node, const Option& option) { return best.operation(node, option); };
+  SearchLimits limits;
+  limits.stop = stop;
+  limits.tolerance = precision;
+  limits.cost_to_beat = enough;
+  // The last per mille would take as long as everything before.
+  limits.most_sweeps = most_sweeps;
+  limits.table_limit = limits.direct_limit;
+  limits.expansion_limit = 1;
+  return minimise(build_network(problem, conversions, {}, input).network, limits).lower_bound;
+}
+
+}  // namespace hetsynth::synth
