@@ -1,6 +1,7 @@
 // hetsynth run under mpirun: several processes train like one, and all end when one of them dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -39,9 +40,12 @@ class Processes : public ::testing::Test {
     if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
   }
   /// Processes of this test that are still there.
+  /// Known among all processes of the machine: other tests run at the same time.
+  const std::string marked = "marked" + std::to_string(::getpid()) + ".cpp";
   int left_over() const {
     place.run("--version");
-    const std::string count = "pgrep -fc 'hetsynth [r]un marked.cpp' > '" + (place.folder() / "count").string() + "'";
+    const std::string count =
+        "pgrep -fc 'hetsynth [r]un " + marked + "' > '" + (place.folder() / "count").string() + "'";
     (void)std::system(count.c_str());
     return std::atoi(place.read("count").c_str());
   }
@@ -89,18 +93,17 @@ TEST_F(Processes, AnErrorIsToldOnceAndEndsAll) {
 
 TEST_F(Processes, OneThatIsKilledEndsAllByNameAndLeavesNothing) {
   place.write("slow.toml", slow_devices(1, 2));
-  place.write("marked.cpp", small_model);
+  place.write(marked, small_model);
   for (const char* victim : {"head", "tail"}) {
     Outcome ran;
     std::thread job([&] {
-      ran = place.run("run marked.cpp --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2));
+      ran = place.run("run " + marked + " --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2));
     });
     for (int tries = 0; tries < 600 && place.read("log.json").size() < 1000; ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const auto killed = std::chrono::steady_clock::now();
     // mpirun's own line mentions the command too, but does not begin with it.
-    const std::string kill =
-        "kill -9 $(pgrep -f '^[^ ]*hetsynth [r]un marked.cpp' | sort -n | " + std::string(victim) + " -1)";
+    const std::string kill = "kill -9 $(pgrep -f '^[^ ]*hetsynth [r]un " + marked + "' | sort -n | " + victim + " -1)";
     EXPECT_EQ(std::system(kill.c_str()), 0);
     job.join();
     EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(10));
@@ -114,14 +117,16 @@ TEST_F(Processes, OneThatIsKilledEndsAllByNameAndLeavesNothing) {
 
 TEST_F(Processes, OneThatHangsIsNamedWithinTenSeconds) {
   place.write("slow.toml", slow_devices(1, 2));
-  place.write("marked.cpp", small_model);
+  place.write(marked, small_model);
   Outcome ran;
-  std::thread job(
-      [&] { ran = place.run("run marked.cpp --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2)); });
+  std::thread job([&] {
+    ran = place.run("run " + marked + " --cluster slow.toml --steps 1000000000 --log-json log.json", mpirun(2));
+  });
   for (int tries = 0; tries < 600 && place.read("log.json").size() < 1000; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto stopped = std::chrono::steady_clock::now();
-  EXPECT_EQ(std::system("kill -STOP $(pgrep -f '^[^ ]*hetsynth [r]un marked.cpp' | sort -n | tail -1)"), 0);
+  const std::string stop = "kill -STOP $(pgrep -f '^[^ ]*hetsynth [r]un " + marked + "' | sort -n | tail -1)";
+  EXPECT_EQ(std::system(stop.c_str()), 0);
   job.join();
   EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(10));
   EXPECT_NE(ran.code, 0);
