@@ -12,6 +12,8 @@ endif()
 
 add_library(hetsynth_options INTERFACE)
 target_compile_options(hetsynth_options INTERFACE -Wall -Wextra $<$<BOOL:${HETSYNTH_WERROR}>:-Werror>)
+# The stable_sort of libstdc++ 12 calls what libstdc++ 12 itself declares deprecated: Clang tells every caller.
+target_compile_options(hetsynth_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 if(HETSYNTH_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
