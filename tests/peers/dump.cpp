@@ -14,6 +14,7 @@
 #include "dsl/frontend/model.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
+#include "dsl/ir/loops.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/dsl/operator_testing.h"
 #include "tests/peers/cases.h"
@@ -114,9 +115,13 @@ class Dump {
     const std::unique_ptr<Trace> trace = trace_small(*loaded);
     Program& program = trace->program;
     const int forward = static_cast<int>(program.nodes.size());
-    json entry = {{"name", fs::path(path).stem().string()}, {"loss", program.loss}};
-    entry["nodes"] = nodes_until(program, forward - 1);
-    for (const NodeId node : trace->stopped) entry["stopped"].push_back(node);
+    // PyTorch runs the operators one by one: of a loop, those of every turn.
+    const Unrolling flat = unroll(program);
+    const auto there = [&](NodeId node) { return flat.copies[static_cast<size_t>(node)].back(); };
+    json entry = {{"name", fs::path(path).stem().string()}, {"loss", there(program.loss)}};
+    entry["nodes"] = nodes_until(flat.program, static_cast<NodeId>(flat.program.nodes.size()) - 1);
+    for (const NodeId node : trace->stopped)
+      for (const NodeId copy : flat.copies[static_cast<size_t>(node)]) entry["stopped"].push_back(copy);
     std::vector<Tensor> parameters;
     for (const Node& node : program.nodes) {
       if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
@@ -126,13 +131,14 @@ class Dump {
     const Bindings leaves = leaf_values(program);
     const std::vector<Array> values = interpret(program, leaves, {});
     for (const NodeId node : drawn(program, forward)) {
-      entry["nodes"][static_cast<size_t>(node)]["leaf"] = true;
-      entry["values"][std::to_string(node)] = store(values[static_cast<size_t>(node)]);
+      entry["nodes"][static_cast<size_t>(there(node))]["leaf"] = true;
+      entry["values"][std::to_string(there(node))] = store(values[static_cast<size_t>(node)]);
     }
-    for (const auto& [node, array] : leaves) entry["values"][std::to_string(node)] = store(array);
+    for (const auto& [node, array] : leaves)
+      if (node < forward) entry["values"][std::to_string(there(node))] = store(array);
     for (size_t j = 0; j < parameters.size(); ++j) {
       if (!gradients[j].defined()) continue;
-      entry["gradients"][std::to_string(parameters[j].node())] =
+      entry["gradients"][std::to_string(there(parameters[j].node()))] =
           store(values[static_cast<size_t>(gradients[j].node())]);
     }
     entry["result"] = values[static_cast<size_t>(program.loss)].values[0];
