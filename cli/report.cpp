@@ -37,7 +37,7 @@ struct CollectiveCount {
 std::map<std::string, CollectiveCount> collectives(const SpmdProgram& program, const Program& reference) {
   std::map<std::string, CollectiveCount> out;
   for (const Instruction& i : program.instructions) {
-    if (i.opcode == Opcode::compute || i.opcode == Opcode::slice || i.opcode == Opcode::to_partial) continue;
+    if (!communicates(i.opcode)) continue;
     const TensorType& type = reference[program.values[i.result].node].type;
     CollectiveCount& entry = out[std::string(name(i.opcode))];
     ++entry.count;

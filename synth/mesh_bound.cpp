@@ -251,12 +251,9 @@ class BestShares {
 
 Picoseconds bound_over_mesh_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
   BestShares best(problem);
-  Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
-    return best.conversion(node, from, to);
-  });
-  SearchInput input;
-  input.pins = &problem.pins;
-  input.operation_cost = [&](NodeId node, const Option& option) { return best.operation(node, option); };
+  const PlanNetwork network = build_network(
+      problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
+      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = precision;
@@ -265,7 +262,7 @@ Picoseconds bound_over_mesh_shares(const Problem& problem, const Stop& stop, Pic
   limits.most_sweeps = most_sweeps;
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
-  return minimise(build_network(problem, conversions, {}, input).network, limits).lower_bound;
+  return minimise(network.network, limits).lower_bound;
 }
 
 }  // namespace hetsynth::synth

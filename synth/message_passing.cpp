@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "dsl/base/error.h"
 
@@ -161,10 +160,7 @@ double MessagePassing::bound() const {
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
       std::vector<double>& given = handed[size_t(end.edge)][!end.first];
-      if (!end.speaks || !given.empty()) continue;
-      const double weight = end.later ? cells_[c].weight : 0;
-      const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
-      for (size_t x = 0; x < cells_[c].domain; ++x) given.push_back(weight * total[x] - incoming[classes(e)[x]]);
+      if (end.speaks && given.empty()) given = moved(c, e, total.data());
     }
   }
   for (size_t c = 0; c < cells_.size(); ++c) {
@@ -198,12 +194,12 @@ double MessagePassing::bound() const {
 }
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
-std::vector<Picoseconds> MessagePassing::moved(size_t c, size_t e, const std::vector<double>& total) const {
+std::vector<double> MessagePassing::moved(size_t c, size_t e, const double* total) const {
   const Quotient::End& end = quotient_.ends[e];
   const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
-  std::vector<Picoseconds> out;
+  std::vector<double> out;
   for (size_t x = 0; x < cells_[c].domain; ++x)
-    out.push_back(std::llround((end.later ? cells_[c].weight * total[x] : 0) - incoming[classes(e)[x]]));
+    out.push_back((end.later ? cells_[c].weight * total[x] : 0) - incoming[classes(e)[x]]);
   return out;
 }
 
@@ -218,7 +214,7 @@ Reparametrised MessagePassing::apply() const {
       const Quotient::End& end = quotient_.ends[e];
       std::vector<Picoseconds>& given = handed[size_t(end.edge)][!end.first];
       if (!end.speaks || !given.empty()) continue;
-      given = moved(c, e, total);
+      for (double cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
       Table& table = out.edges[size_t(end.edge)];
       const size_t rows = given.size(), columns = table.size() / rows;
       for (size_t x = 0; x < rows; ++x)
@@ -243,10 +239,8 @@ Reparametrised MessagePassing::apply() const {
 }
 
 std::vector<int> MessagePassing::decode() const {
-  std::vector<int> order(size_t(network_.variable_count())), chosen(order.size(), -1);  // places among the values
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return std::pair(network_.position(a), a) < std::pair(network_.position(b), b); });
+  const std::vector<int> order = network_.in_order();
+  std::vector<int> chosen(order.size(), -1);
   std::vector<double> total;
   for (bool improving : {false, true, true})
     for (int v : order) {

@@ -62,7 +62,7 @@ class MessagePassing {
   void believe(size_t cell, double* total) const;
   void pass(bool forward);
   void send(size_t end, size_t domain);
-  std::vector<Picoseconds> moved(size_t cell, size_t end, const std::vector<double>& total) const;
+  std::vector<double> moved(size_t cell, size_t end, const double* total) const;
 
   const Network& network_;
   const Quotient& quotient_;

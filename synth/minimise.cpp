@@ -122,13 +122,20 @@ class BoundedSearch {
     take(cost, std::move(assignment));
   }
 
+  /// By variable: values outside of which there is no solution within the budget. None if there is none at all.
+  ValueLists values_left(Picoseconds budget) const {
+    ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
+    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return {};
+    return values;
+  }
+
   /// Nothing better than the best so far is outside of the values that are left. They are searched with their original
   /// costs: these are equal in repeated layers. Where that is too much, message passing goes on there, if they are
   /// much fewer or `last`: faster and, after dead ends and contraction, with a better bound.
   void attempt(bool last) {
     const Picoseconds budget = to_beat() - shifted_.bound;
-    const ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
-    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget);
+    const ValueLists values = values_left(budget);
+    if (values.empty()) return prove(budget);
     result_.values_left = 0;
     for (const auto& v : values) result_.values_left += int64_t(v.size());
     const int64_t all = count_values(network_);
@@ -156,8 +163,8 @@ class BoundedSearch {
   /// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
   void search_what_is_left() {
     const Picoseconds budget = to_beat() - shifted_.bound;
-    const ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
-    if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return prove(budget);
+    const ValueLists values = values_left(budget);
+    if (values.empty()) return prove(budget);
     Contraction part(restrict(network_, values), limits_.stop);
     if (part.impossible()) return prove(budget);
     absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, budget);

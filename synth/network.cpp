@@ -1,6 +1,7 @@
 #include "synth/network.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "dsl/base/error.h"
 
@@ -69,6 +70,14 @@ void Network::finish() {
     ends_[next[pairs_[p].a]++] = {int(p), pairs_[p].b, true};
     ends_[next[pairs_[p].b]++] = {int(p), pairs_[p].a, false};
   }
+}
+
+std::vector<int> Network::in_order() const {
+  std::vector<int> order(position_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [this](int a, int b) { return position_[size_t(a)] < position_[size_t(b)]; });
+  return order;
 }
 
 Picoseconds Network::cost(const std::vector<int>& assignment) const {

@@ -71,6 +71,8 @@ class Network {
   std::span<const End> ends(int variable) const {
     return {ends_.data() + first_end_[variable], ends_.data() + first_end_[variable + 1]};
   }
+  /// The variables by position; of equal ones the smaller number first.
+  std::vector<int> in_order() const;
   Picoseconds cost(const std::vector<int>& assignment) const;
 
  private:

@@ -434,4 +434,12 @@ PlanNetwork build_network(const Problem& problem, const Conversions& conversions
   return NetworkBuilder(problem, conversions, shares, input).build();
 }
 
+PlanNetwork build_network(const Problem& problem, std::function<Picoseconds(NodeId, const Option&)> operation,
+                          const ConversionTable::Edge& conversion) {
+  SearchInput input;
+  input.pins = &problem.pins;
+  input.operation_cost = std::move(operation);
+  return build_network(problem, Conversions(*problem.analysis, conversion), {}, input);
+}
+
 }  // namespace hetsynth::synth

@@ -53,4 +53,8 @@ struct PlanNetwork {
 PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
                           const SearchInput& input);
 
+/// The network at other costs than those of any shares, for bounds.
+PlanNetwork build_network(const Problem& problem, std::function<Picoseconds(NodeId, const Option&)> operation,
+                          const ConversionTable::Edge& conversion);
+
 }  // namespace hetsynth::synth

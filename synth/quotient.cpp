@@ -11,10 +11,8 @@ namespace {
 
 /// By variable: its place in the order of positions.
 std::vector<int> ranks(const Network& network) {
-  std::vector<int> order(size_t(network.variable_count())), rank(order.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return std::pair(network.position(a), a) < std::pair(network.position(b), b); });
+  const std::vector<int> order = network.in_order();
+  std::vector<int> rank(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank[size_t(order[i])] = int(i);
   return rank;
 }

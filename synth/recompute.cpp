@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -43,14 +44,16 @@ class Reads {
   /// The instruction that makes a value; -1 for leaves.
   int made(ValueId value) const { return made_[value]; }
 
-  /// Adds the instructions that make a value again, the ones first whose results others of them read, and the stored
-  /// values that these read.
-  void collect(ValueId value, std::vector<ValueId>* from) const {
+  /// Lives in the loop of what reads it: whoever is made again makes this again.
+  bool passing(ValueId value) const { return !stored_[value] && made_[value] >= 0; }
+
+  /// Calls `see` for the stored values that a value is made from; not for leaves, which are always there.
+  void for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
     for (ValueId operand : program_.instructions[made_[value]].operands) {
-      if (!stored_[operand] && made_[operand] >= 0)
-        collect(operand, from);
-      else
-        from->push_back(operand);
+      if (passing(operand))
+        for_stored_operands(operand, see);
+      else if (made_[operand] >= 0)
+        see(operand);
     }
   }
 
@@ -64,11 +67,8 @@ class Reads {
 /// Writes the program with the copies.
 class Rewriting {
  public:
-  Rewriting(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again)
-      : program_(program),
-        reads_(problem, program),
-        again_(program.values.size(), 0),
-        copy_(program.values.size(), -1) {
+  Rewriting(const SpmdProgram& program, const Reads& reads, const std::vector<ValueId>& again)
+      : program_(program), reads_(reads), again_(program.values.size(), 0), copy_(program.values.size(), -1) {
     for (ValueId value : again) again_[value] = 1;
   }
 
@@ -90,7 +90,7 @@ class Rewriting {
     if (copy_[value] >= 0) return copy_[value];
     Instruction instruction = program_.instructions[reads_.made(value)];
     for (ValueId& operand : instruction.operands)
-      if (again_[operand] || (!reads_.stored(operand) && reads_.made(operand) >= 0)) operand = copy(operand);
+      if (again_[operand] || reads_.passing(operand)) operand = copy(operand);
     Value named = program_.values[value];
     named.name += "#again";
     out_.values.push_back(std::move(named));
@@ -101,7 +101,7 @@ class Rewriting {
   }
 
   const SpmdProgram& program_;
-  Reads reads_;
+  const Reads& reads_;
   std::vector<char> again_;
   std::vector<ValueId> copy_;  ///< by value
   SpmdProgram out_;
@@ -112,8 +112,8 @@ class Rewriting {
 /// must now stay longer, or come back earlier, because the copy is made from it.
 class Selection {
  public:
-  Selection(const Problem& problem, const SpmdProgram& program, int fullest)
-      : problem_(problem), program_(program), reads_(problem, program), states_(program.values.size()) {
+  Selection(const Problem& problem, const SpmdProgram& program, const Reads& reads, int fullest)
+      : problem_(problem), program_(program), reads_(reads), states_(program.values.size()) {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
       const Instruction& instruction = program.instructions[i];
@@ -186,13 +186,13 @@ class Selection {
     if (program_.loss >= 0) states_[program_.loss].movable = false;
     for (size_t v = 0; v < states_.size(); ++v)
       if (problem_.is_output[program_.values[v].node] || !reads_.stored(ValueId(v))) states_[v].movable = false;
+    auto hold = [&](const Instruction& instruction) {
+      states_[instruction.result].movable = false;
+      for (ValueId operand : instruction.operands) states_[operand].movable = false;
+    };
     // A copy has no place in the turns of a loop.
     for (const LoopSpan& span : loop_spans(problem_.program, program_))
-      for (int i = span.first; i < span.last; ++i) {
-        const Instruction& instruction = program_.instructions[i];
-        states_[instruction.result].movable = false;
-        for (ValueId operand : instruction.operands) states_[operand].movable = false;
-      }
+      for (int i = span.first; i < span.last; ++i) hold(program_.instructions[i]);
     // Blocks of attention read these in both phases.
     std::vector<char> of_attention(problem_.program.nodes.size(), 0);
     for (const Attention& a : problem_.cost.attention()) {
@@ -200,17 +200,14 @@ class Selection {
       for (NodeId node : a.hidden()) of_attention[node] = 1;
       for (NodeId node : {a.maximum, a.total, a.mixed}) of_attention[node] = 1;
     }
-    for (const Instruction& instruction : program_.instructions) {
-      if (!of_attention[program_.values[instruction.result].node]) continue;
-      states_[instruction.result].movable = false;
-      for (ValueId operand : instruction.operands) states_[operand].movable = false;
-    }
+    for (const Instruction& instruction : program_.instructions)
+      if (of_attention[program_.values[instruction.result].node]) hold(instruction);
   }
 
   double seconds_again(ValueId value) const {
     double seconds = states_[value].seconds;
     for (ValueId operand : program_.instructions[reads_.made(value)].operands)
-      if (!reads_.stored(operand) && reads_.made(operand) >= 0) seconds += seconds_again(operand);
+      if (reads_.passing(operand)) seconds += seconds_again(operand);
     return seconds;
   }
 
@@ -236,10 +233,7 @@ class Selection {
   }
 
   void need_operands(ValueId value, int at, bool deep, Move* move) const {
-    std::vector<ValueId> from;
-    reads_.collect(value, &from);
-    for (ValueId operand : from)
-      if (reads_.made(operand) >= 0) need(operand, at, deep, move);
+    reads_.for_stored_operands(value, [&](ValueId operand) { need(operand, at, deep, move); });
   }
 
   /// Sees to it that a value is there at an instruction after the forward phase.
@@ -268,14 +262,14 @@ class Selection {
 
   const Problem& problem_;
   const SpmdProgram& program_;
-  Reads reads_;
+  const Reads& reads_;
   std::vector<State> states_;  ///< by value
 };
 
 }  // namespace
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
-  return Rewriting(problem, program, again).run();
+  return Rewriting(program, Reads(problem, program), again).run();
 }
 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
@@ -283,11 +277,12 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
   const auto& fullness = candidate.fullness;
   const int fullest = int(std::max_element(fullness.begin(), fullness.end()) - fullness.begin());
-  const std::vector<ValueId> order = Selection(problem, *candidate.spmd, fullest).order();
+  const Reads reads(problem, *candidate.spmd);
+  const std::vector<ValueId> order = Selection(problem, *candidate.spmd, reads, fullest).order();
   auto with_first = [&](size_t count) {
     Candidate out = candidate;
     out.recomputed.assign(order.begin(), order.begin() + ptrdiff_t(count));
-    out.spmd = std::make_shared<SpmdProgram>(with_recomputed(problem, *candidate.spmd, out.recomputed));
+    out.spmd = std::make_shared<SpmdProgram>(Rewriting(*candidate.spmd, reads, out.recomputed).run());
     measure_memory(problem, &out);
     return out;
   };
@@ -295,11 +290,10 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   constexpr size_t counts = 16;
   std::optional<Candidate> best;
   size_t low = 0, high = 0;  // `high` of them are enough, `low` are not
-  for (size_t step = 1; step <= counts && !best; ++step, low = high) {
+  for (size_t step = 1; step <= counts; ++step, low = high) {
     high = (order.size() * step + counts - 1) / counts;
     if (high == low) continue;
-    Candidate next = with_first(high);
-    if (next.fits()) {
+    if (Candidate next = with_first(high); next.fits()) {
       best = std::move(next);
       break;
     }

@@ -149,25 +149,24 @@ class BestShares {
 
 Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop) {
   const BestShares best(problem, types, branch);
-  Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
-    return best.conversion(node, from, to);
-  });
-  SearchInput input;
-  input.pins = &problem.pins;
-  input.operation_cost = [&](NodeId node, const Option& option) { return best.operation(node, option); };
+  const PlanNetwork network = build_network(
+      problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
+      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = precision;
-  return minimise(build_network(problem, conversions, {}, input).network, limits).lower_bound;
+  return minimise(network.network, limits).lower_bound;
 }
 
-/// What one type holds follows from what the others may.
-void narrow(Branch* branch, int64_t granules) {
+/// What one type holds follows from what the others may. False if nothing is left.
+bool narrow(Branch* branch, int64_t granules) {
   const auto sum = [](const std::vector<int64_t>& v) { return std::accumulate(v.begin(), v.end(), int64_t(0)); };
   for (size_t t = 0; t < branch->low.size(); ++t) {
     branch->low[t] = std::max(branch->low[t], granules - (sum(branch->high) - branch->high[t]));
     branch->high[t] = std::min(branch->high[t], granules - (sum(branch->low) - branch->low[t]));
+    if (branch->low[t] > branch->high[t]) return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -197,7 +196,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     lower.high[widest] = branch.low[widest] + width(widest) / 2;
     upper.low[widest] = lower.high[widest] + 1;
     for (Branch* half : {&lower, &upper}) {
-      narrow(half, granules);
+      if (!narrow(half, granules)) continue;
       half->bound = std::max(branch.bound, bound_of(problem, types, *half, stop));
       ++searches;
       open.push(*half);
