@@ -19,7 +19,7 @@ namespace {
 ArenaSlot arena_slot(const Slot& slot) { return {slot.node, slot.value, slot.offset_bytes}; }
 
 std::string slots_text(const RankSource& source) {
-  std::string out = fmt::format("{} {} ", source.rank, source.arena_bytes);
+  std::string out = fmt::format("{} {} {} ", source.rank, source.arena_bytes, source.buckets);
   auto add = [&](const ArenaSlot& slot) { out += fmt::format("{}:{}@{} ", slot.node, slot.value, slot.offset_bytes); };
   for (const ArenaSlot& slot : source.leaves) add(slot);
   out += "| ";
@@ -39,6 +39,7 @@ RankSource rank_source(const DeviceProgram& program) {
   out.file_name = program.files.front().name;
   out.text = program.files.front().text;
   if (program.files.size() > 1) out.kernels = program.files[1].text;
+  out.buckets = program.buckets;
   out.arena_bytes = program.arena_bytes;
   for (const Slot& slot : program.leaves) out.leaves.push_back(arena_slot(slot));
   for (const Slot& slot : program.outputs) out.outputs.push_back(arena_slot(slot));

@@ -17,11 +17,12 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 class Scheduler {
  public:
-  Scheduler(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank, ElementTypes types)
-      : program_(program), cluster_(cluster), types_(std::move(types)) {
+  Scheduler(const Program& reference, const BucketedProgram& bucketed, const Cluster& cluster, int rank,
+            ElementTypes types)
+      : program_(bucketed.program), bucket_of_(bucketed.bucket_of), cluster_(cluster), types_(std::move(types)) {
     out_.lowered.reference = &reference;
-    out_.lowered.program = &program;
-    out_.lowered.local = localize(reference, program, rank);
+    out_.lowered.program = &program_;
+    out_.lowered.local = localize(reference, program_, rank);
     for (FusedAttention& nest : fuse_attention(out_.lowered.local, reference)) attention_.push_back(std::move(nest));
     out_.lowered.layouts = lay_out(out_.lowered.local);
     std::erase_if(attention_, [&](const FusedAttention& nest) {
@@ -34,7 +35,8 @@ class Scheduler {
   }
 
   DeviceSchedule run() {
-    for (LaunchStep& step : fuse(local(), layouts(), attention_)) out_.steps.push_back({.step = std::move(step)});
+    for (LaunchStep& step : fuse(local(), layouts(), attention_, buckets()))
+      out_.steps.push_back({.step = std::move(step)});
     plan_transfers();
     place_waits();
     find_last_uses();
@@ -58,14 +60,25 @@ class Scheduler {
   ValueId buffer(ValueId value) { return layouts().of[value].buffer; }
   bool is_collective(int step) const { return out_.steps[step].step.kind == LaunchStep::Kind::collective; }
 
+  /// By local operator: the bucket of a collective, -1: none.
+  std::vector<int> buckets() {
+    std::map<ValueId, int> of_result;
+    for (size_t i = 0; i < bucket_of_.size(); ++i)
+      if (bucket_of_[i] >= 0) of_result[program_.instructions[i].result] = bucket_of_[i];
+    std::vector<int> out(local().ops.size(), -1);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (const auto& collective = local().ops[i].collective)
+        if (const auto found = of_result.find(collective->result); found != of_result.end()) out[i] = found->second;
+    return out;
+  }
+
   void plan_transfers() {
     for (ScheduledStep& s : out_.steps) {
       if (s.step.kind != LaunchStep::Kind::collective) continue;
-      const LocalOp& op = local().ops[s.step.op];
-      if (holds_cpu_devices(op.collective->axis))
+      if (holds_cpu_devices(local().ops[s.step.collectives.front()].collective->axis))
         s.transfer.through_host = true;
       else
-        s.transfer = plan_transfer(program_, local(), op);
+        s.transfer = plan_transfer(program_, local(), s.step.collectives);
       s.event = out_.events;
       out_.events += 2;
     }
@@ -104,14 +117,17 @@ class Scheduler {
       each_read(at, [&](ValueId value, size_t, size_t) {
         auto found = pending.find(buffer(value));
         if (found == pending.end()) return;
-        out_.steps[at].wait_for.push_back(found->second);
-        waited_[found->second] = at;
-        pending.erase(found);
+        const int transfer = found->second;
+        out_.steps[at].wait_for.push_back(transfer);
+        waited_[transfer] = at;
+        std::erase_if(pending, [&](const auto& other) { return other.second == transfer; });
       });
-      if (is_collective(at)) pending[buffer(local().ops[out_.steps[at].step.op].result)] = at;
+      if (is_collective(at))
+        for (int op : out_.steps[at].step.collectives) pending[buffer(local().ops[op].result)] = at;
     }
     for (const auto& entry : pending) out_.wait_at_end.push_back(entry.second);
     std::sort(out_.wait_at_end.begin(), out_.wait_at_end.end());
+    out_.wait_at_end.erase(std::unique(out_.wait_at_end.begin(), out_.wait_at_end.end()), out_.wait_at_end.end());
     for (int step : out_.wait_at_end) waited_[step] = end();
   }
 
@@ -126,10 +142,11 @@ class Scheduler {
     }
     // Results of collectives: until compute has waited, even if nobody reads them.
     for (int at = 0; at < end(); ++at)
-      if (is_collective(at)) {
-        ValueId result = local().ops[out_.steps[at].step.op].result;
-        last_[result] = std::max(last_[result], waited_.at(at));
-      }
+      if (is_collective(at))
+        for (int op : out_.steps[at].step.collectives) {
+          ValueId result = local().ops[op].result;
+          last_[result] = std::max(last_[result], waited_.at(at));
+        }
     auto keep = [&](ValueId value) { last_[buffer(value)] = end(); };
     for (const auto& output : local().outputs) keep(output.second);
     if (local().loss >= 0) keep(local().loss);
@@ -212,18 +229,22 @@ class Scheduler {
   }
 
   void print_packing(ScheduledStep& s, Names& names) {
-    const LocalOp& op = local().ops[s.step.op];
-    DType dtype = local().values[op.result].type.dtype;
-    const std::string& result = out_.lowered.names[op.result];
-    const std::string& source = op.inputs.empty() ? result : out_.lowered.names[op.inputs[0].value];
-    for (const Transfer::Repack& repack : s.transfer.pack)
+    auto collective = [&](int number) -> const LocalOp& { return local().ops[s.step.collectives[size_t(number)]]; };
+    auto dtype = [&](const LocalOp& op) { return local().values[op.result].type.dtype; };
+    for (const Transfer::Repack& repack : s.transfer.pack) {
+      const LocalOp& op = collective(repack.from.collective);
+      const std::string& source = out_.lowered.names[op.inputs.empty() ? op.result : op.inputs[0].value];
       s.kernels.kernels.push_back(
-          piece_copy_kernel(repack.pieces, dtype, types_, names.take("pack_" + source), source, "shares"));
-    for (const Transfer::Repack& repack : s.transfer.unpack)
+          piece_copy_kernel(repack.pieces, dtype(op), types_, names.take("pack_" + source), source, "shares"));
+    }
+    for (const Transfer::Repack& repack : s.transfer.unpack) {
+      const LocalOp& op = collective(repack.to.collective);
+      const std::string& result = out_.lowered.names[op.result];
       s.kernels.kernels.push_back(
-          piece_copy_kernel(repack.pieces, dtype, types_, names.take("unpack_" + result), "shares", result));
-    for (int64_t elements : s.transfer.scratch_elements)
-      s.kernels.scratch_bytes.push_back(elements * size_bytes(dtype));
+          piece_copy_kernel(repack.pieces, dtype(op), types_, names.take("unpack_" + result), "shares", result));
+    }
+    for (const Transfer::Scratch& scratch : s.transfer.scratch)
+      s.kernels.scratch_bytes.push_back(scratch.elements * size_bytes(dtype(collective(scratch.collective))));
   }
 
   // ---- memory ----
@@ -285,6 +306,7 @@ class Scheduler {
   }
 
   const SpmdProgram& program_;
+  const std::vector<int>& bucket_of_;  ///< by instruction
   const Cluster& cluster_;
   ElementTypes types_;
   std::vector<FusedAttention> attention_;
@@ -296,7 +318,7 @@ class Scheduler {
 
 }  // namespace
 
-DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+DeviceSchedule schedule(const Program& reference, const BucketedProgram& program, const Cluster& cluster, int rank,
                         const ElementTypes& types) {
   return Scheduler(reference, program, cluster, rank, types).run();
 }

@@ -8,13 +8,14 @@
 #include "codegen/cuda/kernel.h"
 #include "codegen/cuda/transfers.h"
 #include "codegen/lower.h"
+#include "dsl/spmd/buckets.h"
 
 namespace hetsynth::codegen::cuda {
 
 struct ScheduledStep {
   LaunchStep step;
   StepKernels kernels = {};                  ///< kernel, scatter; collective: packing kernels, then unpacking ones
-  Transfer transfer = {};                    ///< collective
+  Transfer transfer = {};                    ///< collective: of all in it
   std::vector<int64_t> scratch_offset = {};  ///< bytes in the arena, per scratch of the step
   int event = -1;                  ///< collective: two events, this one for its start and the next for its end
   std::vector<int> wait_for = {};  ///< ends of collectives that compute waits for before this step
@@ -29,8 +30,8 @@ struct DeviceSchedule {
 
 /// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a
 /// transfer. Parameters and states are updated in place where every reader of the old contents comes first. `cluster`:
-/// groups that hold cpu devices exchange data through the host.
-DeviceSchedule schedule(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+/// groups that hold cpu devices exchange data through the host. `program` must outlive the result.
+DeviceSchedule schedule(const Program& reference, const BucketedProgram& program, const Cluster& cluster, int rank,
                         const ElementTypes& types);
 
 }  // namespace hetsynth::codegen::cuda

@@ -65,14 +65,16 @@ class Fuser {
   Fuser(LocalProgram& program, const Layouts& layouts)
       : program_(program), layouts_(layouts), step_of_(program.values.size(), -1), maker_(program.values.size(), -1) {}
 
-  std::vector<LaunchStep> run(const std::vector<FusedAttention>& attention) {
+  std::vector<LaunchStep> run(const std::vector<FusedAttention>& attention, const std::vector<int>& buckets) {
     std::vector<std::set<int>> nests;
     for (const FusedAttention& nest : attention) nests.push_back(operators_of(nest));
-    for (const Unit& unit : order_units(program_, layouts_, nests))
-      if (unit.nest < 0)
-        place(unit.op);
-      else
+    for (const Unit& unit : order_units(program_, layouts_, nests, buckets))
+      if (unit.nest >= 0)
         form(attention[size_t(unit.nest)], nests[size_t(unit.nest)]);
+      else if (program_.ops[size_t(unit.ops.front())].collective)
+        exchange(unit.ops);
+      else
+        place(unit.ops.front());
     return std::move(steps_);
   }
 
@@ -83,7 +85,6 @@ class Fuser {
       step_of_[op.result] = ready_step(op);
       return;
     }
-    if (op.collective) return append({.kind = LaunchStep::Kind::collective, .op = index});
     if (program_.values[op.result].count() == 0) return;
     replace_empty_reduction(op);
     if (std::optional<Contraction> product = match_contraction(op, layouts_); product && library_can(*product))
@@ -93,6 +94,11 @@ class Fuser {
     for (size_t s = size_t(std::max(0, ready_step(op))); s < steps_.size(); ++s)
       if (join(int(s), index)) return;
     open(index);
+  }
+
+  void exchange(const std::vector<int>& collectives) {
+    for (int op : collectives) step_of_[program_.ops[size_t(op)].result] = int(steps_.size());
+    steps_.push_back({.kind = LaunchStep::Kind::collective, .collectives = collectives});
   }
 
   std::set<int> operators_of(const FusedAttention& nest) const {
@@ -349,8 +355,8 @@ class Fuser {
 }  // namespace
 
 std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts,
-                             const std::vector<FusedAttention>& attention) {
-  return Fuser(program, layouts).run(attention);
+                             const std::vector<FusedAttention>& attention, const std::vector<int>& buckets) {
+  return Fuser(program, layouts).run(attention, buckets);
 }
 
 }  // namespace hetsynth::codegen::cuda

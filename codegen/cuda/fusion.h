@@ -50,8 +50,9 @@ struct ScatterShape {
 struct LaunchStep {
   enum class Kind : uint8_t { kernel, scatter, product, collective, attention };
   Kind kind = Kind::kernel;
-  KernelGroup group = {};  ///< kernel
-  int op = -1;             ///< scatter, product, collective
+  KernelGroup group = {};             ///< kernel
+  int op = -1;                        ///< scatter, product
+  std::vector<int> collectives = {};  ///< collective: one, or those of a bucket
   std::optional<FusedAttention> attention = {};
   std::vector<int> attention_ops = {};
   ScatterShape scatter = {};
@@ -59,14 +60,17 @@ struct LaunchStep {
   /// The operators it carries out, in order.
   std::vector<int> ops() const {
     if (kind == Kind::kernel) return group.ops;
+    if (kind == Kind::collective) return collectives;
     return kind == Kind::attention ? attention_ops : std::vector<int>{op};
   }
 };
 
 /// The steps of a rank in order of execution. Operators that compute nothing here (windows, empty shares) are in none
 /// of them. Collectives keep the order of the program. Sums over empty ranges in `program` are replaced by their
-/// constants. Each of `attention` becomes one step if the operators around it can be ordered so.
+/// constants. Each of `attention` becomes one step if the operators around it can be ordered so. `buckets`: by
+/// operator, the bucket a collective belongs to, -1: none; those of a bucket stand one behind the other and become one
+/// step.
 std::vector<LaunchStep> fuse(LocalProgram& program, const Layouts& layouts,
-                             const std::vector<FusedAttention>& attention = {});
+                             const std::vector<FusedAttention>& attention = {}, const std::vector<int>& buckets = {});
 
 }  // namespace hetsynth::codegen::cuda

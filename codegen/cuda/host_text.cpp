@@ -182,7 +182,7 @@ class HostPrinter {
         print_product(out, local_.ops[size_t(s.step.op)], *s.step.contraction);
         break;
       case LaunchStep::Kind::collective:
-        print_collective(out, s, local_.ops[size_t(s.step.op)]);
+        print_collective(out, s);
         break;
     }
   }
@@ -192,8 +192,12 @@ class HostPrinter {
   void wait_for(Lines& out, const std::vector<int>& transfers) const {
     for (int step : transfers) {
       const ScheduledStep& s = schedule_.steps[size_t(step)];
+      const std::vector<int>& collectives = s.step.collectives;
+      const std::string& first = name(local_.ops[size_t(collectives.front())].result);
       out.add(fmt::format("if (hetsynth_wait(context, {}, compute_stream)) return 1;  // {} has arrived", s.event + 1,
-                          name(local_.ops[size_t(s.step.op)].result)));
+                          collectives.size() == 1
+                              ? first
+                              : fmt::format("the bucket of {} and {} more", first, collectives.size() - 1)));
     }
   }
 
@@ -254,39 +258,59 @@ class HostPrinter {
     while (depth-- > 0) out.close();
   }
 
-  std::string where(const ScheduledStep& s, const LocalOp& op, const Spot& spot, DType dtype) {
+  const LocalOp& collective(const ScheduledStep& s, int number) const {
+    return local_.ops[size_t(s.step.collectives[size_t(number)])];
+  }
+  DType type_of(const ScheduledStep& s, int number) const {
+    return local_.values[size_t(collective(s, number).result)].type.dtype;
+  }
+
+  std::string where(const ScheduledStep& s, const Spot& spot) {
+    const LocalOp& op = collective(s, spot.collective);
     switch (spot.kind) {
       case Spot::Kind::source:
         return pointer(op.inputs[0].value) + (spot.offset ? fmt::format(" + {}", spot.offset) : "");
       case Spot::Kind::result:
         return pointer(op.result) + (spot.offset ? fmt::format(" + {}", spot.offset) : "");
       case Spot::Kind::scratch:
-        return fmt::format("arena + {}", s.scratch_offset[size_t(spot.scratch)] + spot.offset * size_bytes(dtype));
+        return fmt::format("arena + {}", s.scratch_offset[size_t(spot.scratch)] +
+                                             spot.offset * size_bytes(type_of(s, spot.collective)));
     }
     return "";
   }
 
-  void print_collective(Lines& out, const ScheduledStep& s, const LocalOp& op) {
-    const Instruction& instruction = *op.collective;
-    DType dtype = local_.values[size_t(op.result)].type.dtype;
-    if (!s.transfer.calls.empty()) axes_.insert(instruction.axis);
-    out.add("// " + collective_text(lowered_, op) + (s.transfer.shares.empty() ? "" : "; " + s.transfer.shares));
+  void print_collective(Lines& out, const ScheduledStep& s) {
+    const std::vector<int>& ops = s.step.collectives;
+    const Instruction& first = *local_.ops[size_t(ops.front())].collective;
+    if (!s.transfer.calls.empty()) axes_.insert(first.axis);
+    if (ops.size() > 1) bucket_comment(out, s);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const std::string shares = s.transfer.shares.empty() ? "" : s.transfer.shares[i];
+      out.add("// " + collective_text(lowered_, local_.ops[size_t(ops[i])]) + (shares.empty() ? "" : "; " + shares));
+    }
     out.add(
         fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, "
                     "communication_stream)) return 1;",
                     s.event));
-    if (s.transfer.through_host) print_through_host(out, op);
+    if (s.transfer.through_host) print_through_host(out, local_.ops[size_t(ops.front())]);
     size_t kernel = 0;
-    for (const Transfer::Repack& repack : s.transfer.pack)
-      repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
-    for (const Transfer::Copy& copy : s.transfer.copies_before) copy_line(out, s, op, copy, dtype);
+    for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
+    for (const Transfer::Copy& copy : s.transfer.copies_before) copy_line(out, s, copy);
     if (s.transfer.grouped) out.add("if (ncclGroupStart()) return 1;");
-    for (const NcclCall& call : s.transfer.calls) out.add("if (" + call_text(s, op, call, dtype) + ") return 1;");
+    for (const NcclCall& call : s.transfer.calls) out.add("if (" + call_text(s, call) + ") return 1;");
     if (s.transfer.grouped) out.add("if (ncclGroupEnd()) return 1;");
-    for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, op, copy, dtype);
-    for (const Transfer::Repack& repack : s.transfer.unpack)
-      repack_line(out, s, op, s.kernels.kernels[kernel++], repack, dtype);
+    for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, copy);
+    for (const Transfer::Repack& repack : s.transfer.unpack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
     out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
+  }
+
+  void bucket_comment(Lines& out, const ScheduledStep& s) const {
+    const std::vector<int>& ops = s.step.collectives;
+    int64_t received = 0;
+    for (int op : ops) received += received_bytes(lowered_, local_.ops[size_t(op)]);
+    out.add(fmt::format(
+        "// A bucket of {} gradients over {}, {} received; it starts as soon as the last of them is there:", ops.size(),
+        axis_name(collective(s, 0).collective->axis), bytes_text(received)));
   }
 
   /// The group holds cpu devices: the runtime waits for the communication stream, and copies.
@@ -298,23 +322,23 @@ class HostPrinter {
     out.add(fmt::format("if ({}) return 1;", call));
   }
 
-  void repack_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Kernel& kernel,
-                   const Transfer::Repack& repack, DType dtype) {
+  void repack_line(Lines& out, const ScheduledStep& s, const Kernel& kernel, const Transfer::Repack& repack) {
     out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {})) return 1;", kernel.name,
-                        kernel.blocks, kernel.threads, where(s, op, repack.from, dtype),
-                        where(s, op, repack.to, dtype)));
+                        kernel.blocks, kernel.threads, where(s, repack.from), where(s, repack.to)));
   }
 
-  void copy_line(Lines& out, const ScheduledStep& s, const LocalOp& op, const Transfer::Copy& copy, DType dtype) {
+  void copy_line(Lines& out, const ScheduledStep& s, const Transfer::Copy& copy) {
     out.add(fmt::format("if (hetsynth_device_copy(context, communication_stream, {}, {}, {})) return 1;",
-                        where(s, op, copy.to, dtype), where(s, op, copy.from, dtype), copy.count * size_bytes(dtype)));
+                        where(s, copy.to), where(s, copy.from),
+                        copy.count * size_bytes(type_of(s, copy.from.collective))));
   }
 
-  std::string call_text(const ScheduledStep& s, const LocalOp& op, const NcclCall& call, DType dtype) {
+  std::string call_text(const ScheduledStep& s, const NcclCall& call) {
+    const LocalOp& op = collective(s, call.collective);
     // Who only sends has no result here, who only receives no operand.
     const bool sends = call.kind == NcclCall::Kind::send, receives = call.kind == NcclCall::Kind::receive;
-    std::string from = receives ? "" : where(s, op, call.from, dtype), to = sends ? "" : where(s, op, call.to, dtype),
-                type = nccl_type(dtype);
+    std::string from = receives ? "" : where(s, call.from), to = sends ? "" : where(s, call.to),
+                type = nccl_type(type_of(s, call.collective));
     std::string_view reduce = nccl_op(op.collective->reduce);
     std::string rest = fmt::format("{}_ranks, context->communication_stream)", axis_name(op.collective->axis));
     switch (call.kind) {

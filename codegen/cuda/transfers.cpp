@@ -100,8 +100,8 @@ class Planner {
   }
 
   Spot scratch(int64_t elements) {
-    out_.scratch_elements.push_back(elements);
-    return {Spot::Kind::scratch, int(out_.scratch_elements.size()) - 1, 0};
+    out_.scratch.push_back({elements});
+    return {Spot::Kind::scratch, int(out_.scratch.size()) - 1, 0};
   }
 
   void single(NcclCall call) {
@@ -112,7 +112,7 @@ class Planner {
   void note_shares(const std::vector<int64_t>& bounds) {
     std::string text;
     for (int p = 0; p < ranks_; ++p) text += fmt::format("{}{}", p ? ", " : "", length(bounds, p));
-    out_.shares = "shares of " + text;
+    out_.shares = {"shares of " + text};
   }
 
   void all_gather() {
@@ -211,10 +211,37 @@ class Planner {
   Transfer out_;
 };
 
+/// Appends what another collective of the same step does.
+void append(Transfer& to, Transfer next, int collective) {
+  const int scratch_before = int(to.scratch.size());
+  auto move_spot = [&](Spot& spot) {
+    spot.collective = collective;
+    if (spot.kind == Spot::Kind::scratch) spot.scratch += scratch_before;
+  };
+  auto move_all = [&](auto& from, auto& into) {
+    for (auto& part : from) {
+      move_spot(part.from), move_spot(part.to);
+      into.push_back(part);
+    }
+  };
+  move_all(next.pack, to.pack);
+  move_all(next.copies_before, to.copies_before);
+  for (NcclCall& call : next.calls) call.collective = collective;
+  move_all(next.calls, to.calls);
+  move_all(next.copies_after, to.copies_after);
+  move_all(next.unpack, to.unpack);
+  for (const Transfer::Scratch& scratch : next.scratch) to.scratch.push_back({scratch.elements, collective});
+  next.shares.resize(1);
+  to.shares.push_back(next.shares.front());
+  to.grouped = to.grouped || next.grouped || to.calls.size() > 1;
+}
+
 }  // namespace
 
-Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op) {
-  return Planner(program, local, op).run();
+Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const std::vector<int>& ops) {
+  Transfer out;
+  for (size_t i = 0; i < ops.size(); ++i) append(out, Planner(program, local, local.ops[size_t(ops[i])]).run(), int(i));
+  return out;
 }
 
 }  // namespace hetsynth::codegen::cuda

@@ -8,12 +8,14 @@
 
 namespace hetsynth::codegen::cuda {
 
-/// Somewhere in the rank's memory: the source, the result, or scratch of the step, plus a number of elements.
+/// Somewhere in the rank's memory: the source or the result of one of the step's collectives, or scratch of the step,
+/// plus a number of elements.
 struct Spot {
   enum class Kind : uint8_t { source, result, scratch };
   Kind kind = Kind::source;
   int scratch = 0;
   int64_t offset = 0;
+  int collective = 0;
   bool operator==(const Spot&) const = default;
 };
 
@@ -23,10 +25,11 @@ struct NcclCall {
   Spot from, to;
   int64_t count = 0;  ///< elements, as the call takes it
   int peer = -1;      ///< root or peer, as coordinate along the axis
+  int collective = 0;
 };
 
-/// What a collective does on one rank, all on the communication stream: packing, the calls (one group if more than
-/// one), unpacking.
+/// What a collective, or a bucket of them, does on one rank, all on the communication stream: packing, the calls (one
+/// group if more than one), unpacking.
 struct Transfer {
   struct Copy {
     Spot from, to;
@@ -42,10 +45,15 @@ struct Transfer {
   bool grouped = false;
   bool through_host = false;  ///< the group holds cpu devices: one call of the ABI, and nothing of the rest
   std::vector<Repack> unpack;
-  std::vector<int64_t> scratch_elements;
-  std::string shares;  ///< "shares of 10, 20, 34"
+  struct Scratch {
+    int64_t elements = 0;
+    int collective = 0;
+  };
+  std::vector<Scratch> scratch;
+  std::vector<std::string> shares;  ///< by collective: "shares of 10, 20, 34"
 };
 
-Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const LocalOp& op);
+/// Of the collectives among a rank's operators that `ops` names: one, or those of a bucket.
+Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const std::vector<int>& ops);
 
 }  // namespace hetsynth::codegen::cuda

@@ -1,5 +1,5 @@
 // The order in which operators become launches: that of the program, but with the operators of an attention nest in one
-// place.
+// place, and the collectives of a bucket.
 #pragma once
 #include <set>
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace hetsynth::codegen::cuda {
 
-/// One operator, or all operators of a nest.
+/// One operator, all collectives of a bucket, or all operators of a nest.
 struct Unit {
-  int op = -1;
+  std::vector<int> ops = {};
   int nest = -1;
 };
 
 /// `nests`: the operators of each. Collectives keep the order of the program, which is the same on all ranks. A nest
-/// whose operators cannot stand together is left out: its operators are units of their own.
+/// whose operators cannot stand together is left out: its operators are units of their own. `buckets`: by operator, -1:
+/// none; empty: nowhere any. Those of a bucket stand one behind the other in the program.
 std::vector<Unit> order_units(const LocalProgram& program, const Layouts& layouts,
-                              const std::vector<std::set<int>>& nests);
+                              const std::vector<std::set<int>>& nests, const std::vector<int>& buckets = {});
 
 }  // namespace hetsynth::codegen::cuda

@@ -56,7 +56,7 @@ enum {
 extern "C" {
 extern const int hetsynth_kernel_count, hetsynth_event_count;
 extern const char* const hetsynth_kernels[];
-const int hetsynth_kernel_count = kernel_count, hetsynth_event_count = 6;
+const int hetsynth_kernel_count = kernel_count, hetsynth_event_count = 4;
 const char* const hetsynth_kernels[] = {
     "compute_d_t_add",
     "compute_t_mul",
@@ -83,7 +83,7 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   float* const t_mul_reduced = (float*)(arena + 4352);  // f32[]
   float* const d_t_add = (float*)(arena + 3584);  // f32[11..32 of 64, 8]
   float* const d_b = (float*)(arena + 4608);  // f32[8]
-  float* const d_b_reduced = (float*)(arena + 4864);  // f32[8]
+  float* const d_b_reduced = (float*)(arena + 3840);  // f32[8]
   float* const d_w = (float*)(arena + 2816);  // f32[12, 8]
   float* const d_w_reduced = (float*)(arena + 3328);  // f32[12, 8]
   void* const dp_ranks = hetsynth_nccl_communicator(context, 0);
@@ -111,26 +111,25 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   // cuda_classifier.h:11  d_b = sum(d_t.add)
   if (launch(context, compute_stream, kernel_compute_d_b, 1, 256, d_t_add, d_b)) return 1;
 
-  // all_reduce d_b over dp, 64 B received: d_b is partial over dp (each device has its share of r0); b.velocity.next needs it whole
-  if (hetsynth_record(context, 2, compute_stream) || hetsynth_wait(context, 2, communication_stream)) return 1;
-  if (ncclAllReduce(d_b, d_b_reduced, 8, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
-  if (hetsynth_record(context, 3, communication_stream)) return 1;
-
   // cuda_classifier.h:11  d_w = einsum(d_t.add, samples)
   // [1] x 8 x 12, sums of 21
   if (hetsynth_device_matmul(context, 1, 8, 12, 21, d_t_add, 0, 1, 8, samples, 0, 12, 1, d_w, 0, 1, 8, 0)) return 1;
 
+  // A bucket of 2 gradients over dp, 832 B received; it starts as soon as the last of them is there:
+  // all_reduce d_b over dp, 64 B received: d_b is partial over dp (each device has its share of r0); b.velocity.next needs it whole
   // all_reduce d_w over dp, 768 B received: d_w is partial over dp (each device has its share of m); w.velocity.next needs it whole
-  if (hetsynth_record(context, 4, compute_stream) || hetsynth_wait(context, 4, communication_stream)) return 1;
+  if (hetsynth_record(context, 2, compute_stream) || hetsynth_wait(context, 2, communication_stream)) return 1;
+  if (ncclGroupStart()) return 1;
+  if (ncclAllReduce(d_b, d_b_reduced, 8, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
   if (ncclAllReduce(d_w, d_w_reduced, 96, nccl_float32, nccl_sum, dp_ranks, context->communication_stream)) return 1;
-  if (hetsynth_record(context, 5, communication_stream)) return 1;
+  if (ncclGroupEnd()) return 1;
+  if (hetsynth_record(context, 3, communication_stream)) return 1;
 
-  if (hetsynth_wait(context, 5, compute_stream)) return 1;  // d_w_reduced has arrived
+  if (hetsynth_wait(context, 3, compute_stream)) return 1;  // the bucket of d_b_reduced and 1 more has arrived
   // cuda_classifier.h:13  w.velocity.next = sgd_velocity(w.velocity, d_w)
   // cuda_classifier.h:13  w.next = sgd_parameter(w, w.velocity.next)
   if (launch(context, compute_stream, kernel_compute_w_next, 1, 256, w_velocity, d_w_reduced, w)) return 1;
 
-  if (hetsynth_wait(context, 3, compute_stream)) return 1;  // d_b_reduced has arrived
   // cuda_classifier.h:13  b.velocity.next = sgd_velocity(b.velocity, d_b)
   // cuda_classifier.h:13  b.next = sgd_parameter(b, b.velocity.next)
   if (launch(context, compute_stream, kernel_compute_b_next, 1, 256, b_velocity, d_b_reduced, b)) return 1;

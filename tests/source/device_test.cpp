@@ -122,6 +122,24 @@ TEST(DeviceSource, DamagedTransfersAreFound) {
   EXPECT_GT(damaged, 10);
 }
 
+TEST(DeviceSource, BucketsAreGroupsOfTheirMembersInOrder) {
+  const std::string& text = host_of(shared(), 1);
+  std::smatch group;
+  const std::regex calls(
+      "  if \\(ncclGroupStart\\(\\)\\) return 1;\n(  [^\n]*\n)(  [^\n]*\n)((?:  if \\(nccl[^\n]*\n)+)");
+  ASSERT_TRUE(std::regex_search(text, group, calls)) << text;
+  const auto changed = [&](const std::string& by) {
+    return check(shared(), 1, std::string(group.prefix()) + by + std::string(group.suffix())).summary;
+  };
+  const std::string start = "  if (ncclGroupStart()) return 1;\n", first = group[1], second = group[2], rest = group[3];
+  EXPECT_THAT(changed(start + second + first + rest), HasSubstr("the count of the all_reduce of"));
+  EXPECT_THAT(changed(first + start + second + rest), HasSubstr("the all_reduce of"));
+  EXPECT_THAT(changed(start + first + first + second + rest), HasSubstr("the all_reduce of"));
+  // Sent one by one in the plan's order, they would meet other groups of the other ranks.
+  EXPECT_THAT(changed(first + second + rest.substr(0, rest.rfind("  if (ncclGroupEnd"))),
+              HasSubstr("but takes ncclAllReduce"));
+}
+
 TEST(DeviceSource, MissingWaitsAreFound) {
   const std::string& text = host_of(shared(), 1);
   std::regex waits("  if \\(hetsynth_wait\\(context, [0-9]+, compute_stream\\)\\) return 1;[^\n]*\n");

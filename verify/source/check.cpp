@@ -47,12 +47,16 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   Unit unit = parse(source.text, source.file_name);
   if (!unit.errors.empty()) return say(Verdict::refuted, "the text does not compile: " + unit.errors, 0);
   const bool on_device = is_device_host(unit);
+  BucketedProgram bucketed;
   std::unique_ptr<StepWalk> walk;
   try {
-    if (on_device)
-      walk = std::make_unique<DeviceWalk>(reference, program, source, unit);
-    else
+    if (on_device) {
+      bucketed = source.buckets ? gather_buckets(reference, program)
+                                : BucketedProgram{program, std::vector<int>(program.instructions.size(), -1)};
+      walk = std::make_unique<DeviceWalk>(reference, bucketed, source, unit);
+    } else {
       walk = std::make_unique<Walk>(reference, program, source, options, unit, numbers);
+    }
     walk->run();
     if (on_device)
       say(Verdict::unknown,

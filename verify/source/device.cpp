@@ -70,8 +70,9 @@ enum Number { from_at, to_at, count, type, reduction, peer, numbers };
 
 bool is_device_host(const Unit& unit) { return unit.functions.count("hetsynth_launch") > 0; }
 
-DeviceWalk::DeviceWalk(const Program& reference, const SpmdProgram& program, const RankSource& source, const Unit& unit)
-    : StepWalk(reference, program, source), unit_(unit) {}
+DeviceWalk::DeviceWalk(const Program& reference, const BucketedProgram& program, const RankSource& source,
+                       const Unit& unit)
+    : StepWalk(reference, program.program, source), bucket_of_(program.bucket_of), unit_(unit) {}
 
 void DeviceWalk::run() {
   const Function& entry = entry_of(unit_);
@@ -238,10 +239,28 @@ void DeviceWalk::end_group(int line) {
   while (i < program_.instructions.size() && !moves(program_.instructions[i])) ++i;
   if (i == program_.instructions.size())
     throw Differs("NCCL is called, but the program has no further collective", line);
-  collective(program_.instructions[i], group_);
-  ++i;
-  ++collectives;
+  std::vector<Instruction> members;
+  const int bucket = bucket_of_[i];
+  do {
+    if (moves(program_.instructions[i])) members.push_back(program_.instructions[i]);
+    ++i;
+  } while (bucket >= 0 && i < program_.instructions.size() && bucket_of_[i] == bucket);
+  Issued out{{}, "the " + what_is(members.front()), group_.empty() ? line : group_.front().line};
+  auto next = group_.begin();
+  for (size_t m = 0; m < members.size(); ++m) {
+    const std::vector<Call> rest(next, group_.end()), wanted = wanted_calls(members[m], rest);
+    // What is too much counts as the last one's.
+    const size_t taken = m + 1 == members.size() ? rest.size() : std::min(rest.size(), wanted.size());
+    collective(members[m], {next, next + long(taken)}, wanted, out);
+    next += long(taken);
+  }
+  issue(communication, std::move(out));
+  collectives += int(members.size());
   group_.clear();
+}
+
+std::string DeviceWalk::what_is(const Instruction& i) const {
+  return fmt::format("{} of {}", name(i.opcode), node_of(i.result).name);
 }
 
 /// One call per rank with a share, for its share: where it begins in the whole, and how many elements.
@@ -284,43 +303,45 @@ std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const 
   return out;
 }
 
-void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls) {
-  std::string what = fmt::format("{} of {}", name(i.opcode), node_of(i.result).name);
+/// What a collective calls. `found`: what the text calls from there on, which tells whether uneven shares are padded.
+std::vector<DeviceWalk::Call> DeviceWalk::wanted_calls(const Instruction& i, const std::vector<Call>& found) const {
   const Shape& shape = node_of(i.result).type.shape;
   std::vector<Range> from = part_of(i.operands[0]), to = part_of(i.result);
-  std::vector<Call> wanted;
   auto one = [&](const char* name, int64_t elements) {
     Call call{name, std::vector<int64_t>(numbers, -1), i.axis, 0};
     call.numbers[count] = elements;
     return std::vector<Call>{call};
   };
-  if (i.opcode == Opcode::all_reduce) {
-    wanted = one("ncclAllReduce", part_elements(from));
-  } else if (i.opcode == Opcode::broadcast) {
-    wanted = one("ncclBroadcast", part_elements(to));
+  if (i.opcode == Opcode::all_reduce) return one("ncclAllReduce", part_elements(from));
+  if (i.opcode == Opcode::all_to_all) return exchanged(i);
+  if (i.opcode == Opcode::broadcast) {
+    std::vector<Call> wanted = one("ncclBroadcast", part_elements(to));
     wanted[0].numbers[peer] = i.root;
-  } else if (i.opcode == Opcode::send) {
-    const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
-    wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
-    wanted[0].numbers[peer] = sends ? i.to : i.root;
-  } else if (i.opcode == Opcode::all_to_all) {
-    wanted = exchanged(i);
-  } else {
-    bool gathers = i.opcode == Opcode::all_gather;
-    std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]);
-    const std::vector<Range>& whole = gathers ? to : from;
-    int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size()),
-            longest = 0;
-    for (size_t p = 0; p + 1 < cut.size(); ++p) longest = std::max(longest, cut[p + 1] - cut[p]);
-    // In equal shares, padded or by nature, or share by share.
-    const char* together = gathers ? "ncclAllGather" : "ncclReduceScatter";
-    bool padded = calls.size() == 1 && calls[0].name == together;
-    wanted = padded ? one(together, longest * each) : pieces(i, cut, each);
+    return wanted;
   }
-  expect_calls(i, calls, wanted, what);
+  if (i.opcode == Opcode::send) {
+    const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
+    std::vector<Call> wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
+    wanted[0].numbers[peer] = sends ? i.to : i.root;
+    return wanted;
+  }
+  const bool gathers = i.opcode == Opcode::all_gather;
+  std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]);
+  const std::vector<Range>& whole = gathers ? to : from;
+  int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size()),
+          longest = 0;
+  for (size_t p = 0; p + 1 < cut.size(); ++p) longest = std::max(longest, cut[p + 1] - cut[p]);
+  // In equal shares, padded or by nature, or share by share.
+  const char* together = gathers ? "ncclAllGather" : "ncclReduceScatter";
+  const bool padded = !found.empty() && found[0].name == together;
+  return padded ? one(together, longest * each) : pieces(i, cut, each);
+}
+
+void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls, const std::vector<Call>& wanted,
+                            Issued& out) const {
+  expect_calls(i, calls, wanted, what_is(i));
   size_t ranks = size_t(program_.mesh.axes[size_t(i.axis)].size);
   int me = program_.mesh.coordinate(source_.rank, i.axis);
-  Issued out{{}, "the " + what, calls[0].line};
   for (const Call& call : calls) {
     int64_t bytes = call.numbers[count] * element_bytes;
     bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
@@ -331,7 +352,6 @@ void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls
     if (reads) out.accesses.push_back({call.numbers[from_at], call.numbers[from_at] + from_bytes, false});
     if (writes) out.accesses.push_back({call.numbers[to_at], call.numbers[to_at] + to_bytes, true});
   }
-  issue(communication, std::move(out));
 }
 
 /// The calls must be these, in this order; addresses as far as they depend on the piece.

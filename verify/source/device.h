@@ -1,12 +1,14 @@
 // Follows the host program of a cuda rank: what it issues to its two streams, in which order and on which bytes.
 //
-// Held against the SPMD program: the collectives in its order, each as NCCL calls over the right communicator with the
-// right counts, pieces, type, reduction and root; and that no two accesses to the same bytes on different streams, one
-// of them writing, are without an event between them. What kernels compute is not followed, and of the bytes that a
-// kernel touches only the first of each argument is known.
+// Held against the SPMD program: the collectives in its order (in that of gather_buckets, those of a bucket in one
+// group, where the program says so), each as NCCL calls over the right communicator with the right counts, pieces,
+// type, reduction and root; and that no two accesses to the same bytes on different streams, one of them writing, are
+// without an event between them. What kernels compute is not followed, and of the bytes that a kernel touches only the
+// first of each argument is known.
 #pragma once
 #include <array>
 
+#include "dsl/spmd/buckets.h"
 #include "verify/source/step_walk.h"
 
 namespace hetsynth::source {
@@ -16,7 +18,8 @@ bool is_device_host(const Unit& unit);
 
 class DeviceWalk final : public StepWalk {
  public:
-  DeviceWalk(const Program& reference, const SpmdProgram& program, const RankSource& source, const Unit& unit);
+  /// `program` must outlive this.
+  DeviceWalk(const Program& reference, const BucketedProgram& program, const RankSource& source, const Unit& unit);
 
   void run() override;
 
@@ -48,7 +51,11 @@ class DeviceWalk final : public StepWalk {
   void product(const Expression& e);
   void nccl(const Expression& e);
   void end_group(int line);
-  void collective(const Instruction& i, const std::vector<Call>& calls);
+  std::string what_is(const Instruction& i) const;
+  std::vector<Call> wanted_calls(const Instruction& i, const std::vector<Call>& found) const;
+  /// Its calls must be the wanted ones; `out` gets what they touch.
+  void collective(const Instruction& i, const std::vector<Call>& calls, const std::vector<Call>& wanted,
+                  Issued& out) const;
   void expect_calls(const Instruction& i, const std::vector<Call>& found, const std::vector<Call>& wanted,
                     const std::string& what) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
@@ -58,6 +65,7 @@ class DeviceWalk final : public StepWalk {
   int64_t integer(const Expression& e, const std::map<int, int64_t>& counters = {}) const;
   Stream stream(const Expression& e) const;
 
+  const std::vector<int>& bucket_of_;  ///< by instruction
   const Unit& unit_;
   std::map<int, int64_t> integers_;   ///< variables by slot; pointers as bytes in the arena
   std::map<int, int64_t> last_;       ///< counters of loops: what they end at

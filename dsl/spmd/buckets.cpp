@@ -1,0 +1,125 @@
+#include "dsl/spmd/buckets.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace hetsynth {
+namespace {
+
+constexpr double latency_times_bandwidth_bytes = double(1 << 20);
+
+class BucketGatherer {
+ public:
+  BucketGatherer(const Program& reference, const SpmdProgram& program) : reference_(reference), in_(program) {}
+
+  BucketedProgram run() {
+    find_gradients();
+    for (int i = 0; i < int(in_.instructions.size()); ++i) {
+      for (ValueId operand : in_.instructions[size_t(i)].operands) close_if_it_makes(operand);
+      if (gradient_[size_t(i)]) add(i);
+    }
+    while (!open_.empty()) close(open_.begin()->first);
+    return in_order();
+  }
+
+ private:
+  struct Open {
+    std::vector<int> members;
+    int64_t bytes = 0;
+  };
+
+  const Node& node_of(ValueId value) const { return reference_[in_.values[size_t(value)].node]; }
+
+  int64_t bytes_of(const Instruction& i) const {
+    const TensorType& type = node_of(i.result).type;
+    return element_count(type.shape) * size_bytes(type.dtype);
+  }
+
+  /// Collectives that add up what the backward pass makes, and whose results only the update needs.
+  void find_gradients() {
+    std::vector<bool> read(in_.values.size(), false), read_early(in_.values.size(), false);
+    for (auto i = in_.instructions.rbegin(); i != in_.instructions.rend(); ++i) {
+      const bool updates = node_of(i->result).phase == Phase::update;
+      // Whoever waits for another exchange of what is made of a gradient waits for the gradient.
+      const bool early =
+          !updates && (communicates(i->opcode) || read_early[size_t(i->result)] || !read[size_t(i->result)]);
+      for (ValueId operand : i->operands) {
+        read[size_t(operand)] = true;
+        if (early) read_early[size_t(operand)] = true;
+      }
+    }
+    gradient_.assign(in_.instructions.size(), false);
+    for (size_t at = 0; at < in_.instructions.size(); ++at) {
+      const Instruction& i = in_.instructions[at];
+      const bool adds = (i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) &&
+                        (i.reduce == ReduceOp::sum || i.reduce == ReduceOp::average);
+      gradient_[at] =
+          adds && node_of(i.result).phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
+      if (gradient_[at]) total_bytes_[i.axis] += bytes_of(i);
+    }
+  }
+
+  void add(int at) {
+    const Instruction& i = in_.instructions[size_t(at)];
+    Open& bucket = open_[i.axis];
+    bucket.members.push_back(at);
+    bucket.bytes += bytes_of(i);
+    axis_of_[i.result] = i.axis;
+    if (bucket.bytes >= bucket_bytes(total_bytes_[i.axis])) close(i.axis);
+  }
+
+  void close_if_it_makes(ValueId value) {
+    const auto found = axis_of_.find(value);
+    if (found != axis_of_.end()) close(found->second);
+  }
+
+  void close(int axis) {
+    const auto found = open_.find(axis);
+    if (found == open_.end()) return;
+    for (int member : found->second.members) axis_of_.erase(in_.instructions[size_t(member)].result);
+    if (found->second.members.size() > 1) buckets_.push_back(std::move(found->second.members));
+    open_.erase(found);
+  }
+
+  BucketedProgram in_order() const {
+    std::map<int, int> bucket_at;  // by its last member
+    std::vector<int> bucket_of(in_.instructions.size(), -1);
+    for (int b = 0; b < int(buckets_.size()); ++b) {
+      bucket_at[buckets_[size_t(b)].back()] = b;
+      for (int member : buckets_[size_t(b)]) bucket_of[size_t(member)] = b;
+    }
+    BucketedProgram out{in_, {}};
+    out.program.instructions.clear();
+    for (int i = 0; i < int(in_.instructions.size()); ++i) {
+      const auto here = bucket_at.find(i);
+      if (bucket_of[size_t(i)] >= 0 && here == bucket_at.end()) continue;
+      const std::vector<int> alone = {i};
+      for (int member : here == bucket_at.end() ? alone : buckets_[size_t(here->second)]) {
+        out.program.instructions.push_back(in_.instructions[size_t(member)]);
+        out.bucket_of.push_back(bucket_of[size_t(member)]);
+      }
+    }
+    return out;
+  }
+
+  const Program& reference_;
+  const SpmdProgram& in_;
+  std::vector<bool> gradient_;          ///< by instruction
+  std::map<int, int64_t> total_bytes_;  ///< by axis
+  std::map<int, Open> open_;            ///< by axis
+  std::map<ValueId, int> axis_of_;      ///< results of open buckets
+  std::vector<std::vector<int>> buckets_;
+};
+
+}  // namespace
+
+int64_t bucket_bytes(int64_t gradient_bytes) {
+  return int64_t(std::sqrt(latency_times_bandwidth_bytes * double(gradient_bytes)));
+}
+
+BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program) {
+  return BucketGatherer(reference, program).run();
+}
+
+}  // namespace hetsynth
