@@ -1,6 +1,7 @@
 #include "cli/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -204,8 +205,12 @@ StepTotals totals(const std::vector<InstructionPrice>& prices) {
   return out;
 }
 
-std::vector<Alternative> alternatives(const Program& reference, const Cluster& cluster) {
+std::vector<Alternative> alternatives(const Plan& plan, const Program& reference, const Cluster& cluster) {
   std::vector<Alternative> out;
+  for (const Trial& trial : plan.prediction.considered)
+    if (trial.step_seconds > 0 && trial.outcome != "taken")
+      out.push_back({fmt::format("mesh {} on {}", fmt::join(trial.mesh, " x "), trial.devices),
+                     StepTotals{trial.compute_seconds, trial.communication_seconds}, ""});
   auto add = [&](const char* name, auto make) {
     try {
       Plan plan = make();

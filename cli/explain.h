@@ -26,9 +26,9 @@ struct Alternative {
   std::string why_not;               ///< then: the reason
 };
 
-/// The plans people would write by hand, on all devices of the cluster, in the same cost model: the fastest first,
-/// those that cannot run last.
-std::vector<Alternative> alternatives(const Program& reference, const Cluster& cluster);
+/// The other plans that planning found, as the plan remembers them, and those people would write by hand, on all
+/// devices of the cluster, in the same cost model: the fastest first, those that cannot run last.
+std::vector<Alternative> alternatives(const Plan& plan, const Program& reference, const Cluster& cluster);
 
 struct Explanation {
   const Plan& plan;

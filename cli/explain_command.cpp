@@ -39,7 +39,7 @@ Command add_explain(CLI::App& app) {
     Explanation explanation{c.plan,
                             c.reference,
                             price_instructions(c.reference, c.plan.program, c.cluster),
-                            alternatives(c.reference, load_cluster(c.cluster_file)),
+                            alternatives(c.plan, c.reference, load_cluster(c.cluster_file)),
                             {},
                             memory_at_peak(c.reference, c.plan.program, c.cluster)};
     explanation.timeline = simulate(c.plan.program, explanation.prices, c.cluster.devices);

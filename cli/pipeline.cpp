@@ -13,6 +13,7 @@
 #include "dsl/ir/differentiate.h"
 #include "runtime/interrupt.h"
 #include "runtime/launch.h"
+#include "synth/rules.h"
 #include "synth/synthesize.h"
 #include "verify/certificate.h"
 #include "verify/isolated.h"
@@ -73,15 +74,6 @@ std::string progress_text(const SynthesisProgress& p) {
                      p.searches, seconds_text(*p.best_seconds), seconds_text(p.bound_seconds), 100 * gap);
 }
 
-/// "8 x 8: step 63.8 ms, the fastest by then (no plan on it is below 63.7 ms)"
-std::string mesh_text(const MeshVerdict& verdict) {
-  std::string sizes;
-  for (int size : verdict.sizes) sizes += fmt::format("{}{}", sizes.empty() ? "" : " x ", size);
-  const std::string found = verdict.step_seconds ? fmt::format("step {}, ", seconds_text(*verdict.step_seconds)) : "";
-  return fmt::format("{}: {}{} (no plan on it is below {})", sizes, found, verdict.reason,
-                     seconds_text(verdict.bound_seconds));
-}
-
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
 Plan searched_plan(Compilation& c) {
   InterruptGuard interrupt;
@@ -92,7 +84,8 @@ Plan searched_plan(Compilation& c) {
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
   options.pins = c.pins;
-  options.mesh_considered = [&](const MeshVerdict& verdict) { c.meshes.push_back(mesh_text(verdict)); };
+  options.score = c.score;
+  options.runners_up = 2;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
       fmt::print(stderr, "\r\033[K{}", progress_text(progress));
@@ -183,18 +176,35 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
   command.add_flag("--times", options.show_times, "Print the seconds each stage took on standard error");
 }
 
-void add_planning_options(CLI::App& command, Compilation& compilation) {
+namespace {
+
+/// "auto": as many as the planner can use.
+std::string axes_of_word(const std::string& text) { return text == "auto" ? fmt::format("{}", synth::max_axes) : text; }
+
+}  // namespace
+
+std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compilation) {
+  CLI::Option_group& command = *app.add_option_group("Planning");
   command
       .add_option("--time-limit", compilation.plan_seconds,
                   "Seconds after which the best plan so far is taken; default: until it is proven best")
       ->check(at_least(0));
   command
-      .add_option(
-          "--mesh-axes", compilation.mesh_axes,
-          "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations, in the order of their "
-          "bounds, until no other can win")
+      .add_option("--mesh-axes", compilation.mesh_axes,
+                  "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations, in the order of "
+                  "their bounds, until no other can win; auto: as many as the planner can use")
+      ->type_name("N|auto")
       ->capture_default_str()
-      ->check(CLI::Range(1, 2));
+      ->transform(axes_of_word)
+      ->check(CLI::Range(1, synth::max_axes));
+  command
+      .add_option("--score", compilation.score,
+                  "What decides between plans: sum, the cost model's sum that bounds are proven for; or timeline, the "
+                  "end of the step as it unfolds, with communication beside computing on GPUs, among the best plans "
+                  "by the sum")
+      ->type_name("sum|timeline")
+      ->default_str("sum")
+      ->transform(CLI::Transformer(std::map<std::string, Score>{{"sum", Score::sum}, {"timeline", Score::timeline}}));
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },
@@ -219,6 +229,7 @@ void add_planning_options(CLI::App& command, Compilation& compilation) {
   command.add_option_function<std::string>(
       "--mesh", [&pins](const std::string& text) { pins.mesh = parse_mesh(text); },
       "Fix the mesh by the sizes of its axes: 8 or 2x4");
+  return command.get_options([&](const CLI::Option* option) { return option != command.get_help_ptr(); });
 }
 
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {

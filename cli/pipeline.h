@@ -12,6 +12,7 @@
 #include "dsl/spmd/plan.h"
 #include "runtime/generated_check.h"
 #include "synth/pins.h"
+#include "synth/synthesize.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {
@@ -29,6 +30,7 @@ struct Compilation {
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   int mesh_axes = 1;                   ///< most axes of the meshes that are tried
+  Score score = Score::sum;            ///< what decides between plans
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
@@ -39,7 +41,6 @@ struct Compilation {
   Program reference;
   Cluster cluster;                    ///< the devices the plan uses
   std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
-  std::vector<std::string> meshes;    ///< what became of each that was considered, in words
   Plan plan;
   Verification verification;
   std::vector<DeviceProgram> programs;  ///< one per rank
@@ -71,8 +72,8 @@ struct PipelineOptions {
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
-/// --time-limit, --mesh-axes and the pins of the synthesis.
-void add_planning_options(CLI::App& command, Compilation& compilation);
+/// Adds the options of the synthesis to a command that plans: --time-limit, --mesh-axes, --score and the pins.
+std::vector<CLI::Option*> add_planning_options(CLI::App& command, Compilation& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);

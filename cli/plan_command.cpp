@@ -44,10 +44,6 @@ Command add_plan(CLI::App& app) {
     } else {
       fmt::print("{}{}", plan_text(c.plan, c.reference, c.left_out),
                  options->compare ? comparison_text(c.plan, peers) : "");
-      if (c.mesh_axes > 1) {
-        fmt::print("meshes considered:\n");
-        for (const std::string& mesh : c.meshes) fmt::print("  {}\n", mesh);
-      }
     }
     if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);
     return ExitCode::done;

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/considered.h"
 #include "dsl/spmd/recomputation.h"
 
 namespace hetsynth::cli {
@@ -170,9 +171,9 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
   out += made_again_text(plan.program, reference);
   out += devices_text(p.devices);
-  if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
+  if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n" + why_left_out(plan);
   out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
-  return out + baselines_text(p) + small_batch_text(plan, reference);
+  return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
 }
 
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
@@ -197,6 +198,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
                               {"memory_bytes", d.memory_bytes},
                               {"memory_limit_bytes", d.memory_limit_bytes}});
   out["left_out"] = left_out;
+  if (!left_out.empty()) out["left_out_because"] = why_left_out(plan);
   out["collectives"] = Json::object();
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};
@@ -204,6 +206,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   for (const BaselinePrediction& b : p.baselines)
     out["baselines"].push_back(
         {{"name", b.name}, {"feasible", b.feasible}, {"step_seconds", b.step_seconds}, {"note", b.note}});
+  out["considered"] = considered_json(p);
   return out.dump(2) + "\n";
 }
 

@@ -161,7 +161,10 @@ Command add_run(CLI::App& app) {
   add_model_options(*command, options->compilation.model_options);
   command->add_option("--cluster", options->compilation.cluster_file,
                       "Cluster file (TOML); default: the cores of this machine as equal devices");
-  command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
+  CLI::Option* plan =
+      command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
+  // A plan that is given is run as it is.
+  for (CLI::Option* option : add_planning_options(*command, options->compilation)) plan->excludes(option);
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")

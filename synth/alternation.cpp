@@ -28,20 +28,21 @@ constexpr int most_tight_shares = 2;
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Picoseconds> shares_bound)
-      : problem_(problem), budget_(budget), known_bound_(shares_bound) {
+  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Picoseconds> shares_bound,
+              size_t runners_up)
+      : problem_(problem), budget_(budget), known_bound_(shares_bound), most_runners_up_(runners_up) {
     limits_.stop = budget.stop();
     to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes()) limits_.cost_to_beat = to_beat_;
   }
 
-  std::optional<Plan> run() {
+  std::vector<Plan> run() {
     check_memory_floor(problem_);
     shares_bound_ = known_bound_     ? *known_bound_
                     : several_axes() ? bound_over_mesh_shares(problem_, budget_.stop(), to_beat_)
                                      : bound_over_shares(problem_, budget_.stop());
     budget_.searched();
-    if (shares_bound_ >= to_beat_) return std::nullopt;
+    if (shares_bound_ >= to_beat_) return {};
     for (const std::vector<double>& by_device : starts()) {
       if (budget_.spent() || near_bound()) break;
       alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
@@ -50,8 +51,10 @@ class Alternation {
     tighten_bound();
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
       add_unsearched();
-    if (best_.empty()) return std::nullopt;
-    return finish();
+    if (best_.empty()) return {};
+    std::vector<Plan> plans{finish()};
+    for (const Candidate& other : runners_up_) plans.push_back(assembled(other));
+    return plans;
   }
 
  private:
@@ -177,9 +180,24 @@ class Alternation {
   }
 
   void keep(const Candidate& candidate) {
-    if (!better(candidate, best_)) return;
+    const bool fastest = better(candidate, best_);
+    remember(fastest ? best_ : candidate, fastest ? candidate : best_);
+    if (!fastest) return;
     best_ = candidate;
     if (best_.fits()) budget_.found(to_seconds(best_.cost), to_seconds(std::min(best_.bound, best_.cost)));
+  }
+
+  /// Among the runners-up, unless it is the same program at the same shares as one that is kept.
+  void remember(const Candidate& candidate, const Candidate& best) {
+    if (candidate.empty() || !candidate.fits()) return;
+    const auto same = [&](const Candidate& other) {
+      return other.shares == candidate.shares && other.choices == candidate.choices &&
+             other.recomputed == candidate.recomputed;
+    };
+    if (same(best) || std::any_of(runners_up_.begin(), runners_up_.end(), same)) return;
+    const auto slower = [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; };
+    runners_up_.insert(std::upper_bound(runners_up_.begin(), runners_up_.end(), candidate, slower), candidate);
+    if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
   }
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
@@ -209,8 +227,13 @@ class Alternation {
     }
   }
 
+  Plan assembled(const Candidate& candidate) const {
+    return assemble(problem_, candidate.shares, *candidate.spmd,
+                    axis_fractions(problem_, device_work(candidate.shares, candidate.choices)));
+  }
+
   Plan finish() {
-    Plan plan = assemble(problem_, best_.shares, *best_.spmd, axis_fractions(problem_, device_work()));
+    Plan plan = assembled(best_);
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
@@ -223,13 +246,13 @@ class Alternation {
   }
 
   /// Each device's floating-point work: what stands for the shares of all classes in one number.
-  std::vector<double> device_work() const {
+  std::vector<double> device_work(const Shares& shares, const Choices& choices) const {
     std::vector<double> flops(problem_.cost.device_count(), 0);
     double total = 0;
     for (const Node& node : problem_.program.nodes) {
       if (node.leaf()) continue;
-      Work work = problem_.cost.work(node.id, problem_.rules.options[node.id][best_.choices[node.id]]);
-      for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, best_.shares, int(d));
+      Work work = problem_.cost.work(node.id, problem_.rules.options[node.id][choices[node.id]]);
+      for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, shares, int(d));
     }
     for (double f : flops) total += f;
     return total > 0 ? flops : std::vector<double>(flops.size(), 1.0);
@@ -243,14 +266,16 @@ class Alternation {
   Picoseconds shares_bound_ = 0;  ///< over all shares
   std::set<Shares> seen_;
   Candidate best_;
-  std::vector<Candidate> tight_;  ///< cheapest plans at their shares, which do not fit
+  const size_t most_runners_up_;
+  std::vector<Candidate> runners_up_;  ///< others that fit, the fastest first
+  std::vector<Candidate> tight_;       ///< cheapest plans at their shares, which do not fit
 };
 
 }  // namespace
 
-std::optional<Plan> best_plan(const Problem& problem, Budget& budget, double seconds_to_beat,
-                              std::optional<Picoseconds> shares_bound) {
-  return Alternation(problem, budget, seconds_to_beat, shares_bound).run();
+std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat,
+                             std::optional<Picoseconds> shares_bound, size_t runners_up) {
+  return Alternation(problem, budget, seconds_to_beat, shares_bound, runners_up).run();
 }
 
 }  // namespace hetsynth::synth

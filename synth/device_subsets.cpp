@@ -1,6 +1,9 @@
 #include "synth/device_subsets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -21,6 +24,31 @@ Cluster restricted(const Cluster& cluster, const std::vector<int>& devices) {
   }
   return out;
 }
+
+std::string device_list(const Cluster& cluster) {
+  constexpr size_t most_names = 6;
+  const auto& devices = cluster.devices;
+  if (devices.size() > most_names)
+    return fmt::format("{} .. {} ({} devices)", devices.front().name, devices.back().name, devices.size());
+  std::string out;
+  for (const Device& device : devices) out += (out.empty() ? "" : ", ") + device.name;
+  return out;
+}
+
+namespace {
+
+/// Numbers of the hosts, those whose slowest device is fastest first.
+std::vector<size_t> hosts_by_speed(const Cluster& cluster) {
+  std::vector<double> slowest(cluster.hosts.size(), HUGE_VAL);
+  for (const Device& device : cluster.devices)
+    slowest[size_t(device.host)] = std::min(slowest[size_t(device.host)], device.matmul_flops_per_second());
+  std::vector<size_t> hosts(cluster.hosts.size());
+  std::iota(hosts.begin(), hosts.end(), size_t(0));
+  std::stable_sort(hosts.begin(), hosts.end(), [&](size_t a, size_t b) { return slowest[a] > slowest[b]; });
+  return hosts;
+}
+
+}  // namespace
 
 std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
   int count = int(cluster.devices.size());
@@ -55,6 +83,15 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     for (size_t other = 0; other < h; ++other) repeated = repeated || equal(other);
     if (!repeated) add(hosts[h]);
   }
+  const std::vector<size_t> order = hosts_by_speed(cluster);
+  const auto add_fastest_hosts = [&](size_t many) {
+    std::vector<int> subset;
+    for (size_t i = 0; i < many; ++i) subset.insert(subset.end(), hosts[order[i]].begin(), hosts[order[i]].end());
+    std::sort(subset.begin(), subset.end());
+    add(std::move(subset));
+  };
+  for (size_t many = 2; many < order.size(); many *= 2) add_fastest_hosts(many);
+  if (order.size() > 2) add_fastest_hosts(order.size() - 1);
   return subsets;
 }
 

@@ -1,53 +1,25 @@
 #include "synth/synthesize.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "dsl/base/error.h"
 #include "synth/alternation.h"
 #include "synth/baselines.h"
 #include "synth/device_subsets.h"
+#include "synth/memory_floor.h"
 #include "synth/mesh_bound.h"
 #include "synth/meshes.h"
+#include "synth/plan_choice.h"
 #include "synth/search.h"
+#include "synth/share_bound.h"
 
 namespace hetsynth {
 namespace {
 
 using namespace synth;
-
-/// The fastest of the plans considered, and why there is none.
-struct Choice {
-  std::optional<Plan> plan;
-  std::optional<UserError> infeasible;  ///< of the first plan that did not fit
-
-  void consider(auto make_plan) {
-    try {
-      std::optional<Plan> made = make_plan();
-      if (made && (!plan || made->prediction.step_seconds < plan->prediction.step_seconds)) plan = std::move(made);
-    } catch (const UserError& error) {
-      if (error.code() != ExitCode::infeasible) throw;
-      if (!infeasible) infeasible = error;
-    }
-  }
-};
-
-/// Plans of fewer devices that beat the one which uses all.
-void drop_devices(const Problem& all, const PlanPins& pins, Budget& budget, Choice* best) {
-  best->consider([&] { return synth::single_device_plan(all); });
-  std::vector<std::vector<int>> subsets = device_subsets(all.cluster);
-  for (size_t i = 1; i < subsets.size() && (!budget.spent() || !best->plan); ++i) {
-    Cluster cluster = restricted(all.cluster, subsets[i]);
-    Problem part(all.analysis, cluster, flat_mesh(cluster));
-    part.constrain(pins);
-    if (best->plan && ideal_seconds(part) >= best->plan->prediction.step_seconds) continue;
-    best->consider([&] {
-      std::optional<Plan> plan = best_plan(part, budget, best->plan ? best->plan->prediction.step_seconds : HUGE_VAL);
-      if (plan) plan->cluster_hash = hash_text(all.cluster);
-      return plan;
-    });
-  }
-}
 
 /// A mesh over all devices that may get a plan.
 struct MeshCandidate {
@@ -55,66 +27,135 @@ struct MeshCandidate {
   Picoseconds bound = 0;  ///< over all shares
 };
 
-std::vector<int> sizes_of(const Mesh& mesh) {
-  std::vector<int> sizes;
-  for (const Mesh::Axis& axis : mesh.axes) sizes.push_back(axis.size);
-  return sizes;
-}
-
 Mesh pinned_mesh(const PlanPins& pins) { return {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}; }
 
-/// The meshes that the options allow, one axis first.
-std::vector<MeshCandidate> mesh_candidates(const Problem& free, const SynthesisOptions& options) {
-  std::vector<MeshCandidate> out;
-  const PlanPins& pins = options.pins;
-  if (pins.mesh.size() < 2) out.push_back({std::make_unique<Problem>(free.analysis, free.cluster, free.mesh)});
-  std::vector<Mesh> meshes;
-  if (pins.mesh.size() > 1)
-    meshes = {pinned_mesh(pins)};
-  else if (options.most_axes > 1 && pins.mesh.empty())
-    meshes = two_axis_meshes(free.cluster);
-  if (!meshes.empty()) {
-    auto analysis = std::make_shared<const Analysis>(free.program, 2);
-    for (const Mesh& mesh : meshes) out.push_back({std::make_unique<Problem>(analysis, free.cluster, mesh)});
+/// What is known of the program, by the number of mesh axes.
+class Analyses {
+ public:
+  explicit Analyses(const Problem& known) : program_(known.program) {
+    by_axes_[known.cluster.devices.size() > 1 ? 1 : 0] = known.analysis;
   }
-  for (MeshCandidate& candidate : out) candidate.problem->constrain(pins);
-  return out;
-}
+  const std::shared_ptr<const Analysis>& of(int axes) {
+    auto& analysis = by_axes_[axes];
+    if (!analysis) analysis = std::make_shared<const Analysis>(program_, axes);
+    return analysis;
+  }
 
-/// The fastest plan over all devices. The mesh of one axis is planned at once: its plan costs little, and shows of most
-/// others that they cannot win, or how far their bounds need be told.
-void try_meshes(const Problem& free, const SynthesisOptions& options, Budget& budget, Choice* best) {
-  std::vector<MeshCandidate> candidates = mesh_candidates(free, options);
-  auto fastest = [&] { return best->plan ? best->plan->prediction.step_seconds : HUGE_VAL; };
-  auto tell = [&](const MeshCandidate& candidate, double before, const std::string& lost) {
-    if (!options.mesh_considered) return;
-    MeshVerdict verdict{sizes_of(candidate.problem->mesh), to_seconds(candidate.bound), {}, lost};
-    if (fastest() < before) {
-      verdict.step_seconds = fastest();
-      verdict.reason = "the fastest by then";
-      verdict.bound_seconds = std::max(verdict.bound_seconds, best->plan->prediction.shares_bound_seconds);
-    }
-    options.mesh_considered(verdict);
-  };
-  auto plan = [&](const MeshCandidate& candidate, std::optional<Picoseconds> bound) {
-    const double before = fastest();
-    best->consider([&] { return best_plan(*candidate.problem, budget, before, bound); });
-    tell(candidate, before, best->plan ? "no faster plan was found" : "no plan fits");
-  };
-  auto first = candidates.begin();
-  if (candidates.front().problem->mesh.axes.size() == 1) plan(*first++, {});
-  for (auto it = first; it != candidates.end(); ++it)
-    if (!budget.spent()) it->bound = bound_over_mesh_shares(*it->problem, budget.stop(), to_picoseconds(fastest()));
-  std::stable_sort(first, candidates.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
-  for (auto it = first; it != candidates.end(); ++it) {
-    if (budget.spent())
-      tell(*it, fastest(), "not tried: the time is spent");
-    else if (it->bound >= to_picoseconds(fastest()))
-      tell(*it, fastest(), "given up: its bound shows that it cannot win");
-    else
-      plan(*it, it->bound);
+ private:
+  const Program& program_;
+  std::map<int, std::shared_ptr<const Analysis>> by_axes_;
+};
+
+/// One synthesis over all devices and, if asked, over fewer.
+class Planning {
+ public:
+  Planning(const Problem& all, const SynthesisOptions& options, Budget& budget)
+      : all_(all), options_(options), budget_(budget), analyses_(all), choice_(options.score) {}
+
+  PlanChoice run() && {
+    try_meshes(all_.cluster);
+    const PlanPins& pins = options_.pins;
+    const bool needs_all = !pins.placements.empty() || !pins.ratio.empty() || !pins.mesh.empty();
+    if (options_.drop_devices && !needs_all && all_.cluster.devices.size() > 1) try_fewer_devices();
+    return std::move(choice_);
   }
-}
+
+ private:
+  Picoseconds to_beat(const Problem& problem) const { return to_picoseconds(choice_.seconds_to_beat(problem)); }
+
+  /// The meshes over a cluster that the options allow, one axis first.
+  std::vector<MeshCandidate> mesh_candidates(const Cluster& cluster) {
+    const PlanPins& pins = options_.pins;
+    std::vector<Mesh> meshes;
+    if (pins.mesh.size() < 2) meshes.push_back(flat_mesh(cluster));
+    if (pins.mesh.size() > 1)
+      meshes = {pinned_mesh(pins)};
+    else if (options_.most_axes > 1 && pins.mesh.empty())
+      for (Mesh& mesh : two_axis_meshes(cluster)) meshes.push_back(std::move(mesh));
+    std::vector<MeshCandidate> out;
+    for (const Mesh& mesh : meshes) {
+      const int axes = mesh.device_count() > 1 ? int(mesh.axes.size()) : 0;
+      out.push_back({std::make_unique<Problem>(analyses_.of(axes), cluster, mesh)});
+      out.back().problem->constrain(pins);
+    }
+    return out;
+  }
+
+  void plan(const MeshCandidate& candidate) {
+    const Problem& problem = *candidate.problem;
+    choice_.consider(problem, candidate.bound, [&](Picoseconds* bound) {
+      if (problem.mesh.axes.size() == 1) {
+        check_memory_floor(problem);
+        *bound = bound_over_shares(problem, budget_.stop());
+      }
+      std::vector<Plan> plans =
+          best_plans(problem, budget_, choice_.seconds_to_beat(problem), *bound, options_.runners_up);
+      for (Plan& plan : plans) plan.cluster_hash = hash_text(all_.cluster);
+      return plans;
+    });
+  }
+
+  /// The mesh of one axis is planned at once: its plan costs little, and shows of most others that they cannot win, or
+  /// how far their bounds need be told.
+  void try_meshes(const Cluster& cluster) {
+    std::vector<MeshCandidate> candidates = mesh_candidates(cluster);
+    auto first = candidates.begin();
+    if (candidates.front().problem->mesh.axes.size() == 1) plan(*first++);
+    for (auto it = first; it != candidates.end(); ++it)
+      if (!budget_.spent()) it->bound = bound_over_mesh_shares(*it->problem, budget_.stop(), to_beat(*it->problem));
+    std::stable_sort(first, candidates.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
+    for (auto it = first; it != candidates.end(); ++it) {
+      if (budget_.spent())
+        choice_.pass_over(*it->problem, it->bound, "not tried: the time is spent");
+      else if (it->bound >= to_beat(*it->problem))
+        choice_.pass_over(*it->problem, it->bound, std::string(cannot_win));
+      else
+        plan(*it);
+    }
+  }
+
+  /// Plans of fewer devices may beat the one which uses all.
+  void try_fewer_devices() {
+    const Cluster alone = restricted(all_.cluster, {fastest_device(all_)});
+    choice_.consider(Problem(analyses_.of(0), alone, flat_mesh(alone)), 0,
+                     [&](Picoseconds*) { return std::vector<Plan>{synth::single_device_plan(all_)}; });
+    std::vector<std::vector<int>> subsets = device_subsets(all_.cluster);
+    for (size_t i = 1; i < subsets.size(); ++i) try_devices(subsets[i]);
+    // A device that is given no part of the work still takes part in collectives.
+    if (!choice_.plan()) return;
+    const std::vector<int> working = working_devices(*choice_.plan());
+    if (working.size() > 1 && std::ranges::find(subsets, working) == subsets.end()) try_devices(working);
+  }
+
+  void try_devices(const std::vector<int>& devices) {
+    const Cluster cluster = restricted(all_.cluster, devices);
+    const Problem part(analyses_.of(devices.size() > 1 ? 1 : 0), cluster, flat_mesh(cluster));
+    const Picoseconds ideal = to_picoseconds(ideal_seconds(part));
+    if (budget_.spent() && choice_.plan())
+      choice_.pass_over(part, ideal, "not tried: the time is spent");
+    else if (ideal >= to_beat(part))
+      choice_.pass_over(part, ideal, "given up: too slow even without communication");
+    else
+      try_meshes(cluster);
+  }
+
+  /// Those of the cluster that the plan gives a part of the work.
+  std::vector<int> working_devices(const Plan& plan) const {
+    std::set<std::string> working;
+    for (const DevicePrediction& device : plan.prediction.devices)
+      if (device.share > 0) working.insert(device.device);
+    std::vector<int> out;
+    for (size_t d = 0; d < all_.cluster.devices.size(); ++d)
+      if (working.count(all_.cluster.devices[d].name)) out.push_back(int(d));
+    return out;
+  }
+
+  const Problem& all_;
+  const SynthesisOptions& options_;
+  Budget& budget_;
+  Analyses analyses_;
+  PlanChoice choice_;
+};
 
 /// Whether some plan keeps to the pins, whatever its cost and memory.
 bool possible(const Problem& free, const PlanPins& pins) {
@@ -158,15 +199,13 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   const PlanPins& pins = options.pins;
   check_pins(pins, cluster);
   Problem free(reference, cluster);
-  Choice best;
-  try_meshes(free, options, budget, &best);
-  const bool all_devices = !pins.placements.empty() || !pins.ratio.empty() || !pins.mesh.empty();
-  if (options.drop_devices && !all_devices && cluster.devices.size() > 1) drop_devices(free, pins, budget, &best);
-  if (!best.plan && best.infeasible) throw *best.infeasible;
-  if (!best.plan) throw_no_plan(free, pins);
-  best.plan->prediction.baselines = baselines(free);
-  best.plan->prediction.cut_short = budget.spent();
-  return *std::move(best.plan);
+  PlanChoice choice = Planning(free, options, budget).run();
+  if (!choice.plan() && choice.infeasible()) throw *choice.infeasible();
+  if (!choice.plan()) throw_no_plan(free, pins);
+  Plan plan = std::move(choice).take();
+  plan.prediction.baselines = baselines(free);
+  plan.prediction.cut_short = budget.spent();
+  return plan;
 }
 
 }  // namespace hetsynth

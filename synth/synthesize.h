@@ -20,12 +20,10 @@ struct SynthesisProgress {
   int64_t searches = 0;                ///< at fixed shares, finished
 };
 
-/// What became of a mesh that was considered.
-struct MeshVerdict {
-  std::vector<int> sizes;                ///< of its axes
-  double bound_seconds = 0;              ///< no plan on it is faster, at any shares
-  std::optional<double> step_seconds{};  ///< of the plan found, if it was the fastest by then
-  std::string reason;                    ///< in words
+/// By which measure one of the plans found is taken.
+enum class Score {
+  sum,       ///< the cost model's sum over instructions, which bounds are proven for
+  timeline,  ///< when the step ends as it unfolds (synth/timeline.h): communication beside computing where devices can
 };
 
 struct SynthesisOptions {
@@ -39,13 +37,17 @@ struct SynthesisOptions {
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). Meshes are tried in
   /// the order of their bounds; when the next one's shows that it cannot win, it and all after it are given up.
   int most_axes = 1;
-  /// Called once for every mesh over all devices.
-  std::function<void(const MeshVerdict&)> mesh_considered = {};
+  /// The timeline decides among plans that the search by the sum met on its way, the best of every mesh and its
+  /// runners-up, as far as their sums are near the best one's. Bounds remain those of sums.
+  Score score = Score::sum;
+  /// So many more plans of every mesh are told of and scored.
+  size_t runners_up = 0;
   /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
   PlanPins pins = {};
 };
 
-/// Searches over meshes of all devices, or of the devices that pay. Throws UserError with ExitCode::infeasible,
+/// Searches over meshes of all devices, or of the devices that pay; the plan's prediction says what was considered
+/// (Trial). Throws UserError with ExitCode::infeasible,
 /// naming what does not fit, if no plan exists.
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options = {});
 

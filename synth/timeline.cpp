@@ -19,6 +19,12 @@ class Simulation {
         communication_free_(devices.size(), 0) {
     HETSYNTH_CHECK(prices.size() == program.instructions.size(), "a price per instruction");
     out_.devices.resize(devices.size());
+    for (size_t axis = 0; axis < program.mesh.axes.size(); ++axis) {
+      groups_.emplace_back();
+      for (size_t d = 0; d < devices.size(); ++d)
+        if (program.mesh.coordinate(int(d), int(axis)) == 0)
+          groups_.back().push_back(program.mesh.group(int(d), int(axis)));
+    }
   }
 
   Timeline run() {
@@ -60,10 +66,10 @@ class Simulation {
   }
 
   void communicate(size_t i) {
-    for (size_t d = 0; d < devices_.size(); ++d) {
-      std::vector<int> group = program_.mesh.group(int(d), program_.instructions[i].axis);
-      if (group.front() != int(d)) continue;
-      std::erase_if(group, [&](int member) { return !takes_part(program_, program_.instructions[i], member); });
+    const Instruction& instruction = program_.instructions[i];
+    for (const std::vector<int>& all : groups_[size_t(instruction.axis)]) {
+      std::vector<int> group = all;
+      std::erase_if(group, [&](int member) { return !takes_part(program_, instruction, member); });
       double start = 0, seconds = 0;
       for (int member : group) {
         start = std::max({start, operands_ready(i, size_t(member)), communication_stream(size_t(member))});
@@ -98,7 +104,8 @@ class Simulation {
   const SpmdProgram& program_;
   const std::vector<InstructionPrice>& prices_;
   const std::vector<Device>& devices_;
-  std::vector<std::vector<double>> ready_;  ///< [value][device]
+  std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
+  std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
   Timeline out_;
 };

@@ -28,6 +28,22 @@ struct BaselinePrediction {
   std::string note;
 };
 
+/// A mesh over some or all of the cluster's devices that planning considered, and what became of it: what a plan is to
+/// be held against, and why devices were left out.
+struct Trial {
+  std::vector<int> mesh;     ///< sizes of its axes
+  std::string devices;       ///< their names: "fast, slow", "gpu[0] .. gpu[15] (16 devices)"
+  int device_count = 0;      ///< how many they are
+  double bound_seconds = 0;  ///< no plan on it is faster, at any shares; 0: not known
+  double step_seconds = 0;   ///< of the plan found on it; 0: none was
+  // Of that plan. The first two add up to the step, latency is part of communication.
+  double compute_seconds = 0, communication_seconds = 0;
+  double latency_seconds = 0;   ///< what would remain of communication if links had no limit to bandwidth
+  double timeline_seconds = 0;  ///< of the step as it unfolds (synth/timeline.h)
+  std::string outcome;          ///< in words: "taken", "given up: its bound shows that it cannot win"
+  bool operator==(const Trial&) const = default;
+};
+
 struct Prediction {
   double step_seconds = 0;
   /// Proven: no plan of the searched space is faster under the cost model at the plan's shares.
@@ -39,6 +55,7 @@ struct Prediction {
       false;  ///< a time limit or an interruption ended the search: other devices, meshes and shares are open
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
+  std::vector<Trial> considered;  ///< in the order of planning, the plan's own among them; empty: not searched for
 };
 
 /// What generation needs to know of a device, kept in the plan so that a plan can be inspected without its cluster

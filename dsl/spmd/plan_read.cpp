@@ -36,9 +36,29 @@ std::vector<std::vector<double>> read_ratios(const JsonReader& reader, const Mes
   return ratios;
 }
 
+Trial read_trial(const JsonReader& reader) {
+  reader.check_members(
+      {"mesh", "devices", "device_count", "bound_seconds", "outcome"},
+      {"step_seconds", "compute_seconds", "communication_seconds", "latency_seconds", "timeline_seconds"});
+  Trial trial;
+  for (const JsonReader& size : reader.member("mesh").elements())
+    trial.mesh.push_back(int(size.integer(1, max_cluster_devices)));
+  trial.devices = reader.member("devices").string();
+  trial.device_count = int(reader.member("device_count").integer(1, max_cluster_devices));
+  trial.bound_seconds = seconds(reader.member("bound_seconds"));
+  const auto optional_seconds = [&](const char* key) { return reader.has(key) ? seconds(reader.member(key)) : 0; };
+  trial.step_seconds = optional_seconds("step_seconds");
+  trial.compute_seconds = optional_seconds("compute_seconds");
+  trial.communication_seconds = optional_seconds("communication_seconds");
+  trial.latency_seconds = optional_seconds("latency_seconds");
+  trial.timeline_seconds = optional_seconds("timeline_seconds");
+  trial.outcome = reader.member("outcome").string();
+  return trial;
+}
+
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
   reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
-                       {"shares_bound_seconds", "cut_short"});
+                       {"shares_bound_seconds", "cut_short", "considered"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
   prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
@@ -63,6 +83,9 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
     prediction.baselines.push_back({entry.member("name").string(), seconds(entry.member("step_seconds")),
                                     entry.member("feasible").boolean(), entry.member("note").string()});
   }
+  if (reader.has("considered"))
+    for (const JsonReader& entry : reader.member("considered").elements())
+      prediction.considered.push_back(read_trial(entry));
   return prediction;
 }
 

@@ -214,6 +214,21 @@ std::string baseline_prediction(const BaselinePrediction& baseline) {
       .json();
 }
 
+std::string trial_text(const Trial& trial) {
+  Line line;
+  line.raw("mesh", array(trial.mesh, [](int size) { return fmt::format("{}", size); }))
+      .string("devices", trial.devices)
+      .integer("device_count", trial.device_count)
+      .raw("bound_seconds", number(trial.bound_seconds));
+  if (trial.step_seconds > 0)
+    line.raw("step_seconds", number(trial.step_seconds))
+        .raw("compute_seconds", number(trial.compute_seconds))
+        .raw("communication_seconds", number(trial.communication_seconds))
+        .raw("latency_seconds", number(trial.latency_seconds))
+        .raw("timeline_seconds", number(trial.timeline_seconds));
+  return line.string("outcome", trial.outcome).json();
+}
+
 std::string prediction_json(const Prediction& prediction) {
   std::string text = "{\n";
   text += "    \"step_seconds\": " + number(prediction.step_seconds) + ",\n";
@@ -223,7 +238,10 @@ std::string prediction_json(const Prediction& prediction) {
     text += "    \"shares_bound_seconds\": " + number(prediction.shares_bound_seconds) + ",\n";
   text += fmt::format("    \"optimal\": {},\n", prediction.optimal);
   text += "    \"devices\": " + lines(prediction.devices, "    ", device_prediction) + ",\n";
-  text += "    \"baselines\": " + lines(prediction.baselines, "    ", baseline_prediction) + "\n";
+  text += "    \"baselines\": " + lines(prediction.baselines, "    ", baseline_prediction);
+  if (!prediction.considered.empty())
+    text += ",\n    \"considered\": " + lines(prediction.considered, "    ", trial_text);
+  text += "\n";
   return text + "  }";
 }
 

@@ -101,6 +101,21 @@ TEST(Plan, InfinityIsNull) {
   EXPECT_TRUE(std::isinf(plan_from_json(json, "p.json", reference()).prediction.baselines[0].step_seconds));
 }
 
+TEST(Plan, RemembersWhatWasConsidered) {
+  Plan plan = testing::plan_test_plan(reference());
+  Trial found{{2}, "fast, slow", 2, 1e-3, 1.5e-3, 1.2e-3, 3e-4, 1e-4, 1.4e-3, "taken"};
+  Trial none;
+  none.mesh = {1, 2};
+  none.devices = "fast, slow";
+  none.device_count = 2;
+  none.outcome = "does not fit";
+  plan.prediction.considered = {found, none};
+  const std::string json = plan_to_json(plan, reference());
+  const Plan read = plan_from_json(json, "p.json", reference());
+  EXPECT_EQ(read.prediction.considered, plan.prediction.considered);
+  EXPECT_EQ(plan_to_json(read, reference()), json);
+}
+
 TEST(Plan, PredictionsMayBeCutOff) {
   const std::string json = good().substr(0, good().find(",\n  \"prediction\"")) + "}";
   EXPECT_EQ(plan_from_json(json, "p.json", reference()).program, testing::plan_test_plan(reference()).program);

@@ -93,28 +93,33 @@ TEST(Synthesize, SaysWhatBecameOfEveryMeshInTheOrderOfTheirBounds) {
   cluster.between = {1e8, 1e-7};
   cluster.hosts.resize(2, cluster.hosts[0]);
   for (size_t d = 4; d < 8; ++d) cluster.devices[d].host = 1;
-  SynthesisOptions options = two_axes();
-  std::vector<MeshVerdict> verdicts;
-  options.mesh_considered = [&](const MeshVerdict& verdict) { verdicts.push_back(verdict); };
-  const Plan plan = synthesize(program, cluster, options);
-  ASSERT_EQ(verdicts.size(), 3u);
-  EXPECT_THAT(verdicts[0].sizes, testing::ElementsAre(8));
-  EXPECT_LE(verdicts[1].bound_seconds, verdicts[2].bound_seconds);
+  const Plan plan = synthesize(program, cluster, two_axes());
+  const std::vector<Trial>& considered = plan.prediction.considered;
+  ASSERT_EQ(considered.size(), 3u);
+  EXPECT_THAT(considered[0].mesh, testing::ElementsAre(8));
+  EXPECT_LE(considered[1].bound_seconds, considered[2].bound_seconds);
   std::vector<int> sizes;
   for (const Mesh::Axis& axis : plan.program.mesh.axes) sizes.push_back(axis.size);
-  bool told = false;
-  for (const MeshVerdict& verdict : verdicts) {
-    EXPECT_FALSE(verdict.reason.empty());
-    EXPECT_LE(verdict.bound_seconds, verdict.step_seconds.value_or(HUGE_VAL));
-    if (verdict.reason == "given up: its bound shows that it cannot win") {
-      EXPECT_GE(verdict.bound_seconds, 0.999 * plan.prediction.step_seconds);
+  int taken = 0;
+  for (const Trial& trial : considered) {
+    EXPECT_FALSE(trial.outcome.empty());
+    EXPECT_EQ(trial.device_count, 8);
+    if (trial.step_seconds > 0) {
+      EXPECT_LE(trial.bound_seconds, trial.step_seconds);
+      EXPECT_NEAR(trial.compute_seconds + trial.communication_seconds, trial.step_seconds, 1e-9 * trial.step_seconds);
+      EXPECT_LT(trial.latency_seconds, trial.communication_seconds);
+      EXPECT_LE(trial.timeline_seconds, trial.step_seconds * (1 + 1e-9));
     }
-    if (verdict.sizes == sizes) {
-      told = true;
-      EXPECT_EQ(verdict.step_seconds, plan.prediction.step_seconds);
+    if (trial.outcome == "given up: its bound shows that it cannot win") {
+      EXPECT_GE(trial.bound_seconds, 0.999 * plan.prediction.step_seconds);
+    }
+    if (trial.outcome == "taken") {
+      ++taken;
+      EXPECT_EQ(trial.mesh, sizes);
+      EXPECT_EQ(trial.step_seconds, plan.prediction.step_seconds);
     }
   }
-  EXPECT_TRUE(told);
+  EXPECT_EQ(taken, 1);
 }
 
 RC_GTEST_PROP(Synthesize, TwoAxesAreNeverSlowerThanOneAndComputeTheReference, ()) {

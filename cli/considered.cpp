@@ -1,0 +1,110 @@
+#include "cli/considered.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/report.h"
+
+namespace hetsynth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The plan's own.
+const Trial* taken(const Prediction& prediction) {
+  const auto it = std::ranges::find(prediction.considered, "taken", &Trial::outcome);
+  return it == prediction.considered.end() ? nullptr : &*it;
+}
+
+/// What most of a step goes into.
+std::string dominant_text(const Trial& trial) {
+  const double bytes = trial.communication_seconds - trial.latency_seconds;
+  if (trial.communication_seconds == 0)
+    return "each computes everything, as sharing the work would cost more than it saves, and the slowest sets the pace";
+  if (trial.latency_seconds >= std::max(bytes, trial.compute_seconds)) return "most of it is latency of collectives";
+  if (bytes >= trial.compute_seconds) return "most of it is moving data between devices";
+  return "most of it is computing, at the pace of the slowest device";
+}
+
+std::string parts_text(const Trial& trial) {
+  std::string out = "computing " + seconds_text(trial.compute_seconds);
+  if (trial.communication_seconds > 0)
+    out += fmt::format(", communicating {} ({} of it latency)", seconds_text(trial.communication_seconds),
+                       seconds_text(trial.latency_seconds));
+  return out;
+}
+
+std::string found_text(const Trial& trial) {
+  std::string out = fmt::format("step {}: {}", seconds_text(trial.step_seconds), parts_text(trial));
+  if (trial.communication_seconds > 0) out += fmt::format("; as it unfolds {}", seconds_text(trial.timeline_seconds));
+  return out;
+}
+
+/// Differs from one of the same mesh in no figure that is printed.
+bool looks_like(const Trial& trial, const Trial& before) {
+  return trial.mesh == before.mesh && trial.devices == before.devices && before.step_seconds > 0 &&
+         trial.step_seconds > 0 && found_text(trial) == found_text(before);
+}
+
+}  // namespace
+
+std::string why_left_out(const Plan& plan) {
+  const Trial* own = taken(plan.prediction);
+  if (!own) return "";
+  // The fastest plan that has them.
+  const Trial* with = nullptr;
+  int most = 0;
+  for (const Trial& trial : plan.prediction.considered) most = std::max(most, trial.device_count);
+  for (const Trial& trial : plan.prediction.considered)
+    if (trial.device_count == most && trial.step_seconds > 0 && (!with || trial.step_seconds < with->step_seconds))
+      with = &trial;
+  if (most <= own->device_count) return "";
+  if (!with) {
+    for (const Trial& trial : plan.prediction.considered)
+      if (trial.device_count == most) return fmt::format("    with all {} devices: {}\n", most, trial.outcome);
+    return "";
+  }
+  return fmt::format("    with all {} devices a step takes {}, {:.2f} times as long: {}; {}\n", most,
+                     seconds_text(with->step_seconds), with->step_seconds / own->step_seconds, parts_text(*with),
+                     dominant_text(*with));
+}
+
+std::string considered_text(const Prediction& prediction) {
+  if (prediction.considered.size() < 2) return "";
+  std::string out = "what was considered, by mesh and devices\n";
+  const Trial* before = nullptr;
+  for (const Trial& trial : prediction.considered) {
+    if (before && looks_like(trial, *before)) continue;
+    before = &trial;
+    out += fmt::format("  {} on {}: ", fmt::join(trial.mesh, " x "), trial.devices);
+    if (trial.step_seconds > 0) out += found_text(trial) + "; ";
+    out += trial.outcome;
+    if (trial.bound_seconds > 0) out += fmt::format(" (no plan on it is below {})", seconds_text(trial.bound_seconds));
+    out += "\n";
+  }
+  return out;
+}
+
+Json considered_json(const Prediction& prediction) {
+  Json out = Json::array();
+  for (const Trial& trial : prediction.considered) {
+    Json entry = {{"mesh", trial.mesh},
+                  {"devices", trial.devices},
+                  {"device_count", trial.device_count},
+                  {"bound_seconds", trial.bound_seconds},
+                  {"outcome", trial.outcome}};
+    if (trial.step_seconds > 0)
+      entry.update({{"step_seconds", trial.step_seconds},
+                    {"compute_seconds", trial.compute_seconds},
+                    {"communication_seconds", trial.communication_seconds},
+                    {"latency_seconds", trial.latency_seconds},
+                    {"timeline_seconds", trial.timeline_seconds}});
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace hetsynth::cli

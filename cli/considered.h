@@ -1,0 +1,19 @@
+// What planning considered beside the plan, as people and scripts are shown it, and why devices were left out.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/plan.h"
+
+namespace hetsynth::cli {
+
+/// Why these devices of the cluster get nothing, in numbers: the step with them and without, and what the difference
+/// is. Empty where the plan does not say.
+std::string why_left_out(const Plan& plan);
+
+/// A line per mesh and set of devices: the step found there and what it consists of, or why there is none.
+std::string considered_text(const Prediction& prediction);
+nlohmann::ordered_json considered_json(const Prediction& prediction);
+
+}  // namespace hetsynth::cli
