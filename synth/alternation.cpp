@@ -10,11 +10,9 @@
 #include "synth/candidate.h"
 #include "synth/memory_floor.h"
 #include "synth/memory_search.h"
-#include "synth/mesh_bound.h"
 #include "synth/price.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
-#include "synth/search.h"
 #include "synth/share_bound.h"
 
 namespace hetsynth::synth {
@@ -23,14 +21,16 @@ namespace {
 constexpr int max_alternations = 6;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
+/// Networks with no more values are searched to the end all the same.
+constexpr int64_t few_values = 60'000;
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
 constexpr int most_tight_shares = 2;
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Picoseconds> shares_bound,
+  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Relaxation> known,
               size_t runners_up)
-      : problem_(problem), budget_(budget), known_bound_(shares_bound), most_runners_up_(runners_up) {
+      : problem_(problem), budget_(budget), relaxation_(std::move(known)), most_runners_up_(runners_up) {
     limits_.stop = budget.stop();
     to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes()) limits_.cost_to_beat = to_beat_;
@@ -38,14 +38,17 @@ class Alternation {
 
   std::vector<Plan> run() {
     check_memory_floor(problem_);
-    shares_bound_ = known_bound_     ? *known_bound_
-                    : several_axes() ? bound_over_mesh_shares(problem_, budget_.stop(), to_beat_)
-                                     : bound_over_shares(problem_, budget_.stop());
+    if (!relaxation_) relaxation_ = relaxed();
+    shares_bound_ = relaxation_->bound;
     budget_.searched();
     if (shares_bound_ >= to_beat_) return {};
-    for (const std::vector<double>& by_device : starts()) {
-      if (budget_.spent() || near_bound()) break;
-      alternate(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
+    std::vector<Shares> starts;
+    for (const std::vector<double>& by_device : fractions_to_start_at())
+      starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
+    if (!relaxation_->choices.empty()) starts = try_relaxation(std::move(starts));
+    for (const Shares& shares : starts) {
+      if (budget_.spent() || (near_bound() && !worth_proving())) break;
+      alternate(shares);
     }
     search_tight_shares();
     tighten_bound();
@@ -58,9 +61,46 @@ class Alternation {
   }
 
  private:
+  Relaxation relaxed() const {
+    if (!several_axes()) return {bound_over_shares(problem_, budget_.stop()), {}, {}};
+    return MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
+  }
+
+  /// The relaxation's choices at the shares that suit them best, which are often a plan that no other can beat by much.
+  /// Returns the shares, those that suit them first.
+  std::vector<Shares> try_relaxation(std::vector<Shares> starts) {
+    std::vector<std::pair<Picoseconds, size_t>> by_cost;
+    for (const Shares& shares : starts) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_->choices), by_cost.size()});
+    }
+    std::sort(by_cost.begin(), by_cost.end());
+    std::vector<Shares> out;
+    for (const auto& [cost, start] : by_cost) out.push_back(std::move(starts[start]));
+    // What suits the shares of each instruction is changed a little to suit the shares there are.
+    const Conversions conversions(*problem_.analysis, problem_.cost, out.front());
+    Solution solution = search_among(problem_, conversions, out.front(), relaxation_->around, limits_);
+    budget_.searched();
+    if (solution.choices.empty() || solution.cost > by_cost.front().first)
+      solution.choices = relaxation_->choices, solution.cost = by_cost.front().first;
+    if (solution.cost >= to_beat_) return out;
+    Candidate candidate =
+        make_candidate(problem_, conversions, out.front(), std::move(solution.choices), solution.cost);
+    candidate.bound = shares_bound_;
+    keep(candidate);
+    if (!candidate.fits()) tight_.push_back(std::move(candidate));
+    return out;
+  }
+
   /// No other shares are worth a search.
   bool near_bound() const {
     return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + near_enough);
+  }
+
+  /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
+  bool worth_proving() const {
+    const auto& network = relaxation_->around.network;
+    return network && network->network.value_count() <= few_values && best_.bound < best_.cost;
   }
 
   /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
@@ -87,7 +127,7 @@ class Alternation {
   bool several_axes() const { return problem_.mesh.axes.size() > 1; }
 
   /// Fractions by device that the alternation starts from. It can get stuck, so there are several.
-  std::vector<std::vector<double>> starts() const {
+  std::vector<std::vector<double>> fractions_to_start_at() const {
     const auto& devices = problem_.cluster.devices;
     if (!problem_.ratio.empty()) return {problem_.ratio};
     const std::vector<double> even(devices.size(), 1.0);
@@ -206,6 +246,8 @@ class Alternation {
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Solution solution = search(problem_, conversions, shares, {}, limits_);
     budget_.searched();
+    if (best_.shares == shares && best_.recomputed.empty())
+      best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
     if (solution.choices.empty()) {
       HETSYNTH_CHECK(budget_.spent() || several_axes() || problem_.constrained,
                      "replicating everything is always a plan");
@@ -262,7 +304,7 @@ class Alternation {
   Budget& budget_;
   SearchLimits limits_;
   Picoseconds to_beat_ = forbidden;
-  std::optional<Picoseconds> known_bound_;
+  std::optional<Relaxation> relaxation_;
   Picoseconds shares_bound_ = 0;  ///< over all shares
   std::set<Shares> seen_;
   Candidate best_;
@@ -274,8 +316,8 @@ class Alternation {
 }  // namespace
 
 std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat,
-                             std::optional<Picoseconds> shares_bound, size_t runners_up) {
-  return Alternation(problem, budget, seconds_to_beat, shares_bound, runners_up).run();
+                             std::optional<Relaxation> known, size_t runners_up) {
+  return Alternation(problem, budget, seconds_to_beat, std::move(known), runners_up).run();
 }
 
 }  // namespace hetsynth::synth

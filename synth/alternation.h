@@ -5,18 +5,19 @@
 #include <vector>
 
 #include "synth/budget.h"
-#include "synth/problem.h"
+#include "synth/mesh_bound.h"
 
 namespace hetsynth::synth {
 
 /// The fastest plan that search at fixed shares, shares by linear programming for the program found, and search again
-/// lead to, from several starts; without baselines. On a mesh of several axes: the fastest of the starts, without
-/// linear programming. When the budget is spent: the best so far, or a plan that needs no search; none on several axes.
+/// lead to, from several starts; without baselines. On a mesh of several axes: the relaxation's choices at the start
+/// that suits them best; unless that is near the bound, the best choices of each start. When the budget is spent: the
+/// best so far, or a plan that needs no search; none on several axes.
 /// Behind it up to `runners_up` other plans that were met on the way, the fastest first, without bounds. Empty if it is
 /// proven that no plan is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible if none was found
 /// that fits into memory.
-/// `shares_bound`: over all shares of the mesh, if that is known.
+/// `known`: of the mesh, if it was worked out before.
 std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL,
-                             std::optional<Picoseconds> shares_bound = {}, size_t runners_up = 0);
+                             std::optional<Relaxation> known = {}, size_t runners_up = 0);
 
 }  // namespace hetsynth::synth

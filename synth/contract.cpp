@@ -123,6 +123,17 @@ std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) 
   return out;
 }
 
+ValueLists Contraction::expanded(const ValueLists& of_core) const {
+  ValueLists out;
+  for (int list : alive_) out.push_back(lists_[list]);
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    std::vector<int>& values = out[size_t(variables_[i])];
+    for (size_t k = 0; k < of_core[i].size(); ++k) values[k] = values[size_t(of_core[i][k])];
+    values.resize(of_core[i].size());
+  }
+  return out;
+}
+
 /// False if every value stays.
 bool Contraction::drop_values(Thoroughness values) {
   ValueLists left = values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_);

@@ -28,6 +28,9 @@ class Contraction {
   Picoseconds constant() const { return constant_; }
   /// The cheapest assignment of the whole network that agrees with one of the core.
   std::vector<int> expanded(const std::vector<int>& core_assignment) const;
+  /// By variable of the whole network: the values that stand for some of the core, all that are left of a variable
+  /// taken out.
+  ValueLists expanded(const ValueLists& of_core) const;
 
  private:
   /// A variable taken out: it takes the value that is cheapest beside its neighbours'.

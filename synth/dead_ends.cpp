@@ -137,10 +137,11 @@ class DeadEnds {
       for (; at < end; ++at) {
         // Beside what is forbidden to a anything goes.
         Picoseconds difference = a.more[at] >= forbidden ? 0 : b.more[at] - a.more[at];
-        worst = std::max(worst, difference);
+        if (difference <= worst) continue;
+        worst = difference;
+        if (excess + worst > 0) return false;
       }
       excess += worst;
-      if (excess > 0) return false;
     }
     return true;
   }

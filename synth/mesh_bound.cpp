@@ -5,8 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "synth/minimise.h"
-#include "synth/plan_network.h"
 #include "synth/ratios.h"
 
 namespace hetsynth::synth {
@@ -15,8 +13,8 @@ namespace {
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
-/// Of message passing.
-constexpr int most_sweeps = 210;
+/// Of message passing: in all, and for a first bound.
+constexpr int most_sweeps = 210, first_sweeps = 9;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {
@@ -247,22 +245,40 @@ class BestShares {
   std::map<std::vector<int>, double> bandwidth_;               ///< by axes that cut a tensor: of all portions' memories
 };
 
-}  // namespace
-
-Picoseconds bound_over_mesh_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
+PlanNetwork network_of(const Problem& problem) {
   BestShares best(problem);
-  const PlanNetwork network = build_network(
+  return build_network(
       problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
       [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
+}
+
+SearchLimits limits_of(const Stop& stop) {
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = precision;
-  limits.cost_to_beat = enough;
   // The last per mille would take as long as everything before.
   limits.most_sweeps = most_sweeps;
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
-  return minimise(network.network, limits).lower_bound;
+  return limits;
+}
+
+}  // namespace
+
+MeshBound::MeshBound(const Problem& problem, const Stop& stop)
+    : network_(std::make_shared<const PlanNetwork>(network_of(problem))),
+      minimisation_(network_->network, limits_of(stop)),
+      nodes_(problem.program.nodes.size()) {}
+
+Picoseconds MeshBound::at_once() { return minimisation_.bound_after(first_sweeps); }
+
+Relaxation MeshBound::relaxation(Picoseconds enough) {
+  const SearchResult found = minimisation_.finish(enough);
+  Relaxation out{found.lower_bound, {}, {}};
+  if (!found.found()) return out;
+  out.choices.of.assign(found.assignment.begin(), found.assignment.begin() + ptrdiff_t(nodes_));
+  out.around = {network_, minimisation_.likely_values()};
+  return out;
 }
 
 }  // namespace hetsynth::synth

@@ -1,10 +1,16 @@
 // What a step must cost at least on a mesh of several axes, however the work is shared out. (On one axis:
 // synth/share_bound.h.)
 #pragma once
-#include "synth/problem.h"
-#include "synth/stop.h"
+#include "synth/search.h"
 
 namespace hetsynth::synth {
+
+/// What is known of all plans of a mesh, at any shares.
+struct Relaxation {
+  Picoseconds bound = 0;  ///< none is faster
+  Choices choices;        ///< cost no more than that at the shares that suit each instruction; empty: not known
+  Neighbourhood around{};
+};
 
 /// A bound for all plans of the mesh at all shares, memory not considered: the search with every instruction at the
 /// shares that suit it alone, fractions of granules included.
@@ -14,7 +20,21 @@ namespace hetsynth::synth {
 /// - Collectives are cheapest at even shares along their own axis; groups that hold different parts of a tensor end
 ///   together.
 /// - Slices go by memory bandwidth.
-/// Message passing is cut off after a while. A bound of `enough` or more need not be told exactly.
-Picoseconds bound_over_mesh_shares(const Problem& problem, const Stop& stop, Picoseconds enough = forbidden);
+class MeshBound {
+ public:
+  /// The problem must outlive this.
+  MeshBound(const Problem& problem, const Stop& stop);
+
+  /// Soon there, and often enough to see that a mesh cannot win.
+  Picoseconds at_once();
+  /// Nearly the best there is; message passing is cut off after a while. A bound of `enough` or more need not be told
+  /// exactly.
+  Relaxation relaxation(Picoseconds enough = forbidden);
+
+ private:
+  std::shared_ptr<const PlanNetwork> network_;
+  Minimisation minimisation_;
+  size_t nodes_;
+};
 
 }  // namespace hetsynth::synth

@@ -1,5 +1,7 @@
 // The cheapest assignment of a weighted constraint network, with its proof.
 #pragma once
+#include <memory>
+
 #include "synth/astar.h"
 
 namespace hetsynth::synth {
@@ -12,5 +14,26 @@ namespace hetsynth::synth {
 ///    variable, unless a table still exceeds the limit.
 /// When stopped early: the best assignment met, if any, and the proven bound.
 SearchResult minimise(const Network& network, const SearchLimits& limits = {});
+
+/// The same in two parts. The network must outlive this.
+class Minimisation {
+ public:
+  Minimisation(const Network& network, const SearchLimits& limits);
+  ~Minimisation();
+  Minimisation(const Minimisation&) = delete;
+  Minimisation& operator=(const Minimisation&) = delete;
+
+  /// A bound after so many sweeps of message passing.
+  Picoseconds bound_after(int sweeps);
+  /// The rest. Solutions that cost as much or more than `cost_to_beat` are not looked for.
+  SearchResult finish(Picoseconds cost_to_beat);
+  /// By variable: values in which solutions are found that are nearly as good as the best. None if nothing is known.
+  ValueLists likely_values() const;
+
+ private:
+  struct State;
+  Picoseconds bound_;
+  std::unique_ptr<State> state_;  ///< none: stopped before it began
+};
 
 }  // namespace hetsynth::synth

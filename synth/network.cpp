@@ -72,6 +72,12 @@ void Network::finish() {
   }
 }
 
+int64_t Network::value_count() const {
+  int64_t count = 0;
+  for (int v = 0; v < variable_count(); ++v) count += domain(v);
+  return count;
+}
+
 std::vector<int> Network::in_order() const {
   std::vector<int> order(position_.size());
   std::iota(order.begin(), order.end(), 0);

@@ -62,6 +62,8 @@ class Network {
   const std::shared_ptr<TableStore>& shared_store() const { return store_; }
   double position(int variable) const { return position_[variable]; }
   int variable_count() const { return int(unary_.size()); }
+  /// Of all variables together.
+  int64_t value_count() const;
   int domain(int variable) const { return int(unary(variable).size()); }
   int unary_table(int variable) const { return unary_[variable]; }
   const Table& unary(int variable) const { return (*store_)[unary_[variable]]; }

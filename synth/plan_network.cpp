@@ -301,7 +301,7 @@ class NetworkBuilder {
 
   void add_sets(const Node& node, const std::vector<int>& from, const std::vector<VariableNeeds>& needs,
                 const std::vector<FormMask>& fixed, TensorCosts* out) {
-    out_.set_lists.push_back(candidate_sets(node, from, needs, fixed));
+    out_.set_lists.push_back(input_.like ? *sets_there(node.id) : candidate_sets(node, from, needs, fixed));
     const std::vector<FormSets>& sets = out_.set_lists.back();
     out->sets = &sets;
     out->set_unary = store().intern(Table(sets.size(), 0));
@@ -316,6 +316,13 @@ class NetworkBuilder {
           allowed.push_back(serves(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
       out->of_needs.push_back(store().intern(std::move(allowed)));
     }
+  }
+
+  const std::vector<FormSets>* sets_there(NodeId node) const {
+    const std::vector<NodeId>& nodes = input_.like->set_node;
+    const size_t at = size_t(std::lower_bound(nodes.begin(), nodes.end(), node) - nodes.begin());
+    HETSYNTH_CHECK(at < nodes.size() && nodes[at] == node, "networks of different programs");
+    return input_.like->sets[at];
   }
 
   /// Sets for all consumers alike and, with a price on memory, pairs of sets for the forward phase and for what

@@ -39,6 +39,8 @@ struct SearchInput {
   MemoryPrice memory;
   /// Instead of the cost at the shares.
   std::function<Picoseconds(NodeId, const Option&)> operation_cost;
+  /// Tensors get the same sets to choose from as there, so that values mean the same.
+  const struct PlanNetwork* like = nullptr;
 };
 
 /// The network of a problem, and what the values of its set variables stand for.

@@ -24,9 +24,10 @@ class Reparametrisation {
   /// come near an optimum: messages that are passed among the most promising ones soon agree on one. They may be far
   /// from giving a bound, so the bound's own messages stay as they were.
   std::vector<ValueLists> guesses();
+  /// By cell: this part of all values, those with the least excess; of every cell some.
+  ValueLists promising(double part) const;
 
  private:
-  ValueLists promising(double part) const;
   bool take_if_better();
   void decode(const MessagePassing& messages);
 

@@ -33,4 +33,22 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   return solution;
 }
 
+Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                      const Neighbourhood& where, const SearchLimits& limits) {
+  SearchInput input;
+  input.pins = &problem.pins;
+  input.like = where.network.get();
+  const PlanNetwork plan = build_network(problem, conversions, shares, input);
+  Solution solution;
+  solution.search =
+      where.values.empty() ? minimise(plan.network, limits) : minimise(restrict(plan.network, where.values), limits);
+  if (!solution.search.found()) return solution;
+  for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
+    const int value = solution.search.assignment[n];
+    solution.choices.of.push_back(where.values.empty() ? value : where.values[n][size_t(value)]);
+  }
+  solution.cost = total_cost(problem, conversions, shares, solution.choices);
+  return solution;
+}
+
 }  // namespace hetsynth::synth

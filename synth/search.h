@@ -11,7 +11,17 @@ struct Solution {
   SearchResult search;           ///< cost and bound include the price of memory
 };
 
+/// The relaxation of a problem (synth/mesh_bound.h), where its good solutions are found.
+struct Neighbourhood {
+  std::shared_ptr<const PlanNetwork> network;
+  ValueLists values;  ///< by variable of the network; none: all
+};
+
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits);
+
+/// The cheapest of the choices in a neighbourhood. Its bound holds only there.
+Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                      const Neighbourhood& where, const SearchLimits& limits);
 
 }  // namespace hetsynth::synth

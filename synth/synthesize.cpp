@@ -10,7 +10,6 @@
 #include "synth/baselines.h"
 #include "synth/device_subsets.h"
 #include "synth/memory_floor.h"
-#include "synth/mesh_bound.h"
 #include "synth/meshes.h"
 #include "synth/plan_choice.h"
 #include "synth/search.h"
@@ -24,7 +23,27 @@ using namespace synth;
 /// A mesh over all devices that may get a plan.
 struct MeshCandidate {
   std::unique_ptr<Problem> problem;
-  Picoseconds bound = 0;  ///< over all shares
+  std::unique_ptr<MeshBound> several_axes{};  ///< none on one
+  Picoseconds bound = 0;                      ///< over all shares
+
+  void bound_at_once(const Stop& stop) {
+    if (problem->mesh.axes.size() < 2) {
+      bound = bound_over_shares(*problem, stop);
+    } else {
+      several_axes = std::make_unique<MeshBound>(*problem, stop);
+      bound = several_axes->at_once();
+    }
+  }
+  /// A bound of `enough` or more need not be told exactly.
+  Relaxation relaxation(Picoseconds enough, const Stop& stop) {
+    if (problem->mesh.axes.size() > 1) {
+      if (!several_axes) several_axes = std::make_unique<MeshBound>(*problem, stop);
+      return several_axes->relaxation(enough);
+    }
+    return {bound > 0 ? bound : bound_over_shares(*problem, stop), {}, {}};
+  }
+};
+}
 };
 
 Mesh pinned_mesh(const PlanPins& pins) { return {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}; }
@@ -81,37 +100,35 @@ class Planning {
     return out;
   }
 
-  void plan(const MeshCandidate& candidate) {
+  /// Meshes are planned in the order of their first bounds, until the bounds of the rest show that they cannot win.
+  void try_meshes(const Cluster& cluster) {
+    std::vector<MeshCandidate> candidates = mesh_candidates(cluster);
+    if (candidates.size() > 1)
+      for (MeshCandidate& candidate : candidates)
+        if (!budget_.spent()) candidate.bound_at_once(budget_.stop());
+    std::stable_sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.bound < b.bound; });
+    for (MeshCandidate& candidate : candidates) {
+      if (budget_.spent() && choice_.plan())
+        choice_.pass_over(*candidate.problem, candidate.bound, "not tried: the time is spent");
+      else if (candidate.bound >= to_beat(*candidate.problem))
+        choice_.pass_over(*candidate.problem, candidate.bound, std::string(cannot_win));
+      else
+        plan(candidate);
+      candidate.several_axes.reset();
+    }
+  }
+
+  void plan(MeshCandidate& candidate) {
     const Problem& problem = *candidate.problem;
     choice_.consider(problem, candidate.bound, [&](Picoseconds* bound) {
-      if (problem.mesh.axes.size() == 1) {
-        check_memory_floor(problem);
-        *bound = bound_over_shares(problem, budget_.stop());
-      }
+      check_memory_floor(problem);
+      Relaxation relaxation = candidate.relaxation(to_beat(problem), budget_.stop());
+      *bound = relaxation.bound;
       std::vector<Plan> plans =
-          best_plans(problem, budget_, choice_.seconds_to_beat(problem), *bound, options_.runners_up);
+          best_plans(problem, budget_, choice_.seconds_to_beat(problem), std::move(relaxation), options_.runners_up);
       for (Plan& plan : plans) plan.cluster_hash = hash_text(all_.cluster);
       return plans;
     });
-  }
-
-  /// The mesh of one axis is planned at once: its plan costs little, and shows of most others that they cannot win, or
-  /// how far their bounds need be told.
-  void try_meshes(const Cluster& cluster) {
-    std::vector<MeshCandidate> candidates = mesh_candidates(cluster);
-    auto first = candidates.begin();
-    if (candidates.front().problem->mesh.axes.size() == 1) plan(*first++);
-    for (auto it = first; it != candidates.end(); ++it)
-      if (!budget_.spent()) it->bound = bound_over_mesh_shares(*it->problem, budget_.stop(), to_beat(*it->problem));
-    std::stable_sort(first, candidates.end(), [](const auto& a, const auto& b) { return a.bound < b.bound; });
-    for (auto it = first; it != candidates.end(); ++it) {
-      if (budget_.spent())
-        choice_.pass_over(*it->problem, it->bound, "not tried: the time is spent");
-      else if (it->bound >= to_beat(*it->problem))
-        choice_.pass_over(*it->problem, it->bound, std::string(cannot_win));
-      else
-        plan(*it);
-    }
   }
 
   /// Plans of fewer devices may beat the one which uses all.

@@ -96,7 +96,7 @@ RC_GTEST_PROP(TwoAxes, NothingIsBelowTheBoundOverShares, ()) {
   auto [cluster, mesh] = random_mesh();
   if (*rc::gen::arbitrary<bool>()) cluster.hosts[0].inside.bandwidth_bytes_per_second /= 7;
   Problem problem(std::make_shared<const Analysis>(program, 2), cluster, mesh);
-  check_bound_over_shares(problem, bound_over_mesh_shares(problem, {}));
+  check_bound_over_shares(problem, MeshBound(problem, {}).relaxation().bound);
 }
 
 TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
@@ -106,7 +106,8 @@ TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
   cluster.hosts.resize(2, cluster.hosts[0]);
   cluster.devices[2].host = cluster.devices[3].host = 1;
   SearchedMesh s(program, cluster, {{{"outer", 2}, {"inner", 2}}});
-  EXPECT_NEAR(double(bound_over_mesh_shares(s.problem, {})), double(s.solution.cost), 1e-3 * double(s.solution.cost));
+  EXPECT_NEAR(double(MeshBound(s.problem, {}).relaxation().bound), double(s.solution.cost),
+              1e-3 * double(s.solution.cost));
 }
 
 TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {

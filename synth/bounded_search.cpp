@@ -1,0 +1,174 @@
+#include "synth/bounded_search.h"
+
+#include <algorithm>
+
+#include "synth/pruning.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// `rounds`: set to 0 if hardly anything is alike.
+std::unique_ptr<Quotient> alike(const Network& network, int* rounds) {
+  if (*rounds > 0) {
+    auto tied = std::make_unique<Quotient>(quotient(network, *rounds));
+    if (tied->cells.size() * 4 < size_t(network.variable_count()) * 3) return tied;
+  }
+  *rounds = 0;
+  return std::make_unique<Quotient>(every_variable(network));
+}
+
+}  // namespace
+
+BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits, int rounds)
+    : network_(network),
+      limits_(limits),
+      rounds_(rounds),
+      quotient_(alike(network, &rounds_)),
+      messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_.stop)) {}
+
+Picoseconds BoundedSearch::bound_after(int sweeps) {
+  messages_->improve(sweeps);
+  sweeps_ += sweeps;
+  shift();
+  return result_.lower_bound;
+}
+
+SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
+  limits_.cost_to_beat = cost_to_beat;
+  while (!done() && !narrowed_ && step()) {
+  }
+  if (!done() && !narrowed_) attempt(true);
+  if (!done() && !narrowed_) search_what_is_left();
+  return result_;
+}
+
+ValueLists BoundedSearch::likely_values() const {
+  ValueLists values = spread(*quotient_, messages_->promising(likely_part));
+  for (size_t v = 0; v < result_.assignment.size(); ++v) {
+    auto at = std::lower_bound(values[v].begin(), values[v].end(), result_.assignment[v]);
+    if (at == values[v].end() || *at != result_.assignment[v]) values[v].insert(at, result_.assignment[v]);
+  }
+  return values;
+}
+
+/// Some sweeps, and what follows from them; false if more would be no use.
+bool BoundedSearch::step() {
+  const double gain = messages_->improve(sweeps_at_once);
+  sweeps_ += sweeps_at_once;
+  patient_ = sweeps_ < patient_sweeps;
+  shift();
+  if (double(to_beat()) > double(shifted_.bound) * (1 + worth_guessing)) guess();
+  if (!done()) attempt(false);
+  if (sweeps_ >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) return false;
+  if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();
+  return true;
+}
+
+/// Tells layers apart from farther off.
+void BoundedSearch::refine() {
+  rounds_ *= more_rounds;
+  std::unique_ptr<Quotient> finer = alike(network_, &rounds_);
+  auto messages = std::make_unique<Reparametrisation>(network_, *finer, limits_.stop);
+  messages->begin_with(*messages_);
+  messages_ = std::move(messages);
+  quotient_ = std::move(finer);
+}
+
+bool BoundedSearch::done() const {
+  double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
+  return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound) || limits_.stop.stopped();
+}
+
+void BoundedSearch::shift() {
+  shifted_ = messages_->apply();
+  result_.relaxation = std::max(result_.relaxation, shifted_.bound);
+  result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, shifted_.bound));
+  const std::vector<int>& decoded = messages_->decoded();
+  if (!decoded.empty() && network_.cost(decoded) < result_.cost) take(network_.cost(decoded), decoded);
+}
+
+void BoundedSearch::take(Picoseconds cost, std::vector<int> assignment) {
+  result_.cost = cost;
+  result_.assignment = std::move(assignment);
+}
+
+/// A solution to prune by.
+void BoundedSearch::guess() {
+  for (const ValueLists& by_cell : messages_->guesses()) {
+    if (done()) return;
+    const ValueLists values = spread(*quotient_, by_cell);
+    Contraction part(restrict(network_, values), limits_.stop);
+    if (part.impossible()) continue;
+    EliminationOrder order = elimination_order(part.core());
+    if (order.largest > limits_.direct_limit) return;
+    adopt(eliminate_and_search(part.core(), order, limits_), values, part);
+  }
+}
+
+/// Takes over a part's solution.
+void BoundedSearch::adopt(const SearchResult& found, const ValueLists& values, const Contraction& part) {
+  result_.expansions += found.expansions;
+  result_.buckets_reused += found.buckets_reused;
+  result_.largest_table = std::max(result_.largest_table, found.largest_table);
+  const Picoseconds cost = add(found.cost, part.constant());
+  if (cost >= result_.cost) return;
+  std::vector<int> assignment = part.expanded(found.assignment);
+  for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][size_t(assignment[v])];
+  take(cost, std::move(assignment));
+}
+
+/// By variable: values outside of which there is no solution within the budget. None if there is none at all.
+ValueLists BoundedSearch::values_left(Picoseconds budget) const {
+  ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
+  if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return {};
+  return values;
+}
+
+/// Nothing better than the best so far is outside of the values that are left. They are searched with their original
+/// costs: these are equal in repeated layers. Where that is too much, message passing goes on there, if they are
+/// much fewer or `last`: faster and, after dead ends and contraction, with a better bound.
+void BoundedSearch::attempt(bool last) {
+  const Picoseconds budget = to_beat() - shifted_.bound;
+  const ValueLists values = values_left(budget);
+  if (values.empty()) return prove(budget);
+  result_.values_left = 0;
+  for (const auto& v : values) result_.values_left += int64_t(v.size());
+  const int64_t all = network_.value_count();
+  const bool fewer = double(result_.values_left) < worth_narrowing * double(all);
+  if (!fewer && !last) return;
+  Contraction part(restrict(network_, values), limits_.stop);
+  if (part.impossible()) return prove(budget);
+  EliminationOrder order = elimination_order(part.core());
+  if (order.largest <= limits_.direct_limit)
+    return absorb(eliminate_and_search(part.core(), order, limits_), values, part, budget);
+  if (!fewer && double(part.core().value_count()) > worth_narrowing * double(all) && rounds_ == 0) return;
+  narrowed_ = true;
+  const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - part.constant());
+  absorb(BoundedSearch(part.core(), limits_, rounds_ * more_rounds).finish(left), values, part, budget);
+}
+
+/// Takes over what a search of a part found, which holds all solutions within the budget.
+void BoundedSearch::absorb(const SearchResult& found, const ValueLists& values, const Contraction& part,
+                           Picoseconds budget) {
+  adopt(found, values, part);
+  const Picoseconds bound = add(found.lower_bound, part.constant());
+  prove(std::min(budget, std::max<Picoseconds>(0, bound - shifted_.bound)));
+}
+
+/// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
+void BoundedSearch::search_what_is_left() {
+  const Picoseconds budget = to_beat() - shifted_.bound;
+  const ValueLists values = values_left(budget);
+  if (values.empty()) return prove(budget);
+  Contraction part(restrict(network_, values), limits_.stop);
+  if (part.impossible()) return prove(budget);
+  absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, budget);
+}
+
+/// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
+void BoundedSearch::prove(Picoseconds excess) {
+  Picoseconds bound = std::min(result_.cost, add(shifted_.bound, excess));
+  result_.lower_bound = std::max(result_.lower_bound, bound);
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,65 @@
+// Where joint tables would grow too large: message passing bounds what values must cost, and little is left to search.
+#pragma once
+#include <algorithm>
+#include <memory>
+
+#include "synth/astar.h"
+#include "synth/contract.h"
+#include "synth/reparametrise.h"
+
+namespace hetsynth::synth {
+
+/// Step 2 of `minimise`. The network must outlive this.
+class BoundedSearch {
+ public:
+  BoundedSearch(const Network& network, const SearchLimits& limits) : BoundedSearch(network, limits, first_rounds) {}
+
+  /// The bound after so many sweeps of message passing.
+  Picoseconds bound_after(int sweeps);
+  /// The rest. Solutions that cost as much or more are not looked for.
+  SearchResult finish(Picoseconds cost_to_beat);
+  /// By variable: the values in which the best solution and others that are nearly as good are found.
+  ValueLists likely_values() const;
+
+ private:
+  static constexpr int first_rounds = 8, more_rounds = 2;
+  static constexpr int sweeps_at_once = 30;
+  /// After this many sweeps a small gap is left as it is: the last of it can take many times as long.
+  static constexpr int patient_sweeps = 200;
+  static constexpr double late_tolerance = 2e-4;
+  /// Relative to the bound: gains of a round of sweeps, and the gap above which a better solution is looked for.
+  static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
+  /// Message passing begins anew where less than this part of the values is left.
+  static constexpr double worth_narrowing = 0.7;
+  /// Of all values.
+  static constexpr double likely_part = 0.1;
+
+  /// `rounds`: from how far layers are told apart.
+  BoundedSearch(const Network& network, const SearchLimits& limits, int rounds);
+  bool step();
+  void refine();
+  Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }
+  bool done() const;
+  void shift();
+  void take(Picoseconds cost, std::vector<int> assignment);
+  void guess();
+  void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part);
+  ValueLists values_left(Picoseconds budget) const;
+  void attempt(bool last);
+  void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds budget);
+  void search_what_is_left();
+  void prove(Picoseconds excess);
+
+  const Network& network_;
+  SearchLimits limits_;
+  int rounds_;
+  std::unique_ptr<Quotient> quotient_;
+  std::unique_ptr<Reparametrisation> messages_;
+  Reparametrised shifted_;
+  int sweeps_ = 0;
+  bool patient_ = true;
+  bool narrowed_ = false;  ///< the rest was left to a search of a part
+  SearchResult result_;
+};
+
+}  // namespace hetsynth::synth
