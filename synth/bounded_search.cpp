@@ -37,6 +37,7 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   limits_.cost_to_beat = cost_to_beat;
   while (!done() && !narrowed_ && step()) {
   }
+  if (!narrowed_) shift();
   if (!done() && !narrowed_) attempt(true);
   if (!done() && !narrowed_) search_what_is_left();
   return result_;
@@ -56,9 +57,12 @@ bool BoundedSearch::step() {
   const double gain = messages_->improve(sweeps_at_once);
   sweeps_ += sweeps_at_once;
   patient_ = sweeps_ < patient_sweeps;
-  shift();
-  if (double(to_beat()) > double(shifted_.bound) * (1 + worth_guessing)) guess();
-  if (!done()) attempt(false);
+  take_decoded();
+  if (gap() > worth_guessing) guess();
+  if (gap() < worth_pruning) {
+    shift();
+    if (!done()) attempt(false);
+  }
   if (sweeps_ >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) return false;
   if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();
   return true;
@@ -79,10 +83,16 @@ bool BoundedSearch::done() const {
   return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound) || limits_.stop.stopped();
 }
 
+/// Between the best solution and the best bound of message passing, relative to it.
+double BoundedSearch::gap() const { return double(to_beat()) / messages_->reached() - 1; }
+
 void BoundedSearch::shift() {
   shifted_ = messages_->apply();
   result_.relaxation = std::max(result_.relaxation, shifted_.bound);
   result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, shifted_.bound));
+}
+
+void BoundedSearch::take_decoded() {
   const std::vector<int>& decoded = messages_->decoded();
   if (!decoded.empty() && network_.cost(decoded) < result_.cost) take(network_.cost(decoded), decoded);
 }

@@ -29,6 +29,8 @@ class BoundedSearch {
   static constexpr double late_tolerance = 2e-4;
   /// Relative to the bound: gains of a round of sweeps, and the gap above which a better solution is looked for.
   static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
+  /// With a larger gap hardly any value is out of the question.
+  static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
   /// Of all values.
@@ -40,7 +42,9 @@ class BoundedSearch {
   void refine();
   Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }
   bool done() const;
+  double gap() const;
   void shift();
+  void take_decoded();
   void take(Picoseconds cost, std::vector<int> assignment);
   void guess();
   void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part);

@@ -117,10 +117,13 @@ class DeadEnds {
     // What dominates a value is no dearer beside the cheapest neighbours; of equals the first stays.
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& x, const Candidate& y) { return x.total < y.total; });
-    for (size_t i = candidates.size(); i-- > 0;)
+    for (size_t i = candidates.size(); i-- > 0;) {
+      size_t witness = 0;
       for (size_t j = 0; j < candidates.size() && candidates[j].total <= candidates[i].total && candidates[i].alive;
            ++j)
-        if (i != j && candidates[j].alive && dominates(ends, candidates[j], candidates[i])) candidates[i].alive = false;
+        if (i != j && candidates[j].alive && dominates(ends, candidates[j], candidates[i], &witness))
+          candidates[i].alive = false;
+    }
     std::vector<int> left;
     for (const Candidate& c : candidates)
       if (c.alive) left.push_back(c.value);
@@ -129,8 +132,11 @@ class DeadEnds {
   }
 
   /// The excess of b over a begins with its lower bound, the difference of the totals, and only grows from there.
-  static bool dominates(const std::vector<size_t>& ends, const Candidate& b, const Candidate& a) {
+  /// `witness`: where the last b was found too dear, and the next often is.
+  static bool dominates(const std::vector<size_t>& ends, const Candidate& b, const Candidate& a, size_t* witness) {
     Picoseconds excess = b.total - a.total;
+    if (*witness < a.more.size() && a.more[*witness] < forbidden && excess + b.more[*witness] - a.more[*witness] > 0)
+      return false;
     size_t at = 0;
     for (size_t end : ends) {
       Picoseconds worst = 0;  // reached where a is cheapest
@@ -139,7 +145,10 @@ class DeadEnds {
         Picoseconds difference = a.more[at] >= forbidden ? 0 : b.more[at] - a.more[at];
         if (difference <= worst) continue;
         worst = difference;
-        if (excess + worst > 0) return false;
+        if (excess + worst > 0) {
+          *witness = at;
+          return false;
+        }
       }
       excess += worst;
     }

@@ -40,7 +40,7 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
     const Quotient::Cell& from = quotient.cells[c];
     const Table& unary = network.unary(from.example);
     Cell cell{unary_.size(), values[c].size(), 1};
-    for (int value : values[c]) unary_.push_back(as_double(unary[size_t(value)]));
+    for (int value : values[c]) unary_.push_back(rough(unary[size_t(value)]));
     double later = 0;
     for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
       const Quotient::End& end = quotient.ends[e];
@@ -55,7 +55,7 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
       }
       later += end.later;
     }
-    cell.weight = 1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later});
+    cell.weight = Rough(1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later}));
     widest = std::max(widest, cell.domain);
     cells_.push_back(cell);
   }
@@ -112,12 +112,12 @@ void MessagePassing::sweep() {
 }
 
 /// A cell's own costs and all that it was told.
-void MessagePassing::believe(size_t c, double* total) const {
+void MessagePassing::believe(size_t c, Rough* total) const {
   const Cell& cell = cells_[c];
   std::copy_n(unary_.data() + cell.unary, cell.domain, total);
   for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
     const Quotient::End& end = quotient_.ends[e];
-    const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+    const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
     const int* own = classes(e);
     for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
   }
@@ -128,7 +128,7 @@ void MessagePassing::pass(bool forward) {
     const size_t c = forward ? k : cells_.size() - 1 - k;
     const Cell& cell = cells_[c];
     believe(c, total_.data());
-    const double least = *std::min_element(total_.data(), total_.data() + cell.domain);
+    const Rough least = *std::min_element(total_.data(), total_.data() + cell.domain);
     for (size_t x = 0; x < cell.domain; ++x) total_[x] = (total_[x] - least) * cell.weight;
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
       if (quotient_.ends[e].later == forward && quotient_.ends[e].speaks) send(e, cell.domain);
@@ -139,27 +139,27 @@ void MessagePassing::pass(bool forward) {
 void MessagePassing::send(size_t e, size_t domain) {
   const Quotient::End& end = quotient_.ends[e];
   const Edge& edge = edges_[size_t(end.edge)];
-  const double* back = messages_.data() + edge.into(end.first);
-  double* message = messages_.data() + edge.into(!end.first);
+  const Rough* back = messages_.data() + edge.into(end.first);
+  Rough* message = messages_.data() + edge.into(!end.first);
   const int* own = classes(e);
   const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
-  std::fill_n(by_class_.data(), senders, floating_forbidden);
+  std::fill_n(by_class_.data(), senders, rough_forbidden);
   for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
   for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
   edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
-  const double least = *std::min_element(sent_.data(), sent_.data() + receivers);
+  const Rough least = *std::min_element(sent_.data(), sent_.data() + receivers);
   for (int y = 0; y < receivers; ++y) message[y] = sent_[size_t(y)] - least;
 }
 
 double MessagePassing::bound() const {
   double sum = 0;
-  std::vector<double> total(total_.size());
-  std::vector<std::array<std::vector<double>, 2>> handed(edges_.size());  // by value
+  std::vector<Rough> total(total_.size());
+  std::vector<std::array<std::vector<Rough>, 2>> handed(edges_.size());  // by value
   for (size_t c = 0; c < cells_.size(); ++c) {
     believe(c, total.data());
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
-      std::vector<double>& given = handed[size_t(end.edge)][!end.first];
+      std::vector<Rough>& given = handed[size_t(end.edge)][!end.first];
       if (end.speaks && given.empty()) given = moved(c, e, total.data());
     }
   }
@@ -170,34 +170,34 @@ double MessagePassing::bound() const {
       const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
       for (size_t x = 0; x < std::min(given.size(), cells_[c].domain); ++x) total[x] -= given[x];
     }
-    sum += *std::min_element(total.begin(), total.begin() + ptrdiff_t(cells_[c].domain)) * cell.count;
+    sum += double(*std::min_element(total.begin(), total.begin() + ptrdiff_t(cells_[c].domain))) * cell.count;
   }
-  std::vector<double> by_class(by_class_.size()), sent(sent_.size());
+  std::vector<Rough> by_class(by_class_.size()), sent(sent_.size());
   for (size_t e = 0; e < edges_.size(); ++e) {
     const PairTable& table = *edges_[e].table;
-    auto least_of_class = [&](bool first, double* out) {
-      std::fill_n(out, table.class_count(first), 4 * floating_forbidden);
+    auto least_of_class = [&](bool first, Rough* out) {
+      std::fill_n(out, table.class_count(first), 4 * rough_forbidden);
       const auto& given = handed[e][!first];
       for (size_t x = 0; x < given.size(); ++x) {
-        double& least = out[size_t(table.classes(first)[x])];
+        Rough& least = out[size_t(table.classes(first)[x])];
         least = std::min(least, given[x]);
       }
     };
     least_of_class(true, by_class.data());
     table.minimum_plus(true, by_class.data(), sent.data());
     least_of_class(false, by_class.data());
-    double least = HUGE_VAL;
+    Rough least = HUGE_VALF;
     for (int y = 0; y < table.class_count(false); ++y) least = std::min(least, sent[size_t(y)] + by_class[size_t(y)]);
-    sum += least * quotient_.edges[e].count;
+    sum += double(least) * quotient_.edges[e].count;
   }
   return sum;
 }
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
-std::vector<double> MessagePassing::moved(size_t c, size_t e, const double* total) const {
+std::vector<Rough> MessagePassing::moved(size_t c, size_t e, const Rough* total) const {
   const Quotient::End& end = quotient_.ends[e];
-  const double* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
-  std::vector<double> out;
+  const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+  std::vector<Rough> out;
   for (size_t x = 0; x < cells_[c].domain; ++x)
     out.push_back((end.later ? cells_[c].weight * total[x] : 0) - incoming[classes(e)[x]]);
   return out;
@@ -207,14 +207,14 @@ Reparametrised MessagePassing::apply() const {
   Reparametrised out;
   for (const Quotient::Edge& edge : quotient_.edges) out.edges.push_back(network_.store()[edge.table]);
   std::vector<std::array<std::vector<Picoseconds>, 2>> handed(edges_.size());
-  std::vector<double> total(total_.size());
+  std::vector<Rough> total(total_.size());
   for (size_t c = 0; c < cells_.size(); ++c) {
     believe(c, total.data());
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
       std::vector<Picoseconds>& given = handed[size_t(end.edge)][!end.first];
       if (!end.speaks || !given.empty()) continue;
-      for (double cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
+      for (Rough cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
       Table& table = out.edges[size_t(end.edge)];
       const size_t rows = given.size(), columns = table.size() / rows;
       for (size_t x = 0; x < rows; ++x)
@@ -241,7 +241,7 @@ Reparametrised MessagePassing::apply() const {
 std::vector<int> MessagePassing::decode() const {
   const std::vector<int> order = network_.in_order();
   std::vector<int> chosen(order.size(), -1);
-  std::vector<double> total;
+  std::vector<Rough> total;
   for (bool improving : {false, true, true})
     for (int v : order) {
       const size_t c = size_t(quotient_.cell_of[size_t(v)]);
@@ -253,7 +253,7 @@ std::vector<int> MessagePassing::decode() const {
         const std::vector<int>&known = *edge.values[!end.first], &classes = edge.table->classes(end.first);
         const int other = chosen[size_t(end.other)];
         const bool told = other < 0 || (!improving && quotient_.edges[number].forward == end.first);
-        const double* costs = messages_.data() + edge.into(end.first);
+        const Rough* costs = messages_.data() + edge.into(end.first);
         if (!told) {
           const std::vector<int>& others = *edge.values[end.first];
           const size_t at = size_t(std::lower_bound(others.begin(), others.end(), other) - others.begin());
@@ -271,13 +271,13 @@ std::vector<int> MessagePassing::decode() const {
   return chosen;
 }
 
-std::vector<std::vector<double>> MessagePassing::excess() const {
-  std::vector<std::vector<double>> out;
+std::vector<std::vector<Rough>> MessagePassing::excess() const {
+  std::vector<std::vector<Rough>> out;
   for (size_t c = 0; c < cells_.size(); ++c) {
     out.emplace_back(cells_[c].domain);
     believe(c, out.back().data());
-    const double least = *std::min_element(out.back().begin(), out.back().end());
-    for (double& total : out.back()) total -= least;
+    const Rough least = *std::min_element(out.back().begin(), out.back().end());
+    for (Rough& total : out.back()) total -= least;
   }
   return out;
 }

@@ -19,7 +19,7 @@ struct Reparametrised {
   Picoseconds bound = 0;
 };
 
-/// Messages in floating point. The network and the quotient must outlive this.
+/// Messages in single precision. The network and the quotient must outlive this.
 class MessagePassing {
  public:
   /// `values`: by cell, those that take part, none of the cells without; the others' messages are not kept up.
@@ -40,10 +40,10 @@ class MessagePassing {
   /// the later ones; then single changes. Empty if it is forbidden.
   std::vector<int> decode() const;
   /// By cell: what each value lacks to the cell's best.
-  std::vector<std::vector<double>> excess() const;
+  std::vector<std::vector<Rough>> excess() const;
   size_t value_count() const { return unary_.size(); }
-  const std::vector<double>& messages() const { return messages_; }
-  void set_messages(std::vector<double> messages) { messages_ = std::move(messages); }
+  const std::vector<Rough>& messages() const { return messages_; }
+  void set_messages(std::vector<Rough> messages) { messages_ = std::move(messages); }
 
  private:
   struct Edge {
@@ -54,15 +54,15 @@ class MessagePassing {
   };
   struct Cell {
     size_t unary, domain;
-    double weight;  ///< share of its costs that each pair on the busier side gets
+    Rough weight;  ///< share of its costs that each pair on the busier side gets
   };
 
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);
   const int* classes(size_t end) const { return classes_.data() + class_of_end_[end]; }
-  void believe(size_t cell, double* total) const;
+  void believe(size_t cell, Rough* total) const;
   void pass(bool forward);
   void send(size_t end, size_t domain);
-  std::vector<double> moved(size_t cell, size_t end, const double* total) const;
+  std::vector<Rough> moved(size_t cell, size_t end, const Rough* total) const;
 
   const Network& network_;
   const Quotient& quotient_;
@@ -71,11 +71,11 @@ class MessagePassing {
   std::map<std::tuple<int, int, int>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store and lists
   std::vector<Cell> cells_;
   std::vector<Edge> edges_;
-  std::vector<double> unary_;                    ///< cell by cell
-  std::vector<double> messages_;                 ///< edge by edge, either end
-  std::vector<int> classes_;                     ///< end by end: class of every value
-  std::vector<size_t> class_of_end_;             ///< by end: where its classes begin
-  std::vector<double> total_, by_class_, sent_;  ///< scratch
+  std::vector<Rough> unary_;                    ///< cell by cell
+  std::vector<Rough> messages_;                 ///< edge by edge, either end
+  std::vector<int> classes_;                    ///< end by end: class of every value
+  std::vector<size_t> class_of_end_;            ///< by end: where its classes begin
+  std::vector<Rough> total_, by_class_, sent_;  ///< scratch
 };
 
 }  // namespace hetsynth::synth

@@ -31,24 +31,24 @@ PairTable::PairTable(const Table& table, int columns, const std::vector<int>& ro
 }
 
 void PairTable::fill(const Table& table, const std::vector<int>& rows, const std::vector<int>& columns, size_t stride,
-                     size_t step, std::vector<double>* out) const {
+                     size_t step, std::vector<Rough>* out) const {
   out->reserve(rows.size() * padded(int(columns.size())));
   for (int x : rows) {
-    for (int y : columns) out->push_back(as_double(table[size_t(x) * stride + size_t(y) * step]));
-    out->resize((out->size() + lanes - 1) / lanes * lanes, floating_forbidden);
+    for (int y : columns) out->push_back(rough(table[size_t(x) * stride + size_t(y) * step]));
+    out->resize((out->size() + lanes - 1) / lanes * lanes, rough_forbidden);
   }
 }
 
 // Sums and minima of single entries are the same in vectors of any width: so are plans, on any machine.
-__attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const double* weights,
-                                                                               double* out) const {
-  typedef double Lanes __attribute__((vector_size(lanes * sizeof(double))));
+__attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const Rough* weights,
+                                                                               Rough* out) const {
+  typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
   const size_t columns = padded(class_count(!from_first));
   const int rows = class_count(from_first);
-  const double* row = beside(from_first, 0);
-  for (size_t y = 0; y < columns; ++y) out[y] = 4 * floating_forbidden;
+  const Rough* row = beside(from_first, 0);
+  for (size_t y = 0; y < columns; ++y) out[y] = 4 * rough_forbidden;
   for (int x = 0; x < rows; ++x, row += columns) {
-    const double weight = weights[x];
+    const Rough weight = weights[x];
     for (size_t y = 0; y < columns; y += lanes) {
       Lanes costs, best;
       std::memcpy(&costs, row + y, sizeof costs);

@@ -7,9 +7,11 @@
 
 namespace hetsynth::synth {
 
-/// What is forbidden, in floating point: finite, so that differences stay numbers.
-constexpr double floating_forbidden = 1e17;
-inline double as_double(Picoseconds cost) { return cost >= forbidden ? floating_forbidden : double(cost); }
+/// Costs in message passing. Single precision does: bounds are worked out anew in whole picoseconds.
+using Rough = float;
+/// What is forbidden: finite, so that differences stay numbers.
+constexpr Rough rough_forbidden = 1e17f;
+inline Rough rough(Picoseconds cost) { return cost >= forbidden ? rough_forbidden : Rough(cost); }
 
 /// Some rows and columns of a table. Those that are alike are kept once: many options of an operation differ in nothing
 /// that one neighbour could see.
@@ -22,21 +24,21 @@ class PairTable {
   const std::vector<int>& classes(bool first) const { return first ? row_class_ : column_class_; }
   int class_count(bool first) const { return int((first ? row_example_ : column_example_).size()); }
   /// Costs beside one class of values of an end, by class of the other end's values.
-  const double* beside(bool first, int value_class) const {
+  const Rough* beside(bool first, int value_class) const {
     return (first ? by_row_ : by_column_).data() + size_t(value_class) * padded(class_count(!first));
   }
   static size_t padded(int count) { return (size_t(count) + lanes - 1) / lanes * lanes; }
 
   /// out[y] = min over x of weights[x] + cost[x][y], x being classes of the sending end. `out` has room for padding.
-  void minimum_plus(bool from_first, const double* weights, double* out) const;
+  void minimum_plus(bool from_first, const Rough* weights, Rough* out) const;
 
  private:
-  static constexpr size_t lanes = 4;
+  static constexpr size_t lanes = 8;
   void fill(const Table& table, const std::vector<int>& rows, const std::vector<int>& columns, size_t stride,
-            size_t step, std::vector<double>* out) const;
+            size_t step, std::vector<Rough>* out) const;
 
   std::vector<int> row_class_, column_class_, row_example_, column_example_;  ///< examples: values
-  std::vector<double> by_row_, by_column_;  ///< one end's classes by the other's, lines padded
+  std::vector<Rough> by_row_, by_column_;  ///< one end's classes by the other's, lines padded
 };
 
 }  // namespace hetsynth::synth

@@ -384,14 +384,14 @@ class NetworkBuilder {
     std::vector<FormMask> needs(masks.begin(), masks.end());
     struct Candidate {
       FormMask set;
-      std::vector<char> meets;
+      std::vector<uint64_t> meets;  ///< needs, a bit each
       Table costs;
     };
     auto beats = [](const Candidate& a, const Candidate& b) {
+      for (size_t m = 0; m < a.meets.size(); ++m)
+        if (b.meets[m] & ~a.meets[m]) return false;
       for (size_t s = 0; s < a.costs.size(); ++s)
         if (a.costs[s] > b.costs[s]) return false;
-      for (size_t m = 0; m < a.meets.size(); ++m)
-        if (b.meets[m] && !a.meets[m]) return false;
       return true;
     };
     most = std::min(most, conversions_.of(node.id).most_targets());
@@ -401,7 +401,8 @@ class NetworkBuilder {
       Candidate c{set, {}, {}};
       for (int source : from) c.costs.push_back(sets_cost(node, source, {true, false, set, 0}));
       if (std::all_of(c.costs.begin(), c.costs.end(), [](Picoseconds cost) { return cost >= forbidden; })) return;
-      for (FormMask need : needs) c.meets.push_back((need & set) != 0);
+      c.meets.assign((needs.size() + 63) / 64, 0);
+      for (size_t m = 0; m < needs.size(); ++m) c.meets[m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
       candidates.push_back(std::move(c));
     });
     std::vector<char> beaten(candidates.size(), 0);

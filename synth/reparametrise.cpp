@@ -14,7 +14,7 @@ constexpr double least_stride = 0.5, greatest_stride = 64;
 constexpr size_t few_values = 3000;
 /// A guess at a solution: messages among this part of all values, then among all again.
 constexpr double likely_part = 0.2;
-constexpr int likely_sweeps = 60, settling_sweeps = 10;
+constexpr int likely_sweeps = 30, settling_sweeps = 6;
 /// Parts of all values that solutions are then looked for in.
 constexpr double guessed_parts[] = {0.06, 0.1};
 
@@ -70,16 +70,16 @@ Reparametrisation::Reparametrisation(const Network& network, const Quotient& quo
 
 /// The least excess of each cell, what was decoded, and of the rest a part by excess.
 ValueLists Reparametrisation::promising(double promising_part) const {
-  const std::vector<std::vector<double>> excess = all_.excess();
-  std::vector<double> sorted;
+  const std::vector<std::vector<Rough>> excess = all_.excess();
+  std::vector<Rough> sorted;
   for (const auto& cell : excess) sorted.insert(sorted.end(), cell.begin(), cell.end());
   const size_t kept = size_t(double(sorted.size()) * promising_part);
   std::nth_element(sorted.begin(), sorted.begin() + ptrdiff_t(kept), sorted.end());
-  const double most = sorted[kept];
+  const Rough most = sorted[kept];
   std::vector<std::vector<char>> chosen;
   for (const auto& cell : excess) {
     chosen.emplace_back();
-    for (double e : cell) chosen.back().push_back(e <= most);
+    for (Rough e : cell) chosen.back().push_back(e <= most);
   }
   for (size_t v = 0; v < decoded_.size(); ++v) chosen[size_t(quotient_.cell_of[v])][size_t(decoded_[v])] = 1;
   return consistent(network_, quotient_, chosen);
@@ -99,13 +99,13 @@ void Reparametrisation::begin_with(const Reparametrisation& other) {
 double Reparametrisation::improve(int sweeps) {
   const double before = reached_;
   for (int done = 0; done < sweeps && !stop_.stopped();) {
-    const std::vector<double> origin = all_.messages();
+    const std::vector<Rough> origin = all_.messages();
     for (int i = 0; i < sweeps_along && !stop_.stopped(); ++i) all_.sweep();
     done += sweeps_along;
     take_if_better();
     // Messages drift: what they changed by, several times over, is often an even better step.
-    std::vector<double> farther = best_;
-    for (size_t i = 0; i < farther.size(); ++i) farther[i] += stride_ * (farther[i] - origin[i]);
+    std::vector<Rough> farther = best_;
+    for (size_t i = 0; i < farther.size(); ++i) farther[i] += Rough(stride_) * (farther[i] - origin[i]);
     all_.set_messages(std::move(farther));
     for (int i = 0; i < sweeps_beyond && !stop_.stopped(); ++i) all_.sweep();
     done += sweeps_beyond;

@@ -15,6 +15,8 @@ class Reparametrisation {
   void begin_with(const Reparametrisation& other);
   /// So many sweeps; what the bound gained, relative to the best before.
   double improve(int sweeps);
+  /// The best bound so far, up to rounding.
+  double reached() const { return reached_; }
   /// At the best bound.
   Reparametrised apply() const { return all_.apply(); }
   /// The best assignment read off the messages since the last call of `improve`; empty if all were forbidden.
@@ -36,8 +38,8 @@ class Reparametrisation {
   const Stop& stop_;
   MessagePassing all_;
   std::vector<int> decoded_;
-  double reached_ = -1e300;   ///< best bound
-  std::vector<double> best_;  ///< its messages
+  double reached_ = -1e300;  ///< best bound
+  std::vector<Rough> best_;  ///< its messages
   double stride_ = 4;
 };
 
