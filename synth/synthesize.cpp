@@ -43,8 +43,6 @@ struct MeshCandidate {
     return {bound > 0 ? bound : bound_over_shares(*problem, stop), {}, {}};
   }
 };
-}
-};
 
 Mesh pinned_mesh(const PlanPins& pins) { return {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}; }
 
