@@ -57,10 +57,15 @@ struct Options {
 struct Summary {
   std::map<std::string, std::vector<double>> ratios;
   std::vector<double> of_best;  ///< of the fastest peer, by row
-  int rows = 0, worse = 0, only_ours = 0, none = 0;
+  int rows = 0, worse = 0, only_ours = 0, none = 0, cut_short = 0;
 };
 
-std::string ratio_text(double ratio) { return ratio < 100 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.0f}", ratio); }
+/// Near 1 with more digits, and in bold where the peer is faster.
+std::string ratio_text(double ratio) {
+  if (ratio < 1 - rounding) return fmt::format("**{:.4f}**", ratio);
+  if (ratio < 1.005) return fmt::format("{:.4f}", ratio);
+  return ratio < 100 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.0f}", ratio);
+}
 
 void compare(const std::string& model, const Program& program, const std::string& name, const Cluster& cluster,
              const Options& options, Summary* summary) {
@@ -71,8 +76,9 @@ void compare(const std::string& model, const Program& program, const std::string
     if (error.code() != ExitCode::infeasible) throw;
   }
   ++summary->rows;
-  std::string row = fmt::format("| {} | {} | {} |", model, name,
-                                own ? fmt::format("{:.2f} ms", own->prediction.step_seconds * 1e3) : "does not fit");
+  std::string row = fmt::format("| {} | {} | {}{} |", model, name,
+                                own ? fmt::format("{:.2f} ms", own->prediction.step_seconds * 1e3) : "does not fit",
+                                own && own->prediction.cut_short ? ", cut short" : "");
   double best = HUGE_VAL;
   for (const PeerPlan& peer : peer_plans(program, cluster)) {
     if (!peer.plan) {
@@ -86,6 +92,7 @@ void compare(const std::string& model, const Program& program, const std::string
     if (own) summary->ratios[peer.name].push_back(ratio);
   }
   if (best < 1 - rounding) ++summary->worse;
+  if (own && own->prediction.cut_short) ++summary->cut_short;
   if (own && best == HUGE_VAL) ++summary->only_ours;
   if (!own && best == HUGE_VAL) ++summary->none;
   if (own && best < HUGE_VAL) summary->of_best.push_back(best);
@@ -102,8 +109,9 @@ void sum_up(const Summary& summary) {
   };
   for (const auto& [name, ratios] : summary.ratios) line(name, ratios);
   if (!summary.of_best.empty()) line("the fastest of them, row by row", summary.of_best);
-  fmt::print("\n{} rows; a peer is faster in {}; only our plan fits in {}; none fits in {}.\n", summary.rows,
-             summary.worse, summary.only_ours, summary.none);
+  fmt::print(
+      "\n{} rows; a peer is faster in {}; only our plan fits in {}; none fits in {}; the search was cut short in {}.\n",
+      summary.rows, summary.worse, summary.only_ours, summary.none, summary.cut_short);
 }
 
 int run(const Options& options) {

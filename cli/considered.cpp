@@ -67,8 +67,9 @@ std::string why_left_out(const Plan& plan) {
       if (trial.device_count == most) return fmt::format("    with all {} devices: {}\n", most, trial.outcome);
     return "";
   }
-  return fmt::format("    with all {} devices a step takes {}, {:.2f} times as long: {}; {}\n", most,
-                     seconds_text(with->step_seconds), with->step_seconds / own->step_seconds, parts_text(*with),
+  const double ratio = with->step_seconds / own->step_seconds;
+  return fmt::format("    with all {} devices a step takes {}, {}: {}; {}\n", most, seconds_text(with->step_seconds),
+                     ratio < 1.005 ? "no less" : fmt::format("{:.2f} times as long", ratio), parts_text(*with),
                      dominant_text(*with));
 }
 

@@ -178,8 +178,15 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
 
 namespace {
 
-/// "auto": as many as the planner can use.
-std::string axes_of_word(const std::string& text) { return text == "auto" ? fmt::format("{}", synth::max_axes) : text; }
+/// A number of mesh axes; "auto": as many as the planner can use.
+std::string axes_of_word(std::string& text) {
+  int axes = 0;
+  if (text == "auto") text = fmt::format("{}", synth::max_axes);
+  if (CLI::detail::lexical_cast(text, axes) && axes >= 1 && axes <= synth::max_axes) return "";
+  return fmt::format("expected a number from 1 to {}, or auto, found {}", synth::max_axes, text);
+}
+
+const std::map<std::string, Score> scores = {{"sum", Score::sum}, {"timeline", Score::timeline}};
 
 }  // namespace
 
@@ -195,16 +202,20 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
                   "their bounds, until no other can win; auto: as many as the planner can use")
       ->type_name("N|auto")
       ->capture_default_str()
-      ->transform(axes_of_word)
-      ->check(CLI::Range(1, synth::max_axes));
+      ->transform(CLI::Validator(axes_of_word, ""));
   command
-      .add_option("--score", compilation.score,
-                  "What decides between plans: sum, the cost model's sum that bounds are proven for; or timeline, the "
-                  "end of the step as it unfolds, with communication beside computing on GPUs, among the best plans "
-                  "by the sum")
+      .add_option_function<std::string>(
+          "--score", [&compilation](const std::string& word) { compilation.score = scores.at(word); },
+          "What decides between plans: sum, the cost model's sum that bounds are proven for; or timeline, the end of "
+          "the "
+          "step as it unfolds, with communication beside computing on GPUs, among the best plans by the sum")
       ->type_name("sum|timeline")
       ->default_str("sum")
-      ->transform(CLI::Transformer(std::map<std::string, Score>{{"sum", Score::sum}, {"timeline", Score::timeline}}));
+      ->check(CLI::Validator(
+          [](const std::string& word) {
+            return scores.count(word) ? "" : fmt::format("expected sum or timeline, found {}", word);
+          },
+          ""));
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },

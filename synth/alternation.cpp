@@ -29,8 +29,12 @@ constexpr int most_tight_shares = 2;
 class Alternation {
  public:
   Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Relaxation> known,
-              size_t runners_up)
-      : problem_(problem), budget_(budget), relaxation_(std::move(known)), most_runners_up_(runners_up) {
+              Candidate at_hand, size_t runners_up)
+      : problem_(problem),
+        budget_(budget),
+        relaxation_(std::move(known)),
+        at_hand_(std::move(at_hand)),
+        most_runners_up_(runners_up) {
     limits_.stop = budget.stop();
     to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes()) limits_.cost_to_beat = to_beat_;
@@ -52,6 +56,7 @@ class Alternation {
     }
     search_tight_shares();
     tighten_bound();
+    if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
       add_unsearched();
     if (best_.empty()) return {};
@@ -308,6 +313,7 @@ class Alternation {
   Picoseconds shares_bound_ = 0;  ///< over all shares
   std::set<Shares> seen_;
   Candidate best_;
+  const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;
   std::vector<Candidate> runners_up_;  ///< others that fit, the fastest first
   std::vector<Candidate> tight_;       ///< cheapest plans at their shares, which do not fit
@@ -316,8 +322,8 @@ class Alternation {
 }  // namespace
 
 std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat,
-                             std::optional<Relaxation> known, size_t runners_up) {
-  return Alternation(problem, budget, seconds_to_beat, std::move(known), runners_up).run();
+                             std::optional<Relaxation> known, Candidate at_hand, size_t runners_up) {
+  return Alternation(problem, budget, seconds_to_beat, std::move(known), std::move(at_hand), runners_up).run();
 }
 
 }  // namespace hetsynth::synth

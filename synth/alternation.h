@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "synth/budget.h"
+#include "synth/candidate.h"
 #include "synth/mesh_bound.h"
 
 namespace hetsynth::synth {
@@ -16,8 +17,9 @@ namespace hetsynth::synth {
 /// Behind it up to `runners_up` other plans that were met on the way, the fastest first, without bounds. Empty if it is
 /// proven that no plan is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible if none was found
 /// that fits into memory.
-/// `known`: of the mesh, if it was worked out before.
+/// `known`: of the mesh, if it was worked out before. `at_hand`: a plan to fall back on if the time is spent; what is
+/// found in time does not depend on it.
 std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL,
-                             std::optional<Relaxation> known = {}, size_t runners_up = 0);
+                             std::optional<Relaxation> known = {}, Candidate at_hand = {}, size_t runners_up = 0);
 
 }  // namespace hetsynth::synth

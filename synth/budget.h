@@ -16,6 +16,8 @@ class Budget {
 
   /// True once the time is spent or the listener has had enough. The listener hears of it every tenth of a second.
   bool spent();
+  /// Whether the time may end before the search does.
+  bool limited() const { return options_.time_limit_seconds.has_value(); }
   /// For the loops inside a search.
   Stop stop() {
     return Stop([this] { return !spent(); });

@@ -42,7 +42,7 @@ void PlanChoice::consider(const Problem& problem, Picoseconds bound, const MakeP
   if (plans.empty()) trials_.push_back(std::move(trial));
   for (size_t i = 0; i < plans.size(); ++i) {
     trial.bound_seconds = std::max(trial.bound_seconds, plans[i].prediction.shares_bound_seconds);
-    trial.outcome = i == 0 ? "slower than the plan" : "slower than the plan: the same mesh at other shares";
+    trial.outcome = i == 0 ? "not faster than the plan" : "not faster than the plan: the same mesh at other shares";
     keep(problem, trial, std::move(plans[i]));
   }
 }

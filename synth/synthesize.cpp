@@ -12,6 +12,7 @@
 #include "synth/memory_floor.h"
 #include "synth/meshes.h"
 #include "synth/plan_choice.h"
+#include "synth/quick_plan.h"
 #include "synth/search.h"
 #include "synth/share_bound.h"
 
@@ -120,10 +121,11 @@ class Planning {
     const Problem& problem = *candidate.problem;
     choice_.consider(problem, candidate.bound, [&](Picoseconds* bound) {
       check_memory_floor(problem);
+      Candidate at_hand = quick_plan(problem, budget_);
       Relaxation relaxation = candidate.relaxation(to_beat(problem), budget_.stop());
       *bound = relaxation.bound;
-      std::vector<Plan> plans =
-          best_plans(problem, budget_, choice_.seconds_to_beat(problem), std::move(relaxation), options_.runners_up);
+      std::vector<Plan> plans = best_plans(problem, budget_, choice_.seconds_to_beat(problem), std::move(relaxation),
+                                           std::move(at_hand), options_.runners_up);
       for (Plan& plan : plans) plan.cluster_hash = hash_text(all_.cluster);
       return plans;
     });

@@ -114,7 +114,11 @@ TEST_F(Considered, TheTimelineDecidesIfAsked) {
     EXPECT_GE(trial.value("timeline_seconds", 1e9), double(taken(timeline)["timeline_seconds"]));
   const Outcome unknown = place.run("plan model.cpp --cluster c.toml --score longest");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--score"), HasSubstr("longest")));
+  EXPECT_THAT(unknown.err, HasSubstr("--score: expected sum or timeline, found longest"));
+  const Outcome axes = place.run("plan model.cpp --cluster c.toml --mesh-axes many");
+  EXPECT_EQ(axes.code, 2);
+  EXPECT_THAT(axes.err,
+              AllOf(HasSubstr("--mesh-axes: expected a number from 1 to "), HasSubstr(", or auto, found many")));
 }
 
 TEST_F(Considered, RunPlansWithTheSameOptions) {
