@@ -86,8 +86,8 @@ double resident_gibibytes() {
   return double(usage.ru_maxrss) / (1 << 20);
 }
 
-/// 512 GPUs of three kinds, eight to a host.
-Cluster many_gpus(const Cluster& model) {
+/// 512 GPUs of three kinds, eight to a host, with so much memory each.
+Cluster many_gpus(const Cluster& model, int64_t memory_bytes) {
   Cluster cluster = model;
   cluster.name = "512 GPUs of 3 kinds";
   const Device fast = model.devices.front(), slow = model.devices.back();
@@ -100,6 +100,7 @@ Cluster many_gpus(const Cluster& model) {
     for (int i = 0; i < 8; ++i) {
       Device device = host < 40 ? fast : slow;
       device.name = "gpu" + std::to_string(8 * host + i);
+      device.memory_bytes = memory_bytes;
       device.host = host;
       if (host < 16) {  // the third kind: twice as fast
         device.declared.matmul_flops_per_second = 2 * device.matmul_flops_per_second();
@@ -158,7 +159,7 @@ int main(int argc, char** argv) {
       clusters = argv[i];
   const Cluster two_types = load_cluster(clusters + "/v100-p100.toml"),
                 five = load_cluster(clusters + "/mixed-five.toml"), cores = load_cluster(clusters + "/unequal.toml"),
-                many = many_gpus(two_types);
+                many = many_gpus(two_types, int64_t(32) << 30), many_small = many_gpus(two_types, int64_t(16) << 30);
   const Bench bench(only);
   for (int layers : {6, 12, 24, 48, 96})
     bench.report(
@@ -182,5 +183,8 @@ int main(int argc, char** argv) {
       [] { return trace_published("examples/bert_moe.cpp", moe_example::model); }, two_types, 2);
   bench.report(
       "GPT-96, two axes, 512 GPUs of 3 kinds", [] { return trace_gpt(96, 384, 512, 128); }, many, 2);
+  // Its fastest plan takes 23 GiB.
+  bench.report(
+      "GPT-96, two axes, 512 with 16 GiB each", [] { return trace_gpt(96, 384, 512, 128); }, many_small, 2);
   return 0;
 }

@@ -49,7 +49,7 @@ class Alternation {
     std::vector<Shares> starts;
     for (const std::vector<double>& by_device : fractions_to_start_at())
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
-    if (!relaxation_->choices.empty()) starts = try_relaxation(std::move(starts));
+    if (!relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound() && !worth_proving())) break;
       alternate(shares);
@@ -71,30 +71,36 @@ class Alternation {
     return MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
   }
 
-  /// The relaxation's choices at the shares that suit them best, which are often a plan that no other can beat by much.
-  /// Returns the shares, those that suit them first.
-  std::vector<Shares> try_relaxation(std::vector<Shares> starts) {
+  /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
+  /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
+  std::vector<Shares> search_around_relaxation(const std::vector<Shares>& starts) {
     std::vector<std::pair<Picoseconds, size_t>> by_cost;
     for (const Shares& shares : starts) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_->choices), by_cost.size()});
     }
     std::sort(by_cost.begin(), by_cost.end());
-    std::vector<Shares> out;
-    for (const auto& [cost, start] : by_cost) out.push_back(std::move(starts[start]));
-    // What suits the shares of each instruction is changed a little to suit the shares there are.
-    const Conversions conversions(*problem_.analysis, problem_.cost, out.front());
-    Solution solution = search_among(problem_, conversions, out.front(), relaxation_->around, limits_);
+    std::vector<Shares> ordered;
+    for (const auto& [cost, start] : by_cost) {
+      if (!budget_.spent() && !near_bound()) search_around_relaxation_at(starts[start], cost);
+      ordered.push_back(starts[start]);
+    }
+    if (small_network()) return ordered;
+    if (best_.empty() || !best_.fits()) return {};
+    return {best_.shares};
+  }
+
+  /// What suits the shares of each instruction is changed a little to suit the shares there are. `cost`: unchanged.
+  void search_around_relaxation_at(const Shares& shares, Picoseconds cost) {
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    Solution solution = search_among(problem_, conversions, shares, relaxation_->around, limits_);
     budget_.searched();
-    if (solution.choices.empty() || solution.cost > by_cost.front().first)
-      solution.choices = relaxation_->choices, solution.cost = by_cost.front().first;
-    if (solution.cost >= to_beat_) return out;
-    Candidate candidate =
-        make_candidate(problem_, conversions, out.front(), std::move(solution.choices), solution.cost);
+    if (solution.choices.empty() || solution.cost > cost) solution.choices = relaxation_->choices, solution.cost = cost;
+    if (solution.cost >= to_beat_) return;
+    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = shares_bound_;
     keep(candidate);
     if (!candidate.fits()) tight_.push_back(std::move(candidate));
-    return out;
   }
 
   /// No other shares are worth a search.
@@ -102,11 +108,13 @@ class Alternation {
     return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + near_enough);
   }
 
-  /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
-  bool worth_proving() const {
+  bool small_network() const {
     const auto& network = relaxation_->around.network;
-    return network && network->network.value_count() <= few_values && best_.bound < best_.cost;
+    return network && network->network.value_count() <= few_values;
   }
+
+  /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
+  bool worth_proving() const { return small_network() && best_.bound < best_.cost; }
 
   /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
   /// by the size of the program, not by the clock: the same input has the same bound.
