@@ -121,8 +121,14 @@ std::string operators_text(const Explanation& e, int lines) {
   return out + more_text(rows.size(), lines);
 }
 
+/// "all_gather", "all_gather padded".
+std::string movement_text(const Instruction& instruction) {
+  if (instruction.realisation == Realisation::native) return std::string(name(instruction.opcode));
+  return fmt::format("{} {}", name(instruction.opcode), name(instruction.realisation));
+}
+
 std::string collectives_text(const Explanation& e, int lines) {
-  auto how = [&](size_t i) { return name(e.plan.program.instructions[i].opcode); };
+  auto how = [&](size_t i) { return movement_text(e.plan.program.instructions[i]); };
   auto rows = dearest_rows(e, true, how);
   if (rows.empty()) return "nothing is communicated\n";
   std::string out = "collectives, the dearest first\n";
@@ -130,7 +136,7 @@ std::string collectives_text(const Explanation& e, int lines) {
     const InstructionPrice& price = e.prices[rows[r].first];
     const Node& node = result_node(e, rows[r].first);
     const std::string& cause = e.plan.program.instructions[rows[r].first].cause;
-    out += fmt::format("  {:>6} {:>10}  {:<28} {:<14} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
+    out += fmt::format("  {:>6} {:>10}  {:<28} {:<22} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
                        node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
     if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
   }
@@ -207,10 +213,16 @@ StepTotals totals(const std::vector<InstructionPrice>& prices) {
 
 std::vector<Alternative> alternatives(const Plan& plan, const Program& reference, const Cluster& cluster) {
   std::vector<Alternative> out;
-  for (const Trial& trial : plan.prediction.considered)
-    if (trial.step_seconds > 0 && trial.outcome != "taken")
-      out.push_back({fmt::format("mesh {} on {}", fmt::join(trial.mesh, " x "), trial.devices),
-                     StepTotals{trial.compute_seconds, trial.communication_seconds}, ""});
+  for (const Trial& trial : plan.prediction.considered) {
+    // One device alone is below.
+    if (trial.step_seconds <= 0 || trial.outcome == "taken" || trial.device_count == 1) continue;
+    const std::string name = fmt::format("mesh {} over {} devices", fmt::join(trial.mesh, " x "), trial.device_count);
+    const StepTotals totals{trial.compute_seconds, trial.communication_seconds};
+    const auto same = [&](const Alternative& a) {
+      return a.name == name && seconds_text(a.totals->step()) == seconds_text(totals.step());
+    };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back({name, totals, ""});
+  }
   auto add = [&](const char* name, auto make) {
     try {
       Plan plan = make();
@@ -223,7 +235,7 @@ std::vector<Alternative> alternatives(const Plan& plan, const Program& reference
   add("speed-proportional data parallel",
       [&] { return data_parallel_plan(reference, cluster, RatioRule::proportional); });
   add("tensor parallel", [&] { return tensor_parallel_plan(reference, cluster, RatioRule::proportional); });
-  add("fastest device alone", [&] { return single_device_plan(reference, cluster); });
+  if (plan.devices.size() > 1) add("fastest device alone", [&] { return single_device_plan(reference, cluster); });
   std::ranges::stable_sort(out, {}, [](const Alternative& a) { return a.totals ? a.totals->step() : HUGE_VAL; });
   return out;
 }
@@ -243,7 +255,8 @@ std::string explanation_json(const Explanation& e) {
                   {"phase", name(node.phase)},      {"where", node.where.text()},
                   {"seconds", e.prices[i].seconds}, {"device_seconds", e.prices[i].device_seconds}};
     if (e.prices[i].communicates())
-      entry.update({{"bytes", e.prices[i].bytes}, {"cause", instruction.cause}});
+      entry.update(
+          {{"bytes", e.prices[i].bytes}, {"realisation", name(instruction.realisation)}, {"cause", instruction.cause}});
     else
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
     out["instructions"].push_back(std::move(entry));

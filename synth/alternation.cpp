@@ -67,7 +67,7 @@ class Alternation {
 
  private:
   Relaxation relaxed() const {
-    if (!several_axes()) return {bound_over_shares(problem_, budget_.stop()), {}, {}};
+    if (!several_axes()) return {bound_over_shares(problem_, budget_.stop(), to_beat_), {}, {}};
     return MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
   }
 

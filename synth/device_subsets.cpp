@@ -58,17 +58,6 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     if (subset.size() > 1 && std::find(subsets.begin(), subsets.end(), subset) == subsets.end())
       subsets.push_back(std::move(subset));
   };
-  std::vector<double> speeds;
-  for (const Device& device : cluster.devices) speeds.push_back(device.matmul_flops_per_second());
-  std::vector<double> levels = speeds;
-  std::sort(levels.rbegin(), levels.rend());
-  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  for (double level : levels) {
-    std::vector<int> fast;
-    for (int d = 0; d < count; ++d)
-      if (speeds[d] >= level) fast.push_back(d);
-    add(std::move(fast));
-  }
   std::vector<std::vector<int>> hosts(cluster.hosts.size());
   for (int d = 0; d < count; ++d) hosts[cluster.devices[d].host].push_back(d);
   for (size_t h = 0; h < hosts.size(); ++h) {
@@ -82,6 +71,17 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     bool repeated = false;
     for (size_t other = 0; other < h; ++other) repeated = repeated || equal(other);
     if (!repeated) add(hosts[h]);
+  }
+  std::vector<double> speeds;
+  for (const Device& device : cluster.devices) speeds.push_back(device.matmul_flops_per_second());
+  std::vector<double> levels = speeds;
+  std::sort(levels.rbegin(), levels.rend());
+  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  for (double level : levels) {
+    std::vector<int> fast;
+    for (int d = 0; d < count; ++d)
+      if (speeds[d] >= level) fast.push_back(d);
+    add(std::move(fast));
   }
   const std::vector<size_t> order = hosts_by_speed(cluster);
   const auto add_fastest_hosts = [&](size_t many) {

@@ -147,7 +147,9 @@ class BestShares {
   double host_gain_ = 1;   ///< of an all-to-all between hosts of unequal numbers of devices
 };
 
-Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop) {
+/// A bound of `enough` or more need not be told exactly.
+Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop,
+                     Picoseconds enough) {
   const BestShares best(problem, types, branch);
   const PlanNetwork network = build_network(
       problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
@@ -155,6 +157,8 @@ Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Bra
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = precision;
+  // The search ends where the bound is within the tolerance: that must not be below what is enough.
+  if (enough < forbidden) limits.cost_to_beat = Picoseconds(double(enough) * (1 + 2 * precision)) + 1;
   return minimise(network.network, limits).lower_bound;
 }
 
@@ -171,8 +175,8 @@ bool narrow(Branch* branch, int64_t granules) {
 
 }  // namespace
 
-Picoseconds bound_over_shares(const Problem& problem, const Stop& stop) {
-  return bound_of(problem, device_types(problem.cluster), {}, stop);
+Picoseconds bound_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
+  return bound_of(problem, device_types(problem.cluster), {}, stop, enough);
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
@@ -197,7 +201,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     upper.low[widest] = lower.high[widest] + 1;
     for (Branch* half : {&lower, &upper}) {
       if (!narrow(half, granules)) continue;
-      half->bound = std::max(branch.bound, bound_of(problem, types, *half, stop));
+      half->bound = std::max(branch.bound, bound_of(problem, types, *half, stop, cost));
       ++searches;
       open.push(*half);
     }

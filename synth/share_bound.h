@@ -10,7 +10,8 @@ namespace hetsynth::synth {
 /// scatters are cheapest where shards differ by a granule at most, slices at shares by memory bandwidth. Only for one
 /// axis. Exact where devices are alike; else what it lacks is the conflict between shares that suit some instructions
 /// and shares that suit others, of one class (there branching helps) and of several.
-Picoseconds bound_over_shares(const Problem& problem, const Stop& stop);
+/// A bound of `enough` or more need not be told exactly.
+Picoseconds bound_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough = forbidden);
 
 /// The same bound made tighter by branch and bound over the shares of one class: how many of its granules the devices
 /// of each type hold together. Within a branch every instruction is at the shares of the class that suit it best among

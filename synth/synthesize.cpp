@@ -27,21 +27,21 @@ struct MeshCandidate {
   std::unique_ptr<MeshBound> several_axes{};  ///< none on one
   Picoseconds bound = 0;                      ///< over all shares
 
-  void bound_at_once(const Stop& stop) {
+  /// A bound of `enough` or more need not be told exactly, here and below.
+  void bound_at_once(Picoseconds enough, const Stop& stop) {
     if (problem->mesh.axes.size() < 2) {
-      bound = bound_over_shares(*problem, stop);
+      bound = bound_over_shares(*problem, stop, enough);
     } else {
       several_axes = std::make_unique<MeshBound>(*problem, stop);
       bound = several_axes->at_once();
     }
   }
-  /// A bound of `enough` or more need not be told exactly.
   Relaxation relaxation(Picoseconds enough, const Stop& stop) {
     if (problem->mesh.axes.size() > 1) {
       if (!several_axes) several_axes = std::make_unique<MeshBound>(*problem, stop);
       return several_axes->relaxation(enough);
     }
-    return {bound > 0 ? bound : bound_over_shares(*problem, stop), {}, {}};
+    return {bound > 0 ? bound : bound_over_shares(*problem, stop, enough), {}, {}};
   }
 };
 
@@ -104,7 +104,7 @@ class Planning {
     std::vector<MeshCandidate> candidates = mesh_candidates(cluster);
     if (candidates.size() > 1)
       for (MeshCandidate& candidate : candidates)
-        if (!budget_.spent()) candidate.bound_at_once(budget_.stop());
+        if (!budget_.spent()) candidate.bound_at_once(to_beat(*candidate.problem), budget_.stop());
     std::stable_sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.bound < b.bound; });
     for (MeshCandidate& candidate : candidates) {
       if (budget_.spent() && choice_.plan())

@@ -69,7 +69,7 @@ TEST_F(Considered, ADeviceThatGetsNothingHasAReasonInNumbers) {
   EXPECT_GT(with, without);
   // The plan remembers, so explain names the runner-up.
   EXPECT_THAT(place.run("explain model.cpp plan.json --cluster c.toml").out,
-              AllOf(HasSubstr("with all 2 devices a step takes "), HasSubstr("mesh 2 on fast, slow")));
+              AllOf(HasSubstr("with all 2 devices a step takes "), HasSubstr("mesh 2 over 2 devices")));
 }
 
 TEST_F(Considered, AHostThatGetsNothingHasOneTooOnTwoAxes) {
