@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/report.h"
 
@@ -52,25 +53,26 @@ bool looks_like(const Trial& trial, const Trial& before) {
 }  // namespace
 
 std::string why_left_out(const Plan& plan) {
+  const std::vector<Trial>& trials = plan.prediction.considered;
   const Trial* own = taken(plan.prediction);
   if (!own) return "";
-  // The fastest plan that has them.
+  const int all = std::ranges::max_element(trials, {}, &Trial::device_count)->device_count;
+  if (all == own->device_count) return "";
+  // The fastest of the plans that have all devices, or else what they cannot be below.
   const Trial* with = nullptr;
-  int most = 0;
-  for (const Trial& trial : plan.prediction.considered) most = std::max(most, trial.device_count);
-  for (const Trial& trial : plan.prediction.considered)
-    if (trial.device_count == most && trial.step_seconds > 0 && (!with || trial.step_seconds < with->step_seconds))
-      with = &trial;
-  if (most <= own->device_count) return "";
-  if (!with) {
-    for (const Trial& trial : plan.prediction.considered)
-      if (trial.device_count == most) return fmt::format("    with all {} devices: {}\n", most, trial.outcome);
-    return "";
-  }
-  const double ratio = with->step_seconds / own->step_seconds;
-  return fmt::format("    with all {} devices a step takes {}, {}: {}; {}\n", most, seconds_text(with->step_seconds),
-                     ratio < 1.005 ? "no less" : fmt::format("{:.2f} times as long", ratio), parts_text(*with),
-                     dominant_text(*with));
+  const auto rank = [](const Trial& trial) {
+    return trial.step_seconds > 0 ? std::pair(0, trial.step_seconds) : std::pair(1, trial.bound_seconds);
+  };
+  for (const Trial& trial : trials)
+    if (trial.device_count == all && (!with || rank(trial) < rank(*with))) with = &trial;
+  const double seconds = rank(*with).second, ratio = seconds / own->step_seconds;
+  const std::string times = ratio < 1.005 ? "no less" : fmt::format("{:.2f} times as long", ratio);
+  if (with->step_seconds > 0)
+    return fmt::format("with all {} devices a step takes {}, {}: {}; {}", all, seconds_text(seconds), times,
+                       parts_text(*with), dominant_text(*with));
+  if (seconds >= own->step_seconds)
+    return fmt::format("with all {} devices no step is below {}, {}", all, seconds_text(seconds), times);
+  return fmt::format("with all {} devices: {}", all, with->outcome);
 }
 
 std::string considered_text(const Prediction& prediction) {

@@ -8,8 +8,8 @@
 
 namespace hetsynth::cli {
 
-/// Why these devices of the cluster get nothing, in numbers: the step with them and without, and what the difference
-/// is. Empty where the plan does not say.
+/// Why devices of the cluster get nothing, in numbers: the step with all of them, beside this plan's, and what it
+/// consists of. Empty where none was left out, or the plan does not say.
 std::string why_left_out(const Plan& plan);
 
 /// A line per mesh and set of devices: the step found there and what it consists of, or why there is none.

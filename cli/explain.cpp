@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cli/considered.h"
 #include "cli/report.h"
 #include "dsl/spmd/recomputation.h"
 #include "runtime/launch.h"
@@ -275,6 +276,9 @@ std::string explanation_json(const Explanation& e) {
                               {"idle_seconds", timeline.idle_seconds},
                               {"memory_bytes", std::move(memory)}});
   }
+  out["considered"] = considered_json(e.plan.prediction);
+  const std::string reason = why_left_out(e.plan);
+  if (!reason.empty()) out["left_out_because"] = reason;
   out["alternatives"] = Json::array();
   for (const Alternative& other : e.others) {
     Json entry = {{"name", other.name}};

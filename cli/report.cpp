@@ -171,7 +171,8 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
   out += made_again_text(plan.program, reference);
   out += devices_text(p.devices);
-  if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n" + why_left_out(plan);
+  if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
+  if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
   out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
   return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
 }
@@ -198,7 +199,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
                               {"memory_bytes", d.memory_bytes},
                               {"memory_limit_bytes", d.memory_limit_bytes}});
   out["left_out"] = left_out;
-  if (!left_out.empty()) out["left_out_because"] = why_left_out(plan);
+  if (const std::string reason = why_left_out(plan); !reason.empty()) out["left_out_because"] = reason;
   out["collectives"] = Json::object();
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out["collectives"][kind] = {{"count", entry.count}, {"bytes", entry.bytes}};

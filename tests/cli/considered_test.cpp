@@ -70,6 +70,9 @@ TEST_F(Considered, ADeviceThatGetsNothingHasAReasonInNumbers) {
   // The plan remembers, so explain names the runner-up.
   EXPECT_THAT(place.run("explain model.cpp plan.json --cluster c.toml").out,
               AllOf(HasSubstr("with all 2 devices a step takes "), HasSubstr("mesh 2 over 2 devices")));
+  const Json explained = Json::parse(place.run("explain model.cpp plan.json --cluster c.toml --json").out);
+  EXPECT_EQ(explained["left_out_because"], json["left_out_because"]);
+  EXPECT_EQ(explained["considered"], json["considered"]);
 }
 
 TEST_F(Considered, AHostThatGetsNothingHasOneTooOnTwoAxes) {
