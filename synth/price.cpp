@@ -10,7 +10,8 @@
 namespace hetsynth {
 namespace synth {
 
-Pricer::Pricer(const Problem& problem, const SpmdProgram& program) : problem_(problem), program_(program) {
+Pricer::Pricer(const Problem& problem, const SpmdProgram& program)
+    : problem_(problem), program_(program), staged_(has_stages(program)) {
   HETSYNTH_CHECK(problem.cost.device_count() == program.mesh.device_count(), "one device per rank");
   for (const BoundaryTable& table : program.tables) {
     parts_.emplace_back();
@@ -66,7 +67,7 @@ InstructionPrice Pricer::price(const Instruction& instruction) const {
     for (double& seconds : out.device_seconds) seconds *= times;
     out.device_flops.assign(out.device_seconds.size(), 0);
   }
-  for (size_t d = 0; d < out.device_seconds.size(); ++d)
+  for (size_t d = 0; staged_ && d < out.device_seconds.size(); ++d)
     if (!takes_part(program_, instruction, int(d))) out.device_seconds[d] = out.device_flops[d] = 0;
   out.seconds = *std::max_element(out.device_seconds.begin(), out.device_seconds.end());
   out.seconds = to_seconds(to_picoseconds(out.seconds));
@@ -98,6 +99,11 @@ Problem problem_of(const Program& reference, const SpmdProgram& program, const C
 std::vector<InstructionPrice> price_instructions(const Program& reference, const SpmdProgram& program,
                                                  const Cluster& cluster) {
   return synth::price_instructions(synth::problem_of(reference, program, cluster), program);
+}
+
+bool has_stages(const SpmdProgram& program) {
+  const auto staged = [](const Placement& placement) { return placement.kind == Placement::Kind::stage; };
+  return std::ranges::any_of(program.values, [&](const Value& v) { return std::ranges::any_of(v.placements, staged); });
 }
 
 double step_seconds(const std::vector<InstructionPrice>& prices) {

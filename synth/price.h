@@ -23,6 +23,9 @@ struct InstructionPrice {
 std::vector<InstructionPrice> price_instructions(const Program& reference, const SpmdProgram& program,
                                                  const Cluster& cluster);
 
+/// Whether some devices hold nothing of some value: else all take part in every instruction.
+bool has_stages(const SpmdProgram& program);
+
 /// Sum of the instructions' seconds.
 double step_seconds(const std::vector<InstructionPrice>& prices);
 
@@ -45,6 +48,7 @@ class Pricer {
 
   const Problem& problem_;
   const SpmdProgram& program_;
+  const bool staged_;                       ///< has_stages
   std::vector<std::vector<double>> parts_;  ///< [table][device]
 };
 

@@ -14,6 +14,7 @@ class Simulation {
       : program_(program),
         prices_(prices),
         devices_(devices),
+        staged_(has_stages(program)),
         ready_(program.values.size(), std::vector<double>(devices.size(), 0)),
         compute_free_(devices.size(), 0),
         communication_free_(devices.size(), 0) {
@@ -57,7 +58,7 @@ class Simulation {
 
   void compute(size_t i) {
     for (size_t d = 0; d < devices_.size(); ++d) {
-      if (!takes_part(program_, program_.instructions[i], int(d))) continue;
+      if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
       const double start = std::max(operands_ready(i, d), compute_free_[d]);
       const double end = start + prices_[i].device_seconds[d];
       out_.spans[i][d] = {start, end};
@@ -69,7 +70,7 @@ class Simulation {
     const Instruction& instruction = program_.instructions[i];
     for (const std::vector<int>& all : groups_[size_t(instruction.axis)]) {
       std::vector<int> group = all;
-      std::erase_if(group, [&](int member) { return !takes_part(program_, instruction, member); });
+      if (staged_) std::erase_if(group, [&](int member) { return !takes_part(program_, instruction, member); });
       double start = 0, seconds = 0;
       for (int member : group) {
         start = std::max({start, operands_ready(i, size_t(member)), communication_stream(size_t(member))});
@@ -104,6 +105,7 @@ class Simulation {
   const SpmdProgram& program_;
   const std::vector<InstructionPrice>& prices_;
   const std::vector<Device>& devices_;
+  const bool staged_;
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
