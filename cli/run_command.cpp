@@ -32,6 +32,7 @@ struct RunOptions {
   DataOptions data;
   std::string resume;  ///< checkpoint to continue; empty: start anew
   bool unverified = false;
+  bool profile = false;
   int64_t sample_bytes = 160;
   std::string prompt = "The ";
   double temperature = 0.8;
@@ -82,6 +83,16 @@ void print_sample(RunOptions& options, const Executor& trained) {
   copy_parameters(trained, *sampler);
   SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
   fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, text_model(forward), sample)));
+}
+
+/// One step more, measured call by call.
+void print_profile(Executor& executor, const BatchSource& data, int64_t step, const std::vector<std::string>& names) {
+  const std::vector<std::vector<TimedWork>> work = executor.profile(step, data);
+  for (size_t rank = 0; rank < work.size(); ++rank)
+    if (work[rank].empty())
+      fmt::print("profile of {}: nothing is measured on a cpu device, or on one of another process\n", names[rank]);
+    else
+      fmt::print("profile of {}: {}", names[rank], profile_text(work[rank]));
 }
 
 /// A cluster of GPUs alone, on a machine that can run none, is refused before planning, which may take minutes.
@@ -147,6 +158,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   std::vector<std::string> names;
   for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
   fmt::print("{}\n", summary(report, names));
+  if (options.profile) print_profile(*executor, *data, options.train.first_step + options.train.steps, names);
   if (!report.interrupted) print_sample(options, *executor);
   return ExitCode::done;
 }
@@ -189,6 +201,8 @@ Command add_run(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
       ->capture_default_str();
+  command->add_flag("--profile", options->profile,
+                    "Then run one step more and print where its time goes on each GPU, by kernel");
   command->add_option("--prompt", options->prompt, "What the sample begins with")->capture_default_str();
   command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
       ->capture_default_str()

@@ -167,7 +167,8 @@ struct Executor::Impl {
     }
   }
 
-  void step(int rank_number, int64_t step, const BatchSource& data) {
+  /// `work`: null, or where to say what the step took.
+  void step(int rank_number, int64_t step, const BatchSource& data, std::vector<TimedWork>* work = nullptr) {
     Rank& rank = at(rank_number);
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
@@ -183,7 +184,7 @@ struct Executor::Impl {
     context.seed = seed;
     context.communicator = &communicator;
     communicator.begin_step();
-    const int result = rank.device->step(context);
+    const int result = work ? rank.device->profile(context, *work) : rank.device->step(context);
     communicator.end_step();
     if (result != 0) state.fail(rank_number, fmt::format("the generated step returned {}", result));
   }
@@ -266,6 +267,12 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
   }
   if (impl_->job) exchange_by_rank(*impl_->job, impl_->here, report.ranks);
   return report;
+}
+
+std::vector<std::vector<TimedWork>> Executor::profile(int64_t step, const BatchSource& data) {
+  std::vector<std::vector<TimedWork>> work(impl_->ranks.size());
+  impl_->threads->run([&](int rank) { impl_->step(rank, step, data, &work[static_cast<size_t>(rank)]); });
+  return work;
 }
 
 HostTensor Executor::read(NodeId node) const {

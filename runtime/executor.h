@@ -57,6 +57,8 @@ class Executor {
   /// Runs one step on all ranks. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
   /// failure the executor is only good for reading tensors.
   StepReport step(int64_t step, const BatchSource& data);
+  /// The same, and what each rank of this process spent its time on; nothing for cpu devices.
+  std::vector<std::vector<TimedWork>> profile(int64_t step, const BatchSource& data);
 
   /// The whole of a parameter, state, input or named output, put together from the ranks.
   HostTensor read(NodeId node) const;

@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "codegen/abi.h"
 #include "codegen/device_program.h"
 #include "runtime/communicator.h"
 #include "runtime/run_state.h"
+#include "runtime/step_profile.h"
 
 namespace hetsynth {
 
@@ -29,6 +31,8 @@ class RankDevice {
   /// Runs one step; the arena, streams and device of the context are filled in here. Returns what the generated step
   /// returns, after all of its work is done.
   virtual int step(HetsynthContext context) = 0;
+  /// A step that is measured call by call; what it took is added to `work`. Devices that measure nothing just run it.
+  virtual int profile(HetsynthContext context, std::vector<TimedWork>& /*work*/) { return step(context); }
 };
 
 /// A cpu device with a compiled step.

@@ -13,6 +13,8 @@
 namespace hetsynth::codegen::cuda {
 namespace {
 
+constexpr int64_t turns_at_once = 8;  ///< of a loop over features or a tile's lines
+
 using namespace attention;
 
 class AttentionPrinter {
@@ -71,6 +73,9 @@ class AttentionPrinter {
     open("for (int {0} = 0; {0} < {1}; ++{0}) {{", counter, count);
   }
 
+  /// Of a long loop, so many turns at once: left to itself the compiler takes all, and seconds.
+  void unroll(int64_t turns) { add("#pragma unroll {}", std::clamp<int64_t>(turns, 1, turns_at_once)); }
+
   const std::string& tensor(ValueId value) const { return context_.lowered.names[size_t(value)]; }
   std::string element(ValueId value) const { return tensor(value) + "_"; }
   std::string part(ValueId value) const { return tensor(value) + "_part"; }
@@ -117,6 +122,7 @@ class AttentionPrinter {
     bool four = tile.features % 4 == 0 && tile.address.coefficients.back() == 1 && tile.address.constant % 4 == 0;
     for (size_t d = 0; d < a_.shape.size(); ++d) four = four && nest_.coefficient(tile.address, int(d)) % 4 == 0;
     int64_t step = four ? 4 : 1, count = edge * tile.features / step, per_row = tile.features / step;
+    unroll((count + threads - 1) / threads);
     open("for (int at_load = threadIdx.x; at_load < {}; at_load += {}) {{", count, threads);
     add("const {} feature = at_load % {}{};", index_, per_row, four ? " * 4" : "");
     add("const {} {} = {} + at_load / {};", index_, counter, begin, per_row);
@@ -135,6 +141,7 @@ class AttentionPrinter {
   void scores_part(const std::string& name, const Tile& rows, const Tile& columns, const TileSize& size) {
     int64_t tr = size.rows / side, tc = size.columns / side;
     add("float {}[{}][{}] = {{}};", name, tr, tc);
+    unroll(rows.features);
     open("for (int feature = 0; feature < {}; ++feature) {{", rows.features);
     add("float left[{}], right[{}];", tr, tc);
     unrolled("i", tr);
@@ -156,6 +163,7 @@ class AttentionPrinter {
   void add_product(const std::string& name, const std::string& block_name, const Tile& tile, bool keeps_rows,
                    int64_t kept, int64_t summed) {
     int64_t lines = kept / side, features = (tile.features + side - 1) / side;
+    unroll(summed);
     open("for (int k = 0; k < {}; ++k) {{", summed);
     add("float left[{}], right[{}];", lines, features);
     unrolled("i", lines);

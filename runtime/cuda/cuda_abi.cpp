@@ -1,7 +1,10 @@
 // Functions of codegen/abi.h that host programs of cuda devices call, and NCCL's under their own names.
+#include <optional>
+
 #include "runtime/cuda/cuda_device_state.h"
 
 using hetsynth::cuda::CudaDevice;
+using hetsynth::cuda::Nccl;
 
 namespace {
 
@@ -13,30 +16,44 @@ CudaDevice& device() { return *CudaDevice::issuing(); }
 int group_start() { return device().group_start(); }
 int group_end() { return device().group_end(); }
 
+/// One call of NCCL, by its name. Within a group what it takes is that of the group.
+template <class Call>
+int collective(const char* name, const Call& call) {
+  std::optional<CudaDevice::Timed> timed;
+  if (!device().in_group()) timed.emplace(device(), hetsynth::TimedWork::Kind::transfer, 1, name);
+  return device().nccl_done(call(device().nccl()), name);
+}
+
 int all_gather(const void* from, void* to, size_t count, int type, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().all_gather(from, to, count, type, communicator, stream), "ncclAllGather");
+  return collective("ncclAllGather",
+                    [&](const Nccl& nccl) { return nccl.all_gather(from, to, count, type, communicator, stream); });
 }
 int all_reduce(const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().all_reduce(from, to, count, type, op, communicator, stream),
-                            "ncclAllReduce");
+  return collective("ncclAllReduce",
+                    [&](const Nccl& nccl) { return nccl.all_reduce(from, to, count, type, op, communicator, stream); });
 }
 int reduce_scatter(const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().reduce_scatter(from, to, count, type, op, communicator, stream),
-                            "ncclReduceScatter");
+  return collective("ncclReduceScatter", [&](const Nccl& nccl) {
+    return nccl.reduce_scatter(from, to, count, type, op, communicator, stream);
+  });
 }
 int broadcast(const void* from, void* to, size_t count, int type, int root, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().broadcast(from, to, count, type, root, communicator, stream),
-                            "ncclBroadcast");
+  return collective("ncclBroadcast", [&](const Nccl& nccl) {
+    return nccl.broadcast(from, to, count, type, root, communicator, stream);
+  });
 }
 int reduce(const void* from, void* to, size_t count, int type, int op, int root, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().reduce(from, to, count, type, op, root, communicator, stream),
-                            "ncclReduce");
+  return collective("ncclReduce", [&](const Nccl& nccl) {
+    return nccl.reduce(from, to, count, type, op, root, communicator, stream);
+  });
 }
 int send(const void* from, size_t count, int type, int peer, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().send(from, count, type, peer, communicator, stream), "ncclSend");
+  return collective("ncclSend",
+                    [&](const Nccl& nccl) { return nccl.send(from, count, type, peer, communicator, stream); });
 }
 int receive(void* to, size_t count, int type, int peer, void* communicator, void* stream) {
-  return device().nccl_done(device().nccl().receive(to, count, type, peer, communicator, stream), "ncclRecv");
+  return collective("ncclRecv",
+                    [&](const Nccl& nccl) { return nccl.receive(to, count, type, peer, communicator, stream); });
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ std::string load(Driver& d) {
       .find("cuGraphDestroy", d.graph_destroy)
       .find("cuEventCreate", d.event_create)
       .find("cuEventRecord", d.event_record)
+      .find("cuEventElapsedTime", d.event_elapsed)
       .find("cuEventDestroy_v2", d.event_destroy)
       .find("cuGetErrorString", d.error_text)
       .problem();

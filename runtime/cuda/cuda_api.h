@@ -50,6 +50,7 @@ struct Driver {
   int (*graph_destroy)(void* graph) = nullptr;
   int (*event_create)(void** event, unsigned flags) = nullptr;
   int (*event_record)(void* event, void* stream) = nullptr;
+  int (*event_elapsed)(float* milliseconds, void* begin, void* end) = nullptr;
   int (*event_destroy)(void* event) = nullptr;
   int (*error_text)(int error, const char** text) = nullptr;
 };

@@ -137,6 +137,48 @@ int CudaDevice::step(HetsynthContext context) {
   return 0;
 }
 
+int CudaDevice::profile(HetsynthContext context, std::vector<TimedWork>& work) {
+  profiles_ = true;
+  try {
+    if (const int code = step(context)) return code;
+    for (const Span& span : spans_) {
+      float milliseconds = 0;
+      require(driver_.event_elapsed(&milliseconds, span.begin, span.end), "cuEventElapsedTime");
+      add_call(work, span.kind, span.name, double(milliseconds) * 1e-3);
+    }
+  } catch (...) {
+    forget_spans();
+    throw;
+  }
+  forget_spans();
+  return 0;
+}
+
+void* CudaDevice::timing_event(int stream) {
+  void* event = nullptr;
+  if (!note(driver_.event_create(&event, 0), "cuEventCreate"))
+    note(driver_.event_record(event, streams_[stream]), "cuEventRecord");
+  return event;
+}
+
+void CudaDevice::forget_spans() {
+  profiles_ = false;
+  group_.reset();
+  for (const Span& span : spans_)
+    for (void* event : {span.begin, span.end})
+      if (event) driver_.event_destroy(event);
+  spans_.clear();
+}
+
+CudaDevice::Timed::Timed(CudaDevice& device, TimedWork::Kind kind, int stream, std::string name)
+    : device_(device), number_(device.spans_.size()), stream_(stream) {
+  if (device_.profiles_) device_.spans_.push_back({kind, std::move(name), device_.timing_event(stream), nullptr});
+}
+
+CudaDevice::Timed::~Timed() {
+  if (number_ < device_.spans_.size()) device_.spans_[number_].end = device_.timing_event(stream_);
+}
+
 void CudaDevice::set_clock(const HetsynthContext& context) {
   step_and_seed_[0] = context.step;
   step_and_seed_[1] = int64_t(context.seed);
@@ -154,8 +196,8 @@ int CudaDevice::issue(HetsynthContext& context) {
   // The first step is issued as it is: cublasLt chooses algorithms in it, and NCCL connects.
   const bool records = rank_.replays && !recorded_ && steps_ == 1;
   ++steps_;
-  if (records && !record(context)) rank_.replays = false;
-  if (!recorded_) return run_host_program(context);
+  if (records && !profiles_ && !record(context)) rank_.replays = false;
+  if (!recorded_ || profiles_) return run_host_program(context);
   return note(driver_.graph_launch(recorded_, streams_[0]), "cuGraphLaunch");
 }
 
@@ -202,17 +244,23 @@ int CudaDevice::await(int stream) {
 
 int CudaDevice::launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
                        void** arguments) {
+  const Timed timed(*this, stream == 0 ? TimedWork::Kind::kernel : TimedWork::Kind::transfer, stream,
+                    rank_.kernels[size_t(kernel)]);
   return note(driver_.launch(functions_[size_t(kernel)], blocks, 1, 1, threads, 1, 1, shared_bytes, streams_[stream],
                              arguments, nullptr),
               rank_.kernels[size_t(kernel)]);
 }
 
 int CudaDevice::multiply(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate) {
+  const Timed timed(*this, TimedWork::Kind::product, 0,
+                    fmt::format("product of {} x [{}, {}] x [{}, {}]{}", shape.batch, shape.m, shape.k, shape.k,
+                                shape.n, shape.bf16 ? ", bf16" : ""));
   problem_ = products_->enqueue(shape, a, w, c, accumulate, streams_[0]);
   return problem_.empty() ? 0 : 1;
 }
 
 int CudaDevice::copy(int stream, void* to, const void* from, int64_t bytes) {
+  const Timed timed(*this, stream == 0 ? TimedWork::Kind::kernel : TimedWork::Kind::transfer, stream, "copy");
   return note(driver_.copy_on_device(device_pointer(to), device_pointer(from), size_t(bytes), streams_[stream]),
               "cuMemcpyDtoDAsync");
 }
@@ -236,13 +284,15 @@ int CudaDevice::nccl_done(int status, const char* call) {
 }
 
 int CudaDevice::group_start() {
-  ++group_depth_;
+  if (++group_depth_ == 1 && profiles_) group_.emplace(*this, TimedWork::Kind::transfer, 1, "group of NCCL");
   return nccl_done(api_.nccl.group_start(), "ncclGroupStart");
 }
 
 int CudaDevice::group_end() {
   --group_depth_;
-  return nccl_done(api_.nccl.group_end(), "ncclGroupEnd");
+  const int status = nccl_done(api_.nccl.group_end(), "ncclGroupEnd");
+  if (group_depth_ == 0) group_.reset();
+  return status;
 }
 
 CudaDevice*& CudaDevice::issuing() {

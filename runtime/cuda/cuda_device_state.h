@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class CudaDevice : public RankDevice {
   void write(int64_t offset_bytes, std::span<const std::byte> data) override;
   void read(int64_t offset_bytes, std::span<std::byte> data) const override;
   int step(HetsynthContext context) override;
+  int profile(HetsynthContext context, std::vector<TimedWork>& work) override;
 
   // What the generated host program calls; 0, or non-zero if the step cannot go on.
   int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
@@ -31,13 +33,33 @@ class CudaDevice : public RankDevice {
   const Nccl& nccl() const { return api_.nccl; }
   /// What became of a call of NCCL; within a group that is known at its end alone.
   int nccl_done(int status, const char* call);
+  bool in_group() const { return group_depth_ > 0; }
   int group_start();
   int group_end();
+
+  /// Around what is issued to a stream: what it takes is measured, if the step is being profiled.
+  class Timed {
+   public:
+    Timed(CudaDevice& device, TimedWork::Kind kind, int stream, std::string name);
+    ~Timed();
+
+   private:
+    CudaDevice& device_;
+    const size_t number_;  ///< of the span
+    const int stream_;
+  };
 
   /// The device whose step this thread is issuing.
   static CudaDevice*& issuing();
 
  private:
+  struct Span {
+    TimedWork::Kind kind;
+    std::string name;
+    void *begin = nullptr, *end = nullptr;
+  };
+  void* timing_event(int stream);
+  void forget_spans();
   bool stopping() const { return run_ && run_->aborted(); }
   std::string error_text(int error, const std::string& call) const;
   void require(int error, const char* call) const;
@@ -72,6 +94,9 @@ class CudaDevice : public RankDevice {
   int64_t step_and_seed_[2] = {0, 0};  ///< on their way to the device
   void* recorded_ = nullptr;           ///< a step, ready to be replayed
   int steps_ = 0;
+  bool profiles_ = false;
+  std::vector<Span> spans_;     ///< of the step that is being profiled
+  std::optional<Timed> group_;  ///< the group of NCCL that is open in it
   std::vector<void*> functions_, events_;
   struct Pinned {
     void* memory = nullptr;

@@ -9,6 +9,7 @@
 
 #include "codegen/device_program.h"
 #include "runtime/jit/nvrtc.h"
+#include "runtime/launch.h"
 #include "synth/synthesize.h"
 #include "tests/support/pipelined_plan.h"
 
@@ -79,6 +80,39 @@ TEST_P(CudaRun, TwoStagesOfTwoRanks) {
   expect_float64_losses(GetParam(), trained);
   EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("send ")));
   EXPECT_THAT(trained.collectives[2], ::testing::Contains(HasSubstr("receive ")));
+}
+
+TEST(CudaProfile, TellsEveryKernelProductAndTransferOfAStepAndChangesNothing) {
+  const SmallModel& model = small_models()[0];
+  const Program& program = program_of(model);
+  const Cluster cluster = devices({1, 3});
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  testing_support::MachineOptions options;
+  options.gpus = 2, options.traces_kernels = false;
+  const testing_support::CudaDoubles machine(options);
+  const auto data = data_of(program);
+  LaunchOptions launched;
+  launched.executor.seed = small_seed;
+  launched.cuda = &machine.backend();
+  {
+    const auto executor = launch(program, plan.program, cluster, launched);
+    for (int step = 0; step < small_steps - 1; ++step) executor->step(step, *data);
+    const std::vector<std::vector<TimedWork>> work = executor->profile(small_steps - 1, *data);
+    ASSERT_EQ(work.size(), 2u);
+    for (const std::vector<TimedWork>& rank : work) {
+      int calls[3] = {};
+      for (const TimedWork& w : rank) {
+        calls[int(w.kind)] += w.calls;
+        EXPECT_NEAR(w.seconds, w.calls * 1e-3, 1e-9) << w.name << ": each call takes 1 ms on doubles";
+      }
+      EXPECT_GE(calls[int(TimedWork::Kind::kernel)], 5);
+      EXPECT_GE(calls[int(TimedWork::Kind::product)], 3);
+      EXPECT_GE(calls[int(TimedWork::Kind::transfer)], 2) << "the loss, and a bucket";
+    }
+    const StepReport next = executor->step(small_steps, *data);
+    EXPECT_TRUE(std::isfinite(next.loss)) << "steps go on as before";
+  }
+  EXPECT_EQ(machine.left_behind(), "");
 }
 
 class MixedRun : public ::testing::TestWithParam<SmallModel> {};
