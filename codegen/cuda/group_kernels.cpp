@@ -299,7 +299,8 @@ void GroupPrinter::pass(Lines& lines, Counters& row, const std::set<size_t>& wan
   const std::string both = !columns.first.empty() && !thread.empty() ? " + " : "";
   const std::string from = columns.first + both + thread;
   // The compiler would take all turns of a short loop at once, for which registers may not do.
-  if (columns.threads == 1 && columns.count > turns_at_once) lines.add(fmt::format("#pragma unroll {}", turns_at_once));
+  if (!vector_ && columns.threads == 1 && columns.count > turns_at_once)
+    lines.add(fmt::format("#pragma unroll {}", turns_at_once));
   lines.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, vector_ ? "start" : "column",
                          from.empty() ? "0" : from, columns.last, columns.threads * (vector_ ? 4 : 1)));
   const std::string at_start = fmt::format("row * {} + start", group_.columns);

@@ -78,6 +78,7 @@ extern "C" __global__ void __launch_bounds__(256) compute_t_mul(const float* __r
 extern "C" __global__ void __launch_bounds__(256) compute_d_b(const float* __restrict__ d_t_add, float* __restrict__ d_b) {
   for (int row = (int)blockIdx.x * 256 + threadIdx.x; row < 8; row += (int)gridDim.x * 256) {
     float d_b_ = 0.0f;
+    #pragma unroll 4
     for (int column = 0; column < 21; column += 1) {
       const int at = column * 8 + row;
       d_b_ += d_t_add[at];
