@@ -95,11 +95,13 @@ StepFunction step_of(const NativeModule& module) {
 /// A rank's device with its code; what all GPU ranks share is in `ranks`.
 std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal, const std::string& architecture,
                                       Compiler& compiler, const cuda::Backend& backend,
-                                      const std::shared_ptr<cuda::NcclRanks>& ranks, bool replays) {
+                                      const std::shared_ptr<cuda::NcclRanks>& ranks, bool replays,
+                                      const cuda::GpuPart& part) {
   const NativeModule host = compiler.host(program.files.at(0));
   cuda::CudaRank rank;
   rank.rank = program.rank;
   rank.ordinal = ordinal;
+  rank.part = part;
   rank.cubin = compiler.kernels(program.files.at(1), architecture);
   rank.step = step_of(host);
   const auto* const names = static_cast<const char* const*>(host.find("hetsynth_kernels"));
@@ -138,8 +140,8 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   const double generated = wall_seconds();
 
   Compiler compiler(options.optimization, backend);
-  // Where collectives go through the host, the host has to be there for each of them.
-  const bool all_gpus = std::ranges::find(on_gpu, false) == on_gpu.end();
+  // Where ranks meet on the host, the host has to be there for each collective.
+  const bool replays = std::ranges::find(on_gpu, false) == on_gpu.end() && !options.parts;
   std::shared_ptr<cuda::NcclRanks> gpus;
   if (any_gpu) {
     static const cuda::Nccl no_library;  // a process without GPUs calls none of its functions
@@ -150,8 +152,8 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
     const auto r = static_cast<size_t>(rank);
     RankProgram& target = programs[r];
     if (on_gpu[r])
-      target.runs_on =
-          cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus, all_gpus);
+      target.runs_on = cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus,
+                                 replays, options.parts ? options.parts->at(r) : cuda::GpuPart{});
     else
       target.step = step_of(compiler.host(target.layout.files.front()));
   });

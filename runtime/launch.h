@@ -10,7 +10,8 @@ namespace hetsynth {
 
 namespace cuda {
 struct Backend;
-}
+struct GpuPart;
+}  // namespace cuda
 
 struct LaunchOptions {
   ExecutorOptions executor = {};
@@ -19,6 +20,8 @@ struct LaunchOptions {
   const std::vector<DeviceProgram>* programs = nullptr;
   /// What cuda devices run on; null: this machine's libraries. Must outlive the executor.
   const cuda::Backend* cuda = nullptr;
+  /// By rank: the part of its GPU that it has; null: each has all of its own. Must outlive the executor.
+  const std::vector<cuda::GpuPart>* parts = nullptr;
 };
 
 struct LaunchReport {

@@ -46,6 +46,13 @@ std::string load(Driver& d) {
       .find("cuEventElapsedTime", d.event_elapsed)
       .find("cuEventDestroy_v2", d.event_destroy)
       .find("cuGetErrorString", d.error_text)
+      .find_if_any("cuDeviceGetDevResource", d.device_resource)
+      .find_if_any("cuDevSmResourceSplitByCount", d.split_resource)
+      .find_if_any("cuDevResourceGenerateDesc", d.describe_resources)
+      .find_if_any("cuGreenCtxCreate", d.green_create)
+      .find_if_any("cuGreenCtxDestroy", d.green_destroy)
+      .find_if_any("cuCtxFromGreenCtx", d.context_of_green)
+      .find_if_any("cuGreenCtxStreamCreate", d.green_stream_create)
       .problem();
 }
 

@@ -11,6 +11,14 @@ namespace hetsynth::cuda {
 
 using DevicePointer = unsigned long long;
 
+/// A part of a device (CUdevResource). Of what the driver keeps in it only the number of multiprocessors is looked at.
+struct DeviceResource {
+  int type = 0;
+  unsigned char hidden[92] = {};
+  unsigned multiprocessors = 0;
+  unsigned char rest[44] = {};
+};
+
 /// Driver interface (libcuda.so.1). 0: success.
 struct Driver {
   int (*init)(unsigned flags) = nullptr;
@@ -53,6 +61,15 @@ struct Driver {
   int (*event_elapsed)(float* milliseconds, void* begin, void* end) = nullptr;
   int (*event_destroy)(void* event) = nullptr;
   int (*error_text)(int error, const char** text) = nullptr;
+  // Since CUDA 12.4; null before.
+  int (*device_resource)(int device, DeviceResource* resource, int type) = nullptr;
+  int (*split_resource)(DeviceResource* parts, unsigned* count, const DeviceResource* whole, DeviceResource* remaining,
+                        unsigned flags, unsigned least) = nullptr;
+  int (*describe_resources)(void** description, DeviceResource* resources, unsigned count) = nullptr;
+  int (*green_create)(void** green, void* description, int device, unsigned flags) = nullptr;
+  int (*green_destroy)(void* green) = nullptr;
+  int (*context_of_green)(void** context, void* green) = nullptr;
+  int (*green_stream_create)(void** stream, void* green, unsigned flags, int priority) = nullptr;
 };
 
 struct NcclUniqueId {
@@ -139,10 +156,13 @@ const Api& api();
 // Numbers of cublasLt.h, cublas_api.h and library_types.h used here; a test compares them with the toolkit's headers.
 constexpr int compute_32f = 68, real_32f = 0, real_16bf = 14;
 constexpr int product_transpose_a = 3, product_transpose_b = 4;
+constexpr int product_multiprocessors = 15;
 constexpr int layout_batch_count = 5, layout_batch_stride = 6;
 constexpr int preference_workspace_bytes = 1;
 // Of cuda.h.
 constexpr unsigned stream_non_blocking = 1, event_disable_timing = 2;
+constexpr int resource_multiprocessors = 1;
+constexpr unsigned green_default_stream = 1;
 constexpr int out_of_memory = 2, not_ready = 600, capture_relaxed = 2;
 constexpr int attribute_major = 75, attribute_minor = 76;
 // Of nccl.h.

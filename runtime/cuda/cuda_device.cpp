@@ -39,20 +39,22 @@ CudaDevice::~CudaDevice() {
   if (clock_) driver_.free(clock_);
   if (workspace_) driver_.free(workspace_);
   if (arena_) driver_.free(arena_);
-  driver_.primary_context_release(device_);
+  if (!rank_.part.context) driver_.primary_context_release(device_);
 }
 
 void CudaDevice::allocate(int64_t bytes) {
   require(driver_.init(0), "cuInit");
   require(driver_.device_get(&device_, rank_.ordinal), "cuDeviceGet");
-  require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  context_ = rank_.part.context;
+  if (!context_) require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
   make_current();
   create_streams();
   load_kernels();
   allocate_arena(bytes);
   require(driver_.fill(arena_, 0, size_t(bytes), streams_[0]), "cuMemsetD8Async");
   synchronize(0);
-  products_ = std::make_unique<DeviceProducts>(api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes);
+  products_ = std::make_unique<DeviceProducts>(api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes,
+                                               rank_.part.multiprocessors);
   connect();
 }
 
@@ -60,8 +62,12 @@ void CudaDevice::allocate(int64_t bytes) {
 void CudaDevice::create_streams() {
   int least = 0, greatest = 0;
   require(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-  require(driver_.stream_create(&streams_[0], stream_non_blocking, least), "cuStreamCreateWithPriority");
-  require(driver_.stream_create(&streams_[1], stream_non_blocking, greatest), "cuStreamCreateWithPriority");
+  for (const auto& [stream, priority] : {std::pair(&streams_[0], least), std::pair(&streams_[1], greatest)})
+    if (rank_.part.context)
+      require(driver_.green_stream_create(stream, rank_.part.green, stream_non_blocking, priority),
+              "cuGreenCtxStreamCreate");
+    else
+      require(driver_.stream_create(stream, stream_non_blocking, priority), "cuStreamCreateWithPriority");
   events_.assign(size_t(rank_.events), nullptr);
   for (void*& event : events_) require(driver_.event_create(&event, event_disable_timing), "cuEventCreate");
 }

@@ -12,10 +12,18 @@
 
 namespace hetsynth::cuda {
 
+/// A green context of a GPU: some of its multiprocessors, as a device of its own.
+struct GpuPart {
+  void* green = nullptr;
+  void* context = nullptr;  ///< made of it
+  int multiprocessors = 0;
+};
+
 /// What a cuda rank needs besides its memory.
 struct CudaRank {
   int rank = 0;
   int ordinal = 0;                          ///< of the GPU on its host
+  GpuPart part = {};                        ///< without a context: all of the GPU
   std::string cubin;                        ///< machine code of the kernels file
   StepFunction step;                        ///< the host program, linked against `cuda_symbols`
   std::vector<std::string> kernels;         ///< `hetsynth_kernels` of the host program

@@ -39,8 +39,8 @@ struct DeviceProducts::Planned {
   bool swapped = false;
 };
 
-DeviceProducts::DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes)
-    : library_(library), workspace_(workspace), workspace_bytes_(workspace_bytes) {}
+DeviceProducts::DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors)
+    : library_(library), workspace_(workspace), workspace_bytes_(workspace_bytes), multiprocessors_(multiprocessors) {}
 
 DeviceProducts::~DeviceProducts() {
   for (auto& [shape, p] : planned_) {
@@ -62,6 +62,8 @@ std::string DeviceProducts::plan(const ProductShape& shape, Planned& planned) {
     status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
   if (!status)
     status = library_.product_set(planned.product, product_transpose_b, &right_transposed, sizeof right_transposed);
+  if (!status && multiprocessors_ > 0)
+    status = library_.product_set(planned.product, product_multiprocessors, &multiprocessors_, sizeof multiprocessors_);
   const int operands = shape.bf16 ? real_16bf : real_32f;
   auto make = [&](void** layout, const ColumnMajor& matrix, int type) {
     int32_t batch = int32_t(shape.batch);

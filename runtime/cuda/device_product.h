@@ -39,7 +39,8 @@ ColumnMajorProduct column_major(const ProductShape& shape);
 /// Products of one device; chosen algorithms are kept by shape. Called from one thread.
 class DeviceProducts {
  public:
-  DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes);
+  /// `multiprocessors`: those that products may count on; 0: all of the device.
+  DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors = 0);
   ~DeviceProducts();
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
@@ -53,6 +54,7 @@ class DeviceProducts {
   void* handle_ = nullptr;
   void* workspace_;
   size_t workspace_bytes_;
+  int32_t multiprocessors_;
   std::map<ProductShape, Planned> planned_;
 };
 

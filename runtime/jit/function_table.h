@@ -24,6 +24,13 @@ class FunctionTable {
     return *this;
   }
 
+  /// A function that older versions lack; null there, and nothing is wrong.
+  template <class F>
+  FunctionTable& find_if_any(const char* name, F*& function) {
+    if (library_) library_.find(name, function);
+    return *this;
+  }
+
   const SharedLibrary& library() const { return library_; }
   /// "" if the library was opened and had all that was looked for.
   const std::string& problem() const { return problem_; }

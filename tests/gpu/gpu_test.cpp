@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 #include "runtime/cuda/cuda_backend.h"
@@ -18,6 +19,8 @@
 #include "synth/synthesize.h"
 #include "tests/codegen/cuda_programs.h"
 #include "tests/cuda/training.h"
+#include "tests/gpu/gpu_parts.h"
+#include "tests/gpu/one_gpu_nccl.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -143,6 +146,36 @@ TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
       ASSERT_NEAR(found[step], expected[step], 2e-3 * (1 + std::abs(expected[step])))
           << speeds.size() << " ranks, step " << step;
   }
+}
+
+/// One GPU as four devices of 64, 32, 16 and 16 multiprocessors: unequal in computing, alike in memory, without links.
+TEST_P(TrainingOnGpu, FourUnequalGreenContextsEqualOneRank) {
+  const std::vector<int> multiprocessors = {64, 32, 16, 16};
+  const cuda::Driver& driver = backend().api->driver;
+  if (const std::string reason = cannot_part(driver, multiprocessors); !reason.empty()) GTEST_SKIP() << reason;
+  const Program& program = program_of(GetParam());
+  const Cluster one = devices({1});
+  // Doubles carry the streams of all four ranks out one by one.
+  const int64_t steps = on_doubles() ? 1 : 10;
+  const std::vector<double> expected = losses(program, one, single_device_plan(program, one).program, steps);
+  Cluster cluster = devices({4, 2, 1, 1});
+  for (Device& device : cluster.devices) device.index = 0;
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  const GpuParts parts(driver, multiprocessors);
+  const OneGpuNccl ranks(backend(), cuda::require_cuda(backend(), one.devices).front());
+  LaunchOptions options;
+  options.executor.seed = small_seed;
+  options.cuda = &ranks.backend();
+  options.parts = &parts.parts();
+  TrainOptions training;
+  training.steps = steps;
+  const auto data = data_of(program);
+  const auto executor = launch(program, plan.program, cluster, options);
+  const TrainReport found = train(*executor, *data, training);
+  for (size_t step = 0; step < expected.size(); ++step)
+    ASSERT_NEAR(found.losses[step], expected[step], 2e-3 * (1 + std::abs(expected[step]))) << "step " << step;
+  // The share of each step that a rank waits for others is what shares by multiprocessors leave.
+  std::printf("64, 32, 16 and 16 multiprocessors: %s\n", summary(found, {"of64", "of32", "of16", "of16too"}).c_str());
 }
 
 TEST_P(TrainingOnGpu, AGpuAndACpuEqualOneRank) {

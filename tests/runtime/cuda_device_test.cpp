@@ -270,6 +270,9 @@ TEST(CudaApi, NumbersAndTypesAreThoseOfTheToolkitsHeaders) {
 #include <nccl.h>
 static_assert(CUBLAS_COMPUTE_32F == {} && CUDA_R_32F == {});
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == {} && CUBLASLT_MATMUL_DESC_TRANSB == {});
+static_assert(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET == 15 && CU_DEV_RESOURCE_TYPE_SM == 1);
+static_assert(sizeof(CUdevResource) == 144 && __builtin_offsetof(CUdevResource, sm.smCount) == 96);
+static_assert(CU_GREEN_CTX_DEFAULT_STREAM == 1);
 static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == {} && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == {});
 static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == {});
 static_assert(CU_STREAM_NON_BLOCKING == {} && CU_EVENT_DISABLE_TIMING == {});

@@ -79,7 +79,7 @@ std::string CudaDoubles::left_behind() const {
     note(gpu->memory.allocations(), "allocations");
     note(gpu->streams.size(), "streams");
     note(gpu->events.size(), "events");
-    note(size_t(gpu->contexts), "contexts");
+    note(size_t(gpu->contexts) + gpu->greens.size(), "contexts");
     note(size_t(gpu->modules), "modules");
     note(size_t(gpu->pinned), "pinned buffers");
     note(size_t(gpu->graphs), "graphs");

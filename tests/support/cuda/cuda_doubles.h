@@ -23,6 +23,7 @@ struct MachineOptions {
   size_t memory_bytes = size_t(1) << 28;  ///< of each
   int major = 8, minor = 0;               ///< compute capability
   int driver_version = 13000;
+  int multiprocessors = 132;  ///< of each
   int nccl_version = 22809;
   std::map<int, int> nccl_versions;  ///< by GPU, where it differs
   bool has_driver = true, has_nccl = true, has_cublas = true;

@@ -10,7 +10,7 @@
 namespace hetsynth::testing_support {
 
 /// How far each stream of a device has come, as far as whoever holds the clock has waited for it.
-constexpr int most_streams = 4;
+constexpr int most_streams = 8;
 using Clock = std::array<uint32_t, most_streams>;
 
 inline void join(Clock& into, const Clock& from) {

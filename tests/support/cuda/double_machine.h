@@ -43,6 +43,12 @@ struct Stream {
   std::deque<Operation> queue;
 };
 
+/// Some multiprocessors of a GPU, which do nothing else here than be counted.
+struct GreenContext {
+  Gpu* gpu;
+  int multiprocessors;
+};
+
 struct Gpu {
   Gpu(int index, size_t bytes) : ordinal(index), memory(bytes), random(uint64_t(index)) {}
   int ordinal;
@@ -54,6 +60,8 @@ struct Gpu {
   int contexts = 0, modules = 0, pinned = 0, graphs = 0;
   std::vector<std::string> collectives;
   std::string problem;  ///< the first rule broken here
+  std::vector<std::unique_ptr<GreenContext>> greens;
+  std::recursive_mutex mutex;  ///< ranks in green contexts are threads of one GPU
 
   void fail(const std::string& text) {
     if (problem.empty()) problem = text;

@@ -26,6 +26,9 @@ struct Function {
 };
 
 Gpu& gpu() { return *current_gpu(); }
+
+/// Holds the GPU while a call of the driver works on it.
+using Held = std::lock_guard<std::recursive_mutex>;
 Stream& stream_of(void* handle) { return *static_cast<Stream*>(handle); }
 char* address(DevicePointer pointer) { return reinterpret_cast<char*>(pointer); }
 
@@ -50,6 +53,7 @@ int query(void* handle) {
     return rule_broken;
   }
   Stream& stream = stream_of(handle);
+  const Held held(stream.gpu->mutex);
   const int status = stream.gpu->drain(stream);
   if (status == 0) join(stream.gpu->host, stream.clock);
   return status;
@@ -64,6 +68,7 @@ int synchronize(void* handle) {
 int copy(const char* name, void* handle, void* to, const void* from, size_t bytes) {
   Stream& stream = stream_of(handle);
   Gpu& device = *stream.gpu;
+  const Held held(device.mutex);
   device.issue([&stream, &device, name, to, from, bytes] {
     device.enqueue(stream, {name, [&device, to, from, bytes](Toucher& by) {
                               device.memory.touch(from, bytes, false, by);
@@ -85,6 +90,7 @@ int launch(void* handle, unsigned blocks, unsigned, unsigned, unsigned threads, 
   std::vector<int64_t> values;
   for (int i = 0; arguments[i]; ++i) std::memcpy(&values.emplace_back(), arguments[i], sizeof(int64_t));
   const int number = function->number;
+  const Held held(stream.gpu->mutex);
   stream.gpu->issue([&stream, &module, number, blocks, threads, values] {
     stream.gpu->enqueue(stream, {module.names[size_t(number)], [&module, number, blocks, threads, values](Toucher& by) {
                                    const MachineOptions& options = DoubleMachine::current().options;
@@ -103,6 +109,7 @@ int launch(void* handle, unsigned blocks, unsigned, unsigned, unsigned threads, 
 int allocate(DevicePointer* pointer, size_t bytes) {
   DoubleMachine& machine = DoubleMachine::current();
   if (++machine.allocations == machine.options.refused_allocation) return cuda::out_of_memory;
+  const Held held(gpu().mutex);
   char* memory = gpu().memory.allocate(bytes);
   *pointer = reinterpret_cast<DevicePointer>(memory);
   return memory ? asked() : cuda::out_of_memory;
@@ -115,6 +122,7 @@ int load_module(void** module, const void* image) {
   loaded->names = kernels_of(text);
   loaded->kernels =
       std::make_unique<EmulatedKernels>(text, loaded->names, DoubleMachine::current().options.traces_kernels);
+  const Held held(gpu().mutex);
   ++gpu().modules;
   *module = loaded.release();
   return asked();
@@ -133,16 +141,18 @@ int find_function(void** function, void* handle, const char* name) {
   return 0;
 }
 
-int create_stream(void** handle, unsigned flags, int priority) {
-  Gpu& device = gpu();
+int create_stream_on(Gpu& device, void** handle, unsigned flags) {
+  const Held held(device.mutex);
   if (flags != cuda::stream_non_blocking || device.streams.size() >= most_streams) return invalid_value;
-  (void)priority;
   device.streams.push_back(std::make_unique<Stream>(Stream{&device, int(device.streams.size()), {}, {}}));
   *handle = device.streams.back().get();
   return 0;
 }
 
+int create_stream(void** handle, unsigned flags, int) { return create_stream_on(gpu(), handle, flags); }
+
 int destroy_stream(void* handle) {
+  const Held held(stream_of(handle).gpu->mutex);
   auto& streams = stream_of(handle).gpu->streams;
   std::erase_if(streams, [handle](const auto& stream) { return stream.get() == handle; });
   return 0;
@@ -151,6 +161,7 @@ int destroy_stream(void* handle) {
 int record(void* event_handle, void* stream_handle) {
   auto* event = static_cast<Event*>(event_handle);
   Stream& stream = stream_of(stream_handle);
+  const Held held(stream.gpu->mutex);
   stream.gpu->issue([&stream, event] {
     ++event->issued;
     stream.gpu->enqueue(stream, {.name = "record of an event", .run = {}, .record = event});
@@ -161,6 +172,7 @@ int record(void* event_handle, void* stream_handle) {
 int wait(void* stream_handle, void* event_handle, unsigned) {
   auto* event = static_cast<Event*>(event_handle);
   Stream& stream = stream_of(stream_handle);
+  const Held held(stream.gpu->mutex);
   stream.gpu->issue([&stream, event] {
     stream.gpu->enqueue(stream, {.name = "wait for an event", .run = {}, .wait = event, .version = event->issued});
   });
@@ -192,6 +204,45 @@ int end_capture(void*, void** graph) {
 int launch_graph(void* executable, void*) {
   for (const auto& call : static_cast<Graph*>(executable)->calls) call();
   return asked();
+}
+
+/// A description is a context in the making.
+int describe(void** description, cuda::DeviceResource* resources, unsigned count) {
+  auto green = std::make_unique<GreenContext>(GreenContext{&gpu(), 0});
+  for (unsigned i = 0; i < count; ++i) green->multiprocessors += int(resources[i].multiprocessors);
+  const Held held(gpu().mutex);
+  *description = green.get();
+  gpu().greens.push_back(std::move(green));
+  return 0;
+}
+
+void fill_green_contexts(cuda::Driver& d) {
+  d.device_resource = [](int, cuda::DeviceResource* resource, int type) {
+    resource->multiprocessors = unsigned(DoubleMachine::current().options.multiprocessors);
+    return type == (resource->type = cuda::resource_multiprocessors) ? 0 : invalid_value;
+  };
+  d.split_resource = [](cuda::DeviceResource* parts, unsigned* count, const cuda::DeviceResource* whole,
+                        cuda::DeviceResource* remaining, unsigned, unsigned least) {
+    *count = std::min(*count, whole->multiprocessors / least);
+    for (unsigned i = 0; i < *count; ++i) parts[i] = *whole, parts[i].multiprocessors = least;
+    *remaining = *whole;
+    remaining->multiprocessors -= *count * least;
+    return 0;
+  };
+  d.describe_resources = describe;
+  d.green_create = [](void** green, void* description, int, unsigned flags) {
+    *green = description;
+    return flags == cuda::green_default_stream ? 0 : invalid_value;
+  };
+  d.green_destroy = [](void* green) {
+    Gpu& device = *static_cast<GreenContext*>(green)->gpu;
+    const Held held(device.mutex);
+    return std::erase_if(device.greens, [green](const auto& other) { return other.get() == green; }), 0;
+  };
+  d.context_of_green = [](void** context, void* green) { return *context = static_cast<GreenContext*>(green)->gpu, 0; };
+  d.green_stream_create = [](void** stream, void* green, unsigned flags, int) {
+    return create_stream_on(*static_cast<GreenContext*>(green)->gpu, stream, flags);
+  };
 }
 
 int attribute(int* value, int which, int) {
@@ -308,11 +359,17 @@ void fill_driver(cuda::Driver& d) {
   d.context_set_current = [](void* context) { return current_gpu() = static_cast<Gpu*>(context), 0; };
   d.priority_range = [](int* least, int* greatest) { return *least = 0, *greatest = -5, 0; };
   d.module_load = load_module;
-  d.module_unload = [](void* module) { return --gpu().modules, delete static_cast<Module*>(module), 0; };
+  d.module_unload = [](void* module) {
+    const Held held(gpu().mutex);
+    return --gpu().modules, delete static_cast<Module*>(module), 0;
+  };
   d.module_function = find_function;
   d.launch = launch;
   d.allocate = allocate;
-  d.free = [](DevicePointer pointer) { return gpu().memory.free(address(pointer)) ? 0 : invalid_value; };
+  d.free = [](DevicePointer pointer) {
+    const Held held(gpu().mutex);
+    return gpu().memory.free(address(pointer)) ? 0 : invalid_value;
+  };
   d.memory_info = [](size_t* free, size_t* total) {
     return *free = gpu().memory.free_bytes(), *total = gpu().memory.capacity(), 0;
   };
@@ -322,6 +379,7 @@ void fill_driver(cuda::Driver& d) {
   d.host_free = [](void* pointer) { return --gpu().pinned, ::free(pointer), 0; };
   d.fill = [](DevicePointer pointer, unsigned char value, size_t bytes, void* handle) {
     Stream& stream = stream_of(handle);
+    const Held held(stream.gpu->mutex);
     stream.gpu->enqueue(stream, {"fill", [pointer, value, bytes, device = stream.gpu](Toucher& by) {
                                    if (device->touch(address(pointer), bytes, true, by))
                                      std::memset(address(pointer), value, bytes);
@@ -354,16 +412,19 @@ void fill_driver(cuda::Driver& d) {
   d.graph_destroy = [](void* graph) { return --gpu().graphs, delete static_cast<Graph*>(graph), 0; };
   d.event_create = [](void** event, unsigned) {
     auto* created = new Event;
+    const Held held(gpu().mutex);
     gpu().events.insert(created);
     return *event = created, 0;
   };
   d.event_record = record;
   d.event_elapsed = [](float* milliseconds, void*, void*) { return *milliseconds = 1, 0; };
   d.event_destroy = [](void* event) {
+    const Held held(gpu().mutex);
     gpu().events.erase(static_cast<Event*>(event));
     return delete static_cast<Event*>(event), 0;
   };
   d.error_text = error_text;
+  fill_green_contexts(d);
 }
 
 }  // namespace hetsynth::testing_support
