@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/places.h"
+
 namespace hetsynth::codegen {
 namespace {
 
@@ -42,8 +44,7 @@ class MemoryPlanner {
  private:
   struct Live {
     ValueId buffer;
-    int64_t bytes;
-    int first, last;
+    Lifetime time;  ///< in groups
   };
 
   int64_t bytes_of(ValueId v) const {
@@ -139,12 +140,13 @@ class MemoryPlanner {
     auto touch = [&](ValueId value, int at) {
       ValueId buffer = layouts_.of[value].buffer;
       if (plan_.offset_bytes[buffer] >= 0) return;
-      auto [entry, fresh] = live.insert({buffer, {buffer, bytes_of(buffer), at, at}});
-      entry->second.last = std::max(entry->second.last, at);
+      auto [entry, fresh] = live.insert({buffer, {buffer, {bytes_of(buffer), at, at}}});
+      Lifetime& time = entry->second.time;
+      time.last = std::max(time.last, at);
       const Turns* turns = turns_around(at);
       if (!turns || !crosses_turns(buffer, turns->loop)) return;
-      entry->second.first = std::min(entry->second.first, turns->first);
-      entry->second.last = std::max(entry->second.last, turns->last);
+      time.first = std::min(time.first, turns->first);
+      time.last = std::max(time.last, turns->last);
     };
     int end = int(groups_.size());
     for (int at = 0; at < end; ++at)
@@ -163,70 +165,14 @@ class MemoryPlanner {
     return out;
   }
 
-  /// In the order of size, and in that of life, longest first. What reached highest then goes to the front, again and
-  /// again while there is time: few buffers are in the way, and the sum of what lives at one time cannot be beaten.
   void place_temporaries() {
     const std::vector<Live> lives = lifetimes();
-    const int64_t least = most_at_once(lives);
-    const double pairs = std::max(1.0, double(lives.size()) * double(lives.size()));
-    const int turns = int(std::clamp(most_pairs / pairs, 1.0, 64.0));
-    std::vector<Placed> best;
-    for (auto key : {+[](const Live& live) { return live.bytes; },
-                     +[](const Live& live) { return int64_t(live.last - live.first); }}) {
-      std::vector<Live> order = lives;
-      std::stable_sort(order.begin(), order.end(), [&](const Live& a, const Live& b) {
-        return std::pair(key(a), a.bytes) > std::pair(key(b), b.bytes);
-      });
-      for (int turn = 0; turn < turns && (best.empty() || top(best) > least); ++turn) {
-        std::vector<Placed> placed = lowest_places(order);
-        if (placed.empty()) return;
-        const ValueId highest = std::max_element(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
-                                  return a.offset + a.live.bytes < b.offset + b.live.bytes;
-                                })->live.buffer;
-        if (best.empty() || top(placed) < top(best)) best = std::move(placed);
-        const auto at = std::find_if(order.begin(), order.end(), [&](const Live& l) { return l.buffer == highest; });
-        std::rotate(order.begin(), at, at + 1);
-      }
-    }
-    for (const Placed& p : best) plan_.offset_bytes[p.live.buffer] = plan_.arena_bytes + p.offset;
-    plan_.arena_bytes += top(best);
-  }
-
-  struct Placed {
-    Live live;
-    int64_t offset;  ///< beyond the leaves
-  };
-  static constexpr double most_pairs = 1e8;  ///< of buffers that are compared, in all
-
-  static int64_t top(const std::vector<Placed>& placed) {
-    int64_t top = 0;
-    for (const Placed& p : placed) top = std::max(top, p.offset + p.live.bytes);
-    return top;
-  }
-
-  int64_t most_at_once(const std::vector<Live>& lives) const {
-    std::vector<int64_t> change(groups_.size() + 2, 0);
-    for (const Live& live : lives) change[live.first] += live.bytes, change[live.last + 1] -= live.bytes;
-    int64_t most = 0, now = 0;
-    for (int64_t c : change) most = std::max(most, now += c);
-    return most;
-  }
-
-  /// Each in turn at the lowest place that is free during its life. Sorted by offset.
-  static std::vector<Placed> lowest_places(const std::vector<Live>& order) {
-    std::vector<Placed> placed;
-    for (const Live& live : order) {
-      int64_t offset = 0;
-      for (const Placed& other : placed) {
-        bool together = other.live.first <= live.last && live.first <= other.live.last;
-        if (!together || other.live.bytes == 0) continue;
-        if (other.offset >= offset + live.bytes) break;
-        offset = std::max(offset, other.offset + other.live.bytes);
-      }
-      auto later = std::find_if(placed.begin(), placed.end(), [&](const Placed& p) { return p.offset > offset; });
-      placed.insert(later, {live, offset});
-    }
-    return placed;
+    std::vector<Lifetime> times;
+    for (const Live& live : lives) times.push_back(live.time);
+    const Places places = place(times);
+    for (size_t i = 0; i < lives.size(); ++i)
+      plan_.offset_bytes[lives[i].buffer] = plan_.arena_bytes + places.offset_bytes[i];
+    plan_.arena_bytes += places.bytes;
   }
 
   void resolve_windows() {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "codegen/cuda/attention_kernels.h"
+#include "codegen/places.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
@@ -47,12 +48,6 @@ class Scheduler {
   }
 
  private:
-  struct Live {
-    int64_t bytes = 0;
-    int first = 0, last = 0;
-    int64_t* offset = nullptr;
-  };
-
   LocalProgram& local() { return out_.lowered.local; }
   Layouts& layouts() { return out_.lowered.layouts; }
   MemoryPlan& memory() { return out_.lowered.memory; }
@@ -256,18 +251,21 @@ class Scheduler {
       plan.offset_bytes[leaf] = plan.arena_bytes;
       plan.arena_bytes += bytes_of(leaf);
     }
-    std::vector<Live> waiting;
+    std::vector<Lifetime> lives;  // in steps
+    std::vector<int64_t*> offsets;
+    auto add = [&](const Lifetime& live, int64_t* offset) { lives.push_back(live), offsets.push_back(offset); };
     for (ValueId v = 0; v < ValueId(local().values.size()); ++v)
       if (made_[v] >= 0 && buffer(v) == v && in_memory(v))
-        waiting.push_back({bytes_of(v), made_[v], std::max(made_[v], last_[v]), &plan.offset_bytes[v]});
+        add({bytes_of(v), made_[v], std::max(made_[v], last_[v])}, &plan.offset_bytes[v]);
     for (int at = 0; at < end(); ++at) {
       ScheduledStep& s = out_.steps[at];
       s.scratch_offset.assign(s.kernels.scratch_bytes.size(), 0);
       for (size_t i = 0; i < s.scratch_offset.size(); ++i)
-        waiting.push_back(
-            {aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at, &s.scratch_offset[i]});
+        add({aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at}, &s.scratch_offset[i]);
     }
-    place(std::move(waiting));
+    const Places places = place(lives);
+    for (size_t i = 0; i < lives.size(); ++i) *offsets[i] = plan.arena_bytes + places.offset_bytes[i];
+    plan.arena_bytes += places.bytes;
     for (size_t v = 0; v < local().values.size(); ++v) {
       const Layout& layout = layouts().of[v];
       if (layout.buffer != ValueId(v) && plan.offset_bytes[layout.buffer] >= 0)
@@ -283,26 +281,6 @@ class Scheduler {
     const ScheduledStep& s = out_.steps[made_[v]];
     const bool kernels = s.step.kind == LaunchStep::Kind::kernel || s.step.kind == LaunchStep::Kind::attention;
     return !kernels || last_[v] >= 0;
-  }
-
-  /// Largest first, each at the lowest place that is free during its life.
-  void place(std::vector<Live> waiting) {
-    std::stable_sort(waiting.begin(), waiting.end(), [](const Live& a, const Live& b) { return a.bytes > b.bytes; });
-    std::vector<Live> placed;  // by offset
-    int64_t base = memory().arena_bytes;
-    for (const Live& live : waiting) {
-      int64_t offset = base;
-      for (const Live& other : placed) {
-        bool together = other.first <= live.last && live.first <= other.last;
-        if (!together || other.bytes == 0) continue;
-        if (*other.offset >= offset + live.bytes) break;
-        offset = std::max(offset, *other.offset + other.bytes);
-      }
-      *live.offset = offset;
-      auto later = std::find_if(placed.begin(), placed.end(), [&](const Live& p) { return *p.offset > offset; });
-      placed.insert(later, live);
-      memory().arena_bytes = std::max(memory().arena_bytes, offset + live.bytes);
-    }
   }
 
   const SpmdProgram& program_;

@@ -79,13 +79,13 @@ extern "C" int hetsynth_step(HetsynthContext* context) {
   float* const t_max = (float*)(arena + 4352);  // f32[11..32 of 64]
   float* const t_exp_sum = (float*)(arena + 4608);  // f32[11..32 of 64]
   float* const t_pick = (float*)(arena + 4864);  // f32[11..32 of 64]
-  float* const t_mul = (float*)(arena + 5120);  // f32[]
+  float* const t_mul = (float*)(arena + 2816);  // f32[]
   float* const t_mul_reduced = (float*)(arena + 4352);  // f32[]
   float* const d_t_add = (float*)(arena + 3584);  // f32[11..32 of 64, 8]
   float* const d_b = (float*)(arena + 4608);  // f32[8]
-  float* const d_b_reduced = (float*)(arena + 3840);  // f32[8]
-  float* const d_w = (float*)(arena + 2816);  // f32[12, 8]
-  float* const d_w_reduced = (float*)(arena + 3328);  // f32[12, 8]
+  float* const d_b_reduced = (float*)(arena + 4096);  // f32[8]
+  float* const d_w = (float*)(arena + 3072);  // f32[12, 8]
+  float* const d_w_reduced = (float*)(arena + 3584);  // f32[12, 8]
   void* const dp_ranks = hetsynth_nccl_communicator(context, 0);
 
   // cuda_classifier.h:11  t.einsum = einsum(samples, w)
