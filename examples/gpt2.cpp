@@ -54,9 +54,11 @@ void model() {
                          {"1558M", {48, 25, 1600, 50257, 1024, 64}},
                          {"tiny", {2, 2, 32, 256, 16, 6}}},
                         "published sizes, or tiny");
+  s.vocabulary = option("vocabulary", s.vocabulary, "rows of the table; tensor cores like multiples of 128: 50304");
   int64_t batch = option("batch", s.batch, "sequences per step");
   double p = option("dropout", 0.0, "share of features dropped");
   double lr = option("lr", 6e-4, "learning rate after warm-up");
+  mixed_precision(option("precision", "f32", "bf16: products with weights in bf16"));
 
   auto [tokens, targets] = token_batch(batch, s.length, s.vocabulary);
   Tensor wte = parameter("wte", {s.vocabulary, s.width}, normal(0.02));

@@ -119,7 +119,14 @@ void require_nccl(const Api& api, const std::vector<const Device*>& gpus, const 
 
 }  // namespace
 
+namespace {
+const Backend* stands_in = nullptr;
+}  // namespace
+
+void stand_in(const Backend* backend) { stands_in = backend; }
+
 const Backend& this_machine() {
+  if (stands_in) return *stands_in;
   static const Backend backend{&api(), cuda_toolkit(), [](const auto& source, const auto& name, const auto& target) {
                                  return compile_cuda(source, name, target);
                                }};

@@ -18,6 +18,8 @@ struct Backend {
 
 /// The libraries of this machine, opened on the first call.
 const Backend& this_machine();
+/// Tests: what stands in for this machine from now on; null: nothing any more. Before anything runs on GPUs.
+void stand_in(const Backend* backend);
 
 /// Whether the cuda devices among these (one per rank) can run in this process. Throws UserError (exit code 1) that
 /// says what was found and what is needed: driver, its version, GPUs, their architectures, NCCL, cublasLt. Nothing is

@@ -4,13 +4,16 @@
 # Writes date, device, versions, tests, what `probe` measures, several NCCL ranks on this one GPU (under mpirun, if there
 # is one), speeds beside PyTorch's (if present), and predicted against measured step times: predicted from data sheets and
 # from the probe.
-# Without a GPU it says so and ends with 0: nothing was wrong.
+# Without a GPU it says so and ends with 0: nothing was wrong. With HETSYNTH_GPU_DOUBLES set it runs on doubles, small
+# models for a few steps: the same lines, so that they have run before they come to a GPU; its numbers mean nothing.
 set -u
+doubles=${HETSYNTH_GPU_DOUBLES:-}
 build=${1:?name the build folder}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 results=${2:-$root/docs/gpu-results.md}
 hetsynth=$build/hetsynth
-if ! "$hetsynth" doctor | grep -q '^GPU '; then
+[ -z "$doubles" ] || hetsynth=$build/tests/hetsynth_on_doubles
+if [ -z "$doubles" ] && ! "$hetsynth" doctor | grep -q '^GPU '; then
   echo "SKIPPED: no GPU here"
   "$hetsynth" doctor | grep '^CUDA'
   exit 0
@@ -21,7 +24,7 @@ export HETSYNTH_CACHE_DIR=$work/cache
 failed=0
 for ((i = 0; i < 4000; ++i)); do printf 'line %d of a text that models of bytes read\n' "$((i * i % 997))"; done > "$work/text"
 
-gpu=$("$hetsynth" doctor --json | python3 -c 'import json,sys; print(next(f["detail"] for f in json.load(sys.stdin) if f["name"] == "GPU"))')
+gpu=$("$hetsynth" doctor --json | python3 -c 'import json,sys; print(next((f["detail"] for f in json.load(sys.stdin) if f["name"] == "GPU"), "doubles of a GPU: no number here means anything"))')
 model=${HETSYNTH_GPU_MODEL:-H100}
 cat > "$work/gpu.toml" <<TOML
 name = "one GPU"
@@ -43,15 +46,20 @@ TOML
   echo "## Tests"
   echo
   echo '```'
-  "$build/tests/test_gpu" 2>&1 | grep -vE '^\[ RUN' | cut -c1-400
+  "$build/tests/test_gpu" ${doubles:+--gtest_filter=*Mlp} 2>&1 | grep -vE '^\[ RUN' | cut -c1-400
   [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
   echo '```'
   echo
   echo "## Probe"
   echo
   echo '```'
-  "$hetsynth" probe "$work/gpu.toml" -o "$work/probed.toml" 2>&1 || { failed=1; cp "$work/gpu.toml" "$work/probed.toml"; }
-  grep measured "$work/probed.toml"
+  if [ -n "$doubles" ]; then
+    echo "SKIPPED: doubles are slow"
+    cp "$work/gpu.toml" "$work/probed.toml"
+  else
+    "$hetsynth" probe "$work/gpu.toml" -o "$work/probed.toml" 2>&1 || { failed=1; cp "$work/gpu.toml" "$work/probed.toml"; }
+    grep measured "$work/probed.toml"
+  fi
   echo '```'
   echo
 } > "$results"
@@ -90,7 +98,9 @@ PY
 {
   echo "## Several ranks of NCCL on this GPU"
   echo
-  if command -v mpirun > /dev/null; then
+  if [ -n "$doubles" ]; then
+    echo "SKIPPED: doubles of NCCL live in one process"
+  elif command -v mpirun > /dev/null; then
     echo "| shares | against one rank |"
     echo "|---|---|"
     printf '| 3,1 '; ranks_on_one_gpu 3 1
@@ -111,12 +121,25 @@ speed() {
   shift 4
   local other="-" data=()
   case $file in gpt.cpp | mlp.cpp) data=(--data "$work/text") ;; esac
+  if [ -n "$doubles" ]; then
+    batch=4 steps=3
+    case $file in
+      gpt.cpp) set -- "$@" --set layers=1 --set heads=2 --set width=8 --set seq=6 ;;
+      mlp.cpp) set -- "$@" --set context=3 --set width=4 --set hidden=10 ;;
+      *) set -- "$@" --set size=tiny ;;
+    esac
+  fi
   if ! "$hetsynth" run "$root/examples/$file" --cluster "$work/gpu.toml" --batch "$batch" --steps "$steps" --sample 0 \
-      --log-json "$work/log" "${data[@]}" "$@" > "$work/out" 2>&1; then
+      --log-json "$work/log" "${data[@]}" "$@" --profile > "$work/out" 2>&1; then
     echo "| $name | $batch | failed: $(tail -n 1 "$work/out" | tr '|' ' ') | | | | |" >> "$results"
     failed=1
     return
   fi
+  {
+    echo "$name, batch $batch:"
+    sed -n '/^profile of /,/^sample: /p' "$work/out" | grep -v '^sample: '
+    echo
+  } >> "$work/profiles"
   local cluster
   for cluster in gpu probed; do
     "$hetsynth" plan "$root/examples/$file" --cluster "$work/$cluster.toml" --batch "$batch" "$@" --json > "$work/$cluster.plan" 2> /dev/null
@@ -143,9 +166,20 @@ PY
 
 speed "GPT (examples/gpt.cpp)" gpt.cpp 12 30
 speed "MLP" mlp.cpp 256 30
-speed "GPT-2 124M bf16" gpt2.cpp 64 30 --set precision=bf16
+# PyTorch's has as many rows, so that tensor cores are used well.
+vocabulary=${doubles:+256}
+speed "GPT-2 124M bf16" gpt2.cpp 64 30 --set precision=bf16 --set "vocabulary=${vocabulary:-50304}"
 speed "GPT-2 124M float32" gpt2.cpp 16 20
 speed "VGG-19" vgg19.cpp 64 20
+
+{
+  echo
+  echo "## Where the time of a step goes"
+  echo
+  echo '```'
+  cat "$work/profiles"
+  echo '```'
+} >> "$results"
 
 cat "$results"
 exit $failed
