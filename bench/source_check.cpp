@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "codegen/cpu/prelude.h"
 #include "runtime/generated_check.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
@@ -35,8 +34,7 @@ Cluster of_cuda(Cluster cluster) {
 
 /// One line per rank. Returns the number of ranks that were not followed or differ.
 int report(const std::string& name, const Program& program, const Plan& plan, const Cluster& cluster) {
-  SourceOptions options;
-  options.prelude = codegen::whole_prelude();
+  SourceOptions options = source_options();
   int bad = 0;
   for (int rank = 0; rank < int(cluster.devices.size()); ++rank) {
     DeviceProgram device;

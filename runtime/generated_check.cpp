@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "codegen/cpu/prelude.h"
+#include "codegen/cuda/host_text.h"
+#include "codegen/cuda/prelude.h"
 #include "dsl/base/version.h"
 #include "dsl/jit/disk_cache.h"
 #include "verify/certificate.h"
@@ -33,6 +35,14 @@ int badness(Verdict verdict) { return verdict == Verdict::refuted ? 2 : verdict 
 
 }  // namespace
 
+SourceOptions source_options() {
+  SourceOptions out;
+  out.prelude = codegen::whole_prelude();
+  out.device_prelude = codegen::cuda::prelude();
+  out.device_declarations = codegen::cuda::host_declarations();
+  return out;
+}
+
 RankSource rank_source(const DeviceProgram& program) {
   RankSource out;
   out.rank = program.rank;
@@ -57,8 +67,7 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
                                const std::vector<DeviceProgram>& programs) {
   auto start = std::chrono::steady_clock::now();
   DiskCache cache("source-checks", int64_t(16) << 20);
-  SourceOptions options;
-  options.prelude = codegen::whole_prelude();
+  const SourceOptions options = source_options();
   std::string subject = hash_text(reference) + " " + program_hash(program);
   GeneratedCheck out;
   out.ranks.resize(programs.size());
@@ -68,7 +77,8 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
     for (size_t i = next++; i < programs.size(); i = next++) {
       RankSource source = rank_source(programs[i]);
       std::string key = cache_key(
-          {"source check", tool_version(), subject, slots_text(source), options.prelude, source.text, source.kernels});
+          {"source check", tool_version(), subject, slots_text(source), options.prelude, options.device_prelude,
+           options.device_declarations, source.text, source.kernels});
       if (cache.load(key)) {
         out.ranks[i].verdict = Verdict::proved;
         out.ranks[i].rank = source.rank;
@@ -94,8 +104,7 @@ GeneratedCheck check_foreign(const Program& reference, const SpmdProgram& progra
                              const std::vector<DeviceProgram>& programs) {
   constexpr double limit_seconds = 120;
   constexpr int64_t limit_bytes = int64_t(4) << 30;
-  SourceOptions options;
-  options.prelude = codegen::whole_prelude();
+  const SourceOptions options = source_options();
   GeneratedCheck out;
   out.verdict = Verdict::proved;
   auto start = std::chrono::steady_clock::now();

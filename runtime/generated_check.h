@@ -10,6 +10,9 @@ namespace hetsynth {
 /// The narrow view that source checking has of a generated program.
 RankSource rank_source(const DeviceProgram& program);
 
+/// The generator's own texts, which those of ranks lean on.
+SourceOptions source_options();
+
 struct GeneratedCheck {
   Verdict verdict = Verdict::unknown;  ///< the worst of all ranks
   std::vector<SourceCheck> ranks;      ///< of those that were checked

@@ -374,6 +374,8 @@ class HostPrinter {
 
 }  // namespace
 
+std::string_view host_declarations() { return declarations; }
+
 std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster) {
   return HostPrinter(schedule, cluster).print();
 }

@@ -2,10 +2,14 @@
 // streams.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "codegen/cuda/device_schedule.h"
 
 namespace hetsynth::codegen::cuda {
+
+/// What every host text declares of the runtime and of NCCL, and how it launches.
+std::string_view host_declarations();
 
 /// One translation unit with `extern "C" int hetsynth_step(HetsynthContext*)`.
 std::string host_text(const DeviceSchedule& schedule, const Cluster& cluster);

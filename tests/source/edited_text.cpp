@@ -1,6 +1,5 @@
 #include "tests/source/edited_text.h"
 
-#include "codegen/cpu/prelude.h"
 #include "codegen/device_program.h"
 #include "dsl/base/error.h"
 #include "runtime/generated_check.h"
@@ -27,8 +26,7 @@ const std::string& text_to_edit() { return example().device.files.front().text; 
 Verdict check_edited_text(std::string_view text) {
   RankSource source = rank_source(example().device);
   source.text = text;
-  SourceOptions options;
-  options.prelude = codegen::whole_prelude();
+  SourceOptions options = source_options();
   options.work_per_kernel = 1'000'000;
   const SourceCheck result = check_source(example().program, example().plan, source, options);
   HETSYNTH_CHECK(result.verdict == Verdict::proved || !result.summary.empty(), "an answer has a reason");

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/cpu/prelude.h"
 #include "codegen/cpu/step_text.h"
 #include "codegen/lower.h"
 #include "dsl/ir/differentiate.h"
@@ -40,8 +39,7 @@ SourceCheck check(const Generated& g, int rank) { return check(g, rank, g.device
 SourceCheck check(const Generated& g, int rank, const std::string& text) {
   RankSource source = rank_source(g.devices[size_t(rank)]);
   source.text = text;
-  SourceOptions options;
-  options.prelude = codegen::whole_prelude();
+  SourceOptions options = source_options();
   return check_source(g.reference, g.plan, source, options);
 }
 

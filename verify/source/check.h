@@ -53,6 +53,8 @@ struct SourceOptions {
   /// Definitions of the helper functions that kernels lean on (exp_f32, row_sum, ...), as trusted: those in the text
   /// must be among them word for word.
   std::string prelude;
+  /// Of cuda: the same for kernels, and what the host program declares to call. Both stand in the texts word for word.
+  std::string device_prelude, device_declarations;
   /// Evaluations of one kernel after which the answer is unknown.
   int64_t work_per_kernel = 1'000'000'000;
 };

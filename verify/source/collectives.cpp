@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "verify/source/walk.h"
+#include "verify/source/contents.h"
 
 namespace hetsynth::source {
 namespace {
@@ -24,13 +24,13 @@ size_t arguments_of(Opcode opcode) {
 
 }  // namespace
 
-void Walk::expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const {
+void ContentsWalk::expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const {
   int64_t value = constant(found);
   if (value != expected)
     throw Differs(fmt::format("{} is {}, but the program says {}", what, value, expected), found.line, node);
 }
 
-void Walk::expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
+void ContentsWalk::expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                         NodeId node) const {
   const std::vector<int64_t>* values = nullptr;
   if (found.kind == Kind::global && unit_.tables.count(found.name)) values = &unit_.tables.at(found.name);
@@ -43,41 +43,47 @@ void Walk::expect_table(const Expression& found, const std::vector<int64_t>& exp
 }
 
 /// The value must lie row-major from this byte on.
-void Walk::expect_contents(ValueId value, int64_t byte, const std::string& what, int line) {
+void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::string& what, int line) {
   int64_t count = meaning_.count(value);
   if (count == 0 || memory_.lies_at(value, byte)) return;
-  NodeId node = program_.values[size_t(value)].node;
   const std::vector<Range>& ranges = meaning_.ranges(value);
   std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
   meaning_.work = 0;
   std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
-  uint64_t number = 1000;
-  for (int64_t element : elements) {
-    meaning_.choose(Sample::number(++number));
-    Index index = index_at(ranges, strides, element);
-    double expected = 0;
-    try {
-      expected = meaning_.at(value, index);
-    } catch (const NotHeld& e) {
-      throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
-    }
-    int64_t place = byte + element * size_bytes(meaning_.dtype(value));
-    double found = memory_.read(place, meaning_.dtype(value));
-    const Resident* there = memory_.at(place);
-    if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && there)) continue;
-    throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
-                              there ? part_text(there->value) : "nothing the program computes"),
-                  line, node);
-  }
+  for (int64_t element : elements)
+    expect_element(value, index_at(ranges, strides, element), byte, byte + element * size_bytes(meaning_.dtype(value)),
+                   what, line);
 }
 
-void Walk::collective(const Expression& call) {
+void ContentsWalk::expect_element(ValueId value, const Index& index, int64_t byte, int64_t place,
+                                  const std::string& what, int line) {
+  const NodeId node = program_.values[size_t(value)].node;
+  meaning_.choose(Sample::number(1001 + uint64_t(index.size() ? index[0] : 0) % 4));
+  double expected = 0;
+  try {
+    expected = meaning_.at(value, index);
+  } catch (const NotHeld& e) {
+    throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
+  }
+  const double found = memory_.read(place, meaning_.dtype(value));
+  const Resident* there = memory_.at(place);
+  if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && there)) return;
+  throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
+                            there ? part_text(there->value) : "nothing the program computes"),
+                line, node);
+}
+
+const Instruction* ContentsWalk::next_exchange() {
   while (next_collective_ < program_.instructions.size() && !exchanges(program_.instructions[next_collective_]))
     ++next_collective_;
-  if (next_collective_ == program_.instructions.size())
-    throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
-  const Instruction& i = program_.instructions[next_collective_];
+  return next_collective_ < program_.instructions.size() ? &program_.instructions[next_collective_] : nullptr;
+}
+
+void ContentsWalk::collective(const Expression& call) {
+  const Instruction* next = next_exchange();
+  if (!next) throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
+  const Instruction& i = *next;
   ValueId from = i.operands[0];
   NodeId node = program_.values[size_t(i.result)].node;
   if (i.opcode == Opcode::send) return sent(call, i);
@@ -145,14 +151,14 @@ void Walk::collective(const Expression& call) {
   pass_collective();
 }
 
-void Walk::pass_collective() {
+void ContentsWalk::pass_collective() {
   done_[next_collective_] = true;
   ++next_collective_;
   ++collectives;
 }
 
 /// One side of a send: hetsynth_send where the value is, hetsynth_receive where it goes.
-void Walk::sent(const Expression& call, const Instruction& i) {
+void ContentsWalk::sent(const Expression& call, const Instruction& i) {
   const ValueId from = i.operands[0];
   const NodeId node = program_.values[size_t(i.result)].node;
   const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;

@@ -1,93 +1,72 @@
 #include "verify/source/device.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+
+#include "verify/source/kernels.h"
+#include "verify/source/loop_region.h"
 
 namespace hetsynth::source {
 namespace {
 
-constexpr int64_t element_bytes = 4;
+constexpr const char* product_call = "hetsynth_device_matmul";
 
-/// Whether each parameter of a kernel is one that it writes through, as its declaration says; empty: there is no such
-/// kernel in the text.
-std::vector<bool> writable_parameters(const std::string& kernels, const std::string& kernel) {
-  std::vector<bool> out;
-  size_t at = kernels.find(" " + kernel + "(");
-  if (at == std::string::npos) return out;
-  size_t begin = at + kernel.size() + 2, end = kernels.find(')', begin);
-  while (begin < end) {
-    size_t comma = std::min(kernels.find(',', begin), end);
-    std::string parameter = kernels.substr(begin, comma - begin);
-    parameter.erase(0, parameter.find_first_not_of(" \n"));
-    out.push_back(parameter.rfind("const ", 0) != 0 && parameter.find('*') != std::string::npos);
-    begin = comma + 1;
+bool is_product(const Statement& s) {
+  return s.kind == Statement::Kind::branch && s.value.kind == Kind::call && s.value.args.size() == 18 &&
+         (s.value.name == product_call || s.value.name == std::string(product_call) + "_bf16");
+}
+
+bool only_products(const Statement& s) {
+  if (is_product(s)) return true;
+  if (s.kind != Statement::Kind::loop && s.kind != Statement::Kind::block) return false;
+  return std::all_of(s.body.begin(), s.body.end(), only_products);
+}
+
+/// A product on the device computes what one of a cpu does (codegen/abi.h), and is spelled out as it is.
+void name_products(Statement& s) {
+  if (s.kind == Statement::Kind::loop && !only_products(s))
+    throw NotFollowed("a loop of anything else than products", s.line);
+  if (is_product(s)) {
+    const Statement& then = s.body[0];
+    const bool leaves = s.body.size() == 1 && then.kind == Statement::Kind::leave && then.has_value &&
+                        then.value.kind == Kind::integer && then.value.integer_value != 0;
+    if (!leaves) throw NotFollowed("a condition", s.line);
+    s.kind = Statement::Kind::call;
+    s.body.clear();
+    s.value.name = s.value.name == product_call ? "hetsynth_matmul" : "hetsynth_matmul_bf16";
+    s.value.args.erase(s.value.args.begin());
+    return;
   }
-  return out;
+  for (Statement& inner : s.body) name_products(inner);
 }
-
-/// The numbers of NCCL's enumerations, as in nccl.h.
-int64_t nccl_type(DType dtype) { return dtype == DType::i32 ? 2 : dtype == DType::bf16 ? 9 : 7; }
-int64_t nccl_reduction(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return 0;
-    case ReduceOp::product:
-      return 1;
-    case ReduceOp::max:
-      return 2;
-    case ReduceOp::min:
-      return 3;
-    case ReduceOp::average:
-      return 4;
-  }
-  return -1;
-}
-
-struct Form {
-  const char* name;
-  size_t arguments;
-  bool from, to;  ///< addresses come first, in this order
-  bool reduction, peer;
-};
-constexpr Form forms[] = {
-    {"ncclAllGather", 6, true, true, false, false},    {"ncclAllReduce", 7, true, true, true, false},
-    {"ncclReduceScatter", 7, true, true, true, false}, {"ncclBroadcast", 7, true, true, false, true},
-    {"ncclReduce", 8, true, true, true, true},         {"ncclSend", 6, true, false, false, true},
-    {"ncclRecv", 6, false, true, false, true},
-};
-const Form* form_of(const std::string& name) {
-  for (const Form& form : forms)
-    if (name == form.name) return &form;
-  return nullptr;
-}
-
-/// What a call says besides where its data lie: count, type, reduction, peer.
-enum Number { from_at, to_at, count, type, reduction, peer, numbers };
 
 }  // namespace
 
 bool is_device_host(const Unit& unit) { return unit.functions.count("hetsynth_launch") > 0; }
 
-DeviceWalk::DeviceWalk(const Program& reference, const BucketedProgram& program, const RankSource& source,
-                       const Unit& unit)
-    : StepWalk(reference, program.program, source), bucket_of_(program.bucket_of), unit_(unit) {}
-
 void DeviceWalk::run() {
-  const Function& entry = entry_of(unit_);
-  if (!unit_.surprises.empty()) throw NotFollowed(unit_.surprises.front(), 0);
-  follow(entry);
+  if (options_.device_declarations.empty() || source_.text.find(options_.device_declarations) == std::string::npos)
+    throw Differs("the declarations of what the host program calls are not the generator's", 0);
+  for (const char* of_cpu : {"hetsynth_matmul", "hetsynth_matmul_bf16", "hetsynth_convolution", "fill", "copy"})
+    if (unit_.functions.count(of_cpu)) throw NotFollowed(fmt::format("{} in the text of a GPU", of_cpu), 0);
+  kernels_ = read_kernels(source_.kernels, options_.device_prelude, "the kernels of " + source_.file_name);
+  for (auto& [name, kernel] : kernels_.functions)
+    if (kernel.defined) spell_out(kernel);
+  entry_of(unit_);
+  name_products(unit_.functions.at("hetsynth_step").body);
+  begin();
+  follow(*function_);
   finish();
+  if (clocks_[compute][communication] < issued_[communication].size())
+    throw Differs(fmt::format("the step ends without having waited for {}", issued_[communication].back().what),
+                  issued_[communication].back().line);
 }
 
 void DeviceWalk::loop(const Statement& s) {
-  // A product in pieces: all of them lie between the first and the last.
-  if (integer(s.value) != 0 || s.step != 1) throw NotFollowed("a loop that does not count from 0", s.line);
-  integers_[s.slot] = 0;
-  last_[s.slot] = integer(s.limit) - 1;
-  for (const Statement& inner : s.body) step(inner);
-  last_.erase(s.slot);
+  ++statements;
+  follow_region(std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_), function_->slots, {}, {}, compute,
+                "a product", s.line);
 }
 
 void DeviceWalk::call(const Statement& s) {
@@ -95,47 +74,28 @@ void DeviceWalk::call(const Statement& s) {
 }
 
 void DeviceWalk::declare(const Statement& s) {
-  if (!s.has_value) throw NotFollowed("a variable without a value", s.line);
-  if (s.value.kind == Kind::member) {  // the arena, which begins at 0; step and seed, which only kernels get
-    integers_[s.slot] = 0;
+  if (s.elements > 0) {
+    for (const Expression& e : s.list) arrays_[s.slot].push_back(constant(e));
+  } else if (!s.has_value) {
+    throw NotFollowed("a variable without a value", s.line);
+  } else if (s.value.kind == Kind::member && s.value.name == "arena") {
+    frame_[size_t(s.slot)].pointer = {};  // it begins at byte 0
   } else if (s.value.kind == Kind::call && s.value.name == "hetsynth_nccl_communicator" && s.value.args.size() == 2) {
-    communicators_[s.slot] = int(integer(s.value.args[1]));
-  } else if (s.type == Type::other) {
-    throw NotFollowed("a pointer to something else than float and int", s.line);
+    communicators_[s.slot] = int(constant(s.value.args[1]));
+  } else if (s.type == Type::integer) {
+    frame_[size_t(s.slot)].integer = constant(s.value);
+  } else if (is_pointer(s.type)) {
+    frame_[size_t(s.slot)].pointer = pointer(s.value);
   } else {
-    integers_[s.slot] = integer(s.value);
+    throw NotFollowed("a pointer to something else than numbers", s.line);
   }
 }
 
-/// A number, or an address in the arena in bytes. Counters of loops are 0 here: addresses are where pieces begin.
-int64_t DeviceWalk::integer(const Expression& e, const std::map<int, int64_t>& counters) const {
-  switch (e.kind) {
-    case Kind::integer:
-      return e.integer_value;
-    case Kind::negative:
-      return -integer(e.args[0], counters);
-    case Kind::variable:
-      if (auto found = counters.find(e.slot); found != counters.end()) return found->second;
-      if (auto found = integers_.find(e.slot); found != integers_.end()) return found->second;
-      break;
-    case Kind::add: {
-      for (size_t p : {size_t(0), size_t(1)})
-        if (is_pointer(e.args[p].type))
-          return integer(e.args[p], counters) + integer(e.args[1 - p], counters) * stride_of(e.args[p].type);
-      return integer(e.args[0], counters) + integer(e.args[1], counters);
-    }
-    case Kind::mul:
-      return integer(e.args[0], counters) * integer(e.args[1], counters);
-    case Kind::sub:
-      return integer(e.args[0], counters) - integer(e.args[1], counters);
-    default:
-      break;
-  }
-  throw NotFollowed("a number that is not constant", e.line);
-}
+/// A number, or an address in the arena in bytes.
+int64_t DeviceWalk::integer(const Expression& e) const { return is_pointer(e.type) ? pointer(e).at : constant(e); }
 
 DeviceWalk::Stream DeviceWalk::stream(const Expression& e) const {
-  int64_t number = integer(e);
+  int64_t number = constant(e);
   if (number != compute && number != communication) throw Differs(fmt::format("there is no stream {}", number), e.line);
   return Stream(number);
 }
@@ -148,251 +108,139 @@ void DeviceWalk::checked(const Expression& e, int line) {
   if (e.kind != Kind::call) throw NotFollowed("a condition", e.line);
   ++statements;
   const std::vector<Expression>& x = e.args;
-  if (e.name == "launch" && x.size() >= 5) return launch(e);
-  if (e.name == "hetsynth_device_matmul" && x.size() == 18) return product(e);
-  if (e.name == "hetsynth_record" && x.size() == 3) {
-    Stream s = stream(x[2]);
-    Clock clock = clocks_[s];
-    clock[s] = issued_[s].size();
-    events_[integer(x[1])] = clock;
-  } else if (e.name == "hetsynth_wait" && x.size() == 3) {
-    auto event = events_.find(integer(x[1]));
-    if (event == events_.end())
-      throw Differs(fmt::format("event {} is waited for before it is recorded", integer(x[1])), e.line);
-    Clock& clock = clocks_[stream(x[2])];
-    for (int s : {compute, communication}) clock[size_t(s)] = std::max(clock[size_t(s)], event->second[size_t(s)]);
-  } else if (e.name == "hetsynth_device_copy" && x.size() == 5) {
-    int64_t to = integer(x[2]), from = integer(x[3]), bytes = integer(x[4]);
-    issue(stream(x[1]), {{{from, from + bytes, false}, {to, to + bytes, true}}, "a copy", e.line});
-  } else if (e.name == "ncclGroupStart" && x.empty() && !grouped_) {
-    grouped_ = true;
-  } else if (e.name == "ncclGroupEnd" && x.empty() && grouped_) {
-    grouped_ = false;
-    end_group(e.line);
-  } else if (form_of(e.name)) {
+  if (e.name == "launch" && x.size() >= 5)
+    launch(e);
+  else if ((e.name == "hetsynth_record" || e.name == "hetsynth_wait") && x.size() == 3)
+    order(e);
+  else if (e.name == "hetsynth_device_copy" && x.size() == 5)
+    copy(e);
+  else if (is_collective(e.name))
+    through_host(e);
+  else if (e.name.rfind("nccl", 0) == 0)
     nccl(e);
-    if (!grouped_) end_group(e.line);
-  } else {
+  else
     throw NotFollowed("a call of " + e.name, e.line);
-  }
+}
+
+// ---- what is issued ----
+
+/// By the table that the runtime loads kernels by.
+const Function& DeviceWalk::launched(const Expression& number) const {
+  auto names = unit_.texts.find("hetsynth_kernels");
+  const int64_t at = constant(number);
+  auto counted = unit_.tables.find("hetsynth_kernel_count");
+  const bool known = names != unit_.texts.end() && counted != unit_.tables.end();
+  if (!known || at < 0 || at >= std::min(counted->second.front(), int64_t(names->second.size())))
+    throw Differs(fmt::format("there is no kernel {}", at), number.line);
+  const std::string& name = names->second[size_t(at)];
+  auto kernel = kernels_.functions.find(name);
+  if (kernel == kernels_.functions.end() || !kernel->second.kernel || !kernel->second.defined)
+    throw Differs(fmt::format("there is no kernel {}", name), number.line);
+  return kernel->second;
 }
 
 void DeviceWalk::launch(const Expression& e) {
-  const Expression& kernel = e.args[2];
-  std::string name = kernel.name.rfind("kernel_", 0) == 0 ? kernel.name.substr(7) : "";
-  if (kernel.kind != Kind::integer || name.empty()) throw NotFollowed("a launch of something without a name", e.line);
-  std::vector<bool> writable = writable_parameters(source_.kernels, name);
-  if (writable.size() != e.args.size() - 5)
-    throw Differs(fmt::format("the kernel {} is launched with {} arguments, but has {} parameters", name,
-                              e.args.size() - 5, writable.size()),
+  const Function& kernel = launched(e.args[2]);
+  Launch what{&kernel, constant(e.args[3]), constant(e.args[4]), {}};
+  if (kernel.parameters.size() != e.args.size() - 5)
+    throw Differs(fmt::format("the kernel {} is launched with {} arguments, but has {} parameters", kernel.name,
+                              e.args.size() - 5, kernel.parameters.size()),
                   e.line);
-  Issued out{{}, "kernel " + name, e.line};
-  for (size_t i = 5; i < e.args.size(); ++i) {
-    if (!is_pointer(e.args[i].type)) continue;
-    int64_t at = integer(e.args[i]);
-    out.accesses.push_back({at, at + element_bytes, writable[i - 5]});
+  std::vector<std::string> names = kernel.slots;
+  std::set<int> scratch;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const Expression& argument = e.args[i + 5];
+    const bool clock = argument.kind == Kind::member && argument.name == "clock";
+    if (clock == is_pointer(kernel.parameters[i].type) || kernel.parameters[i].type == Type::bytes ||
+        (!clock && kernel.parameters[i].type == Type::integer))
+      throw Differs(fmt::format("{} of the kernel {} is given something of another type", kernel.parameters[i].name,
+                                kernel.name),
+                    e.line);
+    what.arguments.push_back(clock ? 0 : pointer(argument).at);
+    if (clock) continue;
+    if (!kernel.parameters[i].writable) places.push_back(what.arguments.back());
+    if (argument.kind == Kind::variable)
+      names[i] = function_->slots[size_t(argument.slot)];
+    else
+      scratch.insert(int(i));
   }
-  issue(stream(e.args[1]), std::move(out));
+  const std::string description = "the kernel " + kernel.name;
+  follow_region(std::make_shared<KernelRegion>(std::move(what), known_, memory_, options_.work_per_kernel), names,
+                scratch, places, stream(e.args[1]), description, e.line);
 }
 
-void DeviceWalk::product(const Expression& e) {
-  const std::vector<Expression>& x = e.args;
-  Issued out{{}, "a product", e.line};
-  for (size_t operand : {size_t(5), size_t(9), size_t(13)}) {
-    static constexpr size_t extents[3][3] = {{1, 2, 4}, {1, 4, 3}, {1, 2, 3}};
-    int64_t begin = integer(x[operand]), last = begin;
-    for (size_t d = 0; d < 3; ++d)
-      last += (integer(x[extents[(operand - 5) / 4][d]]) - 1) * integer(x[operand + 1 + d]) * element_bytes;
-    last += integer(x[operand], last_) - begin;  // the last piece of a product in pieces
-    out.accesses.push_back({begin, last + element_bytes, operand == 13});
+/// Of what is written, exactly that counts as accessed; of what is read, all that lies where something was read or where
+/// an argument points to.
+void DeviceWalk::follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                               const std::set<int>& scratch, const std::vector<int64_t>& arguments, Stream on,
+                               const std::string& what, int line) {
+  Issued out{{}, what, line};
+  std::set<std::pair<int64_t, int64_t>> read;
+  for (int64_t at : arguments)
+    if (const Resident* there = memory_.at(at)) read.insert({there->begin, there->end});
+  understand(region, names, scratch);
+  read.insert(places_read_.begin(), places_read_.end());
+  for (auto [begin, end] : read) out.accesses.push_back({begin, end, false});
+  for (const Written& block : region->written()) out.accesses.push_back({block.begin, block.end, true});
+  issue(on, std::move(out));
+}
+
+void DeviceWalk::copy(const Expression& e) {
+  const int64_t to = integer(e.args[2]), from = integer(e.args[3]), bytes = constant(e.args[4]);
+  const Resident* there = memory_.at(from);
+  if (!there || there->begin != from)
+    throw Differs(fmt::format("bytes {} to {} are copied, but no value of the program begins there", from, from + bytes),
+                  e.line);
+  if (there->unrecognised || there->position || there->end - there->begin != bytes)
+    throw Differs(fmt::format("{} bytes are copied of {}, which has {}", bytes, part_text(there->value),
+                              there->end - there->begin),
+                  e.line);
+  if (to < 0 || to % size_bytes(meaning_.dtype(there->value)) != 0 || to + bytes > source_.arena_bytes)
+    throw Differs(fmt::format("bytes {} to {} are no place for a copy", to, to + bytes), e.line);
+  if (to < from + bytes && from < to + bytes) throw Differs("source and destination of a copy overlap", e.line);
+  issue(stream(e.args[1]), {{{from, from + bytes, false}, {to, to + bytes, true}}, "a copy", e.line});
+  memory_.put({there->value, to, to + bytes, there->strides});
+}
+
+/// hetsynth_record and hetsynth_wait.
+void DeviceWalk::order(const Expression& e) {
+  const Stream on = stream(e.args[2]);
+  const int64_t number = constant(e.args[1]);
+  auto events = unit_.tables.find("hetsynth_event_count");
+  if (events == unit_.tables.end() || number < 0 || number >= events->second.front())
+    throw Differs(fmt::format("there is no event {}", number), e.line);
+  if (e.name == "hetsynth_record") {
+    Clock clock = clocks_[on];
+    clock[on] = issued_[on].size();
+    events_[number] = clock;
+    return;
   }
-  issue(compute, std::move(out));
+  auto event = events_.find(number);
+  if (event == events_.end())
+    throw Differs(fmt::format("event {} is waited for before it is recorded", number), e.line);
+  for (int s : {compute, communication})
+    clocks_[on][size_t(s)] = std::max(clocks_[on][size_t(s)], event->second[size_t(s)]);
 }
 
-void DeviceWalk::nccl(const Expression& e) {
-  const Form& form = *form_of(e.name);
-  const std::vector<Expression>& x = e.args;
-  if (x.size() != form.arguments) throw Differs(e.name + " is called with other arguments", e.line);
-  Call call{e.name, std::vector<int64_t>(numbers, -1), -1, e.line};
-  size_t next = 0;
-  if (form.from) call.numbers[from_at] = integer(x[next++]);
-  if (form.to) call.numbers[to_at] = integer(x[next++]);
-  call.numbers[count] = integer(x[next++]);
-  call.numbers[type] = integer(x[next++]);
-  if (form.reduction) call.numbers[reduction] = integer(x[next++]);
-  if (form.peer) call.numbers[peer] = integer(x[next++]);
-  const Expression& ranks = x[next];
-  if (ranks.kind != Kind::variable || !communicators_.count(ranks.slot))
-    throw Differs("a call of NCCL over no communicator of the program", e.line);
-  call.axis = communicators_.at(ranks.slot);
-  if (x[next + 1].kind != Kind::member || x[next + 1].name != "communication_stream")
-    throw Differs("a call of NCCL that is not on the communication stream", e.line);
-  group_.push_back(std::move(call));
-}
-
-void DeviceWalk::end_group(int line) {
-  auto& i = next_collective_;
-  auto moves = [&](const Instruction& instruction) {
-    // On axes where nothing lies in this part nothing is called.
-    return exchanges(instruction) && elements(instruction.operands[0]) + elements(instruction.result) > 0;
+/// The group holds cpu devices: the runtime waits for the communication stream, and copies.
+void DeviceWalk::through_host(const Expression& e) {
+  const Instruction* i = next_exchange();
+  Issued out{{}, i ? "the " + description(*i) : e.name, e.line};
+  auto add = [&](size_t argument, int64_t bytes, bool writes) {
+    if (argument >= e.args.size() || !is_pointer(e.args[argument].type) || bytes == 0) return;
+    const int64_t at = pointer(e.args[argument]).at;
+    out.accesses.push_back({at, at + bytes, writes});
   };
-  while (i < program_.instructions.size() && !moves(program_.instructions[i])) ++i;
-  if (i == program_.instructions.size())
-    throw Differs("NCCL is called, but the program has no further collective", line);
-  std::vector<Instruction> members;
-  const int bucket = bucket_of_[i];
-  do {
-    if (moves(program_.instructions[i])) members.push_back(program_.instructions[i]);
-    ++i;
-  } while (bucket >= 0 && i < program_.instructions.size() && bucket_of_[i] == bucket);
-  Issued out{{}, "the " + what_is(members.front()), group_.empty() ? line : group_.front().line};
-  auto next = group_.begin();
-  for (size_t m = 0; m < members.size(); ++m) {
-    const std::vector<Call> rest(next, group_.end()), wanted = wanted_calls(members[m], rest);
-    // What is too much counts as the last one's.
-    const size_t taken = m + 1 == members.size() ? rest.size() : std::min(rest.size(), wanted.size());
-    collective(members[m], {next, next + long(taken)}, wanted, out);
-    next += long(taken);
+  if (i && i->opcode == Opcode::send) {
+    const bool sends = program_.mesh.coordinate(source_.rank, i->axis) == i->root;
+    add(3, meaning_.bytes(sends ? i->operands[0] : i->result), !sends);
+  } else if (i) {
+    if (on_rank(i->operands[0])) add(3, meaning_.bytes(i->operands[0]), false);
+    add(4, meaning_.bytes(i->result), true);
   }
+  collective(e);
   issue(communication, std::move(out));
-  collectives += int(members.size());
-  group_.clear();
-}
-
-std::string DeviceWalk::what_is(const Instruction& i) const {
-  return fmt::format("{} of {}", name(i.opcode), node_of(i.result).name);
-}
-
-/// One call per rank with a share, for its share: where it begins in the whole, and how many elements.
-std::vector<DeviceWalk::Call> DeviceWalk::pieces(const Instruction& i, const std::vector<int64_t>& cut,
-                                                 int64_t each) const {
-  std::vector<Call> out;
-  bool gathers = i.opcode == Opcode::all_gather;
-  for (size_t p = 0; p + 1 < cut.size(); ++p) {
-    if (cut[p + 1] == cut[p]) continue;
-    Call call{gathers ? "ncclBroadcast" : "ncclReduce", std::vector<int64_t>(numbers, -1), i.axis, 0};
-    call.numbers[gathers ? to_at : from_at] = cut[p] * each;
-    call.numbers[count] = (cut[p + 1] - cut[p]) * each;
-    call.numbers[peer] = int64_t(p);
-    out.push_back(call);
-  }
-  return out;
-}
-
-/// All-to-all as sends and receives.
-std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const {
-  const Shape& shape = node_of(i.result).type.shape;
-  std::vector<Range> result = part_of(i.result);
-  std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]), to = bounds(i.to_table, shape[size_t(i.to_dim)]);
-  size_t me = size_t(program_.mesh.coordinate(source_.rank, i.axis));
-  int64_t others = 1;
-  for (size_t d = 0; d < result.size(); ++d)
-    if (int(d) != i.dim && int(d) != i.to_dim) others *= result[d].hi - result[d].lo;
-  int64_t mine = (cut[me + 1] - cut[me]) * others, ours = (to[me + 1] - to[me]) * others;
-  std::vector<Call> out;
-  for (size_t p = 0; p + 1 < cut.size(); ++p)
-    for (bool sends : {true, false}) {
-      int64_t elements = sends ? mine * (to[p + 1] - to[p]) : ours * (cut[p + 1] - cut[p]);
-      if (elements == 0) continue;
-      Call call{sends ? "ncclSend" : "ncclRecv", std::vector<int64_t>(numbers, -1), i.axis, 0};
-      call.numbers[sends ? from_at : to_at] = sends ? mine * to[p] : ours * cut[p];
-      call.numbers[count] = elements;
-      call.numbers[peer] = int64_t(p);
-      out.push_back(call);
-    }
-  return out;
-}
-
-/// What a collective calls. `found`: what the text calls from there on, which tells whether uneven shares are padded.
-std::vector<DeviceWalk::Call> DeviceWalk::wanted_calls(const Instruction& i, const std::vector<Call>& found) const {
-  const Shape& shape = node_of(i.result).type.shape;
-  std::vector<Range> from = part_of(i.operands[0]), to = part_of(i.result);
-  auto one = [&](const char* name, int64_t elements) {
-    Call call{name, std::vector<int64_t>(numbers, -1), i.axis, 0};
-    call.numbers[count] = elements;
-    return std::vector<Call>{call};
-  };
-  if (i.opcode == Opcode::all_reduce) return one("ncclAllReduce", part_elements(from));
-  if (i.opcode == Opcode::all_to_all) return exchanged(i);
-  if (i.opcode == Opcode::broadcast) {
-    std::vector<Call> wanted = one("ncclBroadcast", part_elements(to));
-    wanted[0].numbers[peer] = i.root;
-    return wanted;
-  }
-  if (i.opcode == Opcode::send) {
-    const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
-    std::vector<Call> wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
-    wanted[0].numbers[peer] = sends ? i.to : i.root;
-    return wanted;
-  }
-  const bool gathers = i.opcode == Opcode::all_gather;
-  std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]);
-  const std::vector<Range>& whole = gathers ? to : from;
-  int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size()),
-          longest = 0;
-  for (size_t p = 0; p + 1 < cut.size(); ++p) longest = std::max(longest, cut[p + 1] - cut[p]);
-  // In equal shares, padded or by nature, or share by share.
-  const char* together = gathers ? "ncclAllGather" : "ncclReduceScatter";
-  const bool padded = !found.empty() && found[0].name == together;
-  return padded ? one(together, longest * each) : pieces(i, cut, each);
-}
-
-void DeviceWalk::collective(const Instruction& i, const std::vector<Call>& calls, const std::vector<Call>& wanted,
-                            Issued& out) const {
-  expect_calls(i, calls, wanted, what_is(i));
-  size_t ranks = size_t(program_.mesh.axes[size_t(i.axis)].size);
-  int me = program_.mesh.coordinate(source_.rank, i.axis);
-  for (const Call& call : calls) {
-    int64_t bytes = call.numbers[count] * element_bytes;
-    bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
-    bool reads = call.numbers[from_at] >= 0 && (call.name != "ncclBroadcast" || call.numbers[peer] == me);
-    bool writes = call.numbers[to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[peer] == me);
-    int64_t from_bytes = call.name == "ncclReduceScatter" ? bytes * int64_t(ranks) : bytes;
-    int64_t to_bytes = call.name == "ncclAllGather" ? bytes * int64_t(ranks) : bytes;
-    if (reads) out.accesses.push_back({call.numbers[from_at], call.numbers[from_at] + from_bytes, false});
-    if (writes) out.accesses.push_back({call.numbers[to_at], call.numbers[to_at] + to_bytes, true});
-  }
-}
-
-/// The calls must be these, in this order; addresses as far as they depend on the piece.
-void DeviceWalk::expect_calls(const Instruction& i, const std::vector<Call>& found, const std::vector<Call>& wanted,
-                              const std::string& what) const {
-  NodeId node = program_.values[size_t(i.result)].node;
-  auto list = [](const std::vector<Call>& calls) {
-    std::vector<std::string> names;
-    for (const Call& call : calls) names.push_back(call.name);
-    return fmt::format("{}", fmt::join(names, ", "));
-  };
-  int line = found.empty() ? 0 : found[0].line;
-  if (list(found) != list(wanted))
-    throw Differs(fmt::format("the {} calls {}, but takes {}", what, list(found), list(wanted)), line, node);
-  std::map<std::pair<std::string, int>, int64_t> bases;
-  for (size_t c = 0; c < found.size(); ++c) {
-    const Call &is = found[c], &should = wanted[c];
-    auto expect = [&](const char* which, int64_t a, int64_t b) {
-      if (a != b)
-        throw Differs(fmt::format("the {} of the {} is {}, but the program says {}", which, what, a, b), is.line, node);
-    };
-    const Form& form = *form_of(is.name);
-    expect("axis", is.axis, should.axis);
-    expect("count", is.numbers[count], should.numbers[count]);
-    expect("type", is.numbers[type], nccl_type(node_of(i.result).type.dtype));
-    if (form.reduction) expect("reduction", is.numbers[reduction], nccl_reduction(i.reduce));
-    if (form.peer) expect(i.opcode == Opcode::broadcast ? "root" : "peer", is.numbers[peer], should.numbers[peer]);
-    for (int at : {from_at, to_at}) {
-      if (should.numbers[size_t(at)] < 0) continue;
-      int64_t base = is.numbers[size_t(at)] - should.numbers[size_t(at)] * element_bytes;
-      auto [known, fresh] = bases.insert({{is.name, at}, base});
-      if (!fresh) expect("place of a piece", base, known->second);
-    }
-    for (int at : {from_at, to_at}) {
-      if (is.numbers[size_t(at)] < 0) continue;
-      int64_t end = is.numbers[size_t(at)] + is.numbers[count] * element_bytes;
-      if (end > source_.arena_bytes)
-        throw Differs(fmt::format("the {} goes beyond the arena of {} bytes", what, source_.arena_bytes), is.line,
-                      node);
-    }
-  }
 }
 
 /// What was issued to the other stream and is not surely done must not touch the same bytes, unless both only read.
@@ -408,18 +256,6 @@ void DeviceWalk::issue(Stream stream, Issued issued) {
                                     theirs.writes ? "write" : "read"),
                         issued.line);
   issued_[stream].push_back(std::move(issued));
-}
-
-void DeviceWalk::finish() {
-  for (; next_collective_ < program_.instructions.size(); ++next_collective_) {
-    const Instruction& i = program_.instructions[next_collective_];
-    if (!exchanges(i)) continue;
-    if (elements(i.operands[0]) + elements(i.result) == 0) continue;
-    missing(i);
-  }
-  if (clocks_[compute][communication] < issued_[communication].size())
-    throw Differs(fmt::format("the step ends without having waited for {}", issued_[communication].back().what),
-                  issued_[communication].back().line);
 }
 
 }  // namespace hetsynth::source

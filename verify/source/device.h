@@ -1,25 +1,27 @@
 // Follows the host program of a cuda rank: what it issues to its two streams, in which order and on which bytes.
 //
-// Held against the SPMD program: the collectives in its order (in that of gather_buckets, those of a bucket in one
-// group, where the program says so), each as NCCL calls over the right communicator with the right counts, pieces,
-// type, reduction and root; and that no two accesses to the same bytes on different streams, one of them writing, are
-// without an event between them. What kernels compute is not followed, and of the bytes that a kernel touches only the
-// first of each argument is known.
+// Held against the SPMD program: what every kernel and product leaves in memory; the collectives in its order (in that
+// of gather_buckets, those of a bucket in one group, where the program says so), each as NCCL calls over the right
+// communicator with the right counts, pieces, type, reduction and root, on the right contents; and that no two accesses to the same bytes on different streams, one of them writing, are without an event between
+// them. With these in place, everything happens as if it were issued to one stream.
 #pragma once
 #include <array>
 
 #include "dsl/spmd/buckets.h"
-#include "verify/source/step_walk.h"
+#include "verify/source/contents.h"
+#include "verify/source/kernel_region.h"
 
 namespace hetsynth::source {
 
 /// Whether a text is the host side of a cuda rank.
 bool is_device_host(const Unit& unit);
 
-class DeviceWalk final : public StepWalk {
+class DeviceWalk final : public ContentsWalk {
  public:
   /// `program` must outlive this.
-  DeviceWalk(const Program& reference, const BucketedProgram& program, const RankSource& source, const Unit& unit);
+  DeviceWalk(const Program& reference, const BucketedProgram& program, const RankSource& source,
+             const SourceOptions& options, Unit& unit)
+      : ContentsWalk(reference, program.program, source, options, unit, {}), bucket_of_(program.bucket_of) {}
 
   void run() override;
 
@@ -36,39 +38,64 @@ class DeviceWalk final : public StepWalk {
     int line = 0;
   };
   using Clock = std::array<size_t, 2>;  ///< by stream: how many of what was issued to it are done
+  /// Of NCCL.
   struct Call {
     std::string name;
     std::vector<int64_t> numbers;  ///< arguments that are numbers or addresses, in order
     int axis = -1;
     int line = 0;
   };
+  /// A value whose shares along a dimension lie one after the other, or each at a multiple of `stride` elements.
+  struct Shares {
+    ValueId value = -1;
+    int dim = 0;
+    std::vector<int64_t> cut;
+    int64_t stride = 0;
+  };
+  /// The calls of one collective, and what they move from where to where.
+  struct Exchange {
+    const Instruction* instruction = nullptr;
+    std::vector<Call> calls;
+    Shares from, to;
+    int64_t source = -1, target = -1;  ///< bytes; -1: nothing is read, nothing arrives
+  };
 
+  // device.cpp
   void declare(const Statement& s) override;
   void loop(const Statement& s) override;
   [[noreturn]] void call(const Statement& s) override;
   void checked(const Expression& value, int line) override;
   void launch(const Expression& e);
-  void product(const Expression& e);
-  void nccl(const Expression& e);
-  void end_group(int line);
-  std::string what_is(const Instruction& i) const;
-  std::vector<Call> wanted_calls(const Instruction& i, const std::vector<Call>& found) const;
-  /// Its calls must be the wanted ones; `out` gets what they touch.
-  void collective(const Instruction& i, const std::vector<Call>& calls, const std::vector<Call>& wanted,
-                  Issued& out) const;
-  void expect_calls(const Instruction& i, const std::vector<Call>& found, const std::vector<Call>& wanted,
-                    const std::string& what) const;
-  std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
-  std::vector<Call> exchanged(const Instruction& i) const;
+  const Function& launched(const Expression& number) const;
+  void copy(const Expression& e);
+  void order(const Expression& e);
+  void through_host(const Expression& e);
+  void follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                     const std::set<int>& scratch, const std::vector<int64_t>& arguments, Stream on,
+                     const std::string& what, int line);
   void issue(Stream stream, Issued issued);
-  void finish();
-  int64_t integer(const Expression& e, const std::map<int, int64_t>& counters = {}) const;
+  int64_t integer(const Expression& e) const;
   Stream stream(const Expression& e) const;
 
+  // nccl.cpp
+  void nccl(const Expression& e);
+  void end_group(int line);
+  const Instruction* next_move();
+  Exchange exchange(const Instruction& i, size_t first, bool last) const;
+  std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
+  std::vector<Call> exchanged(const Instruction& i) const;
+  void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
+  void expect_operand(const Exchange& e);
+  void put_result(const Exchange& e);
+  std::vector<Access> accesses(const Call& call, const Instruction& i) const;
+  void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
+  bool lie_densely(const Shares& shares) const;
+  int64_t dense_offset(const Shares& shares, int64_t offset) const;
+  std::string description(const Instruction& i) const;
+
   const std::vector<int>& bucket_of_;  ///< by instruction
-  const Unit& unit_;
-  std::map<int, int64_t> integers_;   ///< variables by slot; pointers as bytes in the arena
-  std::map<int, int64_t> last_;       ///< counters of loops: what they end at
+  Unit kernels_;
+  KnownKernels known_;
   std::map<int, int> communicators_;  ///< variables by slot: mesh axis
   std::array<std::vector<Issued>, 2> issued_;
   std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next

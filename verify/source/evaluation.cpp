@@ -135,6 +135,9 @@ double Execution::call(const Expression& e) {
       return row(e, false);
     case Builtin::row_max:
       return row(e, true);
+    case Builtin::none:
+    case Builtin::combined:
+      throw NotFollowed("a call of " + e.name, e.line);
     case Builtin::infinity:
       return std::numeric_limits<double>::infinity();
     case Builtin::not_a_number:

@@ -124,7 +124,7 @@ void Execution::declare(const Statement& s) {
         for (int slot : store.loops) array.restricted = array.restricted || restricted(slot);
     for (size_t i = 0; i < s.list.size() && i < size; ++i)
       array.values[i] = s.list[i].type == Type::integer ? double(integer(s.list[i])) : real(s.list[i]);
-    if (s.list.size() == 1) std::fill(array.values.begin() + 1, array.values.end(), 0.0);
+    if (s.zeroed) std::fill(array.values.begin() + long(s.list.size()), array.values.end(), 0.0);
     cell.pointer = {s.slot, 0};
   } else if (s.type == Type::integer) {
     if (s.has_value) cell.integer = integer(s.value);

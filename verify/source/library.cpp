@@ -257,6 +257,9 @@ struct Known {
 };
 
 constexpr Helper of_one(ExprKind kind) { return {Builtin::arithmetic, 1, kind}; }
+constexpr Helper met(ExprKind kind, int group, int spread = 1) {
+  return {Builtin::combined, 1, kind, group, spread};
+}
 constexpr Helper of_two(ExprKind kind) { return {Builtin::arithmetic, 2, kind}; }
 
 constexpr Known known[] = {
@@ -289,8 +292,17 @@ constexpr Known known[] = {
     {"__builtin_nanf", {Builtin::not_a_number, 1}},
     {"__builtin_nan", {Builtin::not_a_number, 1}},
     {"uniform", {Builtin::uniform, 4}},
+    {"philox_uniform", {Builtin::uniform, 4}},
     {"row_sum", {Builtin::row_sum, 2}},
     {"row_max", {Builtin::row_max, 2}},
+    {"warp_sum", met(ExprKind::add, 32)},
+    {"warp_max", met(ExprKind::maximum, 32)},
+    {"lanes16_sum", met(ExprKind::add, 16)},
+    {"lanes16_max", met(ExprKind::maximum, 16)},
+    {"block_sum", met(ExprKind::add, 0)},
+    {"block_max", met(ExprKind::maximum, 0)},
+    {"stacked_sum", met(ExprKind::add, 0, 32)},
+    {"stacked_max", met(ExprKind::maximum, 0, 32)},
 };
 
 int number_of(const std::string& function) {

@@ -16,11 +16,13 @@ enum class Builtin : uint8_t {
   uniform,  ///< of (seed, stream, index, step)
   row_sum,  ///< of (first element, count)
   row_max,
+  combined,  ///< kernels: the sum or maximum (`kind`) over every `spread`-th of `group` threads, 0: all of the block
 };
 struct Helper {
   Builtin builtin = Builtin::none;
   size_t arguments = 0;
   ExprKind kind = ExprKind::exp;
+  int group = 0, spread = 1;
 };
 /// By its name; Builtin::none for all others.
 const Helper& helper(const std::string& function);

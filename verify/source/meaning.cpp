@@ -94,6 +94,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   size_t values = program.values.size();
   makers_.assign(values, -1);
   held_.assign(values, false);
+  opened_.assign(values, false);
   constant_.assign(values, false);
   view_.assign(values, false);
   kept_copy_.assign(values, false);
@@ -157,9 +158,16 @@ ValueId Meaning::root(ValueId value) const {
   return value;
 }
 
+void Meaning::open(const std::set<ValueId>& values) {
+  std::fill(opened_.begin(), opened_.end(), false);
+  for (ValueId value : values) opened_[size_t(value)] = true;
+  change();
+}
+
 void Meaning::choose(const Sample& sample, bool float_constants) {
   if (!changed_ && sample == sample_ && float_constants == float_constants_) return;
   changed_ = false;
+  ++moment_;
   sample_ = sample;
   float_constants_ = float_constants;
   known_.clear();
@@ -172,10 +180,17 @@ int64_t Meaning::flat(ValueId value, const Index& index) const {
   return at;
 }
 
+Index Meaning::index_of(ValueId value, int64_t position) const {
+  const Shape& extents = shape(value);
+  Index out(extents.size());
+  for (size_t d = extents.size(); d-- > 0; position /= extents[d]) out[d] = position % extents[d];
+  return out;
+}
+
 bool Meaning::opaque(ValueId value) const {
   value = root(value);
   size_t v = size_t(value);
-  return held_[v] && !view_[v] && !constant_[v] && value != opened_;
+  return held_[v] && !view_[v] && !constant_[v] && !opened_[v];
 }
 
 double Meaning::unknown(ValueId value, int64_t position) const {
@@ -205,7 +220,7 @@ double Meaning::at(ValueId value, const Index& index) {
     if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
       throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
-  if (held_[size_t(value)] && value != opened_) return unknown(value, flat(value, index));
+  if (held_[size_t(value)] && !opened_[size_t(value)]) return unknown(value, flat(value, index));
   int maker = makers_[size_t(value)];
   if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));

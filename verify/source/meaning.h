@@ -3,6 +3,7 @@
 // numbers for several choices are the same function of memory (Schwartz 1980, Zippel 1979).
 #pragma once
 #include <array>
+#include <set>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -81,21 +82,25 @@ class Meaning {
   bool is_kept_copy(ValueId value) const { return kept_copy_[size_t(value)]; }
 
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
-  void hold(ValueId value) { held_[size_t(value)] = true, changed_ = true; }
-  void release(ValueId value) { held_[size_t(value)] = false, changed_ = true; }
+  void hold(ValueId value) { held_[size_t(value)] = true, change(); }
+  void release(ValueId value) { held_[size_t(value)] = false, change(); }
   bool holds(ValueId value) const { return held_[size_t(value)]; }
-  /// The value counts as what it is computed from, although it is in memory.
-  void open(ValueId value) { opened_ = value, changed_ = true; }
-  void close() { open(-1); }
+  /// The values count as what they are computed from, although they are in memory.
+  void open(const std::set<ValueId>& values);
+  void close() { open({}); }
   /// Two values were found to be the same computation.
-  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with), changed_ = true; }
+  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with), change(); }
 
   /// Operators' constants count as the floats that kernels have of them, or as they are: the difference this makes to a
   /// result is how much rounding may change it.
   void choose(const Sample& sample, bool float_constants = true);
+  /// Another number whenever elements may be worth something else.
+  uint64_t moment() const { return moment_; }
   /// The element at this global index. Throws NotHeld, TooLong.
   double at(ValueId value, const Index& index);
 
+  /// The index at a row-major position in the logical tensor.
+  Index index_of(ValueId value, int64_t position) const;
   /// Whether the elements of the value are unknowns.
   bool opaque(ValueId value) const;
   /// Such an element at a row-major position in the logical tensor.
@@ -108,6 +113,7 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
+  void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
   double compute(ValueId value, const Instruction& instruction, const Index& index);
   double evaluate(const Expr& e, Compute& frame);
@@ -133,9 +139,10 @@ class Meaning {
   std::vector<std::vector<int64_t>> factors_;  ///< by depth of evaluation
   Sample sample_;
   bool changed_ = true;  ///< since something was remembered in known_
+  uint64_t moment_ = 1;
   bool float_constants_ = true;
   std::unordered_map<uint64_t, double> known_;
-  ValueId opened_ = -1;
+  std::vector<bool> opened_;
   int depth_ = 0;
 };
 

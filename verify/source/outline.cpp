@@ -63,6 +63,8 @@ void Outline::analyse(const Statement& s, std::vector<int>& around, bool conditi
       return;
     case Statement::Kind::call:
       throw NotFollowed(fmt::format("a call of {}", s.value.name), s.line);
+    case Statement::Kind::stop:
+      throw NotFollowed("a break", s.line);
     case Statement::Kind::other:
       throw NotFollowed(s.value.name, s.line);
   }
@@ -71,6 +73,7 @@ void Outline::analyse(const Statement& s, std::vector<int>& around, bool conditi
 // ---- loops ----
 
 void Outline::enter_loop(const Statement& s, std::vector<int>& around, bool conditional) {
+  if (s.step < 1) throw NotFollowed("a loop whose step is not constant", s.line);
   Loop loop;
   loop.statement = &s;
   loop.enclosing = around;

@@ -18,6 +18,9 @@ namespace {
 /// Deeper nesting than any generated text has: the tree is walked by recursion.
 constexpr int deepest = 400;
 
+/// What the words of CUDA C++ stand for in a text that is parsed as C++ (cuda_words).
+constexpr llvm::StringRef kernel_note = "kernel", threads_note = "threads ", shared_note = "shared";
+
 class Converter {
  public:
   Converter(clang::ASTContext& context, Unit& unit) : context_(context), unit_(unit) {}
@@ -70,6 +73,11 @@ class Converter {
       out.parameters.push_back(p);
     }
     out.text = written(decl->getSourceRange());
+    for (const clang::AnnotateAttr* note : decl->specific_attrs<clang::AnnotateAttr>()) {
+      const llvm::StringRef text = note->getAnnotation();
+      out.kernel = out.kernel || text == kernel_note;
+      if (text.starts_with(threads_note)) text.drop_front(threads_note.size()).getAsInteger(10, out.most_threads);
+    }
     if (decl->doesThisDeclarationHaveABody()) {
       out.defined = true;
       if (out.name != "launch") {  // variadic, known by name
@@ -91,6 +99,8 @@ class Converter {
     if (!variable->getType().isConstant(context_))
       return surprise(variable->getBeginLoc(), "the variable " + variable->getNameAsString());
     if (auto* list = llvm::dyn_cast<clang::InitListExpr>(variable->getInit()->IgnoreImplicit())) {
+      if (strings(list, unit_.texts[variable->getNameAsString()])) return;
+      unit_.texts.erase(variable->getNameAsString());
       std::vector<int64_t>& values = unit_.tables[variable->getNameAsString()];
       for (const clang::Expr* item : list->inits()) {
         clang::Expr::EvalResult value;
@@ -104,6 +114,17 @@ class Converter {
     }
   }
 
+  /// Whether they all are: strings, and a null pointer behind them.
+  bool strings(const clang::InitListExpr* list, std::vector<std::string>& out) const {
+    for (const clang::Expr* item : list->inits()) {
+      if (auto* text = llvm::dyn_cast<clang::StringLiteral>(item->IgnoreImpCasts()))
+        out.push_back(text->getString().str());
+      else if (out.size() + 1 != list->getNumInits() || !item->getType()->isPointerType())
+        return false;
+    }
+    return !out.empty();
+  }
+
   static Type type(clang::QualType type) {
     if (type->isPointerType() || type->isArrayType()) {
       clang::QualType element =
@@ -111,7 +132,7 @@ class Converter {
       if (element->isCharType()) return Type::bytes;
       if (element->isSpecificBuiltinType(clang::BuiltinType::Float)) return Type::reals;
       if (element->isSpecificBuiltinType(clang::BuiltinType::Int)) return Type::integers;
-      if (is_bf16(element)) return Type::halves;
+      if (is_bf16(element) || element->isSpecificBuiltinType(clang::BuiltinType::UShort)) return Type::halves;
       return Type::other;
     }
     if (type->isIntegralOrEnumerationType()) return Type::integer;
@@ -157,13 +178,16 @@ class Converter {
     if (auto* declaration = llvm::dyn_cast<clang::DeclStmt>(s)) return declarations(declaration, depth);
     if (auto* loop = llvm::dyn_cast<clang::ForStmt>(s)) return counted_loop(loop, depth);
     if (auto* branch = llvm::dyn_cast<clang::IfStmt>(s)) {
-      if (branch->getInit() || branch->getConditionVariable())
-        return stray_statement(s, "a declaration in a condition");
+      if (branch->getConditionVariable()) return stray_statement(s, "a declaration as a condition");
+      Statement around = make(Statement::Kind::block, s->getBeginLoc());
+      if (branch->getInit()) around.body.push_back(statement(branch->getInit(), depth + 1));
       Statement out = make(Statement::Kind::branch, s->getBeginLoc());
       out.value = expression(branch->getCond(), depth);
       out.body.push_back(statement(branch->getThen(), depth + 1));
       if (branch->getElse()) out.body.push_back(statement(branch->getElse(), depth + 1));
-      return out;
+      if (!branch->getInit()) return out;
+      around.body.push_back(std::move(out));
+      return around;
     }
     if (auto* leave = llvm::dyn_cast<clang::ReturnStmt>(s)) {
       Statement out = make(Statement::Kind::leave, s->getBeginLoc());
@@ -172,6 +196,7 @@ class Converter {
       return out;
     }
     if (auto* e = llvm::dyn_cast<clang::Expr>(s)) return effect(e->IgnoreParens(), depth);
+    if (llvm::isa<clang::BreakStmt>(s)) return make(Statement::Kind::stop, s->getBeginLoc());
     if (llvm::isa<clang::NullStmt>(s)) return make(Statement::Kind::block, s->getBeginLoc());
     return stray_statement(s, s->getStmtClassName());
   }
@@ -187,10 +212,14 @@ class Converter {
       one.slot = slot_of(variable);
       one.type = type(variable->getType());
       if (auto* array = context_.getAsConstantArrayType(variable->getType()))
-        one.elements = array->getSize().getSExtValue();
+        one.elements = int64_t(context_.getConstantArrayElementCount(array));
+      for (const clang::AnnotateAttr* note : variable->specific_attrs<clang::AnnotateAttr>())
+        one.shared = one.shared || note->getAnnotation() == shared_note;
       if (const clang::Expr* init = variable->getInit()) {
         if (auto* list = llvm::dyn_cast<clang::InitListExpr>(init->IgnoreImplicit())) {
-          for (const clang::Expr* item : list->inits()) one.list.push_back(expression(item, depth));
+          one.zeroed = true;
+          for (const clang::Expr* item : list->inits())
+            if (!llvm::isa<clang::ImplicitValueInitExpr>(item)) one.list.push_back(expression(item, depth));
         } else {
           one.has_value = true;
           one.value = expression(init, depth);
@@ -224,10 +253,11 @@ class Converter {
       if (!unary->isIncrementOp() || of.slot != out.slot) return stray_statement(loop, "a loop with another step");
     } else if (auto* assign = llvm::dyn_cast<clang::CompoundAssignOperator>(increment)) {
       Expression of = expression(assign->getLHS(), depth), by = expression(assign->getRHS(), depth);
-      if (assign->getOpcode() != clang::BO_AddAssign || of.slot != out.slot || by.kind != Kind::integer ||
-          by.integer_value <= 0)
+      if (assign->getOpcode() != clang::BO_AddAssign || of.slot != out.slot ||
+          (by.kind == Kind::integer && by.integer_value <= 0))
         return stray_statement(loop, "a loop with another step");
-      out.step = by.integer_value;
+      out.step = by.kind == Kind::integer ? by.integer_value : 0;
+      if (out.step == 0) out.increment = std::move(by);
     } else {
       return stray_statement(loop, "a loop with another step");
     }
@@ -237,6 +267,13 @@ class Converter {
 
   Statement effect(const clang::Expr* e, int depth) {
     if (auto* cleanups = llvm::dyn_cast<clang::ExprWithCleanups>(e)) return effect(cleanups->getSubExpr(), depth);
+    if (auto* both = llvm::dyn_cast<clang::BinaryOperator>(e); both && both->getOpcode() == clang::BO_Comma) {
+      if (depth > deepest) return stray_statement(e, "an expression nested too deeply");
+      Statement out = make(Statement::Kind::block, e->getBeginLoc());
+      out.body.push_back(effect(both->getLHS()->IgnoreParens(), depth + 1));
+      out.body.push_back(effect(both->getRHS()->IgnoreParens(), depth + 1));
+      return out;
+    }
     if (auto* binary = llvm::dyn_cast<clang::BinaryOperator>(e); binary && binary->isAssignmentOp())
       return assignment(binary, depth);
     if (auto* copied = llvm::dyn_cast<clang::CXXOperatorCallExpr>(e);
@@ -320,10 +357,23 @@ class Converter {
     if (auto* member = llvm::dyn_cast<clang::MemberExpr>(e)) {
       Expression out = make(Kind::member, e);
       out.name = member->getMemberDecl()->getNameAsString();
+      auto* of = llvm::dyn_cast<clang::DeclRefExpr>(member->getBase()->IgnoreImpCasts());
+      if (of && !member->isArrow()) out.name = of->getDecl()->getNameAsString() + "." + out.name;
+      return out;
+    }
+    if (auto* literal = llvm::dyn_cast<clang::CXXBoolLiteralExpr>(e)) {
+      Expression out = make(Kind::integer, e);
+      out.integer_value = literal->getValue();
       return out;
     }
     if (auto* subscript = llvm::dyn_cast<clang::ArraySubscriptExpr>(e))
-      return make(Kind::element, e, {expression(subscript->getBase(), depth), expression(subscript->getIdx(), depth)});
+    {
+      Expression out =
+          make(Kind::element, e, {expression(subscript->getBase(), depth), expression(subscript->getIdx(), depth)});
+      if (auto* array = context_.getAsConstantArrayType(e->getType()))
+        out.integer_value = int64_t(context_.getConstantArrayElementCount(array));
+      return out;
+    }
     if (auto* unary = llvm::dyn_cast<clang::UnaryOperator>(e)) return prefixed(unary, depth);
     if (auto* binary = llvm::dyn_cast<clang::BinaryOperator>(e)) return infix(binary, depth);
     if (auto* choice = llvm::dyn_cast<clang::ConditionalOperator>(e))

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/source/walk.h"
+#include "verify/source/contents.h"
 
 namespace hetsynth::source {
 namespace {
@@ -21,6 +21,8 @@ constexpr int64_t dear = 150'000, very_dear = 10'000'000;
 /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
 /// from memory only through much that was not computed yet.
 constexpr int64_t work_ratio = 20, least_work = 10'000;
+/// What lies in scratch memory is seldom a value of the program, and then one that something was moved of.
+constexpr int64_t most_work_of_scratch = 20'000;
 
 std::string identifier(const std::string& name) {
   std::string out;
@@ -38,7 +40,7 @@ bool close(double a, double b) {
   return std::abs(a - b) <= 4e-6 * std::max(std::abs(a), std::abs(b)) + 1e-30;
 }
 
-std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size_t enough) {
+std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Written& block, size_t enough) {
   int64_t count = block.count();
   // One somewhere, then the last with unknowns that grow and with such that do not: where code goes through pieces and
   // rescales what it has so far, it depends on all of them.
@@ -67,17 +69,17 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
     point.sample = Sample::number(++number);
     point.element = element;
     meaning_.choose(point.sample);
-    int64_t before = region.work + meaning_.work;
+    int64_t before = region.work + meaning_.work + work_of_others_;
     point.value = region.values(block, {element}).front();
-    int64_t work = region.work + meaning_.work - before;
+    int64_t work = region.work + meaning_.work + work_of_others_ - before;
     spent += work;
     most = std::max(most, work);
     points.push_back(point);
   }
   if (block.scattered && !(enough == 1 && spent > dear)) {
-    int64_t before = region.work + meaning_.work;
+    int64_t before = region.work + meaning_.work + work_of_others_;
     sample_hits(region, block, number, points);
-    most = std::max(most, region.work + meaning_.work - before);
+    most = std::max(most, region.work + meaning_.work + work_of_others_ - before);
   }
   most_work_ = work_ratio * most + least_work;
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
@@ -94,7 +96,7 @@ std::vector<Walk::Point> Walk::sample(Region& region, const Written& block, size
 
 /// Most elements of a scattered block stay as they were filled: those that are added to tell more. Those the text does
 /// not add to tell nothing of what it leaves out; so once everything is added to the same place.
-void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
+void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
   for (int choice = 0; choice < 4; ++choice) {
     Sample sample{++number, choice % 2 == 0, false, choice == 3};
     meaning_.choose(sample);
@@ -103,13 +105,13 @@ void Walk::sample_hits(Region& region, const Written& block, uint64_t& number, s
 }
 
 /// A node of a loop's turn counts by the name it has in the loop: "h" for "h[3]".
-bool Walk::named_alike(ValueId value, const std::string& name) const {
+bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
   const std::string& own = node_of(value).name;
   return identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own) == name;
 }
 
 /// Names only order the search.
-std::vector<ValueId> Walk::candidates(const Written& block, const std::string& name) const {
+std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
   std::vector<ValueId> out, later, before, copies;
@@ -137,14 +139,15 @@ std::vector<ValueId> Walk::candidates(const Written& block, const std::string& n
   return out;
 }
 
-bool Walk::agrees(const Guess& guess, const std::vector<Point>& points, std::string* why) {
+/// `limit`: evaluations that an element may take.
+bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why) {
   int compared = 0;
   for (const Point& point : points) {
     meaning_.choose(point.sample);
     Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
     double expected = 0;
     meaning_.work = 0;
-    meaning_.limit = most_work_;
+    meaning_.limit = limit;
     try {
       expected = meaning_.at(guess.value, index);
     } catch (const NotHeld& e) {
@@ -175,64 +178,99 @@ bool Walk::agrees(const Guess& guess, const std::vector<Point>& points, std::str
   return compared > 0;
 }
 
-Walk::Guess Walk::recognise(Region& region, const Written& block, const std::string& name) {
+ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block, const std::string& name,
+                                            bool scratch) {
   size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
   memory_.forget_reads();
   std::vector<Point> points = sample(region, block, enough);
-  too_long_ = false;
   std::vector<ValueId> values = candidates(block, name);
-  std::optional<Guess> guess = match(values, points);
-  if (!guess) guess = match_opened(region, block, values, enough);
-  if (!guess) no_match(block, points, values, name);
+  if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
+  const std::set<ValueId> beside = memory_.left_beside();
+  std::optional<Guess> guess;
+  if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
+  if (!guess) guess = match(values, points);
+  if (!guess && !scratch) guess = match_opened(region, block, values, enough);
+  if (!guess) no_match(block, points, values, name, scratch);
+  memory_.understand_reads();
   passed_.insert({region.function_name(), block.pointer});
   return *guess;
 }
 
-/// The first value that has these elements, in the simplest order of dimensions.
-std::optional<Walk::Guess> Walk::match(const std::vector<ValueId>& values, const std::vector<Point>& points) {
-  for (bool permuted : {false, true})
+/// The first value that has these elements, in the simplest order of dimensions. A right guess follows from memory in
+/// few evaluations, many wrong ones in very many: these are put off until nothing else is left.
+std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId>& values,
+                                                       const std::vector<Point>& points) {
+  bool any_too_long = false;
+  for (bool permuted : {false, true}) {
+    std::vector<Guess> open;
     for (ValueId v : values) {
       const std::vector<Range>& ranges = meaning_.ranges(v);
       std::vector<int> order = row_major(ranges.size());
       if (permuted && ranges.size() > 5) continue;
       do {
-        if (permuted == std::is_sorted(order.begin(), order.end())) continue;
-        Guess guess{v, dense_strides(ranges, order)};
-        if (!agrees(guess, points, nullptr)) continue;
-        // The same tensor may be computed again: what reads either value reads this.
-        for (ValueId other : values) {
-          bool alike = other != v && program_.values[size_t(other)].node == program_.values[size_t(v)].node &&
-                       meaning_.ranges(other) == ranges && !meaning_.holds(other);
-          if (alike && agrees({other, guess.strides}, points, nullptr)) meaning_.identify(other, v);
-        }
-        return guess;
+        if (permuted != std::is_sorted(order.begin(), order.end())) open.push_back({v, dense_strides(ranges, order)});
       } while (permuted && std::next_permutation(order.begin(), order.end()));
     }
+    for (int64_t limit = std::min(most_work_, least_work); !open.empty(); limit = std::min(most_work_, 32 * limit)) {
+      std::vector<Guess> longer;
+      for (const Guess& guess : open) {
+        too_long_ = false;
+        if (agrees(guess, points, limit, nullptr)) {
+          identify_same(guess, values, points);
+          return guess;
+        }
+        if (too_long_) longer.push_back(guess);
+      }
+      open = std::move(longer);
+      if (limit == most_work_) break;
+    }
+    any_too_long = any_too_long || !open.empty();
+  }
+  too_long_ = any_too_long;
   return std::nullopt;
+}
+
+/// The same tensor may be computed again: what reads either value reads this.
+void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>& values,
+                                 const std::vector<Point>& points) {
+  for (ValueId other : values) {
+    const bool alike = other != guess.value &&
+                       program_.values[size_t(other)].node == program_.values[size_t(guess.value)].node &&
+                       meaning_.ranges(other) == meaning_.ranges(guess.value) && !meaning_.holds(other);
+    if (alike && agrees({other, guess.strides}, points, most_work_, nullptr)) meaning_.identify(other, guess.value);
+  }
 }
 
 /// Two computations may agree by what a value in memory is and not for any contents of its place: the gradient of
 /// attention takes sum(weights * their gradient) as sum(result * its gradient), which reads the result.
-std::optional<Walk::Guess> Walk::match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
-                                              size_t enough) {
-  std::set<ValueId> reads = memory_.reads();
+std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, const Written& block,
+                                                              const std::vector<ValueId>& values, size_t enough) {
   std::optional<Guess> guess;
+  const std::set<ValueId> reads = memory_.reads();
   for (ValueId value : reads) {
     int maker = meaning_.maker(value);
     if (guess || maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute) continue;
-    if (!node_of(value).space.reduction()) continue;
-    meaning_.open(value);
-    try {
-      guess = match(values, sample(region, block, enough));
-    } catch (const NotHeld&) {  // what it was computed from is gone
-    } catch (const TooLong&) {
-    }
-    meaning_.close();
+    if (node_of(value).space.reduction()) guess = match_opened({value}, region, block, values, enough);
   }
   return guess;
 }
 
-void Walk::no_match(const Written& block, const std::vector<Point>& points, const std::vector<ValueId>& candidates,
+/// With these values as what they are computed from.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<ValueId>& opened, Region& region,
+                                                              const Written& block, const std::vector<ValueId>& values,
+                                                              size_t enough) {
+  std::optional<Guess> guess;
+  meaning_.open(opened);
+  try {
+    guess = match(values, sample(region, block, enough));
+  } catch (const NotHeld&) {  // what they were computed from is gone
+  } catch (const TooLong&) {
+  }
+  meaning_.close();
+  return guess;
+}
+
+void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points, const std::vector<ValueId>& candidates,
                     const std::string& name) {
   std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
   for (ValueId v : candidates) {
@@ -240,12 +278,12 @@ void Walk::no_match(const Written& block, const std::vector<Point>& points, cons
     std::string why;
     const std::vector<Range>& ranges = meaning_.ranges(v);
     too_long_ = false;
-    agrees({v, dense_strides(ranges, row_major(ranges.size()))}, points, &why);
-    if (too_long_) throw TooLong();
+    agrees({v, dense_strides(ranges, row_major(ranges.size()))}, points, most_work_, &why);
+    if (too_long_ && !scratch) throw TooLong();
     throw Differs(fmt::format("{} is not {}, nor anything else the program computes: {}", place, part_text(v), why),
                   block.line, program_.values[size_t(v)].node);
   }
-  if (too_long_) throw TooLong();
+  if (too_long_ && !scratch) throw TooLong();
   throw Differs(fmt::format("{} is nothing the program computes{}", place,
                             candidates.empty() ? ": no value has so many elements" : ""),
                 block.line);

@@ -41,6 +41,8 @@ void StepWalk::step(const Statement& s) {
       return;
     case Statement::Kind::assign:
       throw NotFollowed("an assignment in the step", s.line);
+    case Statement::Kind::stop:
+      throw NotFollowed("a break", s.line);
     case Statement::Kind::other:
       throw NotFollowed(s.value.name, s.line);
   }

@@ -15,7 +15,7 @@ enum class Kind : uint8_t {
   text,      ///< a string literal, in `name`
   variable,  ///< `slot` of the function's frame
   global,    ///< a constant table of the file: `name`
-  member,    ///< a field of the context: `name` is "arena", "step", "seed", ...
+  member,    ///< a field of the context: `name` is "arena", "step", ...; of the kernel's place: "threadIdx.x", ...
   element,   ///< args[0][args[1]]
   negative,
   not_,
@@ -43,7 +43,7 @@ enum class Type : uint8_t { integer, real, integers, reals, halves, bytes, other
 struct Expression {
   Kind kind = Kind::other;
   Type type = Type::other;
-  int64_t integer_value = 0;
+  int64_t integer_value = 0;  ///< of an element that is an array itself: how many numbers it has
   double real_value = 0;
   int slot = -1;
   std::string name;
@@ -56,10 +56,11 @@ struct Statement {
     block,    ///< `body`
     declare,  ///< `slot` of `type`; `value` if it has one; `elements` > 0: a local array, of `list` if given
     assign,   ///< `target` = `value`, or += if `accumulates`
-    loop,     ///< for (`slot` = `value`; slot < `limit`; slot += `step`) `body`
+    loop,     ///< for (`slot` = `value`; slot < `limit`; slot += `step`) `body`; step 0: `increment`, not constant
     branch,   ///< if (`value`) body[0] else body[1]
     call,     ///< `value` for its effects
     leave,    ///< return `value`
+    stop,     ///< break
     other,    ///< nothing that generated programs contain; value.name says what it was
   };
   Kind kind = Kind::other;
@@ -67,7 +68,9 @@ struct Statement {
   int slot = -1;
   int64_t elements = 0;
   std::vector<Expression> list;
-  Expression target, value, limit;
+  bool zeroed = false;  ///< a list is given: what it does not name is 0
+  bool shared = false;  ///< by the threads of a block
+  Expression target, value, limit, increment;
   bool has_value = false;
   bool accumulates = false;
   int64_t step = 1;
@@ -89,12 +92,15 @@ struct Function {
   Statement body;
   std::string text;  ///< as written
   bool defined = false;
+  bool kernel = false;
+  int64_t most_threads = 0;  ///< of a kernel's block: __launch_bounds__
   int line = 0;
 };
 
 struct Unit {
   std::map<std::string, Function> functions;
-  std::map<std::string, std::vector<int64_t>> tables;  ///< constant arrays of integers at file level
+  std::map<std::string, std::vector<int64_t>> tables;     ///< constant arrays of integers at file level
+  std::map<std::string, std::vector<std::string>> texts;  ///< constant arrays of strings at file level
   std::map<std::string, std::string> records;          ///< text of all other types
   std::vector<std::string> context;                    ///< fields of HetsynthContext, as "long step"
   std::vector<std::string> surprises;  ///< anything else at file level with an effect: "line 3: a global variable"

@@ -1,4 +1,4 @@
-#include "verify/source/region.h"
+#include "verify/source/loop_region.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,14 +16,14 @@ Frame sized(Frame frame, size_t slots) {
 
 }  // namespace
 
-Region::Region(const Function& function, const Statement& body, Frame frame, const Unit& unit, const Memory& memory)
+LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame frame, const Unit& unit, const Memory& memory)
     : function_(function),
       frame_(sized(std::move(frame), function.slots.size())),
       outline_(function, body, frame_),
       code_{outline_, body, unit, memory} {}
 
 template <class Look>
-bool Region::execute(const Written& block, Selection selection, const Look& look) {
+bool LoopRegion::execute(const Written& block, Selection selection, const Look& look) {
   int number = number_of(block);
   for (int executions = 1;; ++executions) {
     if (executions == most_executions)
@@ -42,7 +42,7 @@ bool Region::execute(const Written& block, Selection selection, const Look& look
   }
 }
 
-std::vector<double> Region::values(const Written& block, const std::vector<int64_t>& elements) {
+std::vector<double> LoopRegion::values(const Written& block, const std::vector<int64_t>& elements) {
   std::vector<int64_t> bytes;
   for (int64_t element : elements) bytes.push_back(block.begin + element * block.element_bytes());
   std::vector<double> out;
@@ -52,7 +52,7 @@ std::vector<double> Region::values(const Written& block, const std::vector<int64
   return defined ? out : std::vector<double>(elements.size(), std::nan(""));
 }
 
-std::vector<std::pair<int64_t, double>> Region::hits(const Written& block, size_t most) {
+std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, size_t most) {
   std::vector<std::pair<int64_t, double>> out;
   execute(block, Selection(outline_, number_of(block)), [&](const Execution& execution) {
     std::set<int64_t> found;

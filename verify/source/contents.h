@@ -1,0 +1,102 @@
+// What the two kinds of step walks share: the account of which value every part of the arena holds. What a region leaves
+// in memory is recognised as a value of the program, and what is exchanged is held against it.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+
+#include "verify/source/memory.h"
+#include "verify/source/region.h"
+#include "verify/source/step_walk.h"
+
+namespace hetsynth::source {
+
+class ContentsWalk : public StepWalk {
+ protected:
+  /// `numbers`: by instruction, the one that the text calls it by; empty: its own.
+  ContentsWalk(const Program& reference, const SpmdProgram& program, const RankSource& source,
+               const SourceOptions& options, Unit& unit, std::vector<int> numbers);
+
+  // contents.cpp
+  /// Looks at the file as a whole, and puts the leaves where the runtime writes them.
+  void begin();
+  /// What the runtime reads after the step must lie where it reads it.
+  void finish();
+  /// `names`: by slot, what people call the memory behind it; `scratch`: what of it may be no value of the program.
+  void understand(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                  const std::set<int>& scratch = {});
+  int64_t constant(const Expression& e) const;
+  Pointer pointer(const Expression& e) const;
+  void inside_arena(int64_t begin, int64_t end, DType dtype, int line) const;
+  std::string part_text(ValueId value) const;
+
+  // collectives.cpp
+  /// A call of the runtime's collectives (codegen/abi.h).
+  void collective(const Expression& call);
+  const Instruction* next_exchange();
+  void pass_collective();
+  void expect_contents(ValueId value, int64_t byte, const std::string& what, int line);
+  /// The element at this index must lie at this byte.
+  void expect_element(ValueId value, const Index& index, int64_t byte, int64_t place, const std::string& what, int line);
+
+  const SourceOptions& options_;
+  Unit& unit_;
+  std::vector<int> numbers_;
+  Meaning meaning_;
+  Memory memory_;
+  const Function* function_ = nullptr;
+  Frame frame_;
+  std::map<int, std::vector<int64_t>> arrays_;         ///< constant local arrays, by slot
+  std::set<std::pair<int64_t, int64_t>> places_read_;  ///< by the region that was understood last: bytes
+
+ private:
+  struct Guess {
+    ValueId value = -1;
+    std::vector<int64_t> strides;
+  };
+  struct Point {
+    Sample sample;
+    int64_t element = 0;
+    double value = 0;
+  };
+
+  void check_file() const;
+  void place_leaves();
+  void result_lies_there(const ArenaSlot& slot, ValueId value, const std::string& what);
+  void keep_unrecognised(const std::shared_ptr<Region>& region, const Written& block, const std::set<ValueId>& beside,
+                         std::exception_ptr error);
+
+  // recognise.cpp
+  /// `scratch`: it may be nothing of the program.
+  Guess recognise(Region& region, const Written& block, const std::string& name, bool scratch);
+  std::optional<Guess> match(const std::vector<ValueId>& values, const std::vector<Point>& points);
+  std::optional<Guess> match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                    size_t enough);
+  std::optional<Guess> match_opened(const std::set<ValueId>& opened, Region& region, const Written& block,
+                                    const std::vector<ValueId>& values, size_t enough);
+  std::vector<Point> sample(Region& region, const Written& block, size_t enough);
+  void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
+  std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
+  bool named_alike(ValueId value, const std::string& name) const;
+  void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
+  bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why);
+  [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
+                             const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
+
+  void sent(const Expression& call, const Instruction& i);
+  void expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const;
+  void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
+                    NodeId node) const;
+
+  std::vector<bool> done_;                        ///< by instruction: its result was in memory
+  std::set<std::pair<std::string, int>> passed_;  ///< function and variable of blocks that were recognised
+  int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
+  int64_t most_work_ = 0;                         ///< evaluations that the program's side of a guess may take
+  bool too_long_ = false;                         ///< some guess took more
+};
+
+bool close(double a, double b);
+/// A call that is the runtime's, not the text's.
+bool is_collective(const std::string& name);
+
+}  // namespace hetsynth::source

@@ -1,0 +1,369 @@
+// The NCCL calls of a cuda rank: which collective of the program they carry out, on what, and what they leave behind.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "verify/source/device.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// The numbers of NCCL's enumerations, as in nccl.h.
+int64_t nccl_type(DType dtype) { return dtype == DType::i32 ? 2 : dtype == DType::bf16 ? 9 : 7; }
+int64_t nccl_reduction(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return 0;
+    case ReduceOp::product:
+      return 1;
+    case ReduceOp::max:
+      return 2;
+    case ReduceOp::min:
+      return 3;
+    case ReduceOp::average:
+      return 4;
+  }
+  return -1;
+}
+
+struct Form {
+  const char* name;
+  size_t arguments;
+  bool from, to;  ///< addresses come first, in this order
+  bool reduction, peer;
+};
+constexpr Form forms[] = {
+    {"ncclAllGather", 6, true, true, false, false},    {"ncclAllReduce", 7, true, true, true, false},
+    {"ncclReduceScatter", 7, true, true, true, false}, {"ncclBroadcast", 7, true, true, false, true},
+    {"ncclReduce", 8, true, true, true, true},         {"ncclSend", 6, true, false, false, true},
+    {"ncclRecv", 6, false, true, false, true},
+};
+const Form* form_of(const std::string& name) {
+  for (const Form& form : forms)
+    if (name == form.name) return &form;
+  return nullptr;
+}
+
+/// What a call says besides where its data lie: count, type, reduction, peer.
+enum Number { from_at, to_at, count, type, reduction, peer, numbers };
+
+}  // namespace
+
+void DeviceWalk::nccl(const Expression& e) {
+  if (e.name == "ncclGroupStart" && e.args.empty() && !grouped_) {
+    grouped_ = true;
+    return;
+  }
+  if (e.name == "ncclGroupEnd" && e.args.empty() && grouped_) {
+    grouped_ = false;
+    return end_group(e.line);
+  }
+  if (!form_of(e.name)) throw NotFollowed("a call of " + e.name, e.line);
+  const Form& form = *form_of(e.name);
+  const std::vector<Expression>& x = e.args;
+  if (x.size() != form.arguments) throw Differs(e.name + " is called with other arguments", e.line);
+  Call call{e.name, std::vector<int64_t>(numbers, -1), -1, e.line};
+  size_t next = 0;
+  if (form.from) call.numbers[from_at] = integer(x[next++]);
+  if (form.to) call.numbers[to_at] = integer(x[next++]);
+  call.numbers[count] = integer(x[next++]);
+  call.numbers[type] = integer(x[next++]);
+  if (form.reduction) call.numbers[reduction] = integer(x[next++]);
+  if (form.peer) call.numbers[peer] = integer(x[next++]);
+  const Expression& ranks = x[next];
+  if (ranks.kind != Kind::variable || !communicators_.count(ranks.slot))
+    throw Differs("a call of NCCL over no communicator of the program", e.line);
+  call.axis = communicators_.at(ranks.slot);
+  if (x[next + 1].kind != Kind::member || x[next + 1].name != "communication_stream")
+    throw Differs("a call of NCCL that is not on the communication stream", e.line);
+  group_.push_back(std::move(call));
+  if (!grouped_) end_group(e.line);
+}
+
+std::string DeviceWalk::description(const Instruction& i) const {
+  return fmt::format("{} of {}", name(i.opcode), node_of(i.result).name);
+}
+
+/// The next one that calls NCCL: on axes where nothing lies in this part nothing is called.
+const Instruction* DeviceWalk::next_move() {
+  for (const Instruction* i = next_exchange(); i; i = next_exchange()) {
+    if (elements(i->operands[0]) + elements(i->result) > 0) return i;
+    ++next_collective_;
+  }
+  return nullptr;
+}
+
+/// What a group does happens at once: of one collective or, for a bucket of gradients, of several.
+void DeviceWalk::end_group(int line) {
+  const Instruction* first = next_move();
+  if (!first) throw Differs("NCCL is called, but the program has no further collective", line);
+  const int bucket = bucket_of_[next_collective_];
+  std::vector<const Instruction*> members;
+  do {
+    members.push_back(&program_.instructions[next_collective_]);
+    pass_collective();
+  } while (bucket >= 0 && next_move() && bucket_of_[next_collective_] == bucket);
+  std::vector<Exchange> exchanges;
+  std::vector<std::vector<Access>> by_call;
+  size_t done = 0;
+  for (const Instruction* i : members) {
+    exchanges.push_back(exchange(*i, done, i == members.back()));
+    done += exchanges.back().calls.size();
+    for (const Call& call : exchanges.back().calls) by_call.push_back(accesses(call, *i));
+  }
+  expect_apart(by_call, line);
+  for (const Exchange& e : exchanges) expect_operand(e);
+  for (const Exchange& e : exchanges) put_result(e);
+  Issued out{{}, "the " + description(*first), group_.empty() ? line : group_.front().line};
+  for (const std::vector<Access>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
+  issue(communication, std::move(out));
+  group_.clear();
+}
+
+void DeviceWalk::expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const {
+  for (size_t a = 0; a < by_call.size(); ++a)
+    for (size_t b = 0; b < by_call.size(); ++b)
+      for (const Access& writes : by_call[a])
+        for (const Access& other : by_call[b])
+          if (a != b && writes.writes && writes.begin < other.end && other.begin < writes.end)
+            throw Differs(fmt::format("calls of a group access the same bytes {} to {}",
+                                      std::max(writes.begin, other.begin), std::min(writes.end, other.end)),
+                          line);
+}
+
+/// One call per rank with a share, for its share: where it begins in the whole, and how many elements.
+std::vector<DeviceWalk::Call> DeviceWalk::pieces(const Instruction& i, const std::vector<int64_t>& cut,
+                                                 int64_t each) const {
+  std::vector<Call> out;
+  bool gathers = i.opcode == Opcode::all_gather;
+  for (size_t p = 0; p + 1 < cut.size(); ++p) {
+    if (cut[p + 1] == cut[p]) continue;
+    Call call{gathers ? "ncclBroadcast" : "ncclReduce", std::vector<int64_t>(numbers, -1), i.axis, 0};
+    call.numbers[gathers ? to_at : from_at] = cut[p] * each;
+    call.numbers[count] = (cut[p + 1] - cut[p]) * each;
+    call.numbers[peer] = int64_t(p);
+    out.push_back(call);
+  }
+  return out;
+}
+
+/// All-to-all as sends and receives.
+std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const {
+  const Shape& shape = node_of(i.result).type.shape;
+  std::vector<Range> result = part_of(i.result);
+  std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]), to = bounds(i.to_table, shape[size_t(i.to_dim)]);
+  size_t me = size_t(program_.mesh.coordinate(source_.rank, i.axis));
+  int64_t others = 1;
+  for (size_t d = 0; d < result.size(); ++d)
+    if (int(d) != i.dim && int(d) != i.to_dim) others *= result[d].hi - result[d].lo;
+  int64_t mine = (cut[me + 1] - cut[me]) * others, ours = (to[me + 1] - to[me]) * others;
+  std::vector<Call> out;
+  for (size_t p = 0; p + 1 < cut.size(); ++p)
+    for (bool sends : {true, false}) {
+      int64_t elements = sends ? mine * (to[p + 1] - to[p]) : ours * (cut[p + 1] - cut[p]);
+      if (elements == 0) continue;
+      Call call{sends ? "ncclSend" : "ncclRecv", std::vector<int64_t>(numbers, -1), i.axis, 0};
+      call.numbers[sends ? from_at : to_at] = sends ? mine * to[p] : ours * cut[p];
+      call.numbers[count] = elements;
+      call.numbers[peer] = int64_t(p);
+      out.push_back(call);
+    }
+  return out;
+}
+
+/// The calls from `first` of the group on that belong to the collective. What is too much counts as the last one's.
+DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bool last) const {
+  const Shape& shape = node_of(i.result).type.shape;
+  Exchange out;
+  out.instruction = &i;
+  out.from.value = i.operands[0];
+  out.to.value = i.result;
+  std::vector<Call> wanted;
+  auto one = [&](const char* name, int64_t elements) {
+    Call call{name, std::vector<int64_t>(numbers, -1), i.axis, 0};
+    call.numbers[count] = elements;
+    return std::vector<Call>{call};
+  };
+  if (i.opcode == Opcode::all_reduce) {
+    wanted = one("ncclAllReduce", elements(i.operands[0]));
+  } else if (i.opcode == Opcode::broadcast) {
+    wanted = one("ncclBroadcast", elements(i.result));
+    wanted[0].numbers[peer] = i.root;
+  } else if (i.opcode == Opcode::send) {
+    const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
+    wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
+    wanted[0].numbers[peer] = sends ? i.to : i.root;
+  } else if (i.opcode == Opcode::all_to_all) {
+    wanted = exchanged(i);
+    out.from.dim = i.to_dim;
+    out.from.cut = bounds(i.to_table, shape[size_t(i.to_dim)]);
+    out.to.dim = i.dim;
+    out.to.cut = bounds(i.table, shape[size_t(i.dim)]);
+  } else {
+    const bool gathers = i.opcode == Opcode::all_gather;
+    const std::vector<Range> whole = part_of(gathers ? i.result : i.operands[0]);
+    const int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size());
+    const std::vector<int64_t> cut = bounds(i.table, shape[size_t(i.dim)]);
+    int64_t longest = 0;
+    for (size_t p = 0; p + 1 < cut.size(); ++p) longest = std::max(longest, cut[p + 1] - cut[p]);
+    // In equal shares, padded or by nature, or share by share.
+    const char* together = gathers ? "ncclAllGather" : "ncclReduceScatter";
+    const bool padded = first < group_.size() && group_[first].name == together;
+    wanted = padded ? one(together, longest * each) : pieces(i, cut, each);
+    Shares& shares = gathers ? out.to : out.from;
+    shares.dim = i.dim;
+    shares.cut = cut;
+    shares.stride = padded ? longest * each : 0;
+  }
+  const size_t end = last ? group_.size() : std::min(group_.size(), first + wanted.size());
+  out.calls.assign(group_.begin() + long(first), group_.begin() + long(end));
+  expect_calls(out, wanted, description(i));
+  return out;
+}
+
+/// The bytes that a call touches on this rank.
+std::vector<DeviceWalk::Access> DeviceWalk::accesses(const Call& call, const Instruction& i) const {
+  const int64_t ranks = program_.mesh.axes[size_t(i.axis)].size, me = program_.mesh.coordinate(source_.rank, i.axis);
+  const int64_t bytes = call.numbers[count] * size_bytes(node_of(i.result).type.dtype);
+  const bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
+  const bool reads = call.numbers[from_at] >= 0 && (call.name != "ncclBroadcast" || call.numbers[peer] == me);
+  const bool writes =
+      call.numbers[to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[peer] == me);
+  const int64_t from_bytes = call.name == "ncclReduceScatter" ? bytes * ranks : bytes;
+  const int64_t to_bytes = call.name == "ncclAllGather" ? bytes * ranks : bytes;
+  std::vector<Access> out;
+  if (reads) out.push_back({call.numbers[from_at], call.numbers[from_at] + from_bytes, false});
+  if (writes) out.push_back({call.numbers[to_at], call.numbers[to_at] + to_bytes, true});
+  for (const Access& access : out)
+    if (access.end > source_.arena_bytes)
+      throw Differs(fmt::format("the {} goes beyond the arena of {} bytes", description(i), source_.arena_bytes),
+                    call.line, program_.values[size_t(i.result)].node);
+  return out;
+}
+
+/// The calls must be these, in this order; addresses as far as they depend on the piece.
+void DeviceWalk::expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const {
+  const Instruction& i = *e.instruction;
+  const std::vector<Call>& found = e.calls;
+  const int64_t element_bytes = size_bytes(node_of(i.result).type.dtype);
+  const int me = program_.mesh.coordinate(source_.rank, i.axis);
+  NodeId node = program_.values[size_t(i.result)].node;
+  auto list = [](const std::vector<Call>& calls) {
+    std::vector<std::string> names;
+    for (const Call& call : calls) names.push_back(call.name);
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  int line = found.empty() ? 0 : found[0].line;
+  if (list(found) != list(wanted))
+    throw Differs(fmt::format("the {} calls {}, but takes {}", what, list(found), list(wanted)), line, node);
+  std::map<std::pair<std::string, int>, int64_t> bases;
+  for (size_t c = 0; c < found.size(); ++c) {
+    const Call &is = found[c], &should = wanted[c];
+    auto expect = [&](const char* which, int64_t a, int64_t b) {
+      if (a != b)
+        throw Differs(fmt::format("the {} of the {} is {}, but the program says {}", which, what, a, b), is.line, node);
+    };
+    const Form& form = *form_of(is.name);
+    expect("axis", is.axis, should.axis);
+    expect("count", is.numbers[count], should.numbers[count]);
+    expect("type", is.numbers[type], nccl_type(node_of(i.result).type.dtype));
+    if (form.reduction) expect("reduction", is.numbers[reduction], nccl_reduction(i.reduce));
+    if (form.peer) expect(i.opcode == Opcode::broadcast ? "root" : "peer", is.numbers[peer], should.numbers[peer]);
+    // Where the whole begins, by where the piece is. Who only receives a piece names anything as what it would send.
+    const bool read = is.name != "ncclBroadcast" || is.numbers[peer] == me;
+    const bool written = is.name != "ncclReduce" || is.numbers[peer] == me;
+    for (int at : {from_at, to_at}) {
+      if (is.numbers[size_t(at)] < 0 || !(at == from_at ? read : written)) continue;
+      const int64_t base = is.numbers[size_t(at)] - std::max<int64_t>(should.numbers[size_t(at)], 0) * element_bytes;
+      int64_t& known = at == from_at ? e.source : e.target;
+      if (known >= 0) expect("place of a piece", base, known);
+      known = base;
+    }
+  }
+}
+
+// ---- what is moved ----
+
+bool DeviceWalk::lie_densely(const Shares& shares) const {
+  if (shares.cut.empty()) return true;
+  const std::vector<Range>& ranges = meaning_.ranges(shares.value);
+  if (part_elements(ranges, 0, size_t(shares.dim)) != 1) return false;
+  const int64_t inner = part_elements(ranges, size_t(shares.dim) + 1, ranges.size());
+  for (size_t p = 0; shares.stride > 0 && p + 1 < shares.cut.size(); ++p)
+    if ((shares.cut[p + 1] - shares.cut[p]) * inner != shares.stride) return false;
+  return true;
+}
+
+/// Where the element at an offset of the shares would be if the part lay row-major; -1: none is there.
+int64_t DeviceWalk::dense_offset(const Shares& shares, int64_t offset) const {
+  const std::vector<Range>& ranges = meaning_.ranges(shares.value);
+  const int64_t outer = part_elements(ranges, 0, size_t(shares.dim));
+  const int64_t inner = part_elements(ranges, size_t(shares.dim) + 1, ranges.size());
+  for (size_t p = 0; p + 1 < shares.cut.size(); ++p) {
+    const int64_t length = shares.cut[p + 1] - shares.cut[p];
+    const int64_t begin = shares.stride > 0 ? int64_t(p) * shares.stride : shares.cut[p] * outer * inner;
+    const int64_t at = offset - begin;
+    if (length == 0 || at < 0 || at >= outer * length * inner) continue;
+    return (at / (length * inner) * shares.cut.back() + shares.cut[p] + at / inner % length) * inner + at % inner;
+  }
+  return -1;
+}
+
+void DeviceWalk::expect_operand(const Exchange& e) {
+  const Instruction& i = *e.instruction;
+  const ValueId value = i.operands[0];
+  if (e.source < 0 || !on_rank(value) || meaning_.count(value) == 0) return;
+  const std::string what = "the operand of the " + description(i);
+  const int line = e.calls.empty() ? 0 : e.calls.front().line;
+  memory_.forget_reads();
+  if (lie_densely(e.from)) {
+    expect_contents(value, e.source, what, line);
+  } else {
+    const std::vector<Range>& ranges = meaning_.ranges(value);
+    const std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
+    const int64_t size = size_bytes(meaning_.dtype(value)), outer = part_elements(ranges, 0, size_t(e.from.dim));
+    const int64_t each = part_elements(ranges, size_t(e.from.dim) + 1, ranges.size()) * outer;
+    for (size_t p = 0; p + 1 < e.from.cut.size(); ++p) {
+      const int64_t length = (e.from.cut[p + 1] - e.from.cut[p]) * each;
+      const int64_t begin = e.from.stride > 0 ? int64_t(p) * e.from.stride : e.from.cut[p] * each;
+      for (int64_t at : std::set<int64_t>{0, 1, length / 3, length / 2, length / outer, length - 1}) {
+        if (at < 0 || at >= length) continue;
+        const Index index = index_at(ranges, strides, dense_offset(e.from, begin + at));
+        expect_element(value, index, e.source, e.source + (begin + at) * size, what, line);
+      }
+    }
+  }
+  memory_.understand_reads();
+}
+
+void DeviceWalk::put_result(const Exchange& e) {
+  const ValueId value = e.instruction->result;
+  if (e.target < 0 || !on_rank(value) || meaning_.count(value) == 0) return;
+  const std::vector<Range>& ranges = meaning_.ranges(value);
+  const std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
+  const int64_t size = size_bytes(meaning_.dtype(value));
+  // What a padded share is longer by is nothing.
+  for (const Call& call : e.calls)
+    for (const Access& access : accesses(call, *e.instruction))
+      if (access.writes) memory_.clear(access.begin, access.end);
+  if (lie_densely(e.to)) {
+    memory_.put({value, e.target, e.target + meaning_.bytes(value), strides});
+    return;
+  }
+  const int64_t elements =
+      e.to.stride > 0 ? e.to.stride * int64_t(e.to.cut.size() - 1) : meaning_.count(value);
+  Resident resident{value, e.target, e.target + elements * size, {}};
+  const std::vector<int64_t> whole = row_major_strides(meaning_.shape(value));
+  resident.position = [this, shares = e.to, strides, whole](int64_t offset) {
+    const int64_t dense = dense_offset(shares, offset);
+    if (dense < 0) return int64_t(-1);
+    const Index index = index_at(meaning_.ranges(shares.value), strides, dense);
+    int64_t out = 0;
+    for (size_t d = 0; d < index.size(); ++d) out += index[d] * whole[d];
+    return out;
+  };
+  memory_.put(resident);
+}
+
+}  // namespace hetsynth::source
