@@ -15,27 +15,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Cluster cuda_devices(const std::vector<double>& speeds) {
-  Cluster cluster = unequal_cluster(speeds);
-  for (Device& device : cluster.devices) {
-    device.kind = DeviceKind::cuda;
-    device.architecture = "sm_80";
-  }
-  return cluster;
-}
-
-Generated for_cuda(const Program& program, const SpmdProgram& plan, const Cluster& cluster) {
-  Generated out{program, plan, {}};
-  for (int rank = 0; rank < plan.mesh.device_count(); ++rank)
-    out.devices.push_back(generate(out.reference, out.plan, cluster, rank));
-  return out;
-}
-
 const Generated& shared() {
   static const Generated g = [] {
     Program program = mlp_program();
     Cluster cluster = cuda_devices({1e9, 3e9, 2e9});
-    return for_cuda(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
+    return generated_for_cuda(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, cluster);
   }();
   return g;
 }
@@ -45,9 +29,9 @@ const std::string& host_of(const Generated& g, int rank) { return g.devices[size
 void expect_agrees(const Generated& g) {
   for (int rank = 0; rank < int(g.devices.size()); ++rank) {
     SourceCheck result = check(g, rank);
-    EXPECT_EQ(result.verdict, Verdict::proved) << "rank " << rank << " line " << result.line << ": " << result.summary
-                                               << "\n"
-                                               << host_of(g, rank);
+    EXPECT_EQ(result.verdict, Verdict::proved)
+        << "rank " << rank << " line " << result.line << ": " << result.summary << "\n"
+        << host_of(g, rank);
     EXPECT_GT(result.statements, 5);
   }
 }
@@ -55,11 +39,12 @@ void expect_agrees(const Generated& g) {
 TEST(DeviceSource, OfPlansOfEveryKindAgrees) {
   for (Program program : {mlp_program(), gpt_program()}) {
     Cluster one = cuda_devices({1e9}), three = cuda_devices({1e9, 3e9, 2e9}), two = cuda_devices({1e9, 2.5e9});
-    expect_agrees(for_cuda(program, single_device_plan(program, one).program, one));
-    expect_agrees(for_cuda(program, data_parallel_plan(program, three, RatioRule::proportional).program, three));
+    expect_agrees(generated_for_cuda(program, single_device_plan(program, one).program, one));
+    expect_agrees(
+        generated_for_cuda(program, data_parallel_plan(program, three, RatioRule::proportional).program, three));
     SynthesisOptions options;
     options.time_limit_seconds = 3;
-    expect_agrees(for_cuda(program, synthesize(program, two, options).program, two));
+    expect_agrees(generated_for_cuda(program, synthesize(program, two, options).program, two));
   }
 }
 
@@ -67,7 +52,7 @@ const Generated& staged() {
   static const Generated g = [] {
     Program program = mlp_program();
     const SpmdProgram plan = data_parallel_plan(program, cuda_devices({1e9, 3e9})).program;
-    return for_cuda(program, pipelined_plan(program, plan, 2), cuda_devices({1e9, 3e9, 1e9, 3e9}));
+    return generated_for_cuda(program, pipelined_plan(program, plan, 2), cuda_devices({1e9, 3e9, 1e9, 3e9}));
   }();
   return g;
 }

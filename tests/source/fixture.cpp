@@ -43,6 +43,28 @@ SourceCheck check(const Generated& g, int rank, const std::string& text) {
   return check_source(g.reference, g.plan, source, options);
 }
 
+SourceCheck check_kernels(const Generated& g, int rank, const std::string& kernels) {
+  RankSource source = rank_source(g.devices[size_t(rank)]);
+  source.kernels = kernels;
+  return check_source(g.reference, g.plan, source, source_options());
+}
+
+Cluster cuda_devices(const std::vector<double>& speeds) {
+  Cluster cluster = unequal_cluster(speeds);
+  for (Device& device : cluster.devices) {
+    device.kind = DeviceKind::cuda;
+    device.architecture = "sm_80";
+  }
+  return cluster;
+}
+
+Generated generated_for_cuda(const Program& program, const SpmdProgram& plan, const Cluster& cluster) {
+  Generated out{program, plan, {}};
+  for (int rank = 0; rank < plan.mesh.device_count(); ++rank)
+    out.devices.push_back(generate(out.reference, out.plan, cluster, rank));
+  return out;
+}
+
 std::string edited(const std::string& text, const std::string& from, const std::string& to) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << "not in the text: " << from;

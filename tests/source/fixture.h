@@ -23,6 +23,12 @@ Program attention_program(int64_t queries, int64_t keys, bool causal);
 SourceCheck check(const Generated& g, int rank);
 /// The same for text that was changed.
 SourceCheck check(const Generated& g, int rank, const std::string& text);
+/// The same for kernels of a cuda rank that were changed.
+SourceCheck check_kernels(const Generated& g, int rank, const std::string& kernels);
+
+/// Uneven cuda devices, and a plan's programs for them.
+Cluster cuda_devices(const std::vector<double>& speeds);
+Generated generated_for_cuda(const Program& program, const SpmdProgram& plan, const Cluster& cluster);
 
 /// The text with the one occurrence of `from` replaced; a test failure if there is none or several.
 std::string edited(const std::string& text, const std::string& from, const std::string& to);

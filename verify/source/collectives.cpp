@@ -24,14 +24,15 @@ size_t arguments_of(Opcode opcode) {
 
 }  // namespace
 
-void ContentsWalk::expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const {
+void ContentsWalk::expect_number(const Expression& found, int64_t expected, const std::string& what,
+                                 NodeId node) const {
   int64_t value = constant(found);
   if (value != expected)
     throw Differs(fmt::format("{} is {}, but the program says {}", what, value, expected), found.line, node);
 }
 
 void ContentsWalk::expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
-                        NodeId node) const {
+                                NodeId node) const {
   const std::vector<int64_t>* values = nullptr;
   if (found.kind == Kind::global && unit_.tables.count(found.name)) values = &unit_.tables.at(found.name);
   if (found.kind == Kind::variable && arrays_.count(found.slot)) values = &arrays_.at(found.slot);
@@ -82,7 +83,8 @@ const Instruction* ContentsWalk::next_exchange() {
 
 void ContentsWalk::collective(const Expression& call) {
   const Instruction* next = next_exchange();
-  if (!next) throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
+  if (!next)
+    throw Differs(fmt::format("{} is called, but the program has no further collective", call.name), call.line);
   const Instruction& i = *next;
   ValueId from = i.operands[0];
   NodeId node = program_.values[size_t(i.result)].node;

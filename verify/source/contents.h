@@ -1,5 +1,5 @@
-// What the two kinds of step walks share: the account of which value every part of the arena holds. What a region leaves
-// in memory is recognised as a value of the program, and what is exchanged is held against it.
+// What the two kinds of step walks share: the account of which value every part of the arena holds. What a region
+// leaves in memory is recognised as a value of the program, and what is exchanged is held against it.
 #pragma once
 #include <map>
 #include <optional>
@@ -37,7 +37,8 @@ class ContentsWalk : public StepWalk {
   void pass_collective();
   void expect_contents(ValueId value, int64_t byte, const std::string& what, int line);
   /// The element at this index must lie at this byte.
-  void expect_element(ValueId value, const Index& index, int64_t byte, int64_t place, const std::string& what, int line);
+  void expect_element(ValueId value, const Index& index, int64_t byte, int64_t place, const std::string& what,
+                      int line);
 
   const SourceOptions& options_;
   Unit& unit_;

@@ -154,9 +154,9 @@ void DeviceWalk::launch(const Expression& e) {
     const bool clock = argument.kind == Kind::member && argument.name == "clock";
     if (clock == is_pointer(kernel.parameters[i].type) || kernel.parameters[i].type == Type::bytes ||
         (!clock && kernel.parameters[i].type == Type::integer))
-      throw Differs(fmt::format("{} of the kernel {} is given something of another type", kernel.parameters[i].name,
-                                kernel.name),
-                    e.line);
+      throw Differs(
+          fmt::format("{} of the kernel {} is given something of another type", kernel.parameters[i].name, kernel.name),
+          e.line);
     what.arguments.push_back(clock ? 0 : pointer(argument).at);
     if (clock) continue;
     if (!kernel.parameters[i].writable) places.push_back(what.arguments.back());
@@ -170,8 +170,8 @@ void DeviceWalk::launch(const Expression& e) {
                 scratch, places, stream(e.args[1]), description, e.line);
 }
 
-/// Of what is written, exactly that counts as accessed; of what is read, all that lies where something was read or where
-/// an argument points to.
+/// Of what is written, exactly that counts as accessed; of what is read, all that lies where something was read or
+/// where an argument points to.
 void DeviceWalk::follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
                                const std::set<int>& scratch, const std::vector<int64_t>& arguments, Stream on,
                                const std::string& what, int line) {
@@ -190,8 +190,8 @@ void DeviceWalk::copy(const Expression& e) {
   const int64_t to = integer(e.args[2]), from = integer(e.args[3]), bytes = constant(e.args[4]);
   const Resident* there = memory_.at(from);
   if (!there || there->begin != from)
-    throw Differs(fmt::format("bytes {} to {} are copied, but no value of the program begins there", from, from + bytes),
-                  e.line);
+    throw Differs(
+        fmt::format("bytes {} to {} are copied, but no value of the program begins there", from, from + bytes), e.line);
   if (there->unrecognised || there->position || there->end - there->begin != bytes)
     throw Differs(fmt::format("{} bytes are copied of {}, which has {}", bytes, part_text(there->value),
                               there->end - there->begin),

@@ -2,8 +2,9 @@
 //
 // Held against the SPMD program: what every kernel and product leaves in memory; the collectives in its order (in that
 // of gather_buckets, those of a bucket in one group, where the program says so), each as NCCL calls over the right
-// communicator with the right counts, pieces, type, reduction and root, on the right contents; and that no two accesses to the same bytes on different streams, one of them writing, are without an event between
-// them. With these in place, everything happens as if it were issued to one stream.
+// communicator with the right counts, pieces, type, reduction and root, on the right contents; and that no two accesses
+// to the same bytes on different streams, one of them writing, are without an event between them. With these in place,
+// everything happens as if it were issued to one stream.
 #pragma once
 #include <array>
 

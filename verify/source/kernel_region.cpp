@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 namespace hetsynth::source {
 namespace {
@@ -165,15 +166,30 @@ void KernelRegion::find_blocks() {
   for (size_t i = 0; i < written_.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (written_[i].begin < written_[j].end && written_[j].begin < written_[i].end)
-        throw Misstep(fmt::format("bytes {} to {} are written through two arguments of the kernel",
-                                  std::max(written_[i].begin, written_[j].begin),
-                                  std::min(written_[i].end, written_[j].end)),
-                      written_[i].line);
+        throw Misstep(
+            fmt::format("bytes {} to {} are written through two arguments of the kernel",
+                        std::max(written_[i].begin, written_[j].begin), std::min(written_[i].end, written_[j].end)),
+            written_[i].line);
+  find_ends();
   // What the first thread and the first block write last, and others first.
   for (Written& block : written_)
     for (int64_t corner : {int64_t(0), int64_t(1), int64_t(4), launch_.threads - 1, launch_.threads,
                            4 * launch_.threads, block.count() / 2, block.count() - 2})
       if (corner >= 0 && corner < block.count()) block.corners.push_back(corner);
+}
+
+/// What some blocks write last: a loop of theirs may end elsewhere than that of others.
+void KernelRegion::find_ends() {
+  const std::set<int64_t> blocks{0, std::min<int64_t>(1, launch_.blocks - 1), launch_.blocks / 2, launch_.blocks - 1};
+  for (int64_t block : blocks)
+    for (Written& w : written_) {
+      int64_t end = -1;
+      for (const Coverage::Piece& piece : coverage_.pieces)
+        if (piece.block == block && piece.parameter == w.pointer)
+          if (const int64_t at = launch_.arguments[size_t(piece.parameter)] + piece.end; at > w.begin && at <= w.end)
+            end = std::max(end, at);
+      if (end >= 0) w.ends.push_back((end - w.begin) / w.element_bytes() - 1);
+    }
 }
 
 const Coverage::Piece& KernelRegion::piece_of(int64_t byte, const Written& block) const {

@@ -1,6 +1,6 @@
-// A launch of a cuda kernel as a region. Which thread writes which bytes is found by executing, for every thread of every
-// block, the part of the kernel that its addresses depend on; what value an element gets, by executing the threads that
-// it depends on in full (threads.h).
+// A launch of a cuda kernel as a region. Which thread writes which bytes is found by executing, for every thread of
+// every block, the part of the kernel that its addresses depend on; what value an element gets, by executing the
+// threads that it depends on in full (threads.h).
 #pragma once
 #include <map>
 #include <memory>
@@ -49,6 +49,7 @@ class KernelRegion final : public Region {
  private:
   class Contents;
   void find_blocks();
+  void find_ends();
   const Coverage::Piece& piece_of(int64_t byte, const Written& block) const;
   void look_up_writers(int64_t block);
   double value(const Written& block, int64_t byte);

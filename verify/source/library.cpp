@@ -257,9 +257,7 @@ struct Known {
 };
 
 constexpr Helper of_one(ExprKind kind) { return {Builtin::arithmetic, 1, kind}; }
-constexpr Helper met(ExprKind kind, int group, int spread = 1) {
-  return {Builtin::combined, 1, kind, group, spread};
-}
+constexpr Helper met(ExprKind kind, int group, int spread = 1) { return {Builtin::combined, 1, kind, group, spread}; }
 constexpr Helper of_two(ExprKind kind) { return {Builtin::arithmetic, 2, kind}; }
 
 constexpr Known known[] = {

@@ -16,7 +16,8 @@ Frame sized(Frame frame, size_t slots) {
 
 }  // namespace
 
-LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame frame, const Unit& unit, const Memory& memory)
+LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame frame, const Unit& unit,
+                       const Memory& memory)
     : function_(function),
       frame_(sized(std::move(frame), function.slots.size())),
       outline_(function, body, frame_),

@@ -228,8 +228,7 @@ std::vector<DeviceWalk::Access> DeviceWalk::accesses(const Call& call, const Ins
   const int64_t bytes = call.numbers[count] * size_bytes(node_of(i.result).type.dtype);
   const bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
   const bool reads = call.numbers[from_at] >= 0 && (call.name != "ncclBroadcast" || call.numbers[peer] == me);
-  const bool writes =
-      call.numbers[to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[peer] == me);
+  const bool writes = call.numbers[to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[peer] == me);
   const int64_t from_bytes = call.name == "ncclReduceScatter" ? bytes * ranks : bytes;
   const int64_t to_bytes = call.name == "ncclAllGather" ? bytes * ranks : bytes;
   std::vector<Access> out;
@@ -351,8 +350,7 @@ void DeviceWalk::put_result(const Exchange& e) {
     memory_.put({value, e.target, e.target + meaning_.bytes(value), strides});
     return;
   }
-  const int64_t elements =
-      e.to.stride > 0 ? e.to.stride * int64_t(e.to.cut.size() - 1) : meaning_.count(value);
+  const int64_t elements = e.to.stride > 0 ? e.to.stride * int64_t(e.to.cut.size() - 1) : meaning_.count(value);
   Resident resident{value, e.target, e.target + elements * size, {}};
   const std::vector<int64_t> whole = row_major_strides(meaning_.shape(value));
   resident.position = [this, shares = e.to, strides, whole](int64_t offset) {

@@ -52,8 +52,9 @@ struct Written {
   DType dtype = DType::f32;
   std::vector<int64_t> corners;  ///< offsets in elements that tell apart any two affine ways of filling it
   int line = 0;
-  int pointer = -1;        ///< slot of the variable it is written through
-  bool scattered = false;  ///< elements of it are looked up and added to
+  int pointer = -1;                ///< slot of the variable it is written through
+  bool scattered = false;          ///< elements of it are looked up and added to
+  std::vector<int64_t> ends = {};  ///< where parts end that are computed apart: to be looked at in any case
   int64_t element_bytes() const { return size_bytes(dtype); }
   int64_t count() const { return (end - begin) / element_bytes(); }
 };

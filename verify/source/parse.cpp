@@ -366,8 +366,7 @@ class Converter {
       out.integer_value = literal->getValue();
       return out;
     }
-    if (auto* subscript = llvm::dyn_cast<clang::ArraySubscriptExpr>(e))
-    {
+    if (auto* subscript = llvm::dyn_cast<clang::ArraySubscriptExpr>(e)) {
       Expression out =
           make(Kind::element, e, {expression(subscript->getBase(), depth), expression(subscript->getIdx(), depth)});
       if (auto* array = context_.getAsConstantArrayType(e->getType()))

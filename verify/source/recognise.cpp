@@ -50,7 +50,11 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     return int64_t((state >> 33) % uint64_t(count));
   };
   std::vector<int64_t> elements{somewhere(), count - 1, count - 1};
-  while (elements.size() < 3 + random_elements) elements.push_back(somewhere());
+  // A kernel that passed before only has other operands now.
+  if (enough > 1) elements.insert(elements.end(), block.ends.begin(), block.ends.end());
+  const size_t ends = elements.size() - 3;
+  enough += ends;
+  while (elements.size() < 3 + ends + random_elements) elements.push_back(somewhere());
   elements.insert(elements.end(), block.corners.begin(), block.corners.end());
   std::vector<Point> points;
   std::set<int64_t> seen;
@@ -61,10 +65,9 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
   for (int64_t element : elements) {
     bool again = !seen.insert(element).second;
     if (element < 0 || element >= count || (again && number > 2 && count > 2)) continue;
-    // A kernel that passed before only has other operands now.
     bool passed = enough == 1 && points.size() >= 2;
     if (points.size() >= enough && (spent > dear || passed)) break;
-    if (points.size() >= 2 && spent > very_dear) break;
+    if (points.size() >= 2 + (ends > 0 ? ends + 1 : 0) && spent > very_dear) break;
     Point point;
     point.sample = Sample::number(++number);
     point.element = element;
@@ -270,8 +273,8 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<Val
   return guess;
 }
 
-void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points, const std::vector<ValueId>& candidates,
-                    const std::string& name) {
+void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points,
+                            const std::vector<ValueId>& candidates, const std::string& name, bool scratch) {
   std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
   for (ValueId v : candidates) {
     if (!named_alike(v, name)) continue;

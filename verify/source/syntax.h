@@ -101,8 +101,8 @@ struct Unit {
   std::map<std::string, Function> functions;
   std::map<std::string, std::vector<int64_t>> tables;     ///< constant arrays of integers at file level
   std::map<std::string, std::vector<std::string>> texts;  ///< constant arrays of strings at file level
-  std::map<std::string, std::string> records;          ///< text of all other types
-  std::vector<std::string> context;                    ///< fields of HetsynthContext, as "long step"
+  std::map<std::string, std::string> records;             ///< text of all other types
+  std::vector<std::string> context;                       ///< fields of HetsynthContext, as "long step"
   std::vector<std::string> surprises;  ///< anything else at file level with an effect: "line 3: a global variable"
   std::string errors;                  ///< clang's messages; empty if the text compiles
 };

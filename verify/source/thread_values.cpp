@@ -116,7 +116,9 @@ void ThreadBlock::integer(const Expression& e, Lanes lanes, int64_t* out) {
 
 void ThreadBlock::compare(const Expression& e, Lanes lanes, int64_t* out) {
   const Expression &a = e.args[0], &b = e.args[1];
-  auto holds = [&](auto x, auto y) { return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y; };
+  auto holds = [&](auto x, auto y) {
+    return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
+  };
   if (a.type == Type::real || b.type == Type::real) {
     double *x = reals(lanes.count), *y = reals(lanes.count);
     real(a, lanes, x);
@@ -137,7 +139,8 @@ void ThreadBlock::logical(const Expression& e, Lanes lanes, int64_t* out) {
   integer(e.args[0], lanes, out);
   std::vector<int> open, at;
   for (int i = 0; i < lanes.count; ++i)
-    if (out[i] != undefined && (out[i] != 0) == (e.kind == Kind::and_)) open.push_back(lanes.thread[i]), at.push_back(i);
+    if (out[i] != undefined && (out[i] != 0) == (e.kind == Kind::and_))
+      open.push_back(lanes.thread[i]), at.push_back(i);
   if (open.empty()) return;
   int64_t* second = integers(int(open.size()));
   integer(e.args[1], {open.data(), int(open.size())}, second);
@@ -247,8 +250,7 @@ void ThreadBlock::real(const Expression& e, Lanes lanes, double* out) {
 
 void ThreadBlock::real_call(const Expression& e, Lanes lanes, double* out) {
   const Helper& function = helper(e.slot);  // by spell_out
-  if (e.slot <= 0 || e.args.size() != function.arguments)
-    throw NotFollowed("in a kernel, a call of " + e.name, e.line);
+  if (e.slot <= 0 || e.args.size() != function.arguments) throw NotFollowed("in a kernel, a call of " + e.name, e.line);
   const int n = lanes.count;
   switch (function.builtin) {
     case Builtin::infinity:

@@ -340,8 +340,7 @@ void ThreadBlock::load_at(const Place& from, Type pointer, int64_t further, Lane
   count(lanes.count, line);
   if (from.array >= 0) {
     Array& array = arrays_[size_t(from.array)];
-    for (int i = 0; i < lanes.count; ++i)
-      out[i] = cell(array, from.offset[i] + further, lanes.thread[i], false, line);
+    for (int i = 0; i < lanes.count; ++i) out[i] = cell(array, from.offset[i] + further, lanes.thread[i], false, line);
     return;
   }
   const Type type = pointed(from, pointer);
@@ -365,8 +364,7 @@ void ThreadBlock::store_at(const Place& to, Type pointer, int64_t further, Lanes
   count(lanes.count, line);
   if (to.array >= 0) {
     Array& array = arrays_[size_t(to.array)];
-    for (int i = 0; i < lanes.count; ++i)
-      cell(array, to.offset[i] + further, lanes.thread[i], true, line) = values[i];
+    for (int i = 0; i < lanes.count; ++i) cell(array, to.offset[i] + further, lanes.thread[i], true, line) = values[i];
     return;
   }
   const Type type = pointed(to, pointer);

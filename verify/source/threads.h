@@ -65,8 +65,8 @@ class ThreadBlock {
   };
   /// Where a pointer of every thread points to.
   struct Place {
-    int array = -1;      ///< slot
-    int parameter = -1;  ///< slot
+    int array = -1;             ///< slot
+    int parameter = -1;         ///< slot
     int64_t* offset = nullptr;  ///< elements
   };
   /// Gives numbers that were taken meanwhile back.
@@ -120,10 +120,10 @@ class ThreadBlock {
   int64_t& work_;
   int64_t limit_;
   int threads_;
-  int executing_ = 0;  ///< threads that `run` was asked for
+  int executing_ = 0;                           ///< threads that `run` was asked for
   std::vector<std::vector<int64_t>> integers_;  ///< variables, by slot and thread
   std::vector<std::vector<double>> reals_;
-  std::vector<Array> arrays_;  ///< by slot
+  std::vector<Array> arrays_;     ///< by slot
   std::vector<uint8_t> stopped_;  ///< by thread: it has left the innermost loop
   bool any_stopped_ = false;
   uint32_t moment_ = 1;  ///< barriers so far

@@ -1,0 +1,116 @@
+// Damage in the kernels of a cuda rank, and in how they are launched, is found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "synth/baselines.h"
+#include "tests/codegen/harness.h"
+#include "tests/codegen/models.h"
+#include "tests/source/fixture.h"
+
+namespace hetsynth::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Generated on_one_device(Program program) {
+  const Cluster cluster = cuda_devices({1e9});
+  const SpmdProgram plan = single_device_plan(program, cluster).program;
+  return generated_for_cuda(program, plan, cluster);
+}
+
+const Generated& mlp() {
+  static const Generated g = on_one_device(mlp_program());
+  return g;
+}
+const Generated& gpt() {
+  static const Generated g = on_one_device(gpt_program());
+  return g;
+}
+const Generated& attention() {
+  static const Generated g = on_one_device(attention_program(80, 80, true));
+  return g;
+}
+
+/// The text with the first occurrence behind `after` replaced.
+std::string replaced(const std::string& text, const std::string& after, const std::string& from,
+                     const std::string& to) {
+  const size_t begin = text.find(after), at = text.find(from, begin);
+  EXPECT_TRUE(begin != std::string::npos && at != std::string::npos) << "not in the text: " << from << "\n" << text;
+  if (begin == std::string::npos || at == std::string::npos) return text;
+  return text.substr(0, at) + to + text.substr(at + from.size());
+}
+
+struct Damage {
+  const char* name;
+  const Generated& (*of)();
+  const char *after, *from, *to;
+  const char* told;
+};
+
+class KernelDamage : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(KernelDamage, IsTold) {
+  const Damage& d = GetParam();
+  const SourceCheck found = check_kernels(d.of(), 0, replaced(d.of().devices[0].files[1].text, d.after, d.from, d.to));
+  EXPECT_EQ(found.verdict, Verdict::refuted) << found.summary;
+  EXPECT_THAT(found.summary, HasSubstr(d.told));
+  EXPECT_GT(found.line, 0);
+}
+
+constexpr const char* first_kernel = "extern \"C\"";
+const Damage damages[] = {
+    {"a_row_too_few", mlp, first_kernel, "; row < ", "; row < -1 + ", ""},
+    {"a_sum_that_begins_at_one", mlp, first_kernel, "_ = 0.0f;", "_ = 1.0f;", "by the text and"},
+    {"a_maximum_of_nothing", gpt, first_kernel, " = max_f32(", " = min_f32(", "by the text and"},
+    {"another_sum_over_the_warp", gpt, first_kernel, "warp_sum(", "warp_max(", "by the text and"},
+    {"half_of_the_row", gpt, first_kernel, "= lane; column < ", "= lane; column < 1 + 0 * ", "by the text and"},
+    {"every_lane_stores", gpt, first_kernel, "if (lane == 0) ", "", "written twice"},
+    {"another_learning_rate", mlp, "adamw_parameter", "0.001f", "0.002f", "by the text and"},
+    {"another_lookup", gpt, "embedding", "hit_here = ", "hit_here = 1 + ", "by the text and"},
+    {"no_barrier", attention, first_kernel, "__syncthreads();", "", "which one is first"},
+    {"sums_are_not_rescaled", attention, first_kernel, "*= scale;", "*= 1.0f;", "by the text and"},
+    {"a_tile_is_left_out", attention, first_kernel, "? seen : ", "? seen - 32 : ", "by the text and"},
+    {"too_long_a_list", attention, first_kernel, "largest[i] = now;", "largest[i + 100] = now;",
+     "outside of its bounds"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeded, KernelDamage, ::testing::ValuesIn(damages),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(KernelSource, DamagedLaunchesAreFound) {
+  const std::string& host = mlp().devices[0].files[0].text;
+  const auto found = [&](const std::string& from, const std::string& to) {
+    return check(mlp(), 0, replaced(host, "hetsynth_step", from, to));
+  };
+  const std::string fewer =
+      replaced(attention().devices[0].files[0].text, "compute_stream, kernel_attention", ", 256, ", ", 128, ");
+  EXPECT_EQ(check(attention(), 0, fewer).verdict, Verdict::refuted);
+  EXPECT_THAT(found(", 256, ", ", 512, ").summary, HasSubstr("but is made for at most 256"));
+  EXPECT_EQ(found("compute_stream, kernel_", "compute_stream, 1 + kernel_").verdict, Verdict::refuted);
+  EXPECT_THAT(found("compute_stream, kernel_", "compute_stream, 1000 + kernel_").summary,
+              HasSubstr("there is no kernel"));
+  // The table that the runtime loads kernels by counts, not the names of their numbers.
+  const std::string table = "const char* const hetsynth_kernels[] = {\n";
+  EXPECT_THAT(check(mlp(), 0, replaced(host, table, "compute_", "compute_other_")).summary,
+              HasSubstr("there is no kernel compute_other_"));
+  EXPECT_THAT(check(mlp(), 0, replaced(host, "", "context, stream, kernel", "context, 0, kernel")).summary,
+              HasSubstr("not the generator's"));
+}
+
+TEST(KernelSource, HelpersAreTheGenerators) {
+  const std::string& text = mlp().devices[0].files[1].text;
+  const SourceCheck found = check_kernels(mlp(), 0, replaced(text, "float warp_sum", "value += ", "value -= "));
+  EXPECT_EQ(found.verdict, Verdict::refuted);
+  EXPECT_THAT(found.summary, HasSubstr("the functions that kernels lean on are not the generator's"));
+}
+
+TEST(KernelSource, NothingIsSaidOfWhatIsNotKnown) {
+  const std::string& text = mlp().devices[0].files[1].text;
+  const SourceCheck found = check_kernels(mlp(), 0, replaced(text, first_kernel, "{\n", "{\n  while (false) {}\n"));
+  EXPECT_EQ(found.verdict, Verdict::unknown);
+  EXPECT_THAT(found.summary, HasSubstr("WhileStmt"));
+  EXPECT_GT(found.line, 0);
+}
+
+}  // namespace
+}  // namespace hetsynth::test
