@@ -25,7 +25,22 @@ failed=0
 for ((i = 0; i < 4000; ++i)); do printf 'line %d of a text that models of bytes read\n' "$((i * i % 997))"; done > "$work/text"
 
 gpu=$("$hetsynth" doctor --json | python3 -c 'import json,sys; print(next((f["detail"] for f in json.load(sys.stdin) if f["name"] == "GPU"), "doubles of a GPU: no number here means anything"))')
-model=${HETSYNTH_GPU_MODEL:-H100}
+# Its data sheet: with the memory of another one plans would make values again that there is room for.
+case $gpu in
+  *H200*) known=H200 ;;
+  *H100*PCIe*) known=H100-PCIe ;;
+  *A100*80GB*) known=A100-80GB ;;
+  *A100*) known=A100 ;;
+  *V100*32GB*) known=V100-32GB ;;
+  *V100*) known=V100 ;;
+  *P100*) known=P100 ;;
+  *T4*) known=T4 ;;
+  *"RTX 4090"*) known=RTX-4090 ;;
+  *"RTX 3090"*) known=RTX-3090 ;;
+  *"RTX 3060"*) known=RTX-3060 ;;
+  *) known=H100 ;;
+esac
+model=${HETSYNTH_GPU_MODEL:-$known}
 cat > "$work/gpu.toml" <<TOML
 name = "one GPU"
 [[host]]
