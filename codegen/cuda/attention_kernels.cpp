@@ -116,6 +116,7 @@ class AttentionPrinter {
 
   /// Loads a tile; rows (or columns) beyond the end are zero. Four features at a time where memory allows.
   void load(const Tile& tile, int64_t edge, const std::string& begin) {
+    widest_ = std::max(widest_, tile.features);
     const std::string& counter = tile.of_rows ? row() : column();
     const int64_t extent = a_.extent(tile.of_rows ? a_.row : a_.column);
     const std::string pointer = arguments_.read(tile.value);
@@ -450,7 +451,9 @@ class AttentionPrinter {
     Kernel kernel;
     kernel.name = name;
     kernel.arguments = arguments_.list();
-    kernel.text = kernel_head(comment_ + how, name, int(threads), arguments_) + lines_.text() + "}\n";
+    // Left to itself the assembler makes room for one block more than registers do for, and spills.
+    const int blocks_at_once = widest_ <= 64 ? 3 : 2;
+    kernel.text = kernel_head(comment_ + how, name, int(threads), arguments_, blocks_at_once) + lines_.text() + "}\n";
     kernel.blocks = blocks;
     kernel.threads = int(threads);
     return kernel;
@@ -463,6 +466,7 @@ class AttentionPrinter {
   std::vector<std::string> dims_;
   Arguments arguments_;
   Lines lines_;
+  int64_t widest_ = 0;  ///< features of the tiles that are loaded
 };
 
 }  // namespace

@@ -206,14 +206,16 @@ bool is_kernel_word(const std::string& name) {
          name.ends_with("_of_block") || name.rfind("lanes16_", 0) == 0 || name.ends_with("_result");
 }
 
-std::string kernel_head(const std::string& comment, const std::string& name, int threads,
-                        const std::string& arguments) {
-  return fmt::format("{}extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{\n", comment, threads, name,
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments,
+                        int blocks) {
+  const std::string bounds = blocks > 0 ? fmt::format("{}, {}", threads, blocks) : fmt::format("{}", threads);
+  return fmt::format("{}extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{\n", comment, bounds, name,
                      arguments);
 }
 
-std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments) {
-  return kernel_head(comment, name, threads, arguments.declaration()) + arguments.definitions();
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments,
+                        int blocks) {
+  return kernel_head(comment, name, threads, arguments.declaration(), blocks) + arguments.definitions();
 }
 
 }  // namespace hetsynth::codegen::cuda

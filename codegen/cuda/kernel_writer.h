@@ -92,7 +92,10 @@ std::string index_type(const KernelContext& context, const std::vector<int>& ops
 std::string element_name(const KernelContext& context, const LocalOp& op);
 
 /// Start of a kernel: comments, name, arguments, opening brace.
-std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments);
-std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments);
+/// `blocks`: as many are to fit on a multiprocessor at a time; 0: the compiler's choice.
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments,
+                        int blocks = 0);
+std::string kernel_head(const std::string& comment, const std::string& name, int threads, const Arguments& arguments,
+                        int blocks = 0);
 
 }  // namespace hetsynth::codegen::cuda

@@ -16,7 +16,7 @@ namespace {
 /// and of memory that threads share are for the reader of the tree (threads.h).
 constexpr const char* declarations = R"(
 #define __global__ __attribute__((annotate("kernel")))
-#define __launch_bounds__(threads) __attribute__((annotate("threads " #threads)))
+#define __launch_bounds__(threads, ...) __attribute__((annotate("threads " #threads)))
 #define __shared__ __attribute__((annotate("shared")))
 struct Dimensions { unsigned x, y, z; };
 extern const Dimensions threadIdx, blockIdx, blockDim, gridDim;
