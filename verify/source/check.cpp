@@ -66,8 +66,8 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
     say(Verdict::refuted, e.what(), e.line);
   } catch (const NotFollowed& e) {
     say(Verdict::unknown, fmt::format("{} is nothing this check knows", e.what()), e.line);
-  } catch (const NotHeld& e) {
-    say(Verdict::refuted, e.what(), 0);
+  } catch (const NotHeld& e) {  // what is read follows from values that this check has lost sight of
+    say(Verdict::unknown, e.what(), 0);
   } catch (const TooLong& e) {
     say(Verdict::unknown, e.what(), e.line);
   } catch (const UserError& e) {

@@ -60,6 +60,8 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
 void ContentsWalk::expect_element(ValueId value, const Index& index, int64_t byte, int64_t place,
                                   const std::string& what, int line) {
   const NodeId node = program_.values[size_t(value)].node;
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
   meaning_.choose(Sample::number(1001 + uint64_t(index.size() ? index[0] : 0) % 4));
   double expected = 0;
   try {

@@ -219,8 +219,13 @@ double Meaning::at(ValueId value, const Index& index) {
   for (size_t d = 0; d < index.size(); ++d)
     if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
       throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
-  if (view_[size_t(value)] && held_[size_t(value)] && shows_what_is_gone(value))
-    return unknown(value, flat(value, index));  // a copy of it
+  if (view_[size_t(value)] && held_[size_t(value)]) {
+    try {
+      return through(value, index);
+    } catch (const NotHeld&) {
+      return unknown(value, flat(value, index));  // it lies in memory as a copy; what it shows is gone
+    }
+  }
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
   if (held_[size_t(value)] && !opened_[size_t(value)]) return unknown(value, flat(value, index));
   int maker = makers_[size_t(value)];
@@ -237,17 +242,6 @@ double Meaning::at(ValueId value, const Index& index) {
     throw;
   }
   return known_[key] = result;
-}
-
-bool Meaning::shows_what_is_gone(ValueId value) const {
-  while (view_[size_t(value)]) {
-    const Instruction& i = program_.instructions[size_t(makers_[size_t(value)])];
-    const bool joins = i.opcode == Opcode::compute && joined_dim_[size_t(i.node)] >= 0;
-    if (joins) return false;
-    value = root(i.operands[i.opcode == Opcode::compute ? size_t(reference_[i.node].body.index()) : 0]);
-  }
-  const int maker = makers_[size_t(value)];
-  return !held_[size_t(value)] && (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute);
 }
 
 double Meaning::through(ValueId value, const Index& index) {

@@ -114,8 +114,6 @@ class Meaning {
   struct Compute;
   ValueId root(ValueId value) const;
   void change() { changed_ = true, ++moment_; }
-  /// Whether what a view shows was received from others, and is in memory no more.
-  bool shows_what_is_gone(ValueId value) const;
   double through(ValueId value, const Index& index);
   double compute(ValueId value, const Instruction& instruction, const Index& index);
   double evaluate(const Expr& e, Compute& frame);

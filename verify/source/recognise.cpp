@@ -137,6 +137,9 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   out.insert(out.end(), later.begin(), later.end());
   if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
   out.insert(out.end(), before.begin(), before.end());
+  // What is only moved is what was read, however long ago that was made.
+  for (ValueId value : memory_.reads())
+    if (fits(value) && !std::count(out.begin(), out.end(), value)) out.push_back(value);
   if (copies.size() > most_candidates) copies.resize(most_candidates);
   out.insert(out.end(), copies.begin(), copies.end());
   return out;
