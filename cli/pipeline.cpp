@@ -178,10 +178,10 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
 
 namespace {
 
-/// A number of mesh axes; "auto": as many as the planner can use.
+/// A number of mesh axes, or "auto".
 std::string axes_of_word(std::string& text) {
   int axes = 0;
-  if (text == "auto") text = fmt::format("{}", synth::max_axes);
+  if (text == "auto") text = fmt::format("{}", synth::usual_axes);
   if (CLI::detail::lexical_cast(text, axes) && axes >= 1 && axes <= synth::max_axes) return "";
   return fmt::format("expected a number from 1 to {}, or auto, found {}", synth::max_axes, text);
 }
@@ -199,7 +199,8 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
   command
       .add_option("--mesh-axes", compilation.mesh_axes,
                   "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations, in the order of "
-                  "their bounds, until no other can win; auto: as many as the planner can use")
+                  "their bounds, until no other can win; 3 also divides the hosts in two axes, which takes long; "
+                  "auto: 2")
       ->type_name("N|auto")
       ->capture_default_str()
       ->transform(CLI::Validator(axes_of_word, ""));

@@ -29,7 +29,7 @@ struct Compilation {
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
-  int mesh_axes = 1;                   ///< most axes of the meshes that are tried
+  int mesh_axes = 2;                   ///< most axes of the meshes that are tried
   Score score = Score::sum;            ///< what decides between plans
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;

@@ -37,7 +37,7 @@ constexpr int cut_sets = 1 << max_axes;
 /// What a device does for one operator: of every part, its shares on the axes that cut the part.
 struct Work {
   std::array<double, cut_sets> flops{}, bytes{};
-  std::array<int, max_axes> class_id{-1, -1};  ///< by axis: the class that the axis cuts; -1: none
+  std::array<int, max_axes> class_id{-1, -1, -1};  ///< by axis: the class that the axis cuts; -1: none
   OperatorClass operators = OperatorClass::loop;
   bool called = true;  ///< not part of another operator's loop
   double turns = 1;    ///< the work is that of one turn of a loop; costs are of all

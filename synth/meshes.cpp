@@ -1,6 +1,9 @@
 #include "synth/meshes.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "dsl/base/error.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -22,8 +25,24 @@ std::vector<Mesh> two_axis_meshes(const Cluster& cluster) {
   std::stable_sort(inner_sizes.begin(), inner_sizes.end(),
                    [&](int a, int b) { return (a * hosts == count) > (b * hosts == count); });
   std::vector<Mesh> meshes;
-  for (int inner : inner_sizes) meshes.push_back({{{"outer", count / inner}, {"inner", inner}}});
+  for (int inner : inner_sizes) meshes.push_back(mesh_of({count / inner, inner}));
   return meshes;
+}
+
+std::vector<Mesh> three_axis_meshes(const Cluster& cluster) {
+  std::vector<Mesh> meshes;
+  for (const Mesh& two : two_axis_meshes(cluster))
+    for (int depth = two.axes[0].size / 2; depth > 1; --depth)
+      if (two.axes[0].size % depth == 0) meshes.push_back(mesh_of({depth, two.axes[0].size / depth, two.axes[1].size}));
+  return meshes;
+}
+
+Mesh mesh_of(const std::vector<int>& sizes) {
+  static constexpr const char* names[] = {"depth", "outer", "inner"};
+  HETSYNTH_CHECK(sizes.size() <= std::size(names), "a mesh of more axes than have names");
+  Mesh mesh;
+  for (size_t a = 0; a < sizes.size(); ++a) mesh.axes.push_back({names[std::size(names) - sizes.size() + a], sizes[a]});
+  return mesh;
 }
 
 }  // namespace hetsynth::synth

@@ -12,4 +12,11 @@ namespace hetsynth::synth {
 /// hosts, largest inner axis first. None for fewer than four devices or a prime number of them.
 std::vector<Mesh> two_axis_meshes(const Cluster& cluster);
 
+/// The same with the outer axis divided in two, the larger depth first: [d, q, q] among them, on which matrices of q x
+/// q parts are multiplied by broadcasts along rows and columns, and gradients summed over d.
+std::vector<Mesh> three_axis_meshes(const Cluster& cluster);
+
+/// A mesh of up to three axes in rank order: inner, outer before it, depth before that.
+Mesh mesh_of(const std::vector<int>& sizes);
+
 }  // namespace hetsynth::synth

@@ -4,13 +4,20 @@
 #include <map>
 #include <set>
 
+#include "dsl/base/error.h"
+
 namespace hetsynth::synth {
 namespace {
 
 /// Beyond this many operands only single ones and all together are tried as partial sets.
 constexpr size_t max_enumerated_operands = 5;
 /// By number of axes: dimensions after this many are never cut, so that sets of forms can be enumerated.
-constexpr size_t max_cut_dims[] = {0, 6, 5};
+constexpr size_t max_cut_dims[] = {0, 6, 5, 3};
+/// The same where maxima are computed.
+constexpr size_t max_cut_dims_beside_maxima[] = {0, 6, 5, 2};
+
+/// Whether an axis of so many is one of depth.
+constexpr bool is_depth(int axis, int axes) { return axes > 2 && axis == 0; }
 
 /// What one axis does in an option: per operand the forms it can be given in on this axis, and the result's.
 struct AxisOption {
@@ -67,35 +74,71 @@ void add_pass_options(const Node& node, std::vector<AxisOption>* options) {
   }
 }
 
-std::vector<AxisOption> axis_options(const Program& program, const DimensionClasses& classes, const Node& node) {
-  std::vector<AxisOption> options{replicated_option(node)};
-  for (size_t f = 0; f < node.space.factors.size(); ++f)
-    if (classes.factors[node.id][f] >= 0) options.push_back(split_option(program, node, int(f)));
-  add_pass_options(node, &options);
-  return options;
+/// The first dimension with a class; -1: none.
+int first_dim(const DimensionClasses& classes, NodeId node) {
+  const auto& dims = classes.dims[node];
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] >= 0) return int(d);
+  return -1;
 }
 
-/// The forms that every axis finds acceptable.
-FormMask accepted(const std::vector<Form>& forms, const std::array<const std::vector<AxisForm>*, max_axes>& by_axis) {
+/// Whether an option cuts nothing but first dimensions.
+bool cuts_first_dims(const DimensionClasses& classes, const Node& node, const AxisOption& option) {
+  const auto first = [&](NodeId tensor, const AxisForm& form) {
+    return form.kind != AxisForm::Kind::partial_max && (!form.sharded() || form.dim == first_dim(classes, tensor));
+  };
+  bool all = first(node.id, option.form);
+  for (size_t j = 0; j < node.inputs.size(); ++j)
+    for (const AxisForm& form : option.needs[j]) all = all && first(node.inputs[j], form);
+  return all;
+}
+
+/// What each axis can do.
+std::vector<std::vector<AxisOption>> axis_options(const Program& program, const DimensionClasses& classes,
+                                                  const Node& node, int axes) {
+  std::vector<AxisOption> all{replicated_option(node)};
+  std::vector<std::vector<AxisOption>> out(max_axes, all);
+  for (size_t f = 0; f < node.space.factors.size(); ++f)
+    if (classes.factors[node.id][f] >= 0) all.push_back(split_option(program, node, int(f)));
+  add_pass_options(node, &all);
+  for (int axis = 0; axis < std::max(1, axes); ++axis) {
+    out[size_t(axis)] = all;
+    if (is_depth(axis, axes))
+      std::erase_if(out[size_t(axis)], [&](const AxisOption& o) { return !cuts_first_dims(classes, node, o); });
+  }
+  return out;
+}
+
+using ByAxis = std::array<const AxisOption*, max_axes>;
+
+/// The forms of an operand that every axis finds acceptable.
+FormMask accepted(const std::vector<Form>& forms, const ByAxis& by_axis, size_t operand) {
   FormMask mask = 0;
   for (size_t i = 0; i < forms.size(); ++i) {
     bool good = true;
-    for (int a = 0; a < max_axes; ++a)
-      good = good && std::find(by_axis[a]->begin(), by_axis[a]->end(), forms[i].on[a]) != by_axis[a]->end();
+    for (int a = 0; a < max_axes && good; ++a) {
+      const std::vector<AxisForm>& needs = by_axis[a]->needs[operand];
+      good = std::find(needs.begin(), needs.end(), forms[i].on[a]) != needs.end();
+    }
     if (good) mask |= FormMask(1) << i;
   }
   return mask;
 }
 
-/// False if the two axes cannot do this together.
-bool combine(const Rules& rules, const Node& node, const AxisOption& first, const AxisOption& second, Option* out) {
-  if (first.factor >= 0 && first.factor == second.factor) return false;
+/// False if the axes cannot do this together.
+bool combine(const Rules& rules, const Node& node, const ByAxis& by_axis, Option* out) {
   *out = {};
-  out->factor = {first.factor, second.factor};
-  out->form = rules.form_index(node.id, {{first.form, second.form}});
+  Form form;
+  for (int a = 0; a < max_axes; ++a) {
+    const int factor = by_axis[a]->factor;
+    if (factor >= 0 && std::find(out->factor.begin(), out->factor.end(), factor) != out->factor.end()) return false;
+    out->factor[a] = factor;
+    form.on[a] = by_axis[a]->form;
+  }
+  out->form = rules.form_index(node.id, form);
   if (out->form < 0) return false;
   for (size_t j = 0; j < node.inputs.size(); ++j) {
-    out->needs.push_back(accepted(rules.forms[node.inputs[j]], {&first.needs[j], &second.needs[j]}));
+    out->needs.push_back(accepted(rules.forms[node.inputs[j]], by_axis, j));
     if (out->needs.back() == 0) return false;
   }
   return true;
@@ -105,12 +148,12 @@ std::vector<Option> options_of(const Program& program, const DimensionClasses& c
                                const Node& node) {
   std::vector<Option> options;
   if (node.leaf()) return options;
-  std::vector<AxisOption> single = axis_options(program, classes, node), second{replicated_option(node)};
-  if (rules.axes > 1) second = single;
+  const auto by_axis = axis_options(program, classes, node, rules.axes);
   Option option;
-  for (const AxisOption& a : single)
-    for (const AxisOption& b : second)
-      if (combine(rules, node, a, b, &option)) options.push_back(option);
+  for (const AxisOption& a : by_axis[0])
+    for (const AxisOption& b : by_axis[1])
+      for (const AxisOption& c : by_axis[2])
+        if (combine(rules, node, {&a, &b, &c}, &option)) options.push_back(option);
   return options;
 }
 
@@ -131,18 +174,32 @@ bool Option::splits() const {
 }
 
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes) {
+  const bool maxima = program[node].space.reduction() == FactorKind::max;
+  const size_t most = (maxima ? max_cut_dims_beside_maxima : max_cut_dims)[axes];
   std::vector<AxisForm> single{{}};
-  for (size_t d = 0; d < classes.dims[node].size() && single.size() <= max_cut_dims[axes]; ++d)
+  for (size_t d = 0; d < classes.dims[node].size() && single.size() <= most; ++d)
     if (classes.dims[node][d] >= 0) single.push_back({AxisForm::Kind::sharded, int(d)});
   single.push_back({AxisForm::Kind::partial_sum});
-  if (program[node].space.reduction() == FactorKind::max) single.push_back({AxisForm::Kind::partial_max});
+  if (maxima) single.push_back({AxisForm::Kind::partial_max});
+  const auto on = [&](int axis) {
+    std::vector<AxisForm> out{{}};
+    if (axis > 0 && axis >= axes) return out;
+    out = single;
+    if (is_depth(axis, axes))
+      std::erase_if(out, [&](const AxisForm& f) {
+        return f.kind == AxisForm::Kind::partial_max || (f.sharded() && f.dim != first_dim(classes, node));
+      });
+    return out;
+  };
+  const auto clash = [](const AxisForm& a, const AxisForm& b) {
+    return (a.sharded() && b.sharded() && a.dim == b.dim) || (a.partial() && b.partial() && a.kind != b.kind);
+  };
   std::vector<Form> forms;
-  for (const AxisForm& a : single)
-    for (const AxisForm& b : axes > 1 ? single : std::vector<AxisForm>{{}}) {
-      bool cut_twice = a.sharded() && b.sharded() && a.dim == b.dim;
-      bool mixed = a.partial() && b.partial() && a.kind != b.kind;
-      if (!cut_twice && !mixed) forms.push_back({{a, b}});
-    }
+  for (const AxisForm& a : on(0))
+    for (const AxisForm& b : on(1))
+      for (const AxisForm& c : on(2))
+        if (!clash(a, b) && !clash(a, c) && !clash(b, c)) forms.push_back({{a, b, c}});
+  HETSYNTH_CHECK(forms.size() <= size_t(max_forms), "a tensor has more forms than a mask holds");
   std::stable_partition(forms.begin(), forms.end(), [](const Form& form) { return !form.partial(); });
   return forms;
 }

@@ -12,7 +12,9 @@
 namespace hetsynth::synth {
 
 /// Mesh axes that the search can handle.
-constexpr int max_axes = 2;
+constexpr int max_axes = 3;
+/// Axes that the planner tries where nothing else is said.
+constexpr int usual_axes = 2;
 
 /// How one mesh axis holds a tensor. (Placement without the table: the table follows from the dimension's class.)
 struct AxisForm {
@@ -40,12 +42,14 @@ constexpr int max_forms = 64;
 /// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
 /// a class, partial sums, and partial maxima (only where its operator computes maxima). A dimension is cut by one axis
 /// at most; sums and maxima do not mix. Whole comes first, partial forms (on any axis) last.
+/// Of three axes the first is one of depth: it cuts nothing but a tensor's first dimension with a class (samples of
+/// activations, rows of parameters) and holds no maxima.
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes);
 
 /// One way to compute an operator.
 struct Option {
   /// By axis: the split factor; -1: replicated, or partial operands passing through.
-  std::array<int, max_axes> factor{-1, -1};
+  std::array<int, max_axes> factor{-1, -1, -1};
   std::vector<FormMask> needs;  ///< per operand position: the forms of that tensor it can be given in
   int form = 0;                 ///< of the result
   bool splits() const;          ///< some factor
@@ -70,7 +74,8 @@ struct Rules {
 ///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max);
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 ///   others replicated.
-/// Two axes take every pair of these that does not split one factor twice and whose result has a form.
+/// Several axes take every combination of these that does not split one factor twice and whose result has a form. The
+/// axis of depth splits only factors that index nothing but first dimensions of what it cuts.
 /// Derived once for every kind of operation and operand forms.
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes);
 

@@ -1,6 +1,7 @@
 #include "synth/synthesize.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -45,8 +46,6 @@ struct MeshCandidate {
   }
 };
 
-Mesh pinned_mesh(const PlanPins& pins) { return {{{"outer", pins.mesh[0]}, {"inner", pins.mesh[1]}}}; }
-
 /// What is known of the program, by the number of mesh axes.
 class Analyses {
  public:
@@ -87,9 +86,11 @@ class Planning {
     std::vector<Mesh> meshes;
     if (pins.mesh.size() < 2) meshes.push_back(flat_mesh(cluster));
     if (pins.mesh.size() > 1)
-      meshes = {pinned_mesh(pins)};
+      meshes = {mesh_of(pins.mesh)};
     else if (options_.most_axes > 1 && pins.mesh.empty())
-      for (Mesh& mesh : two_axis_meshes(cluster)) meshes.push_back(std::move(mesh));
+      std::ranges::move(two_axis_meshes(cluster), std::back_inserter(meshes));
+    if (options_.most_axes > 2 && pins.mesh.empty())
+      std::ranges::move(three_axis_meshes(cluster), std::back_inserter(meshes));
     std::vector<MeshCandidate> out;
     for (const Mesh& mesh : meshes) {
       const int axes = mesh.device_count() > 1 ? int(mesh.axes.size()) : 0;
@@ -102,9 +103,7 @@ class Planning {
   /// Meshes are planned in the order of their first bounds, until the bounds of the rest show that they cannot win.
   void try_meshes(const Cluster& cluster) {
     std::vector<MeshCandidate> candidates = mesh_candidates(cluster);
-    if (candidates.size() > 1)
-      for (MeshCandidate& candidate : candidates)
-        if (!budget_.spent()) candidate.bound_at_once(to_beat(*candidate.problem), budget_.stop());
+    if (candidates.size() > 1) bound_at_once(&candidates);
     std::stable_sort(candidates.begin(), candidates.end(), [](auto& a, auto& b) { return a.bound < b.bound; });
     for (MeshCandidate& candidate : candidates) {
       if (budget_.spent() && choice_.plan())
@@ -114,6 +113,18 @@ class Planning {
       else
         plan(candidate);
       candidate.several_axes.reset();
+    }
+  }
+
+  /// Keeps what was worked out for the mesh with the least bound only: with many meshes it is much.
+  void bound_at_once(std::vector<MeshCandidate>* candidates) {
+    MeshCandidate* least = nullptr;
+    for (MeshCandidate& candidate : *candidates) {
+      if (budget_.spent()) return;
+      candidate.bound_at_once(to_beat(*candidate.problem), budget_.stop());
+      MeshCandidate* other = least;
+      if (!least || candidate.bound < least->bound) least = &candidate;
+      if (other) (other == least ? candidate : *other).several_axes.reset();
     }
   }
 
@@ -178,7 +189,7 @@ class Planning {
 bool possible(const Problem& free, const PlanPins& pins) {
   auto analysis = pins.mesh.size() > 1 ? std::make_shared<const Analysis>(free.program, 2) : free.analysis;
   Mesh mesh = free.mesh;
-  if (pins.mesh.size() > 1) mesh = pinned_mesh(pins);
+  if (pins.mesh.size() > 1) mesh = mesh_of(pins.mesh);
   Problem problem(analysis, free.cluster, mesh);
   problem.constrain(pins);
   Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));

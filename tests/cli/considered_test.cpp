@@ -84,8 +84,8 @@ TEST_F(Considered, AHostThatGetsNothingHasOneTooOnTwoAxes) {
 
 TEST_F(Considered, EveryMeshHasAVerdict) {
   place.write("near.toml", four_devices("10 GB/s", "50 us"));
-  for (const std::string axes : {"2", "auto"}) {
-    const Json json = report("--set batch=30000 --cluster near.toml --mesh-axes " + axes);
+  for (const std::string axes : {"", "--mesh-axes 2", "--mesh-axes auto"}) {
+    const Json json = report("--set batch=30000 --cluster near.toml " + axes);
     EXPECT_EQ(count(json, "taken"), 1);
     bool flat = false, two = false;
     for (const Json& trial : json["considered"]) {
@@ -100,8 +100,22 @@ TEST_F(Considered, EveryMeshHasAVerdict) {
     }
     EXPECT_TRUE(flat && two) << json["considered"];
   }
-  const Json one = report("--set batch=30000 --cluster near.toml");
+  const Json one = report("--set batch=30000 --cluster near.toml --mesh-axes 1");
   for (const Json& trial : one["considered"]) EXPECT_EQ(trial["mesh"].size(), 1u);
+}
+
+TEST_F(Considered, ThreeAxesArePlannedProvedAndTrained) {
+  std::string cluster = four_devices("1 GB/s", "10 us");
+  place.write("eight.toml", cluster.replace(cluster.find("count = 2"), 9, "count = 4"));
+  const Json json = report("--set batch=30000 --cluster eight.toml --mesh-axes 3");
+  bool three = false;
+  for (const Json& trial : json["considered"]) three = three || trial["mesh"] == Json({2, 2, 2});
+  EXPECT_TRUE(three) << json["considered"];
+  const Outcome run = place.run("run model.cpp --cluster eight.toml --mesh 2x2x2 --steps 2");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out + run.err,
+              AllOf(HasSubstr("proved: "), HasSubstr("the generated programs of 8 ranks do what the plan says"),
+                    HasSubstr("2 steps in ")));
 }
 
 TEST_F(Considered, TheTimelineDecidesIfAsked) {
