@@ -195,6 +195,7 @@ double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) 
   double sum = 0;
   for (int cut = 0; cut < cut_sets; ++cut) {
     double amount = by_cut[cut];
+    if (amount == 0) continue;
     for (int a = 0; a < max_axes; ++a)
       if (cut >> a & 1) amount *= parts[a];
     sum += amount;
