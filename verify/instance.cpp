@@ -29,6 +29,8 @@ class Extents {
       for (size_t j = 0; j < node.inputs.size() && j < node.space.inputs.size(); ++j)
         relate(node, node.space.inputs[j], node.inputs[j]);
     }
+    while (unite_digits()) {
+    }
   }
 
   int dim(NodeId node, int d) { return root(dim_[node][d]); }
@@ -133,6 +135,23 @@ class Extents {
     }
     fixed_.insert(root(dim));
     for (const IndexTerm& t : index.terms) fixed_.insert(root(factor[t.factor]));
+  }
+
+  /// What is merged and taken apart again into parts of the same sizes has the same parts: as the proof takes it, and
+  /// as a model that names its sizes once means it. False if nothing new was found.
+  bool unite_digits() {
+    std::map<std::vector<int64_t>, const Product*> first;  // by class and the parts' sizes
+    bool united = false;
+    for (const Product& p : products_) {
+      std::vector<int64_t> key{root(p.whole), p.constant};
+      for (int part : p.parts) key.push_back(size_[part]);
+      const Product& same = *first.try_emplace(std::move(key), &p).first->second;
+      for (size_t i = 0; i < p.parts.size(); ++i) {
+        united = united || root(p.parts[i]) != root(same.parts[i]);
+        unite(p.parts[i], same.parts[i]);
+      }
+    }
+    return united;
   }
 
   /// The first product that a class is; the others must agree with it.

@@ -160,5 +160,19 @@ TEST(DeviceSource, BuffersAreNotReusedWhileATransferReadsThem) {
   EXPECT_GT(checked.line, 0);
 }
 
+// What checks call wrong may be right on cuda devices (docs/limits.md): hetsynth's own text is told of and runs, text
+// of others, and that of cpu devices, is refuted.
+TEST(DeviceSource, OfOurOwnIsDoubtedWhereTextOfOthersIsRefuted) {
+  Generated g = shared();
+  std::string& kernels = g.devices[0].files.at(1).text;
+  const size_t at = kernels.rfind(" - ");
+  ASSERT_NE(at, std::string::npos);
+  kernels.replace(at, 3, " + ");
+  const GeneratedCheck own = check_generated(g.reference, g.plan, g.devices);
+  EXPECT_EQ(own.verdict, Verdict::unknown);
+  EXPECT_THAT(own.worst().summary, testing::StartsWith("in doubt: "));
+  EXPECT_EQ(check_foreign(g.reference, g.plan, g.devices).verdict, Verdict::refuted);
+}
+
 }  // namespace
 }  // namespace hetsynth::test
