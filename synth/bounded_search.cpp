@@ -37,8 +37,9 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   limits_.cost_to_beat = cost_to_beat;
   while (!done() && !narrowed_ && step()) {
   }
-  if (!narrowed_) shift();
-  if (!done() && !narrowed_) attempt(true);
+  if (proven() || narrowed_) return result_;
+  shift();
+  if (!done()) attempt(true);
   if (!done() && !narrowed_) search_what_is_left();
   return result_;
 }
@@ -78,10 +79,12 @@ void BoundedSearch::refine() {
   quotient_ = std::move(finer);
 }
 
-bool BoundedSearch::done() const {
+bool BoundedSearch::proven() const {
   double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
-  return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound) || limits_.stop.stopped();
+  return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound);
 }
+
+bool BoundedSearch::done() const { return proven() || limits_.stop.stopped(); }
 
 /// Between the best solution and the best bound of message passing, relative to it.
 double BoundedSearch::gap() const { return double(to_beat()) / messages_->reached() - 1; }

@@ -41,6 +41,8 @@ class BoundedSearch {
   bool step();
   void refine();
   Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }
+  /// Nothing is better than the best so far, but for the tolerance.
+  bool proven() const;
   bool done() const;
   double gap() const;
   void shift();

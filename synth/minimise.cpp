@@ -1,6 +1,7 @@
 #include "synth/minimise.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "dsl/base/error.h"
 #include "synth/bounded_search.h"
@@ -40,12 +41,21 @@ struct Minimisation::State {
     if (!direct) bounded = std::make_unique<BoundedSearch>(contraction.core(), limits);
   }
 
+  /// What elimination finds, which asks for no cost to beat: done once.
+  const SearchResult& eliminated() {
+    if (!eliminated_) eliminated_ = eliminate_and_search(contraction.core(), order, limits);
+    return *eliminated_;
+  }
+
   const Network& network;
-  SearchLimits limits;
+  const SearchLimits limits;
   Contraction contraction;
   EliminationOrder order;
   bool direct = false;
   std::unique_ptr<BoundedSearch> bounded;  ///< unless direct
+
+ private:
+  std::optional<SearchResult> eliminated_;
 };
 
 Minimisation::Minimisation(const Network& network, const SearchLimits& limits) : bound_(bound_of_parts(network)) {
@@ -71,10 +81,9 @@ SearchResult Minimisation::finish(Picoseconds cost_to_beat) {
   if (!state_ || bound_ >= forbidden) return found;
   const Contraction& contraction = state_->contraction;
   const Picoseconds constant = contraction.constant();
-  SearchLimits& limits = state_->limits;
-  limits.cost_to_beat = cost_to_beat >= forbidden ? forbidden : std::max<Picoseconds>(0, cost_to_beat - constant);
-  found = state_->direct ? eliminate_and_search(contraction.core(), state_->order, limits)
-                         : state_->bounded->finish(limits.cost_to_beat);
+  const Picoseconds core_to_beat =
+      cost_to_beat >= forbidden ? forbidden : std::max<Picoseconds>(0, cost_to_beat - constant);
+  found = state_->direct ? state_->eliminated() : state_->bounded->finish(core_to_beat);
   found.variables = state_->network.variable_count();
   found.values = contraction.value_count();
   if (state_->direct) found.values_left = found.values;
