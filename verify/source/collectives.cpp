@@ -10,16 +10,8 @@ namespace hetsynth::source {
 namespace {
 
 size_t arguments_of(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::all_gather:
-      return 9;
-    case Opcode::reduce_scatter:
-      return 10;
-    case Opcode::all_to_all:
-      return 10;
-    default:
-      return 8;
-  }
+  if (opcode == Opcode::all_gather) return 9;
+  return opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all ? 10 : 8;
 }
 
 }  // namespace

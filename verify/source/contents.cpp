@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/source/arithmetic.h"
 #include "verify/source/library.h"
 
 namespace hetsynth::source {
@@ -116,15 +117,12 @@ int64_t ContentsWalk::constant(const Expression& e) const {
       if (e.type == Type::integer) return frame_[size_t(e.slot)].integer;
       break;
     case Kind::member:
-      if (e.name == "step") return Sample::step;
-      if (e.name == "seed") return int64_t(Sample::run_seed);
+      if (auto number = number_of_context(e)) return *number;
       break;
     case Kind::add:
-      return constant(e.args[0]) + constant(e.args[1]);
     case Kind::sub:
-      return constant(e.args[0]) - constant(e.args[1]);
     case Kind::mul:
-      return constant(e.args[0]) * constant(e.args[1]);
+      return computed(e, constant(e.args[0]), constant(e.args[1]));
     default:
       break;
   }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "dsl/ir/interpreter.h"
+#include "verify/source/arithmetic.h"
 #include "verify/source/execution.h"
 #include "verify/source/library.h"
 
@@ -33,8 +34,7 @@ int64_t Execution::integer(const Expression& e) {
       if (e.type == Type::integer) return frame_[size_t(e.slot)].integer;
       break;
     case Kind::member:
-      if (e.name == "step") return Sample::step;
-      if (e.name == "seed") return int64_t(Sample::run_seed);
+      if (auto number = number_of_context(e)) return *number;
       break;
     case Kind::element:
       return element_integer(e);
@@ -43,16 +43,12 @@ int64_t Execution::integer(const Expression& e) {
     case Kind::not_:
       return !integer(e.args[0]);
     case Kind::add:
-      return int64_t(uint64_t(integer(e.args[0])) + uint64_t(integer(e.args[1])));
     case Kind::sub:
-      return int64_t(uint64_t(integer(e.args[0])) - uint64_t(integer(e.args[1])));
     case Kind::mul:
-      return int64_t(uint64_t(integer(e.args[0])) * uint64_t(integer(e.args[1])));
     case Kind::div:
     case Kind::modulo: {
-      int64_t a = integer(e.args[0]), b = integer(e.args[1]);
-      if (b == 0 || (a == std::numeric_limits<int64_t>::min() && b == -1)) throw Misstep("a division by zero", e.line);
-      return e.kind == Kind::div ? a / b : a % b;
+      const int64_t a = integer(e.args[0]), b = integer(e.args[1]);
+      return computed(e, a, b);
     }
     case Kind::less:
     case Kind::less_equal:
@@ -85,14 +81,10 @@ int64_t Execution::compare(const Expression& e) {
       if (widened_) return 0;
       throw Undefined();
     }
-    return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
+    return holds(e.kind, x, y);
   }
-  int64_t x = integer(a), y = integer(b);
-  if (a.kind == Kind::to_unsigned || b.kind == Kind::to_unsigned) {
-    uint64_t ux = uint64_t(x), uy = uint64_t(y);
-    return e.kind == Kind::less ? ux < uy : e.kind == Kind::less_equal ? ux <= uy : ux == uy;
-  }
-  return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
+  const int64_t x = integer(a), y = integer(b);
+  return holds(e, x, y);
 }
 
 double Execution::real(const Expression& e) {

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "dsl/ir/interpreter.h"
-#include "verify/source/meaning.h"
+#include "verify/source/arithmetic.h"
 #include "verify/source/threads.h"
 
 namespace hetsynth::source {
@@ -14,20 +15,13 @@ namespace {
 
 /// A comparison with what is not a number: neither true nor false.
 constexpr int64_t undefined = std::numeric_limits<int64_t>::min();
+/// What is chosen by such a comparison.
+template <class T>
+constexpr T unknown = std::is_same_v<T, double> ? std::numeric_limits<T>::quiet_NaN() : T(undefined);
 
-int64_t of_numbers(const Expression& e, int64_t a, int64_t b) {
+int64_t computed_if_defined(const Expression& e, int64_t a, int64_t b) {
   if (a == undefined || b == undefined) return undefined;
-  switch (e.kind) {
-    case Kind::add:
-      return int64_t(uint64_t(a) + uint64_t(b));
-    case Kind::sub:
-      return int64_t(uint64_t(a) - uint64_t(b));
-    case Kind::mul:
-      return int64_t(uint64_t(a) * uint64_t(b));
-    default:
-      if (b == 0) throw Misstep("a division by zero", e.line);
-      return e.kind == Kind::div ? a / b : a % b;
-  }
+  return computed(e, a, b);
 }
 
 }  // namespace
@@ -78,13 +72,8 @@ void ThreadBlock::integer(const Expression& e, Lanes lanes, int64_t* out) {
     case Kind::sub:
     case Kind::mul:
     case Kind::div:
-    case Kind::modulo: {
-      int64_t* by = integers(n);
-      integer(e.args[0], lanes, out);
-      integer(e.args[1], lanes, by);
-      for (int i = 0; i < n; ++i) out[i] = of_numbers(e, out[i], by[i]);
-      return;
-    }
+    case Kind::modulo:
+      return combine(e, lanes, out, [&](int64_t a, int64_t b) { return computed_if_defined(e, a, b); });
     case Kind::less:
     case Kind::less_equal:
     case Kind::equal:
@@ -116,22 +105,18 @@ void ThreadBlock::integer(const Expression& e, Lanes lanes, int64_t* out) {
 
 void ThreadBlock::compare(const Expression& e, Lanes lanes, int64_t* out) {
   const Expression &a = e.args[0], &b = e.args[1];
-  auto holds = [&](auto x, auto y) {
-    return e.kind == Kind::less ? x < y : e.kind == Kind::less_equal ? x <= y : x == y;
-  };
   if (a.type == Type::real || b.type == Type::real) {
     double *x = reals(lanes.count), *y = reals(lanes.count);
     real(a, lanes, x);
     real(b, lanes, y);
-    for (int i = 0; i < lanes.count; ++i) out[i] = std::isnan(x[i]) || std::isnan(y[i]) ? undefined : holds(x[i], y[i]);
+    for (int i = 0; i < lanes.count; ++i)
+      out[i] = std::isnan(x[i]) || std::isnan(y[i]) ? undefined : holds(e.kind, x[i], y[i]);
     return;
   }
   int64_t *x = integers(lanes.count), *y = integers(lanes.count);
   integer(a, lanes, x);
   integer(b, lanes, y);
-  const bool without_sign = a.kind == Kind::to_unsigned || b.kind == Kind::to_unsigned;
-  for (int i = 0; i < lanes.count; ++i)
-    out[i] = without_sign ? holds(uint64_t(x[i]), uint64_t(y[i])) : holds(x[i], y[i]);
+  for (int i = 0; i < lanes.count; ++i) out[i] = holds(e, x[i], y[i]);
 }
 
 /// The second condition is looked at only where the first leaves it open.
@@ -147,6 +132,14 @@ void ThreadBlock::logical(const Expression& e, Lanes lanes, int64_t* out) {
   for (size_t i = 0; i < open.size(); ++i) out[at[i]] = second[i] == undefined ? undefined : second[i] != 0;
 }
 
+template <class T, class Operator>
+void ThreadBlock::combine(const Expression& e, Lanes lanes, T* out, Operator operation) {
+  T* by = numbers<T>(lanes.count);
+  evaluate(e.args[0], lanes, out);
+  evaluate(e.args[1], lanes, by);
+  for (int i = 0; i < lanes.count; ++i) out[i] = operation(out[i], by[i]);
+}
+
 template <class T>
 void ThreadBlock::choose(const Expression& e, Lanes lanes, T* out) {
   int64_t* condition = integers(lanes.count);
@@ -157,23 +150,12 @@ void ThreadBlock::choose(const Expression& e, Lanes lanes, T* out) {
       if (condition[i] != undefined && (condition[i] != 0) == yes) threads.push_back(lanes.thread[i]), at.push_back(i);
     if (threads.empty()) continue;
     const Lanes part{threads.data(), int(threads.size())};
-    if constexpr (std::is_same_v<T, double>) {
-      double* value = reals(part.count);
-      real(e.args[yes ? 1 : 2], part, value);
-      for (int i = 0; i < part.count; ++i) out[at[size_t(i)]] = value[i];
-    } else {
-      int64_t* value = integers(part.count);
-      integer(e.args[yes ? 1 : 2], part, value);
-      for (int i = 0; i < part.count; ++i) out[at[size_t(i)]] = value[i];
-    }
+    T* value = numbers<T>(part.count);
+    evaluate(e.args[yes ? 1 : 2], part, value);
+    for (int i = 0; i < part.count; ++i) out[at[size_t(i)]] = value[i];
   }
   for (int i = 0; i < lanes.count; ++i)
-    if (condition[i] == undefined) {
-      if constexpr (std::is_same_v<T, double>)
-        out[i] = std::nan("");
-      else
-        out[i] = undefined;
-    }
+    if (condition[i] == undefined) out[i] = unknown<T>;
 }
 
 /// The threads for which the condition holds, in their order, to a shared array; their number to all.
@@ -225,17 +207,8 @@ void ThreadBlock::real(const Expression& e, Lanes lanes, double* out) {
     case Kind::add:
     case Kind::sub:
     case Kind::mul:
-    case Kind::div: {
-      double* by = reals(n);
-      real(e.args[0], lanes, out);
-      real(e.args[1], lanes, by);
-      for (int i = 0; i < n; ++i)
-        out[i] = e.kind == Kind::add   ? out[i] + by[i]
-                 : e.kind == Kind::sub ? out[i] - by[i]
-                 : e.kind == Kind::mul ? out[i] * by[i]
-                                       : out[i] / by[i];
-      return;
-    }
+    case Kind::div:
+      return combine(e, lanes, out, [&](double a, double b) { return computed(e, a, b); });
     case Kind::choose:
       return choose(e, lanes, out);
     case Kind::to_real:
@@ -305,11 +278,7 @@ void ThreadBlock::combined(const Helper& function, Lanes lanes, double* values, 
 }
 
 void ThreadBlock::load(const Expression& e, Lanes lanes, double* out) {
-  Place from = place(e.args[0], lanes);
-  int64_t* at = integers(lanes.count);
-  integer(e.args[1], lanes, at);
-  for (int i = 0; i < lanes.count; ++i) from.offset[i] += at[i];
-  load_at(from, e.args[0].type, 0, lanes, out, e.line);
+  load_at(element_place(e, lanes), e.args[0].type, 0, lanes, out, e.line);
 }
 
 }  // namespace hetsynth::source

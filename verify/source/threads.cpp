@@ -164,49 +164,44 @@ void ThreadBlock::declare(const Statement& s, Lanes lanes) {
 }
 
 void ThreadBlock::assign(const Statement& s, Lanes lanes) {
-  const bool element = s.target.kind == Kind::element;
-  Place to;
-  if (element) {
-    to = place(s.target.args[0], lanes);
-    int64_t* at = integers(lanes.count);
-    integer(s.target.args[1], lanes, at);
-    for (int i = 0; i < lanes.count; ++i) to.offset[i] += at[i];
-    if (slice_ && to.parameter >= 0) return store_at(to, s.target.args[0].type, 0, lanes, nullptr, s.line);
-  } else if (s.target.kind != Kind::variable) {
-    throw NotFollowed("an assignment to something else", s.line);
+  if (s.target.kind == Kind::element) return assign_element(s, lanes);
+  if (s.target.kind != Kind::variable) throw NotFollowed("an assignment to something else", s.line);
+  if (s.target.type == Type::integer)
+    assign_variable(s, lanes, integers_[size_t(s.target.slot)]);
+  else
+    assign_variable(s, lanes, reals_[size_t(s.target.slot)]);
+}
+
+/// `variable`: by thread.
+template <class T>
+void ThreadBlock::assign_variable(const Statement& s, Lanes lanes, std::vector<T>& variable) {
+  T* value = numbers<T>(lanes.count);
+  evaluate(s.value, lanes, value);
+  if (variable.empty()) throw NotFollowed("an assignment to " + s.target.name, s.line);
+  for (int i = 0; i < lanes.count; ++i) {
+    T& at = variable[size_t(lanes.thread[i])];
+    at = s.accumulates ? at + value[i] : value[i];
   }
+}
+
+void ThreadBlock::assign_element(const Statement& s, Lanes lanes) {
+  const Type pointer = s.target.args[0].type;
+  const Place to = element_place(s.target, lanes);
+  if (slice_ && to.parameter >= 0) return store_at(to, pointer, 0, lanes, nullptr, s.line);
   double* value = reals(lanes.count);
   if (s.target.type == Type::integer) {
     int64_t* whole = integers(lanes.count);
     integer(s.value, lanes, whole);
-    if (!element) {
-      std::vector<int64_t>& variable = integers_[size_t(s.target.slot)];
-      if (variable.empty()) throw NotFollowed("an assignment to " + s.target.name, s.line);
-      for (int i = 0; i < lanes.count; ++i) {
-        int64_t& at = variable[size_t(lanes.thread[i])];
-        at = s.accumulates ? at + whole[i] : whole[i];
-      }
-      return;
-    }
-    for (int i = 0; i < lanes.count; ++i) value[i] = double(whole[i]);
+    std::copy(whole, whole + lanes.count, value);
   } else {
     real(s.value, lanes, value);
-    if (!element) {
-      std::vector<double>& variable = reals_[size_t(s.target.slot)];
-      if (variable.empty()) throw NotFollowed("an assignment to " + s.target.name, s.line);
-      for (int i = 0; i < lanes.count; ++i) {
-        double& at = variable[size_t(lanes.thread[i])];
-        at = s.accumulates ? at + value[i] : value[i];
-      }
-      return;
-    }
   }
   if (s.accumulates) {
     double* before = reals(lanes.count);
-    load_at(to, s.target.args[0].type, 0, lanes, before, s.line);
+    load_at(to, pointer, 0, lanes, before, s.line);
     for (int i = 0; i < lanes.count; ++i) value[i] += before[i];
   }
-  store_at(to, s.target.args[0].type, 0, lanes, value, s.line);
+  store_at(to, pointer, 0, lanes, value, s.line);
 }
 
 void ThreadBlock::branch(const Statement& s, Lanes lanes) {
@@ -306,6 +301,14 @@ ThreadBlock::Place ThreadBlock::place(const Expression& e, Lanes lanes) {
   integer(e.args[first ? 1 : 0], lanes, by);
   const int64_t each = e.kind == Kind::element ? e.integer_value : 1;
   for (int i = 0; i < lanes.count; ++i) out.offset[i] += by[i] * each;
+  return out;
+}
+
+ThreadBlock::Place ThreadBlock::element_place(const Expression& e, Lanes lanes) {
+  Place out = place(e.args[0], lanes);
+  int64_t* at = integers(lanes.count);
+  integer(e.args[1], lanes, at);
+  for (int i = 0; i < lanes.count; ++i) out.offset[i] += at[i];
   return out;
 }
 

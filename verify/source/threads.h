@@ -84,6 +84,9 @@ class ThreadBlock {
   void block(const Statement& s, Lanes lanes);
   void declare(const Statement& s, Lanes lanes);
   void assign(const Statement& s, Lanes lanes);
+  void assign_element(const Statement& s, Lanes lanes);
+  template <class T>
+  void assign_variable(const Statement& s, Lanes lanes, std::vector<T>& variable);
   void branch(const Statement& s, Lanes lanes);
   void loop(const Statement& s, Lanes lanes);
   void call(const Expression& e, Lanes lanes);
@@ -97,10 +100,16 @@ class ThreadBlock {
   void real(const Expression& e, Lanes lanes, double* out);
   void real_call(const Expression& e, Lanes lanes, double* out);
   void combined(const Helper& function, Lanes lanes, double* values, int line);
+  void evaluate(const Expression& e, Lanes lanes, int64_t* out) { integer(e, lanes, out); }
+  void evaluate(const Expression& e, Lanes lanes, double* out) { real(e, lanes, out); }
+  template <class T, class Operator>
+  void combine(const Expression& e, Lanes lanes, T* out, Operator operation);
   template <class T>
   void choose(const Expression& e, Lanes lanes, T* out);
 
   Place place(const Expression& e, Lanes lanes);
+  /// Of args[0][args[1]].
+  Place element_place(const Expression& e, Lanes lanes);
   void load(const Expression& e, Lanes lanes, double* out);
   void load_at(const Place& from, Type pointer, int64_t further, Lanes lanes, double* out, int line);
   void store_at(const Place& to, Type pointer, int64_t further, Lanes lanes, const double* values, int line);
@@ -110,6 +119,13 @@ class ThreadBlock {
 
   int64_t* integers(int count);
   double* reals(int count);
+  template <class T>
+  T* numbers(int count) {
+    if constexpr (std::is_same_v<T, double>)
+      return reals(count);
+    else
+      return integers(count);
+  }
   void count(int64_t lanes, int line);
 
   const Launch& launch_;
