@@ -1,5 +1,7 @@
 // Runs the command line as a process, in a folder of its own.
 #pragma once
+#include <gmock/gmock.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -10,6 +12,12 @@ struct Outcome {
   int code = -1;  ///< exit code; 128 + signal for a process that was killed
   std::string out, err;
 };
+
+/// The process ended with this code, and what it wrote on standard error matches.
+MATCHER_P2(Fails, code, message, "") {
+  *result_listener << "exit code " << arg.code << ", standard error: " << arg.err;
+  return arg.code == code && ::testing::ExplainMatchResult(message, arg.err, result_listener);
+}
 
 /// A folder for one test's files, gone at the end.
 class Workplace {

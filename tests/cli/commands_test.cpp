@@ -71,9 +71,8 @@ TEST(Commands, CertificatesAreWrittenAndChecked) {
   ASSERT_NE(at, std::string::npos);
   text[at + 16] = text[at + 16] == '9' ? '8' : '9';
   place.write("edited.json", text);
-  const Outcome edited = place.run("verify model.cpp plan.json --cert edited.json");
-  EXPECT_EQ(edited.code, 3);
-  EXPECT_THAT(edited.err, HasSubstr("was changed after it was made"));
+  EXPECT_THAT(place.run("verify model.cpp plan.json --cert edited.json"),
+              Fails(3, HasSubstr("was changed after it was made")));
   EXPECT_EQ(place.run("verify model.cpp plan.json --cert plan.json").code, 3);
 }
 

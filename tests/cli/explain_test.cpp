@@ -86,9 +86,8 @@ TEST_F(Explain, RefusesAnotherClusterAndAMissingPlan) {
   std::string cluster = place.read("c.toml");
   place.write("d.toml", cluster.replace(cluster.find("30 GFLOP"), 2, "20"));
   EXPECT_EQ(place.run("explain model.cpp plan.json --cluster d.toml").code, 3);
-  const Outcome missing = place.run("explain model.cpp nothing.json --cluster c.toml");
-  EXPECT_EQ(missing.code, 3);
-  EXPECT_THAT(missing.err, HasSubstr("nothing.json: error:"));
+  EXPECT_THAT(place.run("explain model.cpp nothing.json --cluster c.toml"),
+              Fails(3, HasSubstr("nothing.json: error:")));
 }
 
 using Diff = Plans;
@@ -113,9 +112,8 @@ TEST_F(Diff, RefusesAPlanOfAnotherModel) {
   std::string model = place.read("model.cpp");
   place.write("other.cpp", model.replace(model.find("relu("), 4, "gelu"));
   ASSERT_EQ(place.run("plan other.cpp --set batch=3000 --cluster c.toml -o other.json").code, 0);
-  const Outcome outcome = place.run("diff model.cpp plan.json other.json");
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("the plan was made for another model"));
+  EXPECT_THAT(place.run("diff model.cpp plan.json other.json"),
+              Fails(3, HasSubstr("the plan was made for another model")));
 }
 
 }  // namespace

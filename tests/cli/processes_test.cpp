@@ -85,10 +85,9 @@ TEST_F(Processes, AnErrorIsToldOnceAndEndsAll) {
   EXPECT_NE(first, std::string::npos) << missing.err;
   EXPECT_EQ(missing.err.find("cannot read the model file", first + 1), std::string::npos) << missing.err;
 
-  const Outcome three = place.run("run model.cpp --cluster slow.toml", mpirun(3));
-  EXPECT_EQ(three.code, 1);
-  EXPECT_THAT(three.err, AllOf(HasSubstr("the plan runs on 2 devices of 1 host"),
-                               HasSubstr("the launcher has started 3 processes"), HasSubstr("to mend:")));
+  EXPECT_THAT(place.run("run model.cpp --cluster slow.toml", mpirun(3)),
+              Fails(1, AllOf(HasSubstr("the plan runs on 2 devices of 1 host"),
+                             HasSubstr("the launcher has started 3 processes"), HasSubstr("to mend:"))));
 }
 
 TEST_F(Processes, OneThatIsKilledEndsAllByNameAndLeavesNothing) {
