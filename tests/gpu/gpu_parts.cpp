@@ -15,7 +15,7 @@ constexpr unsigned granule = 8;  ///< multiprocessors
 
 }  // namespace
 
-std::string cannot_part(const cuda::Driver& driver, const std::vector<int>& multiprocessors) {
+std::string why_not_parted(const cuda::Driver& driver, const std::vector<int>& multiprocessors) {
   if (!driver.green_create) return "green contexts need a driver of CUDA 12.4 or later";
   int device = 0;
   DeviceResource whole;

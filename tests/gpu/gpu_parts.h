@@ -9,7 +9,7 @@
 namespace hetsynth::testing {
 
 /// "" if the driver can cut GPU 0 so, or why not: it is older than CUDA 12.4, or the GPU too small.
-std::string cannot_part(const cuda::Driver& driver, const std::vector<int>& multiprocessors);
+std::string why_not_parted(const cuda::Driver& driver, const std::vector<int>& multiprocessors);
 
 /// Contexts of GPU 0 with so many multiprocessors each, multiples of 8 (what recent GPUs ask for). They share its
 /// memory and its address space. Ranks that run in them must be gone before.

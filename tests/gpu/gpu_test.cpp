@@ -62,7 +62,7 @@ std::string no_gpu() {
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string reason = no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = no_gpu(); !reason.empty()) GTEST_SKIP() << "ranks cannot run here: " << reason;
   }
 };
 
@@ -152,7 +152,8 @@ TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
 TEST_P(TrainingOnGpu, FourUnequalGreenContextsEqualOneRank) {
   const std::vector<int> multiprocessors = {64, 32, 16, 16};
   const cuda::Driver& driver = backend().api->driver;
-  if (const std::string reason = cannot_part(driver, multiprocessors); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = why_not_parted(driver, multiprocessors); !reason.empty())
+    GTEST_SKIP() << "GPU 0 is not cut into devices of 64, 32, 16 and 16 multiprocessors: " << reason;
   const Program& program = program_of(GetParam());
   const Cluster one = devices({1});
   // Doubles carry the streams of all four ranks out one by one.

@@ -10,10 +10,14 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/support/cuda/nccl_operation.h"
+
 namespace hetsynth::testing {
 namespace {
 
 using cuda::DevicePointer;
+using testing_support::NcclOperation;
+using Kind = NcclOperation::Kind;
 
 constexpr int version_with_shared_gpus = 23000;
 constexpr int internal_error = 3, invalid_usage = 5, remote_error = 6;
@@ -32,14 +36,6 @@ extern "C" __global__ void divide(float* to, const long long* how) {
   for (long long at = (long long)blockIdx.x * 256 + threadIdx.x; at < count; at += (long long)gridDim.x * 256) to[at] /= (float)ranks;
 }
 )";
-
-struct Call {
-  enum class Kind { all_gather, all_reduce, reduce_scatter, broadcast, reduce, send, receive } kind;
-  const void* from;
-  void* to;
-  size_t count;
-  int type, op, peer;
-};
 
 struct Member;
 
@@ -80,15 +76,13 @@ struct Shared {
 };
 Shared* shared = nullptr;
 
-int size_of(int type) { return type == cuda::nccl_bfloat16 ? 2 : 4; }
-
 /// A rank's part of a communicator.
 struct Member {
   std::shared_ptr<Meeting> meeting;
   int rank = 0;
   void *module = nullptr, *combine = nullptr, *divide = nullptr, *ready = nullptr, *done = nullptr;
   std::map<std::pair<int64_t, int64_t>, DevicePointer> hows;  ///< by contents: pairs of numbers that kernels read
-  std::vector<Call> calls;
+  std::vector<NcclOperation> calls;
 
   const cuda::Driver& driver() const { return *shared->driver; }
   int ranks() const { return int(meeting->members.size()); }
@@ -127,16 +121,16 @@ struct Member {
   }
 
   /// to = what lies `offset` elements into the operands of call `number` of all ranks, combined in the order of ranks.
-  int combined(size_t number, size_t offset, void* stream) {
-    const Call& own = calls[number];
+  int combined(size_t number, int64_t offset, void* stream) {
+    const NcclOperation& own = calls[number];
     if (own.type != cuda::nccl_float32) return internal_error;
     const auto operand = [&](int rank) {
-      return static_cast<const float*>(meeting->members[size_t(rank)]->calls[number].from) + offset;
+      return reinterpret_cast<const float*>(meeting->members[size_t(rank)]->calls[number].from) + offset;
     };
-    int error = copy(own.to, operand(0), own.count * sizeof(float), stream);
+    int error = copy(own.to, operand(0), size_t(own.count) * sizeof(float), stream);
     DevicePointer how = 0;
-    if (!error) error = numbers(int64_t(own.count), own.op, stream, &how);
-    const unsigned blocks = unsigned(std::min<size_t>(1024, (own.count + 255) / 256));
+    if (!error) error = numbers(own.count, own.op, stream, &how);
+    const unsigned blocks = unsigned(std::min<int64_t>(1024, (own.count + 255) / 256));
     for (int rank = 1; rank < ranks() && !error; ++rank) {
       const float* from = operand(rank);
       void* to = own.to;
@@ -144,44 +138,44 @@ struct Member {
       error = driver().launch(combine, blocks, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
     }
     if (error || own.op != cuda::nccl_average) return error;
-    error = numbers(int64_t(own.count), ranks(), stream, &how);
+    error = numbers(own.count, ranks(), stream, &how);
     void* to = own.to;
     void* arguments[] = {&to, &how, nullptr};
     return error ? error : driver().launch(divide, blocks, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
   }
 
   /// The k-th send of a peer to this rank answers the k-th receive from it.
-  const Call* sent(size_t number) const {
-    const Call& own = calls[number];
+  const NcclOperation* sent(size_t number) const {
+    const NcclOperation& own = calls[number];
     int before = 0;
-    for (size_t i = 0; i < number; ++i) before += calls[i].kind == Call::Kind::receive && calls[i].peer == own.peer;
-    for (const Call& call : meeting->members[size_t(own.peer)]->calls)
-      if (call.kind == Call::Kind::send && call.peer == rank && before-- == 0) return &call;
+    for (size_t i = 0; i < number; ++i) before += calls[i].kind == Kind::receive && calls[i].peer == own.peer;
+    for (const NcclOperation& call : meeting->members[size_t(own.peer)]->calls)
+      if (call.kind == Kind::send && call.peer == rank && before-- == 0) return &call;
     return nullptr;
   }
 
   int carry_out(size_t number, void* stream) {
-    const Call& own = calls[number];
-    const size_t bytes = own.count * size_t(size_of(own.type));
+    const NcclOperation& own = calls[number];
+    const size_t bytes = size_t(own.count * own.element_bytes());
     switch (own.kind) {
-      case Call::Kind::all_gather:
+      case Kind::all_gather:
         for (int rank = 0; rank < ranks(); ++rank)
-          if (int error = copy(static_cast<char*>(own.to) + size_t(rank) * bytes,
-                               meeting->members[size_t(rank)]->calls[number].from, bytes, stream))
+          if (int error = copy(own.to + size_t(rank) * bytes, meeting->members[size_t(rank)]->calls[number].from, bytes,
+                               stream))
             return error;
         return 0;
-      case Call::Kind::all_reduce:
+      case Kind::all_reduce:
         return combined(number, 0, stream);
-      case Call::Kind::reduce_scatter:
-        return combined(number, size_t(rank) * own.count, stream);
-      case Call::Kind::broadcast:
+      case Kind::reduce_scatter:
+        return combined(number, rank * own.count, stream);
+      case Kind::broadcast:
         return copy(own.to, meeting->members[size_t(own.peer)]->calls[number].from, bytes, stream);
-      case Call::Kind::reduce:
+      case Kind::reduce:
         return rank == own.peer ? combined(number, 0, stream) : 0;
-      case Call::Kind::send:
+      case Kind::send:
         return 0;
-      case Call::Kind::receive:
-        const Call* from = sent(number);
+      case Kind::receive:
+        const NcclOperation* from = sent(number);
         return from ? copy(own.to, from->from, bytes, stream) : internal_error;
     }
     return internal_error;
@@ -218,7 +212,7 @@ Group& group() {
   return open;
 }
 
-int issue(void* communicator, void* stream, const Call& call) {
+int issue(NcclOperation call, void* communicator, void* stream) {
   auto* const member = static_cast<Member*>(communicator);
   member->calls.push_back(call);
   if (group().depth == 0) return member->run(stream);
@@ -277,28 +271,7 @@ cuda::Nccl table() {
     open.member = nullptr;
     return member->run(open.stream);
   };
-  n.all_gather = [](const void* from, void* to, size_t count, int type, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::all_gather, from, to, count, type, 0, 0});
-  };
-  n.all_reduce = [](const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::all_reduce, from, to, count, type, op, 0});
-  };
-  n.reduce_scatter = [](const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::reduce_scatter, from, to, count, type, op, 0});
-  };
-  n.broadcast = [](const void* from, void* to, size_t count, int type, int root, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::broadcast, from, to, count, type, 0, root});
-  };
-  n.reduce = [](const void* from, void* to, size_t count, int type, int op, int root, void* communicator,
-                void* stream) {
-    return issue(communicator, stream, {Call::Kind::reduce, from, to, count, type, op, root});
-  };
-  n.send = [](const void* from, size_t count, int type, int peer, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::send, from, nullptr, count, type, 0, peer});
-  };
-  n.receive = [](void* to, size_t count, int type, int peer, void* communicator, void* stream) {
-    return issue(communicator, stream, {Call::Kind::receive, nullptr, to, count, type, 0, peer});
-  };
+  testing_support::fill_operations<issue>(n);
   return n;
 }
 

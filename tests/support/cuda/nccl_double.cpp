@@ -205,10 +205,6 @@ int issue(NcclOperation call, void* handle, void* stream_handle) {
   return gpu.problem.empty() ? 0 : remote_error;
 }
 
-using Kind = NcclOperation::Kind;
-const char* bytes(const void* p) { return static_cast<const char*>(p); }
-char* bytes(void* p) { return static_cast<char*>(p); }
-
 }  // namespace
 
 std::string left_behind(const NcclDouble& nccl) {
@@ -242,27 +238,7 @@ void fill_nccl(cuda::Nccl& n) {
     if (--open_groups() == 0) issue_group(std::exchange(open_group(), {}));
     return 0;
   };
-  n.all_gather = [](const void* from, void* to, size_t count, int type, void* comm, void* stream) {
-    return issue({Kind::all_gather, bytes(from), bytes(to), int64_t(count), type, -1, -1}, comm, stream);
-  };
-  n.all_reduce = [](const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
-    return issue({Kind::all_reduce, bytes(from), bytes(to), int64_t(count), type, op, -1}, comm, stream);
-  };
-  n.reduce_scatter = [](const void* from, void* to, size_t count, int type, int op, void* comm, void* stream) {
-    return issue({Kind::reduce_scatter, bytes(from), bytes(to), int64_t(count), type, op, -1}, comm, stream);
-  };
-  n.broadcast = [](const void* from, void* to, size_t count, int type, int root, void* comm, void* stream) {
-    return issue({Kind::broadcast, bytes(from), bytes(to), int64_t(count), type, -1, root}, comm, stream);
-  };
-  n.reduce = [](const void* from, void* to, size_t count, int type, int op, int root, void* comm, void* stream) {
-    return issue({Kind::reduce, bytes(from), bytes(to), int64_t(count), type, op, root}, comm, stream);
-  };
-  n.send = [](const void* from, size_t count, int type, int peer, void* comm, void* stream) {
-    return issue({Kind::send, bytes(from), nullptr, int64_t(count), type, -1, peer}, comm, stream);
-  };
-  n.receive = [](void* to, size_t count, int type, int peer, void* comm, void* stream) {
-    return issue({Kind::receive, nullptr, bytes(to), int64_t(count), type, -1, peer}, comm, stream);
-  };
+  fill_operations<issue>(n);
 }
 
 int& open_groups() {

@@ -1,7 +1,6 @@
 // What the ranks of one communicator bring to each other.
 #pragma once
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -9,28 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cuda/nccl_operation.h"
+
 namespace hetsynth::testing_support {
-
-struct NcclOperation {
-  enum class Kind { all_gather, all_reduce, reduce_scatter, broadcast, reduce, send, receive } kind;
-  const char* from;
-  char* to;
-  int64_t count;
-  int type, op, peer;
-  bool recorded = false;  ///< issued while a step was being recorded
-
-  /// "broadcast 12 f32 op -1 peer 0": what all ranks must agree on.
-  std::string text() const;
-  bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
-  int64_t element_bytes() const;
-  /// 0 where the rank sends nothing: all but the root of a broadcast.
-  size_t source_bytes(int ranks, int rank) const;
-  /// 0 where the rank receives nothing.
-  size_t destination_bytes(int ranks, int rank) const;
-};
-
-/// NCCL allows source and destination to be the same memory only at the rank's own place of the whole; "" if it is so.
-std::string overlap_problem(const NcclOperation& call, int rank, int ranks);
 
 class Clique {
  public:
