@@ -56,6 +56,11 @@ Link Cluster::slowest_link() const {
   return slowest;
 }
 
+const FusedProducts& Device::epilogues() const {
+  if (measured.epilogues) return *measured.epilogues;
+  return declared.epilogues ? *declared.epilogues : estimated_fused_products();
+}
+
 bool Cluster::same_type(int a, int b) const {
   const Device& x = devices.at(a);
   const Device& y = devices.at(b);

@@ -33,6 +33,8 @@ struct Device {
   double memory_bytes_per_second() const;
   /// Of a class of operators; where nothing is known of it, that of matrix products, and calls that cost nothing.
   ComputeSpeed compute_speed(OperatorClass operators) const;
+  /// Products with an epilogue that generated programs may use: measured, declared, or estimated.
+  const FusedProducts& epilogues() const;
 };
 
 /// One level of the network. bandwidth is per device and direction.

@@ -29,6 +29,12 @@ class Editor {
     for (const SpeedField& field : speed_fields())
       if (speed.*field.value)
         values.push_back(fmt::format("{} = \"{}\"", field.key, quantity_text(*(speed.*field.value), field.dimension)));
+    if (speed.epilogues) {
+      std::vector<std::string> words;
+      for (const FusedProduct& product : *speed.epilogues)
+        words.push_back(fmt::format("\"{}\"", hetsynth::text(product)));
+      values.push_back(fmt::format("epilogues = [{}]", fmt::join(words, ", ")));
+    }
     if (values.empty()) return;
     const std::string measured = fmt::format("measured = {{ {} }}", fmt::join(values, ", "));
     if (replace(device, measured)) return;

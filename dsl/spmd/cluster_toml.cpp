@@ -29,9 +29,11 @@ const std::vector<std::string> root_keys{"name", "host", "between"};
 const std::vector<std::string> host_keys{"name", "count", "inside", "device"};
 const std::vector<std::string> device_keys{"name",   "kind", "model",    "count",   "architecture",
                                            "memory", "duty", "declared", "measured"};
+constexpr std::string_view epilogues_key = "epilogues";
 const std::vector<std::string> speed_keys = [] {
   std::vector<std::string> keys;
   for (const SpeedField& field : speed_fields()) keys.emplace_back(field.key);
+  keys.emplace_back(epilogues_key);
   return keys;
 }();
 const std::vector<std::string> link_keys{"bandwidth", "latency", "measured"};
@@ -92,11 +94,26 @@ ValueLimits limits_of(Dimension dimension) {
   return memory_limits;
 }
 
+std::optional<FusedProducts> read_epilogues(const TableReader& table) {
+  const auto words = table.texts(epilogues_key);
+  if (!words) return std::nullopt;
+  FusedProducts out;
+  for (const std::string& word : *words) {
+    const std::optional<FusedProduct> product = fused_product(word);
+    if (!product)
+      table.fail(table.where(epilogues_key), fmt::format("unknown epilogue of a product {}", quote(word)),
+                 quoted_list(fused_product_names()), "", did_you_mean(word, fused_product_names()));
+    out.insert(*product);
+  }
+  return out;
+}
+
 DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   DeviceSpeed speed;
   if (const auto table = device.table(key, speed_keys)) {
     for (const SpeedField& field : speed_fields())
       speed.*field.value = table->quantity(field.key, field.dimension, limits_of(field.dimension));
+    speed.epilogues = read_epilogues(*table);
   }
   return speed;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "dsl/spmd/product_epilogue.h"
 #include "dsl/spmd/quantity.h"
 
 namespace hetsynth {
@@ -31,6 +32,8 @@ struct DeviceSpeed {
   std::optional<double> matmul_call_seconds{};
   std::optional<double> convolution_call_seconds{};
   std::optional<double> loop_call_seconds{};
+  /// GPUs: products with an epilogue that take no longer than the product and a kernel.
+  std::optional<FusedProducts> epilogues{};
 };
 
 /// A value of DeviceSpeed as a cluster file names it.

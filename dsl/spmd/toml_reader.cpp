@@ -107,6 +107,19 @@ std::string TableReader::text(std::string_view key, const std::string& otherwise
   return value;
 }
 
+std::optional<std::vector<std::string>> TableReader::texts(std::string_view key) const {
+  const toml::node* node = table_.get(key);
+  if (!node) return std::nullopt;
+  const toml::array* array = node->as_array();
+  if (!array) wrong_type(key, *node, "an array of strings");
+  std::vector<std::string> out;
+  for (const toml::node& element : *array) {
+    if (!element.is_string()) wrong_type(key, element, "an array of strings");
+    out.push_back(**element.as_string());
+  }
+  return out;
+}
+
 int TableReader::count(std::string_view key) const {
   const toml::node* node = table_.get(key);
   if (!node) return 1;

@@ -33,6 +33,8 @@ class TableReader {
 
   /// 1 to 200 printable bytes.
   std::string text(std::string_view key, const std::string& otherwise) const;
+  /// An array of strings; nullopt if it is not there.
+  std::optional<std::vector<std::string>> texts(std::string_view key) const;
   /// How often an entry is repeated: 1 to max_cluster_devices, 1 if not said.
   int count(std::string_view key) const;
   double number(std::string_view key, ValueLimits limits, double otherwise) const;

@@ -57,6 +57,17 @@ TEST(ClusterMeasured, CountsWhenReadBackAndLeavesTheRest) {
     EXPECT_THAT(text, HasSubstr(remark));
 }
 
+TEST(ClusterMeasured, KeepsEpilogues) {
+  DeviceSpeed speed{42e9, 8.5e9};
+  speed.epilogues = {{ProductEpilogue::bias_relu, false}, {ProductEpilogue::gelu_slope, true}};
+  const std::string text = with_measured(file, "c.toml", {"a", speed, {}});
+  EXPECT_THAT(text, HasSubstr("epilogues = [\"bias_relu\", \"bf16 gelu_slope\"]"));
+  EXPECT_EQ(parse_cluster(text, "c.toml").devices[0].measured.epilogues, speed.epilogues);
+  speed.epilogues->clear();
+  EXPECT_EQ(parse_cluster(with_measured(text, "c.toml", {"a", speed, {}}), "c.toml").devices[0].epilogues(),
+            FusedProducts{});
+}
+
 TEST(ClusterMeasured, KeepsEverySpeed) {
   const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9};
   const Cluster after = parse_cluster(with_measured(file, "c.toml", {"a", speed, {}}), "c.toml");

@@ -81,6 +81,27 @@ TEST(Cluster, MeasuredWinsOverDeclaredAndDutyScales) {
   EXPECT_EQ(device.memory_bytes_per_second(), 5e9);
 }
 
+TEST(Cluster, EpiloguesAreMeasuredOrDeclaredOrEstimated) {
+  const auto of = [](const std::string& entries) {
+    return parse_cluster("[[host]]\n[[host.device]]\nmodel = \"H200\"\n" + entries, "c.toml").devices[0].epilogues();
+  };
+  EXPECT_EQ(of(""), estimated_fused_products());
+  EXPECT_FALSE(of("").count({ProductEpilogue::bias, true}));
+  EXPECT_EQ(of("declared = { epilogues = [] }"), FusedProducts{});
+  const FusedProducts two = {{ProductEpilogue::bias_gelu_kept, false}, {ProductEpilogue::bias, true}};
+  EXPECT_EQ(of("declared = { epilogues = [] }\nmeasured = { epilogues = [\"bf16 bias\", \"bias_gelu_kept\"] }"), two);
+}
+
+TEST(Cluster, EpiloguesAreNamesOfSome) {
+  const std::string entry = "[[host]]\n[[host.device]]\nmodel = \"H200\"\nmeasured = { epilogues = ";
+  EXPECT_THAT(refusal(entry + "[\"bias_gelo\"] }"),
+              AllOf(StartsWith("c.toml:4:"), HasSubstr("unknown epilogue of a product \"bias_gelo\""),
+                    HasSubstr("did you mean \"bias_gelu\"?")));
+  EXPECT_THAT(refusal(entry + "\"bias\" }"),
+              AllOf(HasSubstr("epilogues has the wrong type"), HasSubstr("an array of strings")));
+  EXPECT_THAT(refusal(entry + "[1] }"), HasSubstr("an array of strings"));
+}
+
 TEST(Cluster, MeasuredLinkWinsOverDeclared) {
   const Cluster cluster =
       parse_cluster(replaced("latency = \"20 us\"", "latency = \"20 us\", measured = { latency = \"30 us\" }"), "c");
