@@ -10,11 +10,34 @@
 namespace hetsynth::source {
 namespace {
 
-constexpr const char* product_call = "hetsynth_device_matmul";
+/// Of the device, and what it is spelled out as (library.h).
+struct ProductCall {
+  const char *name, *spelled;
+  size_t arguments, a, w;  ///< with the context
+};
+constexpr ProductCall product_calls[] = {{"hetsynth_device_matmul", "hetsynth_matmul", 18, 5, 9},
+                                         {"hetsynth_device_matmul_bf16", "hetsynth_matmul_bf16", 18, 5, 9},
+                                         {"hetsynth_device_matmul_then", "hetsynth_matmul_then", 16, 5, 8}};
 
-bool is_product(const Statement& s) {
-  return s.kind == Statement::Kind::branch && s.value.kind == Kind::call && s.value.args.size() == 18 &&
-         (s.value.name == product_call || s.value.name == std::string(product_call) + "_bf16");
+const ProductCall* product_call(const Statement& s) {
+  if (s.kind != Statement::Kind::branch || s.value.kind != Kind::call) return nullptr;
+  for (const ProductCall& call : product_calls)
+    if (s.value.name == call.name && s.value.args.size() == call.arguments) return &call;
+  return nullptr;
+}
+bool is_product(const Statement& s) { return product_call(s) != nullptr; }
+
+/// What a call says of its operands' type must be so: they are passed as pointers to anything.
+void expect_type_of_operands(const ProductCall& call, const Expression& e) {
+  const Expression& says = e.args[1];
+  const bool then = call.arguments == 16;
+  if (then && (says.kind != Kind::integer || says.integer_value < 0 || says.integer_value > 1))
+    throw NotFollowed("a type of a product's operands", e.line);
+  const bool bf16 = then ? says.integer_value == 1 : std::string_view(call.name).ends_with("_bf16");
+  for (size_t operand : {call.a, call.w})
+    if ((e.args[operand].type == Type::halves) != bf16)
+      throw Differs(fmt::format("{} takes an operand of another type for {}", call.name, bf16 ? "bf16" : "float32"),
+                    e.line);
 }
 
 bool only_products(const Statement& s) {
@@ -32,9 +55,11 @@ void name_products(Statement& s) {
     const bool leaves = s.body.size() == 1 && then.kind == Statement::Kind::leave && then.has_value &&
                         then.value.kind == Kind::integer && then.value.integer_value != 0;
     if (!leaves) throw NotFollowed("a condition", s.line);
+    const ProductCall& call = *product_call(s);
+    expect_type_of_operands(call, s.value);
     s.kind = Statement::Kind::call;
     s.body.clear();
-    s.value.name = s.value.name == product_call ? "hetsynth_matmul" : "hetsynth_matmul_bf16";
+    s.value.name = call.spelled;
     s.value.args.erase(s.value.args.begin());
     return;
   }
@@ -48,7 +73,8 @@ bool is_device_host(const Unit& unit) { return unit.functions.count("hetsynth_la
 void DeviceWalk::run() {
   if (options_.device_declarations.empty() || source_.text.find(options_.device_declarations) == std::string::npos)
     throw Differs("the declarations of what the host program calls are not the generator's", 0);
-  for (const char* of_cpu : {"hetsynth_matmul", "hetsynth_matmul_bf16", "hetsynth_convolution", "fill", "copy"})
+  for (const char* of_cpu :
+       {"hetsynth_matmul", "hetsynth_matmul_bf16", "hetsynth_matmul_then", "hetsynth_convolution", "fill", "copy"})
     if (unit_.functions.count(of_cpu)) throw NotFollowed(fmt::format("{} in the text of a GPU", of_cpu), 0);
   kernels_ = read_kernels(source_.kernels, options_.device_prelude, "the kernels of " + source_.file_name);
   for (auto& [name, kernel] : kernels_.functions)

@@ -1,12 +1,12 @@
 #include "verify/source/library.h"
 
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
 #include <map>
-#include <unordered_map>
 
 namespace hetsynth::source {
 namespace {
-
-int number_of(const std::string& function);
 
 Expression number(int64_t value) {
   Expression e;
@@ -42,6 +42,21 @@ Expression binary(Kind kind, Type type, Expression a, Expression b) {
 
 Expression sum(Expression a, Expression b) { return binary(Kind::add, Type::integer, std::move(a), std::move(b)); }
 Expression product(Expression a, Expression b) { return binary(Kind::mul, Type::integer, std::move(a), std::move(b)); }
+Expression real(double value) {
+  Expression e = zero();
+  e.real_value = value;
+  return e;
+}
+Expression plus(Expression a, Expression b) { return binary(Kind::add, Type::real, std::move(a), std::move(b)); }
+Expression times(Expression a, Expression b) { return binary(Kind::mul, Type::real, std::move(a), std::move(b)); }
+Expression call(const std::string& function, std::vector<Expression> args) {
+  Expression e = zero();
+  e.kind = Kind::call;
+  e.name = function;
+  e.line = args.front().line;
+  e.args = std::move(args);
+  return e;
+}
 Expression element(const Expression& base, Expression index) {
   return binary(Kind::element, base.type == Type::integers ? Type::integer : Type::real, base, std::move(index));
 }
@@ -75,6 +90,7 @@ class Spelling {
       size_t arguments = s.value.args.size();
       bool halves = name == "hetsynth_matmul_bf16";
       if ((halves || name == "hetsynth_matmul") && arguments == 17) s = matmul(s);
+      if (name == "hetsynth_matmul_then" && arguments == 15) matmul_then(s);
       if (name == "hetsynth_convolution" && arguments == 6) convolution(s);
       if (name == "fill" && arguments == 3) s = fill(s);
       if (name == "copy" && arguments == 3) s = copy(s);
@@ -84,7 +100,7 @@ class Spelling {
   }
 
   static void resolve(Expression& e) {
-    if (e.kind == Kind::call) e.slot = number_of(e.name);
+    if (e.kind == Kind::call) e.slot = helper_number(e.name);
     for (Expression& arg : e.args) resolve(arg);
   }
   static void resolve(Statement& s) {
@@ -148,6 +164,69 @@ class Spelling {
         assign(s, variable(total, Type::real), binary(Kind::mul, Type::real, at(4, i, k), at(8, k, j)), true);
     Statement store = assign(s, at(12, i, j), variable(total, Type::real));
     return loop(s, b, x[0], {loop(s, i, x[1], {loop(s, j, x[2], {begin, loop(s, k, x[3], {add}), store})})});
+  }
+
+  /// (bf16, m, n, k, a, 2 strides, w, 2 strides, c, row, epilogue, bias, beside): codegen/abi.h.
+  void matmul_then(Statement& s) {
+    enum { bias = 4, relu = 6, gelu = 36, kept_gelu = 164, slope = 192, slope_and_sums = 208 };
+    const std::vector<Expression> x = s.value.args;
+    const int64_t epilogue = x[12].kind == Kind::integer ? x[12].integer_value : 0;
+    if (std::ranges::count(std::initializer_list<int64_t>{bias, relu, gelu, kept_gelu, slope, slope_and_sums},
+                           epilogue) == 0)
+      return;
+    const bool slopes = epilogue == slope || epilogue == slope_and_sums;
+    const int i = new_slot("i"), j = new_slot("j"), k = new_slot("k"), total = new_slot("sum"),
+              before = new_slot("before");
+    auto at = [&](int operand, int row, Expression row_stride, int column, Expression column_stride) {
+      return element(x[size_t(operand)], sum(product(variable(row, Type::integer), std::move(row_stride)),
+                                             product(variable(column, Type::integer), std::move(column_stride))));
+    };
+    const Expression c = at(10, i, x[11], j, number(1)), beside = at(14, i, x[11], j, number(1));
+    const Expression product_sum = variable(total, Type::real), activated = variable(before, Type::real);
+    std::vector<Statement> steps = {declare(s, total, zero())};
+    steps.push_back(
+        loop(s, k, x[3], {assign(s, product_sum, times(at(4, i, x[5], k, x[6]), at(7, k, x[8], j, x[9])), true)}));
+    steps.push_back(
+        declare(s, before, slopes ? beside : plus(product_sum, element(x[13], variable(j, Type::integer)))));
+    if (epilogue == kept_gelu) steps.push_back(assign(s, beside, activated));
+    steps.push_back(assign(s, c,
+                           epilogue == bias   ? activated
+                           : epilogue == relu ? call("max_f32", {activated, zero()})
+                           : slopes           ? times(product_sum, gelu_slope(activated))
+                                    : times(times(real(0.5), activated), plus(real(1), gelu_tanh(activated)))));
+    const Statement here = s;
+    s = loop(here, i, x[1], {loop(here, j, x[2], std::move(steps))});
+    if (epilogue != slope_and_sums) return;
+    // The columns are summed over what is stored by then.
+    Statement sums = loop(here, j, x[2],
+                          {declare(here, total, zero()), loop(here, i, x[1], {assign(here, product_sum, c, true)}),
+                           assign(here, element(x[13], variable(j, Type::integer)), product_sum)});
+    Statement both = like(here, Statement::Kind::block);
+    both.body = {std::move(s), std::move(sums)};
+    s = std::move(both);
+  }
+
+  static Statement declare(const Statement& at, int slot, Expression value) {
+    Statement out = like(at, Statement::Kind::declare);
+    out.slot = slot;
+    out.type = Type::real;
+    out.has_value = true;
+    out.value = std::move(value);
+    return out;
+  }
+
+  // gelu(x) = x (1 + tanh(a (x + b x^3))) / 2, as cublasLt has it: Hendrycks and Gimpel, Gaussian Error Linear Units,
+  // 2016.
+  static constexpr double gelu_cubic = 0.044715;
+  static Expression gelu_a() { return real(std::sqrt(2 / M_PI)); }
+  static Expression gelu_tanh(const Expression& x) {
+    return call("tanh_f32", {times(gelu_a(), plus(x, times(real(gelu_cubic), times(x, times(x, x)))))});
+  }
+  static Expression gelu_slope(const Expression& x) {
+    const Expression t = gelu_tanh(x);
+    const Expression inner = times(gelu_a(), plus(real(1), times(real(3 * gelu_cubic), times(x, x))));
+    const Expression falls = times(x, times(binary(Kind::sub, Type::real, real(1), times(t, t)), inner));
+    return times(real(0.5), plus(plus(real(1), t), falls));
   }
 
   /// (computes, sizes, strides, image, kernel, result): codegen/abi.h.
@@ -220,11 +299,7 @@ class Spelling {
         body = {loop(s, around[l].first, number(around[l].second), std::move(body))};
       return body.front();
     };
-    Statement begin = like(s, Statement::Kind::declare);
-    begin.slot = total;
-    begin.type = Type::real;
-    begin.has_value = true;
-    begin.value = zero();
+    Statement begin = declare(s, total, zero());
     Statement add = assign(s, variable(total, Type::real), guarded, true);
     Statement store = assign(s, parts[computes], variable(total, Type::real));
     s = nest(loops[0], {begin, nest(loops[1], {add}), store});
@@ -248,75 +323,6 @@ class Spelling {
 };
 
 }  // namespace
-
-namespace {
-
-struct Known {
-  const char* name;
-  Helper helper;
-};
-
-constexpr Helper of_one(ExprKind kind) { return {Builtin::arithmetic, 1, kind}; }
-constexpr Helper met(ExprKind kind, int group, int spread = 1) { return {Builtin::combined, 1, kind, group, spread}; }
-constexpr Helper of_two(ExprKind kind) { return {Builtin::arithmetic, 2, kind}; }
-
-constexpr Known known[] = {
-    {"", {}},
-    {"exp_f32", of_one(ExprKind::exp)},
-    {"__builtin_exp", of_one(ExprKind::exp)},
-    {"log_f32", of_one(ExprKind::log)},
-    {"__builtin_log", of_one(ExprKind::log)},
-    {"sqrt_f32", of_one(ExprKind::sqrt)},
-    {"__builtin_sqrt", of_one(ExprKind::sqrt)},
-    {"tanh_f32", of_one(ExprKind::tanh)},
-    {"__builtin_tanh", of_one(ExprKind::tanh)},
-    {"erf_f32", of_one(ExprKind::erf)},
-    {"__builtin_erf", of_one(ExprKind::erf)},
-    {"sin_f32", of_one(ExprKind::sin)},
-    {"__builtin_sin", of_one(ExprKind::sin)},
-    {"cos_f32", of_one(ExprKind::cos)},
-    {"__builtin_cos", of_one(ExprKind::cos)},
-    {"floor_f32", of_one(ExprKind::floor)},
-    {"__builtin_floor", of_one(ExprKind::floor)},
-    {"round_bf16", of_one(ExprKind::round_bf16)},
-    {"power_f32", of_two(ExprKind::power)},
-    {"__builtin_pow", of_two(ExprKind::power)},
-    {"max_f32", of_two(ExprKind::maximum)},
-    {"max_f64", of_two(ExprKind::maximum)},
-    {"min_f32", of_two(ExprKind::minimum)},
-    {"min_f64", of_two(ExprKind::minimum)},
-    {"__builtin_inff", {Builtin::infinity, 0}},
-    {"__builtin_inf", {Builtin::infinity, 0}},
-    {"__builtin_nanf", {Builtin::not_a_number, 1}},
-    {"__builtin_nan", {Builtin::not_a_number, 1}},
-    {"uniform", {Builtin::uniform, 4}},
-    {"philox_uniform", {Builtin::uniform, 4}},
-    {"row_sum", {Builtin::row_sum, 2}},
-    {"row_max", {Builtin::row_max, 2}},
-    {"warp_sum", met(ExprKind::add, 32)},
-    {"warp_max", met(ExprKind::maximum, 32)},
-    {"lanes16_sum", met(ExprKind::add, 16)},
-    {"lanes16_max", met(ExprKind::maximum, 16)},
-    {"block_sum", met(ExprKind::add, 0)},
-    {"block_max", met(ExprKind::maximum, 0)},
-    {"stacked_sum", met(ExprKind::add, 0, 32)},
-    {"stacked_max", met(ExprKind::maximum, 0, 32)},
-};
-
-int number_of(const std::string& function) {
-  static const std::unordered_map<std::string, int> table = [] {
-    std::unordered_map<std::string, int> out;
-    for (size_t i = 0; i < std::size(known); ++i) out[known[i].name] = int(i);
-    return out;
-  }();
-  auto found = table.find(function);
-  return found == table.end() ? 0 : found->second;
-}
-
-}  // namespace
-
-const Helper& helper(const std::string& function) { return known[number_of(function)].helper; }
-const Helper& helper(int number) { return known[number].helper; }
 
 void spell_out(Function& function) { Spelling(function).run(); }
 

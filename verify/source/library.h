@@ -26,10 +26,12 @@ struct Helper {
 };
 /// By its name; Builtin::none for all others.
 const Helper& helper(const std::string& function);
-/// By the number that spell_out gave a call.
+/// Its number: 0 for Builtin::none. spell_out gives it to calls.
+int helper_number(const std::string& function);
 const Helper& helper(int number);
 
-/// Replaces calls of hetsynth_matmul, hetsynth_convolution, fill and copy by loops, everywhere in the function (calls
+/// Replaces calls of hetsynth_matmul, hetsynth_matmul_then (hetsynth_device_matmul_then without its context),
+/// hetsynth_convolution, fill and copy by loops, everywhere in the function (calls
 /// with another number of arguments stay), numbers the statements anew, and puts the number of the helper
 /// into `slot` of all other calls.
 void spell_out(Function& function);
