@@ -88,6 +88,15 @@ int hetsynth_device_matmul_bf16(HetsynthContext*, int64_t batch, int64_t m, int6
                                 int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
                                 int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
                                 int64_t c_column, int accumulate);
+/// c = f(a w), what f does being done before anything is stored; c is row-major with rows c_row elements apart. `bf16`:
+/// type of a and w is bf16, otherwise float32; in both of them one of the strides is 1 (or the extent is). epilogue,
+/// numbered as cublasLtEpilogue_t: 4: c + bias; 6: max(c + bias, 0); 36: gelu(c + bias), by the tanh approximation;
+/// 164: the same, and c + bias to `beside`; 192: c times the slope of gelu at `beside`; 208: the same, and the sums of
+/// its columns to `bias`. bias: n elements. beside: as c, which has rows of a multiple of 8 then. Both are null where
+/// they are not used.
+int hetsynth_device_matmul_then(HetsynthContext*, int bf16, int64_t m, int64_t n, int64_t k, const void* a,
+                                int64_t a_row, int64_t a_column, const void* w, int64_t w_row, int64_t w_column,
+                                float* c, int64_t c_row, int epilogue, float* bias, float* beside);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, int64_t bytes);
 /// Events are numbered from 0. A stream that waits goes on when the stream that recorded has come to where it recorded
 /// last.

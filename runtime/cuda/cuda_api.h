@@ -158,7 +158,12 @@ constexpr int compute_32f = 68, real_32f = 0, real_16bf = 14;
 constexpr int product_transpose_a = 3, product_transpose_b = 4;
 constexpr int product_multiprocessors = 15;
 constexpr int layout_batch_count = 5, layout_batch_stride = 6;
+constexpr int product_epilogue = 7, product_bias = 8, product_beside = 11, product_beside_leading = 12;
+constexpr int epilogue_none = 1, epilogue_bias = 4, epilogue_relu_bias = 6, epilogue_gelu_bias = 36;
+constexpr int epilogue_gelu_aux_bias = 164, epilogue_dgelu = 192, epilogue_dgelu_bgrad = 208;
 constexpr int preference_workspace_bytes = 1;
+constexpr int preference_alignment_a = 5, preference_alignment_b = 6, preference_alignment_c = 7,
+              preference_alignment_d = 8;
 // Of cuda.h.
 constexpr unsigned stream_non_blocking = 1, event_disable_timing = 2;
 constexpr int resource_multiprocessors = 1;

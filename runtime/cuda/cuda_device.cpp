@@ -257,11 +257,12 @@ int CudaDevice::launch(int stream, int kernel, unsigned blocks, unsigned threads
               rank_.kernels[size_t(kernel)]);
 }
 
-int CudaDevice::multiply(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate) {
+int CudaDevice::multiply(const ProductShape& shape, const ProductOperands& operands, bool accumulate) {
   const Timed timed(*this, TimedWork::Kind::product, 0,
-                    fmt::format("product of {} x [{}, {}] x [{}, {}]{}", shape.batch, shape.m, shape.k, shape.k,
-                                shape.n, shape.bf16 ? ", bf16" : ""));
-  problem_ = products_->enqueue(shape, a, w, c, accumulate, streams_[0]);
+                    fmt::format("product of {} x [{}, {}] x [{}, {}]{}{}", shape.batch, shape.m, shape.k, shape.k,
+                                shape.n, shape.bf16 ? ", bf16" : "",
+                                shape.epilogue == epilogue_none ? "" : fmt::format(", epilogue {}", shape.epilogue)));
+  problem_ = products_->enqueue(shape, operands, accumulate, streams_[0]);
   return problem_.empty() ? 0 : 1;
 }
 

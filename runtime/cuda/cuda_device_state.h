@@ -25,7 +25,7 @@ class CudaDevice : public RankDevice {
 
   // What the generated host program calls; 0, or non-zero if the step cannot go on.
   int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
-  int multiply(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate);
+  int multiply(const ProductShape& shape, const ProductOperands& operands, bool accumulate);
   int copy(int stream, void* to, const void* from, int64_t bytes);
   int record(int event, int stream);
   int wait(int event, int stream);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 
@@ -32,6 +33,53 @@ const std::string loop_kernel = fmt::format(
     "}}\n",
     threads_per_block, exponentials);
 
+constexpr int64_t rows_of_chunk = 64;
+
+/// What a generated kernel would do in place of an epilogue: one element after the other, or, where columns are summed,
+/// chunks of rows, whose sums another kernel would add.
+const std::string follow_kernels = fmt::format(
+    R"(
+__device__ float slope_of_gelu(float x) {{
+  const float slope = 0.7978845608f, cubic = 0.044715f, t = tanhf(slope * (x + cubic * x * x * x));
+  return 0.5f * (1.0f + t + x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x));
+}}
+extern "C" __global__ void follow(float* c, const float* bias, float* beside, const long long* how) {{
+  const long long at = (long long)blockIdx.x * {threads} + threadIdx.x, columns = how[1], epilogue = how[2];
+  if (at >= how[0]) return;
+  if (epilogue == {dgelu}) {{
+    c[at] *= slope_of_gelu(beside[at]);
+    return;
+  }}
+  const float x = c[at] + bias[at % columns];
+  if (epilogue == {kept}) beside[at] = x;
+  c[at] = epilogue == {bias}   ? x
+          : epilogue == {relu} ? (x > 0.0f ? x : 0.0f)
+                               : 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+}}
+extern "C" __global__ void follow_and_sum(float* c, float* sums, const float* beside, const long long* how) {{
+  const long long columns = how[1], rows = how[0] / columns, blocks = (columns + {threads} - 1) / {threads};
+  const long long chunk = blockIdx.x / blocks, column = blockIdx.x % blocks * {threads} + threadIdx.x;
+  if (column >= columns) return;
+  float sum = 0.0f;
+  for (long long row = chunk * {rows}; row < rows && row < (chunk + 1) * {rows}; ++row) {{
+    const long long at = row * columns + column;
+    const float value = c[at] * slope_of_gelu(beside[at]);
+    c[at] = value;
+    sum += value;
+  }}
+  sums[chunk * columns + column] = sum;
+}}
+)",
+    fmt::arg("threads", threads_per_block), fmt::arg("rows", rows_of_chunk), fmt::arg("bias", epilogue_bias),
+    fmt::arg("relu", epilogue_relu_bias), fmt::arg("kept", epilogue_gelu_aux_bias), fmt::arg("dgelu", epilogue_dgelu));
+
+int64_t chunks_of(int64_t rows) { return (rows + rows_of_chunk - 1) / rows_of_chunk; }
+
+template <class T>
+T* pointer(DevicePointer address) {
+  return reinterpret_cast<T*>(address);
+}
+
 /// One GPU with a stream, and what is measured on it. Used from its rank's thread.
 class Gpu {
  public:
@@ -43,10 +91,12 @@ class Gpu {
     require(driver_.stream_create(&stream_, stream_non_blocking, 0), "cuStreamCreateWithPriority");
     products_ = std::make_unique<DeviceProducts>(backend.api->cublas, reinterpret_cast<void*>(memory(workspace_bytes)),
                                                  workspace_bytes);
-    const CudaCode code = backend.compile(loop_kernel, "loop.cu", architecture);
-    if (!code.ok()) throw InternalError("the probe's kernel does not compile:\n" + code.log);
+    const CudaCode code = backend.compile(loop_kernel + follow_kernels, "probe.cu", architecture);
+    if (!code.ok()) throw InternalError("the probe's kernels do not compile:\n" + code.log);
     require(driver_.module_load(&module_, code.cubin.data()), "cuModuleLoadData");
     require(driver_.module_function(&loop_, module_, "loop"), "cuModuleGetFunction");
+    require(driver_.module_function(&follow_, module_, "follow"), "cuModuleGetFunction");
+    require(driver_.module_function(&follow_and_sum_, module_, "follow_and_sum"), "cuModuleGetFunction");
   }
   ~Gpu() {
     if (!context_) return;
@@ -75,10 +125,25 @@ class Gpu {
   }
   void multiply(int64_t n, DevicePointer a, DevicePointer w, DevicePointer c) {
     const std::string problem =
-        products_->enqueue({1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1, false}, reinterpret_cast<const void*>(a),
-                           reinterpret_cast<const void*>(w), reinterpret_cast<float*>(c), false, stream_);
+        multiply({1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1}, {pointer<void>(a), pointer<void>(w), pointer<float>(c)});
     if (!problem.empty()) throw std::runtime_error(problem);
     wait();
+  }
+  /// Enqueues a product. "" or what is wrong with it.
+  std::string multiply(const ProductShape& shape, const ProductOperands& operands) {
+    make_current();
+    return products_->enqueue(shape, operands, false, stream_);
+  }
+  /// Enqueues what follows a product of that shape if it has no epilogue. `how`: where elements, those of a row, and
+  /// the epilogue's number lie on the device.
+  void follow(const ProductShape& shape, ProductOperands operands, DevicePointer how) {
+    void* arguments[] = {&operands.c, &operands.bias, &operands.beside, &how, nullptr};
+    const bool sums = shape.epilogue == epilogue_dgelu_bgrad;
+    const int64_t threads = sums ? shape.n : shape.m * shape.n;
+    const int64_t blocks = (threads + threads_per_block - 1) / threads_per_block * (sums ? chunks_of(shape.m) : 1);
+    require(driver_.launch(sums ? follow_and_sum_ : follow_, unsigned(blocks), 1, 1, threads_per_block, 1, 1, 0,
+                           stream_, arguments, nullptr),
+            "follow");
   }
   /// `count`: where the number of elements lies on the device.
   void run_loop(int64_t elements, DevicePointer x, DevicePointer y, DevicePointer count) {
@@ -91,8 +156,8 @@ class Gpu {
     require(driver_.copy_on_device(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
     wait();
   }
-  void set(DevicePointer to, int64_t value) {
-    require(driver_.copy_to_device(to, &value, sizeof value, stream_), "cuMemcpyHtoDAsync");
+  void set(DevicePointer to, const std::vector<int64_t>& values) {
+    require(driver_.copy_to_device(to, values.data(), values.size() * sizeof(int64_t), stream_), "cuMemcpyHtoDAsync");
     wait();
   }
 
@@ -106,6 +171,7 @@ class Gpu {
   const Driver& driver_;
   int device_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr, *loop_ = nullptr;
+  void *follow_ = nullptr, *follow_and_sum_ = nullptr;
   std::unique_ptr<DeviceProducts> products_;
   std::vector<DevicePointer> memory_;
 };
@@ -136,6 +202,7 @@ class GpuProbe {
     const double operations = double(options_.loop_elements) * exponentials * hetsynth::flops(exp(Expr::input(0)));
     out.loop_flops_per_second = operations / std::max(loop_seconds(options_.loop_elements) - call, 1e-9);
     out.loop_call_seconds = call;
+    out.epilogues = faster_epilogues();
     return out;
   }
 
@@ -186,9 +253,56 @@ class GpuProbe {
     });
   }
 
+  /// Products with an epilogue that take no longer than the product and a kernel. The sums are short, as they are where
+  /// a model's width is: with longer ones there is less to win.
+  FusedProducts faster_epilogues() {
+    const int64_t n = options_.matmul_extent, m = 2 * n, k = std::max<int64_t>(1, n / 4);
+    const auto a = memory(4 * m * k), w = memory(4 * k * n), c = memory(4 * m * n), beside = memory(4 * m * n),
+               bias = memory(4 * n * chunks_of(m)), how = memory(3 * sizeof(int64_t));
+    auto operands = [&](size_t r) -> ProductOperands {
+      return {pointer<void>(a[r]), pointer<void>(w[r]), pointer<float>(c[r]), pointer<float>(bias[r]),
+              pointer<float>(beside[r])};
+    };
+    /// No less than 0: how much longer the product and a kernel take; below: it is not faster, or not there.
+    auto gained = [&](const ProductShape& plain, int epilogue) {
+      ProductShape fused = plain;
+      fused.epilogue = epilogue;
+      // The library may have no algorithm for it, and only says so when it is asked.
+      std::vector<std::string> problems(gpus_.size());
+      threads_.run([&](int rank) {
+        const auto r = size_t(rank);
+        gpus_[r]->set(how[r], {m * n, n, epilogue});
+        problems[r] = gpus_[r]->multiply(fused, operands(r));
+        gpus_[r]->wait();
+      });
+      if (std::ranges::any_of(problems, [](const std::string& problem) { return !problem.empty(); })) return -HUGE_VAL;
+      const double together = slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+        gpus_[size_t(rank)]->multiply(fused, operands(size_t(rank)));
+        gpus_[size_t(rank)]->wait();
+      });
+      return slowest_median(threads_, count_, options_.seconds,
+                            [&](int rank) {
+                              const auto r = size_t(rank);
+                              gpus_[r]->multiply(plain, operands(r));
+                              gpus_[r]->follow(fused, operands(r), how[r]);
+                              gpus_[r]->wait();
+                            }) -
+             together;
+    };
+    FusedProducts out;
+    for (const bool bf16 : {false, true})
+      for (const ProductEpilogue epilogue : product_epilogues) {
+        double seconds = 0;
+        for (int number : cublas_numbers(epilogue))
+          seconds += gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16}, number);
+        if (seconds >= 0) out.insert({epilogue, bf16});
+      }
+    return out;
+  }
+
   double loop_seconds(int64_t elements) {
     const auto x = memory(4 * elements), y = memory(4 * elements), count = memory(8);
-    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(count[size_t(rank)], elements); });
+    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(count[size_t(rank)], {elements}); });
     return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
       const auto r = size_t(rank);
       gpus_[r]->run_loop(elements, x[r], y[r], count[r]);

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "dsl/spmd/product_epilogue.h"
 #include "runtime/cuda/cuda_api.h"
 
 namespace hetsynth::cuda {
@@ -15,7 +17,19 @@ struct ProductShape {
   int64_t w_batch = 0, w_row = 0, w_column = 0;
   int64_t c_batch = 0, c_row = 0, c_column = 0;
   bool bf16 = false;  ///< a and w; sums and c are float32
+  int epilogue = epilogue_none;
   auto operator<=>(const ProductShape&) const = default;
+};
+
+/// cublasLt's numbers of an epilogue: without sums of columns, then with them, where there are such.
+std::vector<int> cublas_numbers(ProductEpilogue epilogue);
+
+/// Where a product's matrices lie on the device.
+struct ProductOperands {
+  const void *a = nullptr, *w = nullptr;
+  float* c = nullptr;
+  float* bias = nullptr;    ///< of epilogues that add one or sum up one: a number for each element of a row of c
+  float* beside = nullptr;  ///< of epilogues that store or read what is before the activation: laid out as c
 };
 
 /// One operand as cublasLt takes it: column-major with a leading dimension, perhaps to be transposed.
@@ -44,18 +58,26 @@ class DeviceProducts {
   ~DeviceProducts();
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
-  /// Enqueues the product. Returns "" or what failed.
-  std::string enqueue(const ProductShape& shape, const void* a, const void* w, float* c, bool accumulate, void* stream);
+  /// Enqueues the product. Returns "" or what failed. With an epilogue, c lies row by row and is not added to.
+  std::string enqueue(const ProductShape& shape, const ProductOperands& operands, bool accumulate, void* stream);
 
  private:
   struct Planned;
-  std::string plan(const ProductShape& shape, Planned& planned);
+  /// Algorithms are chosen for shapes and for how well the matrices are aligned.
+  struct Wanted {
+    ProductShape shape;
+    uint32_t a_alignment, w_alignment, c_alignment;  ///< bytes
+    auto operator<=>(const Wanted&) const = default;
+  };
+  std::string plan(const Wanted& wanted, const ProductOperands& operands, Planned& planned);
+  void give_back(const Planned& planned) const;
+  int set_epilogue(const ProductShape& shape, const ProductOperands& operands, void* product) const;
   const CublasLt& library_;
   void* handle_ = nullptr;
   void* workspace_;
   size_t workspace_bytes_;
   int32_t multiprocessors_;
-  std::map<ProductShape, Planned> planned_;
+  std::map<Wanted, Planned> planned_;
 };
 
 }  // namespace hetsynth::cuda

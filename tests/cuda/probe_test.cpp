@@ -1,12 +1,11 @@
 // The probe of GPUs, on doubles: what it runs is right by their rules, and every figure is there.
-#include "runtime/cuda/cuda_probe.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "dsl/base/error.h"
+#include "runtime/cuda/cuda_probe.h"
 #include "training.h"
 
 namespace hetsynth::testing {
@@ -41,6 +40,19 @@ TEST(GpuProbe, MeasuresTwoGpusAndTheirLink) {
   EXPECT_TRUE(std::isfinite(result.link.bandwidth_bytes_per_second));
   for (int gpu : {0, 1}) EXPECT_THAT(machine.take_collectives(gpu), Each(HasSubstr("all_gather")));
   EXPECT_EQ(machine.left_behind(), "");
+}
+
+TEST(GpuProbe, EpiloguesAreThoseThatTheLibraryHas) {
+  MachineOptions options = machine_of(1);
+  {
+    CudaDoubles machine(options);
+    const ProbeResult result = cuda::probe_gpus(machine.backend(), devices({1}).devices, brief);
+    ASSERT_TRUE(result.speed.epilogues.has_value());  // which of them are faster on doubles is chance
+    EXPECT_EQ(machine.left_behind(), "");
+  }
+  options.has_epilogues = false;
+  CudaDoubles machine(options);
+  EXPECT_EQ(cuda::probe_gpus(machine.backend(), devices({1}).devices, brief).speed.epilogues, FusedProducts{});
 }
 
 TEST(GpuProbe, OneGpuHasNoLink) {

@@ -275,6 +275,13 @@ static_assert(sizeof(CUdevResource) == 144 && __builtin_offsetof(CUdevResource, 
 static_assert(CU_GREEN_CTX_DEFAULT_STREAM == 1);
 static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == {} && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == {});
 static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == {});
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE == {} && CUBLASLT_MATMUL_DESC_BIAS_POINTER == {});
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER == {} && CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD == {});
+static_assert(CUBLASLT_EPILOGUE_DEFAULT == {} && CUBLASLT_EPILOGUE_BIAS == {} && CUBLASLT_EPILOGUE_RELU_BIAS == {});
+static_assert(CUBLASLT_EPILOGUE_GELU_BIAS == {} && CUBLASLT_EPILOGUE_GELU_AUX_BIAS == {});
+static_assert(CUBLASLT_EPILOGUE_DGELU == {} && CUBLASLT_EPILOGUE_DGELU_BGRAD == {} && sizeof(cublasLtEpilogue_t) == sizeof(unsigned));
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES == {} && CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES == {});
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES == {} && CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == {});
 static_assert(CU_STREAM_NON_BLOCKING == {} && CU_EVENT_DISABLE_TIMING == {});
 static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == {} && sizeof(cublasLtMatmulAlgo_t) == 64);
 static_assert(sizeof(ncclUniqueId) == {} && sizeof(CUdeviceptr) == 8);
@@ -287,9 +294,12 @@ static_assert(__builtin_offsetof(ncclConfig_t, blocking) == {} && __builtin_offs
               __builtin_offsetof(ncclConfig_t, splitShare) == {});
 )",
       compute_32f, real_32f, product_transpose_a, product_transpose_b, layout_batch_count, layout_batch_stride,
-      preference_workspace_bytes, stream_non_blocking, event_disable_timing, sizeof(CublasLtChoice),
-      sizeof(NcclUniqueId), out_of_memory, not_ready, attribute_major, attribute_minor, nccl_in_progress, nccl_no_color,
-      real_16bf, offsetof(NcclConfig, blocking), offsetof(NcclConfig, network), offsetof(NcclConfig, split_share));
+      preference_workspace_bytes, product_epilogue, product_bias, product_beside, product_beside_leading, epilogue_none,
+      epilogue_bias, epilogue_relu_bias, epilogue_gelu_bias, epilogue_gelu_aux_bias, epilogue_dgelu,
+      epilogue_dgelu_bgrad, preference_alignment_a, preference_alignment_b, preference_alignment_c,
+      preference_alignment_d, stream_non_blocking, event_disable_timing, sizeof(CublasLtChoice), sizeof(NcclUniqueId),
+      out_of_memory, not_ready, attribute_major, attribute_minor, nccl_in_progress, nccl_no_color, real_16bf,
+      offsetof(NcclConfig, blocking), offsetof(NcclConfig, network), offsetof(NcclConfig, split_share));
   CompileOptions options;
   options.include_directories = {cuda_toolkit().include_directory};
   CompileResult result = compile_object(source, options);

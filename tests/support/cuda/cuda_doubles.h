@@ -27,6 +27,7 @@ struct MachineOptions {
   int nccl_version = 22809;
   std::map<int, int> nccl_versions;  ///< by GPU, where it differs
   bool has_driver = true, has_nccl = true, has_cublas = true;
+  bool has_epilogues = true;  ///< cublasLt has algorithms for products with them
   CudaToolkit toolkit = emulated_toolkit();
   Eager eager = Eager::compute;
   Turns turns = Turns::forward;
