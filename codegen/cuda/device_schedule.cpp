@@ -6,6 +6,7 @@
 #include <map>
 
 #include "codegen/cuda/attention_kernels.h"
+#include "codegen/cuda/epilogue.h"
 #include "codegen/places.h"
 #include "dsl/base/error.h"
 
@@ -36,7 +37,10 @@ class Scheduler {
   }
 
   DeviceSchedule run() {
-    for (LaunchStep& step : fuse(local(), layouts(), attention_, buckets()))
+    const Device& device = cluster_.devices.at(size_t(local().rank));
+    std::vector<LaunchStep> steps = fuse(local(), layouts(), attention_, buckets());
+    for (LaunchStep& step :
+         fuse_epilogues(std::move(steps), *out_.lowered.reference, local(), layouts(), device.epilogues()))
       out_.steps.push_back({.step = std::move(step)});
     plan_transfers();
     place_waits();
@@ -98,6 +102,7 @@ class Scheduler {
 
   static bool from_memory(const LaunchStep& s, size_t member, ValueId value, size_t input) {
     if (s.kind == LaunchStep::Kind::kernel) return s.group.sources[member][input] < 0;
+    if (s.epilogue) return std::ranges::count(s.epilogue->passed_on, value) == 0;
     if (s.kind != LaunchStep::Kind::attention) return true;
     // Row values of a forward nest stay in registers until it is done.
     const std::vector<ValueId> hidden = s.attention->hidden();
@@ -279,8 +284,9 @@ class Scheduler {
 
   bool in_memory(ValueId v) {
     const ScheduledStep& s = out_.steps[made_[v]];
-    const bool kernels = s.step.kind == LaunchStep::Kind::kernel || s.step.kind == LaunchStep::Kind::attention;
-    return !kernels || last_[v] >= 0;
+    const bool passes_on = s.step.kind == LaunchStep::Kind::kernel || s.step.kind == LaunchStep::Kind::attention ||
+                           (s.step.epilogue && s.step.epilogue->result != v);
+    return !passes_on || last_[v] >= 0;
   }
 
   const SpmdProgram& program_;

@@ -6,6 +6,7 @@
 
 #include "codegen/attention.h"
 #include "codegen/contraction.h"
+#include "dsl/spmd/product_epilogue.h"
 
 namespace hetsynth::codegen::cuda {
 
@@ -47,6 +48,18 @@ struct ScatterShape {
   std::vector<int64_t> hit_stride, column_stride;  ///< per factor
 };
 
+/// What cublasLt does to a product before it stores it, in place of a kernel (codegen/cuda/epilogue.h).
+struct Epilogue {
+  ProductEpilogue kind = ProductEpilogue::bias;
+  ValueId bias = -1;                    ///< -1: none is added
+  int64_t bias_offset = 0;              ///< elements
+  ValueId sums = -1;                    ///< of the columns of what is stored: the bias's gradient; -1: not wanted
+  ValueId beside = -1;                  ///< what is before the activation: stored, or read for the slope; -1: neither
+  ValueId result = -1;                  ///< what is stored
+  std::vector<int> ops = {};            ///< those of the kernel it stands for, in order
+  std::vector<ValueId> passed_on = {};  ///< operands that these take from the product and from each other
+};
+
 struct LaunchStep {
   enum class Kind : uint8_t { kernel, scatter, product, collective, attention };
   Kind kind = Kind::kernel;
@@ -57,11 +70,15 @@ struct LaunchStep {
   std::vector<int> attention_ops = {};
   ScatterShape scatter = {};
   std::optional<Contraction> contraction = {};  ///< product
+  std::optional<Epilogue> epilogue = {};        ///< product
   /// The operators it carries out, in order.
   std::vector<int> ops() const {
     if (kind == Kind::kernel) return group.ops;
     if (kind == Kind::collective) return collectives;
-    return kind == Kind::attention ? attention_ops : std::vector<int>{op};
+    if (kind == Kind::attention) return attention_ops;
+    std::vector<int> out = {op};
+    if (epilogue) out.insert(out.end(), epilogue->ops.begin(), epilogue->ops.end());
+    return out;
   }
 };
 

@@ -24,6 +24,8 @@ int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k,
 int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
                                 const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                                 int accumulate);
+int hetsynth_device_matmul_then(HetsynthContext*, int bf16, long m, long n, long k, const void* a, long a_row, long a_column,
+                                const void* w, long w_row, long w_column, float* c, long c_row, int epilogue, float* bias, float* beside);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
 int hetsynth_record(HetsynthContext*, int event, int stream);
 int hetsynth_wait(HetsynthContext*, int event, int stream);
@@ -39,6 +41,9 @@ int ncclSend(const void* from, unsigned long count, int type, int peer, void* co
 int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
 }
 enum { compute_stream = 0, communication_stream = 1 };
+// What becomes of a product c before it is stored: c + bias; max(c + bias, 0); gelu(c + bias); the same, and c + bias to beside; c * gelu'(beside);
+// the same, and its sums over all rows to bias.
+enum { add_bias = 4, add_bias_relu = 6, add_bias_gelu = 36, add_bias_gelu_keep = 164, times_gelu_slope = 192, times_gelu_slope_sum = 208 };
 enum { nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9 };
 enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
 
@@ -178,8 +183,11 @@ class HostPrinter {
         for (const Kernel& kernel : s.kernels.kernels) print_launch(out, s, kernel);
         break;
       case LaunchStep::Kind::product:
-        comment(out, local_.ops[size_t(s.step.op)]);
-        print_product(out, local_.ops[size_t(s.step.op)], *s.step.contraction);
+        for (int op : s.step.ops()) comment(out, local_.ops[size_t(op)]);
+        if (s.step.epilogue)
+          print_product_then(out, local_.ops[size_t(s.step.op)], *s.step.contraction, *s.step.epilogue);
+        else
+          print_product(out, local_.ops[size_t(s.step.op)], *s.step.contraction);
         break;
       case LaunchStep::Kind::collective:
         print_collective(out, s);
@@ -256,6 +264,49 @@ class HostPrinter {
         halves ? "_bf16" : "", c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a,
         from_w, c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
     while (depth-- > 0) out.close();
+  }
+
+  /// The result lies row by row: where it lies column by column, as the product of the transposes.
+  void print_product_then(Lines& out, const LocalOp& op, const Contraction& c, const Epilogue& epilogue) {
+    const bool by_rows = c.n.c == 1;
+    const ProductDim &m = by_rows ? c.m : c.n, &n = by_rows ? c.n : c.m;
+    auto offset = [](const std::string& base, int64_t constant) {
+      return constant ? fmt::format("{} + {}", base, constant) : base;
+    };
+    std::string left = offset(pointer(op.inputs[size_t(c.a)].value), c.a_offset);
+    std::string right = offset(pointer(op.inputs[size_t(c.w)].value), c.w_offset);
+    int64_t left_row = c.m.a, left_column = c.k.a, right_row = c.k.w, right_column = c.n.w;
+    if (!by_rows) {
+      std::swap(left, right);
+      left_row = c.n.w, left_column = c.k.w, right_row = c.k.a, right_column = c.m.a;
+    }
+    const std::string bias = epilogue.bias >= 0   ? offset(pointer(epilogue.bias), epilogue.bias_offset)
+                             : epilogue.sums >= 0 ? pointer(epilogue.sums)
+                                                  : "0";
+    const std::string beside = epilogue.beside < 0 ? "0" : pointer(epilogue.beside);
+    const bool bf16 = local_.values[size_t(op.inputs[size_t(c.a)].value)].type.dtype == DType::bf16;
+    out.add(fmt::format("// {} x {}, sums of {}", m.extent, n.extent, c.k.extent));
+    out.add(
+        fmt::format("if (hetsynth_device_matmul_then(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+                    "{})) return 1;",
+                    bf16 ? 1 : 0, m.extent, n.extent, c.k.extent, left, left_row, left_column, right, right_row,
+                    right_column, pointer(epilogue.result), n.extent, word_of(epilogue), bias, beside));
+  }
+
+  static std::string_view word_of(const Epilogue& epilogue) {
+    switch (epilogue.kind) {
+      case ProductEpilogue::bias:
+        return "add_bias";
+      case ProductEpilogue::bias_relu:
+        return "add_bias_relu";
+      case ProductEpilogue::bias_gelu:
+        return "add_bias_gelu";
+      case ProductEpilogue::bias_gelu_kept:
+        return "add_bias_gelu_keep";
+      case ProductEpilogue::gelu_slope:
+        break;
+    }
+    return epilogue.sums >= 0 ? "times_gelu_slope_sum" : "times_gelu_slope";
   }
 
   const LocalOp& collective(const ScheduledStep& s, int number) const {

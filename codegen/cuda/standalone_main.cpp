@@ -65,6 +65,24 @@ static int multiply(long batch, long m, long n, long k, const Operand* a, Stride
   return check(cudaGetLastError(), "matrix product");
 }
 
+// What is done to a product's result before it is used; numbers as in the generated host program.
+__global__ void plain_epilogue(long m, long n, float* c, long c_row, int epilogue, float* bias, float* beside) {
+  const long column = long(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (column >= n) return;
+  const float slope = 0.7978845608f, cubic = 0.044715f;
+  float sum = 0.0f;
+  for (long place = column; place < m * c_row; place += c_row) {
+    const bool slopes = epilogue == 192 || epilogue == 208;
+    const float x = slopes ? beside[place] : c[place] + bias[column], t = tanhf(slope * (x + cubic * x * x * x));
+    if (slopes)
+      sum += c[place] *= 0.5f * (1.0f + t + x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x));
+    else
+      c[place] = epilogue == 4 ? x : epilogue == 6 ? fmaxf(x, 0.0f) : 0.5f * x * (1.0f + t);
+    if (epilogue == 164) beside[place] = x;
+  }
+  if (epilogue == 208) bias[column] = sum;
+}
+
 // --- what the generated host program calls -------------------------------------------------------------------------------------------
 
 extern "C" {
@@ -84,6 +102,15 @@ int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, lo
                                 int accumulate) {
   return multiply(batch, m, n, k, (const bf16*)a, {a_batch, a_row, a_column}, (const bf16*)w, {w_batch, w_row, w_column}, c,
                   {c_batch, c_row, c_column}, accumulate);
+}
+int hetsynth_device_matmul_then(HetsynthContext*, int halves, long m, long n, long k, const void* a, long a_row, long a_column,
+                                const void* w, long w_row, long w_column, float* c, long c_row, int epilogue, float* bias, float* beside) {
+  const Strides sa{0, a_row, a_column}, sw{0, w_row, w_column}, sc{0, c_row, 1};
+  if (halves ? multiply(1, m, n, k, (const bf16*)a, sa, (const bf16*)w, sw, c, sc, 0)
+             : multiply(1, m, n, k, (const float*)a, sa, (const float*)w, sw, c, sc, 0))
+    return 1;
+  plain_epilogue<<<unsigned((n + 255) / 256), 256, 0, streams[0]>>>(m, n, c, c_row, epilogue, bias, beside);
+  return check(cudaGetLastError(), "epilogue");
 }
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes) {
   return check(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToDevice, streams[stream]), "copy");

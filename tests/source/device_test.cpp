@@ -160,6 +160,36 @@ TEST(DeviceSource, BuffersAreNotReusedWhileATransferReadsThem) {
   EXPECT_GT(checked.line, 0);
 }
 
+/// Calls of products that cublasLt follows up, each word of them damaged.
+TEST(DeviceSource, DamagedEpiloguesAreFound) {
+  const Program program = gpt_program();
+  const Cluster cluster = cuda_devices({1e9});
+  const Generated g = generated_for_cuda(program, single_device_plan(program, cluster).program, cluster);
+  const std::string& text = host_of(g, 0);
+  const std::string kept = "add_bias_gelu_keep, (\\w+), (\\w+)\\)", slope = "times_gelu_slope_sum, (\\w+), (\\w+)\\)";
+  const std::pair<std::string, std::string> damages[] = {
+      {kept, "add_bias_gelu, $1, $2)"},
+      {kept, "add_bias_relu, $1, $2)"},
+      {kept, "add_bias_gelu_keep, $1 + 4, $2)"},
+      {kept, "add_bias_gelu_keep, $2, $2)"},
+      {kept, "add_bias_gelu_keep, $1, $1)"},
+      {slope, "times_gelu_slope_sum, $1, $2 + 8)"},
+      {slope, "times_gelu_slope, 0, $2)"},
+      {slope, "times_gelu_slope_sum, $1 + 4, $2)"},
+      {slope, "add_bias, $1, 0)"},
+      {kept, "add_bias, $1, 0)"},
+      {"matmul_then\\(context, 0, ", "matmul_then(context, 1, "},
+      {"device_matmul\\(", "device_matmul_bf16("},
+  };
+  for (const auto& [from, to] : damages) {
+    const std::string changed = std::regex_replace(text, std::regex(from), to, std::regex_constants::format_first_only);
+    ASSERT_NE(changed, text) << from << " is not in\n" << text;
+    const SourceCheck result = check(g, 0, changed);
+    EXPECT_EQ(result.verdict, Verdict::refuted) << from << " -> " << to << ": " << result.summary;
+    EXPECT_GT(result.line, 0) << result.summary;
+  }
+}
+
 // What checks call wrong may be right on cuda devices (docs/limits.md): hetsynth's own text is told of and runs, text
 // of others, and that of cpu devices, is refuted.
 TEST(DeviceSource, OfOurOwnIsDoubtedWhereTextOfOthersIsRefuted) {
