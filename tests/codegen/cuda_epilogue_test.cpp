@@ -78,7 +78,7 @@ TEST(CudaEpilogue, ProductsOfBf16AreForAMeasurementToShow) {
   Trace trace("network.cpp");
   run_builder(trace, [] {
     mixed_precision("bf16");
-    Tensor x = parameter("x", {rows, 16}, normal(1.0));
+    Tensor x = synthetic_batch(rows, 16, 8).samples;
     auto linear = [&](const std::string& name) {
       return matmul(x, parameter("w" + name, {16, 8}, normal(0.3))) + parameter("b" + name, {8}, zeros());
     };

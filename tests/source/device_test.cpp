@@ -179,7 +179,7 @@ TEST(DeviceSource, DamagedEpiloguesAreFound) {
       {slope, "add_bias, $1, 0)"},
       {kept, "add_bias, $1, 0)"},
       {"matmul_then\\(context, 0, ", "matmul_then(context, 1, "},
-      {"device_matmul\\(", "device_matmul_bf16("},
+      {"device_matmul\\(context", "device_matmul_bf16(context"},
   };
   for (const auto& [from, to] : damages) {
     const std::string changed = std::regex_replace(text, std::regex(from), to, std::regex_constants::format_first_only);
