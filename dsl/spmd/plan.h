@@ -1,5 +1,6 @@
 // The plan file: one JSON document with decisions (the SPMD program) apart from predictions.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,7 +65,8 @@ struct PlanDevice {
   std::string name;
   DeviceKind kind = DeviceKind::cpu;
   std::string model;
-  std::string architecture;  ///< cuda: "sm_70"
+  std::string architecture;                     ///< cuda: "sm_70"
+  std::optional<FusedProducts> epilogues = {};  ///< cuda: where the cluster file said which products may have them
   bool operator==(const PlanDevice&) const = default;
 };
 

@@ -13,7 +13,9 @@ Plan identify_plan(const Program& reference, const Cluster& cluster) {
   plan.model_options = reference.options;
   plan.cluster_name = cluster.name;
   plan.cluster_hash = hash_text(cluster);
-  for (const Device& d : cluster.devices) plan.devices.push_back({d.name, d.kind, d.model, d.architecture});
+  for (const Device& d : cluster.devices)
+    plan.devices.push_back(
+        {d.name, d.kind, d.model, d.architecture, d.measured.epilogues ? d.measured.epilogues : d.declared.epilogues});
   return plan;
 }
 
@@ -27,6 +29,7 @@ Cluster cluster_of(const Plan& plan) {
     device.kind = d.kind;
     device.model = d.model;
     device.architecture = d.architecture;
+    device.declared.epilogues = d.epilogues;
     device.index = int(cluster.devices.size());
     cluster.devices.push_back(std::move(device));
   }

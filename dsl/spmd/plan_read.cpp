@@ -117,13 +117,19 @@ std::vector<OptionValue> read_options(const JsonReader& model) {
 }
 
 PlanDevice read_device(const JsonReader& reader) {
-  reader.check_members({"name", "kind", "model", "architecture"});
+  reader.check_members({"name", "kind", "model", "architecture"}, {"epilogues"});
   PlanDevice device;
   device.name = label(reader.member("name"));
   const std::vector<std::string> kinds{"cpu", "cuda"};
   device.kind = DeviceKind(choice(reader.member("kind"), "kind of device", kinds, reader.member("kind").string()));
   device.model = label(reader.member("model"));
   device.architecture = label(reader.member("architecture"));
+  if (!reader.has("epilogues")) return device;
+  device.epilogues.emplace();
+  const std::vector<std::string> names = fused_product_names();
+  for (const JsonReader& word : reader.member("epilogues").elements())
+    device.epilogues->insert(
+        *fused_product(names[size_t(choice(word, "epilogue of a product", names, word.string()))]));
   return device;
 }
 

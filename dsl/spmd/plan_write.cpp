@@ -185,12 +185,14 @@ std::string decisions(const Plan& plan, const Program& reference) {
 }
 
 std::string plan_device(const PlanDevice& device) {
-  return Line()
-      .string("name", device.name)
+  Line line;
+  line.string("name", device.name)
       .string("kind", device.kind == DeviceKind::cpu ? "cpu" : "cuda")
       .string("model", device.model)
-      .string("architecture", device.architecture)
-      .json();
+      .string("architecture", device.architecture);
+  const auto word = [](const FusedProduct& product) { return json_quoted(hetsynth::text(product)); };
+  if (device.epilogues) line.raw("epilogues", array(*device.epilogues, word));
+  return line.json();
 }
 
 std::string device_prediction(const DevicePrediction& device) {

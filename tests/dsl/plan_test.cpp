@@ -93,6 +93,20 @@ TEST(Plan, AValueMayClaimAnotherTensor) {
   EXPECT_EQ(plan_from_json(json, "p.json", reference()).program, plan.program);
 }
 
+TEST(Plan, RemembersTheEpiloguesOfDevices) {
+  Plan plan = testing::plan_test_plan(reference());
+  plan.devices[1].epilogues = {{ProductEpilogue::bias, true}, {ProductEpilogue::bias_gelu, false}};
+  const std::string json = plan_to_json(plan, reference());
+  EXPECT_THAT(json, HasSubstr("\"epilogues\": [\"bf16 bias\", \"bias_gelu\"]}"));
+  const Plan again = plan_from_json(json, "p.json", reference());
+  EXPECT_EQ(again.devices, plan.devices);
+  EXPECT_EQ(cluster_of(again).devices[1].epilogues(), *plan.devices[1].epilogues);
+  EXPECT_EQ(cluster_of(again).devices[0].epilogues(), estimated_fused_products());
+  std::string wrong = json;
+  wrong.replace(wrong.find("bf16 bias"), 9, "bf16 bios");
+  EXPECT_THAT(refusal(wrong), HasSubstr("epilogue of a product"));
+}
+
 TEST(Plan, InfinityIsNull) {
   Plan plan = testing::plan_test_plan(reference());
   plan.prediction.baselines[0].step_seconds = std::numeric_limits<double>::infinity();
