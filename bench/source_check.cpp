@@ -1,8 +1,9 @@
 // Every model of examples/ at its tiny size, on one device and on three uneven ones: is the generated source of each
 // rank followed to its end, and in how much processor time?
-//   bench_source_check [--cuda] [--keep=DIR] [NAME...]
+//   bench_source_check [--cuda] [--keep=DIR] [--set=OPTION=VALUE...] [NAME...]
 // Names as in the table of models, or part of one; none: all, and variants (bf16, micro-batches, checkpoints) of the
 // GPT. `--cuda`: the same devices as cuda devices. `--keep`: writes the sources that were not followed to a folder.
+// `--set`: another value of an option than the tiny one's.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -23,6 +24,7 @@ using namespace hetsynth::testing;
 
 bool on_cuda = false;
 std::string keep;
+Settings chosen;
 
 Cluster of_cuda(Cluster cluster) {
   for (Device& device : cluster.devices) {
@@ -58,7 +60,8 @@ int report(const std::string& name, const Program& program, const Plan& plan, co
   return bad;
 }
 
-int report(const std::string& name, const ListedModel& model, const Settings& settings) {
+int report(const std::string& name, const ListedModel& model, Settings settings) {
+  for (const auto& [option, value] : chosen) settings[option] = value;
   TracedModel traced = trace_model(model, settings);
   int bad = 0;
   for (Cluster cluster : {one_device(), three_uneven_devices()}) {
@@ -81,6 +84,8 @@ int main(int argc, char** argv) {
       on_cuda = true;
     else if (std::string(argv[i]).rfind("--keep=", 0) == 0)
       keep = argv[i] + 7;
+    else if (const std::string set = argv[i]; set.rfind("--set=", 0) == 0 && set.find('=', 6) != std::string::npos)
+      chosen[set.substr(6, set.find('=', 6) - 6)] = set.substr(set.find('=', 6) + 1);
     else
       names.push_back(argv[i]);
   }

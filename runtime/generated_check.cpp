@@ -31,14 +31,6 @@ std::string slots_text(const RankSource& source) {
   return out;
 }
 
-/// The check of cuda text still calls some right programs wrong (docs/limits.md), so it does not keep our own from
-/// running: what it found is told as a doubt.
-void doubt(SourceCheck* check) {
-  if (check->verdict != Verdict::refuted) return;
-  check->verdict = Verdict::unknown;
-  check->summary = "in doubt: " + check->summary;
-}
-
 int badness(Verdict verdict) { return verdict == Verdict::refuted ? 2 : verdict == Verdict::unknown ? 1 : 0; }
 
 }  // namespace
@@ -94,7 +86,6 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
       }
       out.ranks[i] = check_source(reference, program, source, options);
       if (out.ranks[i].verdict == Verdict::proved) cache.store(key, "passed");
-      if (!source.kernels.empty()) doubt(&out.ranks[i]);
     }
   };
   std::vector<std::thread> threads;

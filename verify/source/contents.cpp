@@ -165,7 +165,7 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
   for (const auto& [block, guess] : guesses) {
     memory_.put({guess.value, block->begin, block->end, guess.strides});
     int maker = meaning_.maker(guess.value);
-    if (maker >= 0) done_[size_t(maker)] = true;
+    if (maker >= 0) done_[size_t(maker)] = true, frontier_ = maker;
   }
   std::set<ValueId> beside;
   for (const auto& [block, guess] : guesses) beside.insert(guess.value);

@@ -70,11 +70,18 @@ class ContentsWalk : public StepWalk {
   // recognise.cpp
   /// `scratch`: it may be nothing of the program.
   Guess recognise(Region& region, const Written& block, const std::string& name, bool scratch);
+  std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
+                              std::vector<Point> points);
+  std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
+                                  const std::vector<Point>& points);
+  std::vector<int64_t> steps_inside(const Instruction& i, size_t dim) const;
   std::optional<Guess> match(const std::vector<ValueId>& values, const std::vector<Point>& points);
   std::optional<Guess> match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
                                     size_t enough);
   std::optional<Guess> match_opened(const std::set<ValueId>& opened, Region& region, const Written& block,
                                     const std::vector<ValueId>& values, size_t enough);
+  bool is_sum(ValueId value) const;
+  std::set<ValueId> sums_behind(ValueId value) const;
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
@@ -91,6 +98,7 @@ class ContentsWalk : public StepWalk {
 
   std::vector<bool> done_;                        ///< by instruction: its result was in memory
   std::set<std::pair<std::string, int>> passed_;  ///< function and variable of blocks that were recognised
+  int frontier_ = 0;                              ///< instruction that made what was recognised last
   int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
   int64_t most_work_ = 0;                         ///< evaluations that the program's side of a guess may take
   bool too_long_ = false;                         ///< some guess took more

@@ -63,6 +63,13 @@ int joined_dimension(const Node& node, const Program& reference) {
   return -1;
 }
 
+/// Whether the factors that an operator reduces over leave no point on this rank.
+bool reduces_nothing(const Node& node, const std::vector<Range>& ranges) {
+  for (size_t f = 0; f < ranges.size(); ++f)
+    if (node.space.factors[f].reduced() && ranges[f].lo >= ranges[f].hi) return true;
+  return false;
+}
+
 }  // namespace
 
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
@@ -98,6 +105,8 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   constant_.assign(values, false);
   view_.assign(values, false);
   kept_copy_.assign(values, false);
+  source_.assign(values, -1);
+  shown_.assign(values, 0);
   for (size_t v = 0; v < values; ++v) {
     const Value& value = program.values[v];
     ranges_.push_back(local_ranges(program, value.placements, reference[value.node].type.shape, rank));
@@ -141,16 +150,55 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
       view_[size_t(instruction.result)] =
           (only_moves(node) && !crosses_turns(node)) || joined_dim_[size_t(node.id)] >= 0;
       kept_copy_[size_t(instruction.result)] = crosses_turns(node);
-      bool constant = !node.space.reduction() && !mentions_leaf(node.body, ExprKind::random);
+      if (joined_dim_[size_t(node.id)] < 0) note_source(instruction);
+      // A reduction over nothing is its neutral element, whatever is in memory.
+      const bool of_nothing = reduces_nothing(node, factor_ranges_.back());
+      bool constant = of_nothing || (!node.space.reduction() && !mentions_leaf(node.body, ExprKind::random));
       for (size_t j = 0; j < instruction.operands.size(); ++j)
-        constant = constant && (constant_[size_t(instruction.operands[j])] || !mentions_input(node.body, int(j)));
+        constant = constant && (of_nothing || constant_[size_t(instruction.operands[j])] ||
+                                !mentions_input(node.body, int(j)));
       constant_[size_t(instruction.result)] = constant;
     } else {
       bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
       view_[size_t(instruction.result)] = local;
+      note_source(instruction);
       constant_[size_t(instruction.result)] = local && constant_[size_t(instruction.operands[0])];
     }
   }
+}
+
+/// A view of all that the rank has of its operand.
+void Meaning::note_source(const Instruction& i) {
+  const ValueId from = i.operands.empty() ? -1 : i.operands[0];
+  if (view_[size_t(i.result)] && i.opcode != Opcode::to_partial && count(from) == count(i.result))
+    source_[size_t(i.result)] = source(from);
+}
+
+ValueId Meaning::source(ValueId value) const {
+  const ValueId from = source_[size_t(value)];
+  return from >= 0 ? from : value;
+}
+
+void Meaning::hold(ValueId value) {
+  change();
+  if (held_[size_t(value)]) return;
+  held_[size_t(value)] = true;
+  if (const ValueId from = source_[size_t(value)]; from >= 0) ++shown_[size_t(root(from))];
+}
+
+void Meaning::release(ValueId value) {
+  change();
+  if (!held_[size_t(value)]) return;
+  held_[size_t(value)] = false;
+  if (const ValueId from = source_[size_t(value)]; from >= 0) --shown_[size_t(root(from))];
+}
+
+void Meaning::identify(ValueId value, ValueId with) {
+  change();
+  if (root(value) == root(with)) return;
+  shown_[size_t(root(with))] += shown_[size_t(root(value))];
+  shown_[size_t(root(value))] = 0;
+  alias_[size_t(value)] = root(with);
 }
 
 ValueId Meaning::root(ValueId value) const {
@@ -190,7 +238,7 @@ Index Meaning::index_of(ValueId value, int64_t position) const {
 bool Meaning::opaque(ValueId value) const {
   value = root(value);
   size_t v = size_t(value);
-  return held_[v] && !view_[v] && !constant_[v] && !opened_[v];
+  return known(value) && !view_[v] && !constant_[v] && !opened_[v];
 }
 
 double Meaning::unknown(ValueId value, int64_t position) const {
@@ -227,7 +275,7 @@ double Meaning::at(ValueId value, const Index& index) {
     }
   }
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
-  if (held_[size_t(value)] && !opened_[size_t(value)]) return unknown(value, flat(value, index));
+  if (known(value) && !opened_[size_t(value)]) return unknown(value, flat(value, index));
   int maker = makers_[size_t(value)];
   if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));

@@ -82,14 +82,16 @@ class Meaning {
   bool is_kept_copy(ValueId value) const { return kept_copy_[size_t(value)]; }
 
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
-  void hold(ValueId value) { held_[size_t(value)] = true, change(); }
-  void release(ValueId value) { held_[size_t(value)] = false, change(); }
+  void hold(ValueId value);
+  void release(ValueId value);
   bool holds(ValueId value) const { return held_[size_t(value)]; }
   /// The values count as what they are computed from, although they are in memory.
   void open(const std::set<ValueId>& values);
   void close() { open({}); }
   /// Two values were found to be the same computation.
-  void identify(ValueId value, ValueId with) { alias_[size_t(value)] = root(with), change(); }
+  void identify(ValueId value, ValueId with);
+  /// Of a view of all that the rank has of another value, that value; else the value itself.
+  ValueId source(ValueId value) const;
 
   /// Operators' constants count as the floats that kernels have of them, or as they are: the difference this makes to a
   /// result is how much rounding may change it.
@@ -113,6 +115,9 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
+  void note_source(const Instruction& i);
+  /// In memory, be it as a view of it.
+  bool known(ValueId value) const { return held_[size_t(value)] || shown_[size_t(value)] > 0; }
   void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
   double compute(ValueId value, const Instruction& instruction, const Index& index);
@@ -128,6 +133,8 @@ class Meaning {
   std::vector<int> makers_;
   std::vector<bool> held_, constant_, view_, kept_copy_;
   std::vector<int> joined_dim_;  ///< by node: the dimension along which it joins tensors of one position each; -1: none
+  std::vector<ValueId> source_;  ///< see source; -1: the value itself
+  std::vector<int> shown_;       ///< by value: views of it in memory
   std::vector<ValueId> alias_;
   std::vector<int64_t> integer_range_;             ///< by node: integers are drawn below it
   std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction

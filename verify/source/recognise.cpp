@@ -10,13 +10,15 @@
 namespace hetsynth::source {
 namespace {
 
-/// Values that come next in the program and could be what a block holds; later ones cannot have been made yet.
+/// Values on either side of where the program was when a block was recognised last that could be what this one holds.
 constexpr size_t most_candidates = 96;
 constexpr size_t random_elements = 3;
 constexpr size_t most_hits = 48;
 /// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
 /// passed before; and after which two are enough.
 constexpr int64_t dear = 150'000, very_dear = 10'000'000;
+/// Evaluations that go into telling a guess's order of elements from others.
+constexpr int64_t most_work_of_steps = 2'000'000;
 
 /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
 /// from memory only through much that was not computed yet.
@@ -110,14 +112,15 @@ void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& n
 /// A node of a loop's turn counts by the name it has in the loop: "h" for "h[3]".
 bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
   const std::string& own = node_of(value).name;
-  return identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own) == name;
+  const std::string word = identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own);
+  return word == name || word + "_tensor" == name;
 }
 
 /// Names only order the search.
 std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
-  std::vector<ValueId> out, later, before, copies;
+  std::vector<ValueId> out, ahead, passed, before, copies;
   for (auto [target, value] : program_.finals)
     if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -127,14 +130,19 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
       out.push_back(v);
     else if (!done_[i] && meaning_.is_kept_copy(v))
       copies.push_back(v);
-    else if (!done_[i] && later.size() < most_candidates)
-      later.push_back(v);
-    else if (done_[i])
+    else if (!done_[i])
+      (int(i) >= frontier_ ? ahead : passed).push_back(v);
+    else
       before.push_back(v);
   }
   for (ValueId leaf : program_.leaves)
     if (fits(leaf)) before.push_back(leaf);
-  out.insert(out.end(), later.begin(), later.end());
+  if (ahead.size() > most_candidates) ahead.resize(most_candidates);
+  // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
+  std::reverse(passed.begin(), passed.end());
+  if (passed.size() > most_candidates) passed.resize(most_candidates);
+  out.insert(out.end(), ahead.begin(), ahead.end());
+  out.insert(out.end(), passed.begin(), passed.end());
   if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
   out.insert(out.end(), before.begin(), before.end());
   // What is only moved is what was read, however long ago that was made.
@@ -194,7 +202,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   const std::set<ValueId> beside = memory_.left_beside();
   std::optional<Guess> guess;
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
-  if (!guess) guess = match(values, points);
+  if (!guess) guess = settle(region, block, values, points);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
@@ -221,10 +229,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId
       std::vector<Guess> longer;
       for (const Guess& guess : open) {
         too_long_ = false;
-        if (agrees(guess, points, limit, nullptr)) {
-          identify_same(guess, values, points);
-          return guess;
-        }
+        if (agrees(guess, points, limit, nullptr)) return guess;
         if (too_long_) longer.push_back(guess);
       }
       open = std::move(longer);
@@ -234,6 +239,56 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId
   }
   too_long_ = any_too_long;
   return std::nullopt;
+}
+
+/// A match that also holds one step along each of its dimensions, where other orders of the same elements differ.
+std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Written& block,
+                                                        const std::vector<ValueId>& values, std::vector<Point> points) {
+  for (;;) {
+    const std::optional<Guess> guess = match(values, points);
+    if (!guess) return std::nullopt;
+    const std::vector<Point> steps = sample_steps(region, block, *guess, points);
+    if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
+      identify_same(*guess, values, points);
+      return guess;
+    }
+    points.insert(points.end(), steps.begin(), steps.end());
+  }
+}
+
+std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, const Written& block, const Guess& guess,
+                                                            const std::vector<Point>& points) {
+  std::vector<Point> out;
+  if (passed_.count({region.function_name(), block.pointer})) return out;
+  const std::vector<Range>& ranges = meaning_.ranges(guess.value);
+  std::set<int64_t> elements;
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    const int64_t extent = ranges[d].hi - ranges[d].lo;
+    if (extent <= 1) continue;
+    elements.insert({guess.strides[d], (extent - 1) * guess.strides[d]});
+    if (const int maker = meaning_.maker(guess.value); maker >= 0)
+      for (int64_t stride : steps_inside(program_.instructions[size_t(maker)], d))
+        if (stride < extent) elements.insert(stride * guess.strides[d]);
+  }
+  for (const Point& point : points) elements.erase(point.element);
+  const Sample sample{1000 + points.size(), /*positive=*/true, false, false};  // roots and logarithms are numbers
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  const int64_t before = region.work + work_of_others_;
+  for (int64_t element : elements) {
+    if (region.work + meaning_.work + work_of_others_ - before > most_work_of_steps) break;
+    meaning_.choose(sample);
+    out.push_back({sample, element, region.values(block, {element}).front()});
+  }
+  return out;
+}
+
+/// Strides of the loops that a dimension of a computed value is made of.
+std::vector<int64_t> ContentsWalk::steps_inside(const Instruction& i, size_t dim) const {
+  std::vector<int64_t> out;
+  if (i.opcode != Opcode::compute) return out;
+  for (const IndexTerm& term : reference_[i.node].space.output.dims[dim].terms) out.push_back(term.stride);
+  return out;
 }
 
 /// The same tensor may be computed again: what reads either value reads this.
@@ -247,18 +302,44 @@ void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>&
   }
 }
 
-/// Two computations may agree by what a value in memory is and not for any contents of its place: the gradient of
-/// attention takes sum(weights * their gradient) as sum(result * its gradient), which reads the result.
+/// Two computations may agree by what values in memory are and not for any contents of their places: the gradient of
+/// attention takes sum(weights * their gradient) as sum(result * its gradient). The text reads the result, a sum that
+/// the program's side does not mention, and the program's side the weights' gradient, a sum that may be in memory, too.
+/// Both are what they were computed from: of what the text reads, one sum at a time, and all that a candidate is made
+/// of. Nothing wrong passes by it: what is in memory was found to be that computation.
 std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, const Written& block,
                                                               const std::vector<ValueId>& values, size_t enough) {
-  std::optional<Guess> guess;
-  const std::set<ValueId> reads = memory_.reads();
+  std::set<ValueId> reads;
+  for (ValueId value : memory_.reads()) reads.insert(meaning_.source(value));
+  for (ValueId value : reads)
+    if (is_sum(value))
+      if (auto guess = match_opened({value}, region, block, values, enough)) return guess;
   for (ValueId value : reads) {
-    int maker = meaning_.maker(value);
-    if (guess || maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute) continue;
-    if (node_of(value).space.reduction()) guess = match_opened({value}, region, block, values, enough);
+    if (!is_sum(value)) continue;
+    for (ValueId candidate : values) {
+      std::set<ValueId> opened = sums_behind(candidate);
+      opened.erase(value);
+      if (opened.empty()) continue;
+      opened.insert(value);
+      if (auto guess = match_opened(opened, region, block, {candidate}, enough)) return guess;
+    }
   }
-  return guess;
+  return std::nullopt;
+}
+
+bool ContentsWalk::is_sum(ValueId value) const {
+  const int maker = meaning_.maker(value);
+  return maker >= 0 && program_.instructions[size_t(maker)].opcode == Opcode::compute &&
+         node_of(value).space.reduction().has_value();
+}
+
+/// Sums in memory that the value is computed from directly.
+std::set<ValueId> ContentsWalk::sums_behind(ValueId value) const {
+  std::set<ValueId> out;
+  if (const int maker = meaning_.maker(value); maker >= 0)
+    for (ValueId operand : program_.instructions[size_t(maker)].operands)
+      if (const ValueId of = meaning_.source(operand); meaning_.opaque(of) && is_sum(of)) out.insert(of);
+  return out;
 }
 
 /// With these values as what they are computed from.
@@ -268,7 +349,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<Val
   std::optional<Guess> guess;
   meaning_.open(opened);
   try {
-    guess = match(values, sample(region, block, enough));
+    guess = settle(region, block, values, sample(region, block, enough));
   } catch (const NotHeld&) {  // what they were computed from is gone
   } catch (const TooLong&) {
   }
