@@ -77,17 +77,18 @@ TEST(RelatedValues, RowSumsOfAnythingElseAreFound) {
 
 TEST(RelatedValues, RowSumsOfOtherRowsAreFound) {
   const std::string& kernels = biased().devices[0].files[1].text;
-  const size_t at = kernels.find("softmax_dot("), begin = kernels.find("extern", at), end = kernels.find("\n}\n", begin);
+  const size_t at = kernels.find("softmax_dot("), begin = kernels.find("extern", at),
+               end = kernels.find("\n}\n", begin);
   ASSERT_TRUE(at != std::string::npos && end != std::string::npos) << kernels;
   const std::string kernel = kernels.substr(begin, end - begin);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"at_t = row % 7", "at_t = 6 - row % 7"},            // the rows the other way round
-           {"at_h = row / 7 % 2", "at_h = 1 - row / 7 % 2"},    // the other head
-           {"at_h * 4 + at_t * 8", "at_t * 4 + at_h * 28"},     // heads and rows exchanged, of one operand
-           {"_four[v] * ", "_four[3 - v] * "},                  // features of one operand the other way round
+           {"at_t = row % 7", "at_t = 6 - row % 7"},                    // the rows the other way round
+           {"at_h = row / 7 % 2", "at_h = 1 - row / 7 % 2"},            // the other head
+           {"at_h * 4 + at_t * 8", "at_t * 4 + at_h * 28"},             // heads and rows exchanged, of one operand
+           {"_four[v] * ", "_four[3 - v] * "},                          // features of one operand the other way round
            {"v < 4; ++v) {\n        d_", "v < 3; ++v) {\n        d_"},  // a feature too few
-           {"_four[v] * ", "_four[v] + "},                      // a sum for a product
-           {"[row] = ", "[row] = 0.5f * "}}) {                  // half of it
+           {"_four[v] * ", "_four[v] + "},                              // a sum for a product
+           {"[row] = ", "[row] = 0.5f * "}}) {                          // half of it
     const size_t first = kernel.find(from);
     ASSERT_NE(first, std::string::npos) << from << " is not in\n" << kernel;
     std::string changed = kernel;
@@ -117,7 +118,8 @@ Program merging_program() {
   Trace trace("merge.cpp");
   run_builder(trace, [&] {
     auto norm = [](const std::string& name, Tensor x) {
-      return layernorm(x, parameter(name + ".gain", {x.size(-1)}, ones()), parameter(name + ".bias", {x.size(-1)}, zeros()));
+      return layernorm(x, parameter(name + ".gain", {x.size(-1)}, ones()),
+                       parameter(name + ".bias", {x.size(-1)}, zeros()));
     };
     Tensor x = norm("first", parameter("x", {3, 4, 4, 2}, normal(1)));
     Tensor tiles = transpose(reshape(x + relu(x), {3, 2, 2, 2, 2, 2}), {0, 1, 3, 4, 2, 5});

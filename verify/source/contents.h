@@ -80,6 +80,7 @@ class ContentsWalk : public StepWalk {
                                     size_t enough);
   std::optional<Guess> match_opened(const std::set<ValueId>& opened, Region& region, const Written& block,
                                     const std::vector<ValueId>& values, size_t enough);
+  std::pair<std::vector<int64_t>, std::vector<int64_t>> layout(const Guess& guess) const;
   bool is_sum(ValueId value) const;
   std::set<ValueId> sums_behind(ValueId value) const;
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
@@ -87,6 +88,24 @@ class ContentsWalk : public StepWalk {
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
   void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
+
+  // recognise_sums.cpp
+  /// One turn of the loops that a block is summed over.
+  struct Term {
+    Sample sample;
+    int64_t element = 0;
+    std::vector<int64_t> turn;
+    double value = 0;
+  };
+  /// Which factors of the program's sum the loops go through, outermost first: positions in Meaning::summed_over.
+  using Order = std::vector<size_t>;
+  std::optional<Guess> recognise_sum(Region& region, const Written& block, const std::string& name);
+  std::vector<Term> sample_turns(Region& region, const Written& block, const std::vector<int64_t>& turns);
+  bool sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                  const std::vector<Term>& terms, bool final);
+  std::optional<Order> order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
+                                    const std::vector<Term>& terms);
+
   bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why);
   [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
@@ -96,12 +115,13 @@ class ContentsWalk : public StepWalk {
   void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                     NodeId node) const;
 
-  std::vector<bool> done_;                        ///< by instruction: its result was in memory
-  std::set<std::pair<std::string, int>> passed_;  ///< function and variable of blocks that were recognised
-  int frontier_ = 0;                              ///< instruction that made what was recognised last
-  int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
-  int64_t most_work_ = 0;                         ///< evaluations that the program's side of a guess may take
-  bool too_long_ = false;                         ///< some guess took more
+  std::vector<bool> done_;  ///< by instruction: its result was in memory
+  /// Of blocks that were recognised, by function and variable: extents and strides of what was found there.
+  std::map<std::pair<std::string, int>, std::pair<std::vector<int64_t>, std::vector<int64_t>>> passed_;
+  int frontier_ = 0;            ///< instruction that made what was recognised last
+  int64_t work_of_others_ = 0;  ///< evaluations for what is unrecognised
+  int64_t most_work_ = 0;       ///< evaluations that the program's side of a guess may take
+  bool too_long_ = false;       ///< some guess took more
 };
 
 bool close(double a, double b);

@@ -204,6 +204,13 @@ double Execution::array_element(const Pointer& from, int64_t at, int line) {
 double Execution::load(int64_t byte, DType dtype) {
   count();
   if (!in_blocks(byte)) return c_.memory.read(byte, dtype);
+  if (!lost_.empty())
+    if (auto by = lost_.find(byte); by != lost_.end()) {
+      if (by->second >= 0) return lost(by->second);
+      selection_.read_back.insert(-1 - by->second);
+      widened_ = true;
+      return std::nan("");
+    }
   auto own = overlay_.find(byte);
   if (own != overlay_.end()) {
     if (seen_.insert(byte).second) need_byte(byte, true);

@@ -140,10 +140,12 @@ void Execution::declare(const Statement& s) {
 
 void Execution::assign(const Statement& s) {
   bool is_integer = s.target.type == Type::integer;
+  if ((!forgotten_.empty() && puts_off(s)) || (s.accumulates && adds_elsewhere(s))) return;
   double value = is_integer ? double(integer(s.value)) : real(s.value);
   line_ = s.line;
   now_ = s.number;
   if (s.target.kind == Kind::variable) {
+    if (s.accumulates && forgotten_.count(s.target.slot)) return;  // not known, and stays so until it is read
     if (s.accumulates) value += variable(s.target.slot);
     frame_[size_t(s.target.slot)].real = value;
     if (!forgotten_.empty()) forgotten_.erase(s.target.slot);
@@ -166,9 +168,41 @@ void Execution::assign(const Statement& s) {
   if (!in_blocks(byte))
     throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
   if (s.accumulates) value += load(byte, element_type(pointer_type));
+  if (!lost_.empty()) lost_.erase(byte);
   overlay_[byte] = value;
   for (const Store& store : c_.outline.stores)
     if (store.statement == &s && !store.affine && store.block == block_) hits_.push_back(byte);
+}
+
+/// What goes to another block, and is not known, is missed when it is read.
+bool Execution::puts_off(const Statement& s) {
+  if (s.target.kind != Kind::element || s.accumulates || s.value.kind != Kind::variable) return false;
+  const auto by = forgotten_.find(s.value.slot);
+  if (by == forgotten_.end()) return false;
+  const Pointer to = pointer(s.target.args[0]);
+  if (to.array >= 0) return false;
+  const int64_t byte = to.at + integer(s.target.args[1]) * stride_of(s.target.args[0].type);
+  const Written& wanted = c_.outline.written[size_t(block_)];
+  if ((byte >= wanted.begin && byte < wanted.end) || !in_blocks(byte)) return false;
+  lost_[byte] = by->second;
+  overlay_.erase(byte);
+  return true;
+}
+
+/// What is added to other blocks is left out until these are read.
+bool Execution::adds_elsewhere(const Statement& s) {
+  if (s.target.kind != Kind::element) return false;
+  const Pointer to = pointer(s.target.args[0]);
+  if (to.array >= 0) return false;
+  const int64_t byte = to.at + integer(s.target.args[1]) * stride_of(s.target.args[0].type);
+  for (size_t b = 0; b < c_.outline.written.size(); ++b) {
+    const Written& block = c_.outline.written[b];
+    if (byte < block.begin || byte >= block.end) continue;
+    if (int(b) == block_ || selection_.read_back.count(int(b))) return false;
+    lost_[byte] = -1 - int(b);
+    return true;
+  }
+  return false;
 }
 
 bool Execution::in_blocks(int64_t byte) const {
@@ -192,7 +226,7 @@ void Execution::loop(const Statement& s) {
       auto at = only->second.lower_bound(next);
       if (at == only->second.end() || *at >= end + shift) break;
       next = *at;
-      if (loop.extent() > 1) forget(s.slot, loop);
+      if (loop.extent() > 1 && !selection_.alone.count(s.slot)) forget(s.slot, loop);
       turn(s, next - shift);
     }
   } else if (s.step > 1 && restricted(s.slot)) {

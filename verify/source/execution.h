@@ -16,10 +16,14 @@ namespace hetsynth::source {
 struct Selection {
   std::set<int> full;
   std::map<int, std::set<int64_t>> only;  ///< by slot: counters (Affine's); empty: none yet
+  /// Loops of `only` whose other turns count as nothing: what they would leave in sums is not missed.
+  std::set<int> alone;
+  std::set<int> read_back;  ///< other blocks that are added to, and read again
 
   /// Loops that only spread the block's elements run where these bytes are written. Loops whose effects are elsewhere
   /// run where something is read of it, as it turns out; reductions to single variables run in full.
   Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes);
+  void single(int slot, const std::set<int64_t>& turns) { full.erase(slot), only[slot] = turns, alone.insert(slot); }
   /// All of the block.
   Selection(const Outline& outline, int block);
 
@@ -77,6 +81,8 @@ class Execution {
   void forget(int slot, const Loop& loop);
   bool is_active(int slot) const;
   bool in_blocks(int64_t byte) const;
+  bool puts_off(const Statement& s);
+  bool adds_elsewhere(const Statement& s);
 
   // What runs.
   void need(const Store& store, const std::map<int, int64_t>& counters);
@@ -111,6 +117,7 @@ class Execution {
   std::unordered_set<int64_t> seen_;             ///< bytes of it for which what makes them runs
   std::vector<LocalArray> arrays_;               ///< by slot
   std::unordered_map<int, int> forgotten_;       ///< real variables: by which loop
+  std::unordered_map<int64_t, int> lost_;        ///< bytes of other blocks: by which loop; -1 - block: by not adding
   std::vector<int64_t> hits_;
   uint32_t moment_ = 1;
   int line_ = 0, now_ = 0;

@@ -53,6 +53,52 @@ std::vector<double> LoopRegion::values(const Written& block, const std::vector<i
   return defined ? out : std::vector<double>(elements.size(), std::nan(""));
 }
 
+const std::vector<int>& LoopRegion::summed_over(const Written& block) {
+  auto [found, fresh] = summed_over_.try_emplace(number_of(block));
+  if (fresh) found->second = outline_.summed_over(number_of(block));
+  return found->second;
+}
+
+std::vector<int64_t> LoopRegion::turns(const Written& block) {
+  std::vector<int64_t> out;
+  for (int slot : summed_over(block)) out.push_back(outline_.loops.at(slot).extent());
+  return out;
+}
+
+std::optional<double> LoopRegion::term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
+                                       bool none) {
+  const std::vector<int>& loops = summed_over(block);
+  const int64_t byte = block.begin + element * block.element_bytes();
+  Selection selection(outline_, number_of(block), std::vector<int64_t>{byte});
+  std::map<int, std::set<int64_t>> only;
+  for (size_t l = 0; l < loops.size(); ++l) {
+    only[loops[l]];
+    if (!none) only[loops[l]] = {outline_.loops.at(loops[l]).begin + turn[l]};
+    selection.single(loops[l], only[loops[l]]);
+  }
+  const auto apart = [&] {
+    return std::all_of(loops.begin(), loops.end(), [&](int slot) {
+      auto now = selection.only.find(slot);
+      return now != selection.only.end() && now->second == only[slot];
+    });
+  };
+  for (int executions = 0; executions < most_executions; ++executions) {
+    Execution execution(code_, frame_, number_of(block), selection, work, limit);
+    try {
+      execution.run();
+      if (!apart()) return std::nullopt;
+      if (execution.widened()) continue;
+      return execution.value(byte);
+    } catch (const Misstep&) {
+      if (!execution.widened() || !apart()) return std::nullopt;
+    } catch (const Execution::Undefined&) {
+      if (!apart()) return std::nullopt;
+      if (!execution.widened()) return std::nan("");
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, size_t most) {
   std::vector<std::pair<int64_t, double>> out;
   execute(block, Selection(outline_, number_of(block)), [&](const Execution& execution) {

@@ -17,17 +17,23 @@ class LoopRegion final : public Region {
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
   std::vector<std::pair<int64_t, double>> hits(const Written& block, size_t most) override;
 
+  std::vector<int64_t> turns(const Written& block) override;
+  std::optional<double> term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
+                             bool none) override;
+
  private:
   /// Executes until nothing is missing any more, then looks at what came of it. False: undefined.
   template <class Look>
   bool execute(const Written& block, Selection selection, const Look& look);
 
+  const std::vector<int>& summed_over(const Written& block);
   int number_of(const Written& block) const { return int(&block - outline_.written.data()); }
 
   const Function& function_;
   Frame frame_;
   Outline outline_;
   Code code_;
+  std::map<int, std::vector<int>> summed_over_;  ///< by block
 };
 
 }  // namespace hetsynth::source

@@ -63,6 +63,25 @@ int joined_dimension(const Node& node, const Program& reference) {
   return -1;
 }
 
+/// Whether the number of a loop decides something there, by itself: what is looked up by a number in memory is as
+/// likely to be met at one point as at another.
+bool tells_numbers_apart(const Expr& e) {
+  switch (e.kind()) {
+    case ExprKind::floor:
+    case ExprKind::maximum:
+    case ExprKind::minimum:
+    case ExprKind::less:
+    case ExprKind::less_equal:
+    case ExprKind::equal:
+      return mentions_leaf(e, ExprKind::factor) && !mentions_leaf(e, ExprKind::input);
+    case ExprKind::select:
+      return tells_numbers_apart(e.arg(0)) ||
+             (mentions_leaf(e.arg(0), ExprKind::factor) && !mentions_leaf(e.arg(0), ExprKind::input));
+    default:
+      return false;
+  }
+}
+
 /// Whether the factors that an operator reduces over leave no point on this rank.
 bool reduces_nothing(const Node& node, const std::vector<Range>& ranges) {
   for (size_t f = 0; f < ranges.size(); ++f)
@@ -155,8 +174,8 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
       const bool of_nothing = reduces_nothing(node, factor_ranges_.back());
       bool constant = of_nothing || (!node.space.reduction() && !mentions_leaf(node.body, ExprKind::random));
       for (size_t j = 0; j < instruction.operands.size(); ++j)
-        constant = constant && (of_nothing || constant_[size_t(instruction.operands[j])] ||
-                                !mentions_input(node.body, int(j)));
+        constant = constant &&
+                   (of_nothing || constant_[size_t(instruction.operands[j])] || !mentions_input(node.body, int(j)));
       constant_[size_t(instruction.result)] = constant;
     } else {
       bool local = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::to_partial;
@@ -210,6 +229,11 @@ void Meaning::open(const std::set<ValueId>& values) {
   std::fill(opened_.begin(), opened_.end(), false);
   for (ValueId value : values) opened_[size_t(value)] = true;
   change();
+}
+
+void Meaning::choose_anew(const Sample& sample) {
+  changed_ = true;
+  choose(sample);
 }
 
 void Meaning::choose(const Sample& sample, bool float_constants) {
@@ -284,7 +308,7 @@ double Meaning::at(ValueId value, const Index& index) {
   if (!fresh) return entry->second;
   double result = 0;
   try {
-    result = compute(value, program_.instructions[size_t(maker)], index);
+    result = compute(program_.instructions[size_t(maker)], index);
   } catch (...) {
     known_.erase(key);
     throw;
@@ -294,12 +318,36 @@ double Meaning::at(ValueId value, const Index& index) {
 
 double Meaning::through(ValueId value, const Index& index) {
   const Instruction& i = program_.instructions[size_t(makers_[size_t(value)])];
-  if (i.opcode == Opcode::compute) return compute(value, i, index);
+  if (i.opcode == Opcode::compute) return compute(i, index);
   if (i.opcode == Opcode::to_partial && program_.mesh.coordinate(rank_, i.axis) != i.root) return 0;
   return at(i.operands[0], index);
 }
 
-double Meaning::compute(ValueId, const Instruction& instruction, const Index& index) {
+std::vector<Range> Meaning::summed_over(ValueId value) const {
+  value = root(value);
+  const int maker = makers_[size_t(value)];
+  if (maker < 0 || view_[size_t(value)] || constant_[size_t(value)]) return {};
+  const Instruction& i = program_.instructions[size_t(maker)];
+  if (i.opcode != Opcode::compute || looks_up_[size_t(i.node)] || joined_dim_[size_t(i.node)] >= 0 ||
+      reference_[i.node].space.reduction() != FactorKind::sum)
+    return {};
+  std::vector<Range> out;
+  for (int f : reduced_[size_t(i.node)]) out.push_back(factor_ranges_[size_t(maker)][size_t(f)]);
+  return out;
+}
+
+double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike) {
+  struct Watch {
+    bool& on;
+    ~Watch() { on = false; }
+  } watch{watches_ = alike != nullptr};
+  conditional_ = false;
+  const double out = compute(program_.instructions[size_t(makers_[size_t(root(value))])], index, &point);
+  if (alike) *alike = *alike && !conditional_;
+  return out;
+}
+
+double Meaning::compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point_of_sum) {
   const Node& node = reference_[instruction.node];
   if (const int dim = joined_dim_[size_t(node.id)]; dim >= 0) {
     Index part = index;
@@ -347,6 +395,10 @@ double Meaning::compute(ValueId, const Instruction& instruction, const Index& in
     if (level == reduced.size()) return point();
     const Range& range = ranges[size_t(reduced[level])];
     int64_t& counter = frame.factor[size_t(reduced[level])];
+    if (point_of_sum && (*point_of_sum)[level] >= 0) {
+      counter = (*point_of_sum)[level];
+      return self(self, level + 1);
+    }
     for (counter = range.lo; counter < range.hi; ++counter) self(self, level + 1);
   };
   loop(loop, 0);
@@ -364,6 +416,7 @@ double Meaning::operand(Compute& frame, int j) {
       int64_t i = frame.factor[size_t(t.factor)] / t.divide;
       at += (t.modulo ? i % t.modulo : i) * t.stride;
     }
+    if (access.zero_outside && watches_) conditional_ = true;
     if (access.zero_outside && (at < 0 || at >= shape[d])) return 0;
     index[d] = at;
   }
@@ -373,6 +426,7 @@ double Meaning::operand(Compute& frame, int j) {
 double Meaning::evaluate(const Expr& e, Compute& frame) {
   if (++work > limit && limit > 0) throw TooLong();
   auto arg = [&](int i) { return evaluate(e.arg(i), frame); };
+  if (watches_ && tells_numbers_apart(e)) conditional_ = true;
   switch (e.kind()) {
     case ExprKind::input:
       return operand(frame, e.index());

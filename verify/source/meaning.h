@@ -96,10 +96,18 @@ class Meaning {
   /// Operators' constants count as the floats that kernels have of them, or as they are: the difference this makes to a
   /// result is how much rounding may change it.
   void choose(const Sample& sample, bool float_constants = true);
+  /// The same, with nothing remembered.
+  void choose_anew(const Sample& sample);
   /// Another number whenever elements may be worth something else.
   uint64_t moment() const { return moment_; }
   /// The element at this global index. Throws NotHeld, TooLong.
   double at(ValueId value, const Index& index);
+
+  /// If the value is a sum that is computed here: the range of each factor that it is summed over. Empty: it is none.
+  std::vector<Range> summed_over(ValueId value) const;
+  /// What of such a sum comes from these numbers of the factors; -1: from all. `alike`, if given, becomes false where
+  /// numbers of loops decide what counts, in what nothing is known of yet (choose_anew). Throws NotHeld, TooLong.
+  double term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike = nullptr);
 
   /// The index at a row-major position in the logical tensor.
   Index index_of(ValueId value, int64_t position) const;
@@ -120,7 +128,7 @@ class Meaning {
   bool known(ValueId value) const { return held_[size_t(value)] || shown_[size_t(value)] > 0; }
   void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
-  double compute(ValueId value, const Instruction& instruction, const Index& index);
+  double compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point = nullptr);
   double evaluate(const Expr& e, Compute& frame);
   double operand(Compute& frame, int j);
   int64_t flat(ValueId value, const Index& index) const;
@@ -151,6 +159,8 @@ class Meaning {
   std::unordered_map<uint64_t, double> known_;
   std::vector<bool> opened_;
   int depth_ = 0;
+  bool watches_ = false;      ///< for the next:
+  bool conditional_ = false;  ///< a number of a loop decided something
 };
 
 }  // namespace hetsynth::source

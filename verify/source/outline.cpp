@@ -20,7 +20,8 @@ DType element_type(Type pointer) {
   return pointer == Type::integers ? DType::i32 : pointer == Type::halves ? DType::bf16 : DType::f32;
 }
 
-Outline::Outline(const Function& function, const Statement& body, Frame& frame) : function_(function), frame_(frame) {
+Outline::Outline(const Function& function, const Statement& body, Frame& frame)
+    : function_(function), body_(body), frame_(frame) {
   declare(body);
   std::vector<int> around;
   analyse(body, around, false);

@@ -109,6 +109,10 @@ class Outline {
   /// of loops over chunks at the moment; only addresses of arrays depend on them. False: it never does.
   bool decode(const Store& store, int64_t at, std::map<int, int64_t>& counters, const Frame& chunks) const;
 
+  /// Loops, outermost first, of which each turn adds to each element of the block, and whose turns are alike
+  /// (alike_turns.cpp). Others may add to it as well, inside of them. Empty: none are known.
+  std::vector<int> summed_over(int block) const;
+
  private:
   using Counters = std::map<int, int64_t>;
 
@@ -128,11 +132,15 @@ class Outline {
   std::vector<std::pair<int64_t, int>> digits(const Store& store) const;
   void find_injective(Store& store, int64_t unit) const;
   void check_dense(const Store& store, int64_t unit) const;
+  bool alike(int slot) const;
+  bool counts_with(const Expression& e, int slot) const;
+  std::vector<int> loops_of_sum(int variable) const;
   void find_blocks();
   void block_of(Store& store);
   void add_corners(const Store& store);
 
   const Function& function_;
+  const Statement& body_;
   Frame& frame_;
   std::map<int, Affine> affine_;                  ///< integer variables that are affine in the counters
   std::set<int> declared_;                        ///< variables that the code declares itself

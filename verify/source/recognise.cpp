@@ -196,6 +196,8 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
                                             bool scratch) {
   size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
   memory_.forget_reads();
+  if (auto sum = recognise_sum(region, block, name)) return *sum;
+  memory_.forget_reads();
   std::vector<Point> points = sample(region, block, enough);
   std::vector<ValueId> values = candidates(block, name);
   if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
@@ -206,7 +208,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
-  passed_.insert({region.function_name(), block.pointer});
+  passed_[{region.function_name(), block.pointer}] = layout(*guess);
   return *guess;
 }
 
@@ -259,7 +261,8 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
 std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, const Written& block, const Guess& guess,
                                                             const std::vector<Point>& points) {
   std::vector<Point> out;
-  if (passed_.count({region.function_name(), block.pointer})) return out;
+  const auto passed = passed_.find({region.function_name(), block.pointer});
+  if (passed != passed_.end() && passed->second == layout(guess)) return out;
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
   std::set<int64_t> elements;
   for (size_t d = 0; d < ranges.size(); ++d) {
@@ -325,6 +328,12 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, co
     }
   }
   return std::nullopt;
+}
+
+std::pair<std::vector<int64_t>, std::vector<int64_t>> ContentsWalk::layout(const Guess& guess) const {
+  std::vector<int64_t> extents;
+  for (const Range& range : meaning_.ranges(guess.value)) extents.push_back(range.hi - range.lo);
+  return {extents, guess.strides};
 }
 
 bool ContentsWalk::is_sum(ValueId value) const {

@@ -1,5 +1,6 @@
 // One piece of generated code that reads and writes the arena: what it writes, and what value a written element gets.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,16 @@ class Region {
   virtual std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) = 0;
   /// Elements of a scattered block that the region adds to, with memory as it is, and their values; at most `most`.
   virtual std::vector<std::pair<int64_t, double>> hits(const Written& block, size_t most) = 0;
+
+  /// Numbers of turns of loops, outermost first, that are alike and each add to every element of the block. Empty: none
+  /// are known.
+  virtual std::vector<int64_t> turns(const Written&) { return {}; }
+  /// What the element would be if of these loops only this turn ran; `none`: no turn. NaN: undefined. nullopt: turns
+  /// depend on each other. Throws as `values`.
+  virtual std::optional<double> term(const Written&, int64_t /*element*/, const std::vector<int64_t>& /*turn*/,
+                                     bool /*none*/) {
+    return std::nullopt;
+  }
 
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
