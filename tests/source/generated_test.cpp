@@ -104,6 +104,18 @@ TEST(GeneratedSource, OfStagesPasses) {
   }
 }
 
+/// Loops over time steps on stages of their own.
+TEST(GeneratedSource, OfLoopsOnStagesPasses) {
+  Trace trace("rnnlm.cpp",
+              Settings{{"layers", "2"}, {"hidden", "4"}, {"words", "30"}, {"steps_unrolled", "3"}, {"batch", "6"}});
+  run_builder(trace, rnnlm_example::model);
+  Program program = differentiate(trace);
+  ASSERT_FALSE(program.loops.empty());
+  Cluster two = unequal_cluster({1e9, 3e9}), four = unequal_cluster({1e9, 3e9, 1e9, 3e9});
+  const SpmdProgram plan = data_parallel_plan(program, two, RatioRule::proportional).program;
+  expect_all_pass(generated(program, pipelined_plan(program, plan, 2), four, true));
+}
+
 TEST(GeneratedSource, OfARankWithoutSamplesPasses) {
   Program program = mlp_program();
   Cluster cluster = unequal_cluster({1e9, 1e9});

@@ -91,8 +91,9 @@ void follow_turns(const Program& reference, const SpmdProgram& program, const Ra
   for (ArenaSlot& slot : of_flat.outputs) rename(slot);
   rename(of_flat.loss);
   // Host programs of cuda devices have no loops and count instructions as they are executed.
-  const bool has_loops = source.text.find("(long turn = ") != std::string::npos;
-  follow(flat.reference, flat.program, of_flat, options, out, has_loops ? flat.instruction_of : std::vector<int>{});
+  // Those of cpu devices call them by the plan's numbers, also on stages where no loop runs.
+  const bool on_cuda = source.text.find("hetsynth_launch(") != std::string::npos;
+  follow(flat.reference, flat.program, of_flat, options, out, on_cuda ? std::vector<int>{} : flat.instruction_of);
 }
 
 }  // namespace

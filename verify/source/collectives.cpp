@@ -166,7 +166,7 @@ void ContentsWalk::sent(const Expression& call, const Instruction& i) {
   auto number = [&](size_t at, int64_t expected, const char* which) {
     expect_number(x[at], expected, fmt::format("the {} of the {}", which, what), node);
   };
-  number(1, int64_t(next_collective_), "number");
+  number(1, numbers_.empty() ? int64_t(next_collective_) : numbers_[next_collective_], "number");
   number(2, i.axis, "axis");
   const ValueId moved = sends ? from : i.result;
   number(4, meaning_.count(moved), "count");
