@@ -35,7 +35,10 @@ class Alternation {
         relaxation_(std::move(known)),
         at_hand_(std::move(at_hand)),
         most_runners_up_(runners_up) {
-    limits_.stop = budget.stop();
+    if (several_axes())
+      limits_.stop = budget.stop();
+    else
+      limits_ = limits_of(problem, budget.stop());
     to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes()) limits_.cost_to_beat = to_beat_;
   }
@@ -49,11 +52,12 @@ class Alternation {
     std::vector<Shares> starts;
     for (const std::vector<double>& by_device : fractions_to_start_at())
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
-    if (!relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
+    if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound() && !worth_proving())) break;
       alternate(shares);
     }
+    search_best_shares();
     search_tight_shares();
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
@@ -67,7 +71,7 @@ class Alternation {
 
  private:
   Relaxation relaxed() const {
-    if (!several_axes()) return {bound_over_shares(problem_, budget_.stop(), to_beat_), {}, {}};
+    if (!several_axes()) return relaxation_over_shares(problem_, budget_.stop(), to_beat_);
     return MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
   }
 
@@ -90,17 +94,43 @@ class Alternation {
     return {best_.shares};
   }
 
-  /// What suits the shares of each instruction is changed a little to suit the shares there are. `cost`: unchanged.
   void search_around_relaxation_at(const Shares& shares, Picoseconds cost) {
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    Candidate candidate = cheapest_around_relaxation(conversions, shares, cost);
+    if (candidate.cost >= to_beat_) return;
+    keep(candidate);
+    if (!candidate.fits()) tight_.push_back(std::move(candidate));
+  }
+
+  /// What suits the shares of each instruction is changed a little to suit the shares there are. `cost`: unchanged.
+  Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares, Picoseconds cost) {
     Solution solution = search_among(problem_, conversions, shares, relaxation_->around, limits_);
     budget_.searched();
     if (solution.choices.empty() || solution.cost > cost) solution.choices = relaxation_->choices, solution.cost = cost;
-    if (solution.cost >= to_beat_) return;
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = shares_bound_;
+    return candidate;
+  }
+
+  /// On one axis, where a search of everything takes long: only around the relaxation.
+  bool only_around_relaxation() const {
+    return !several_axes() && relaxation_->hard && !relaxation_->choices.empty();
+  }
+
+  /// Everything at the best shares, if that was not searched yet, and not to the end.
+  void search_best_shares() {
+    if (!only_around_relaxation() || best_.empty() || !best_.fits() || near_bound() || budget_.spent()) return;
+    const Shares shares = best_.shares;
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    limits_.cost_to_beat = best_.cost;
+    Solution solution = search(problem_, conversions, shares, {}, limits_);
+    limits_.cost_to_beat = forbidden;
+    budget_.searched();
+    best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
+    if (solution.choices.empty()) return;
+    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
+    candidate.bound = std::min(candidate.cost, best_.bound);
     keep(candidate);
-    if (!candidate.fits()) tight_.push_back(std::move(candidate));
   }
 
   /// No other shares are worth a search.
@@ -120,8 +150,8 @@ class Alternation {
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    if (several_axes() || best_.empty() || !best_.fits() || near_bound() || !problem_.ratio.empty() ||
-        device_types(problem_.cluster).devices.size() < 2)
+    if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() || near_bound() ||
+        !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
       return;
     std::vector<double> seconds(problem_.classes.classes.size(), 0);
     const Pricer pricer(problem_, *best_.spmd);
@@ -255,6 +285,9 @@ class Alternation {
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
   Candidate cheapest(const Conversions& conversions, const Shares& shares) {
+    if (only_around_relaxation())
+      return cheapest_around_relaxation(conversions, shares,
+                                        total_cost(problem_, conversions, shares, relaxation_->choices));
     // Without linear programming what is no faster than the best leads nowhere.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Solution solution = search(problem_, conversions, shares, {}, limits_);
@@ -289,6 +322,7 @@ class Alternation {
 
   Plan finish() {
     Plan plan = assembled(best_);
+    best_.bound = std::max(best_.bound, std::min(best_.cost, shares_bound_));
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);

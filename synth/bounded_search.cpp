@@ -24,7 +24,7 @@ BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits,
       limits_(limits),
       rounds_(rounds),
       quotient_(alike(network, &rounds_)),
-      messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_.stop)) {}
+      messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_)) {}
 
 Picoseconds BoundedSearch::bound_after(int sweeps) {
   messages_->improve(sweeps);
@@ -73,21 +73,24 @@ bool BoundedSearch::step() {
 void BoundedSearch::refine() {
   rounds_ *= more_rounds;
   std::unique_ptr<Quotient> finer = alike(network_, &rounds_);
-  auto messages = std::make_unique<Reparametrisation>(network_, *finer, limits_.stop);
+  auto messages = std::make_unique<Reparametrisation>(network_, *finer, limits_);
   messages->begin_with(*messages_);
   messages_ = std::move(messages);
   quotient_ = std::move(finer);
 }
 
 bool BoundedSearch::proven() const {
-  double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
-  return double(to_beat()) / (1 + tolerance) <= double(result_.lower_bound);
+  const double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
+  const double beside = double(limits_.beside);
+  return (double(to_beat()) + beside) / (1 + tolerance) <= double(result_.lower_bound) + beside;
 }
 
 bool BoundedSearch::done() const { return proven() || limits_.stop.stopped(); }
 
 /// Between the best solution and the best bound of message passing, relative to it.
-double BoundedSearch::gap() const { return double(to_beat()) / messages_->reached() - 1; }
+double BoundedSearch::gap() const {
+  return (double(to_beat()) - messages_->reached()) / (messages_->reached() + double(limits_.beside));
+}
 
 void BoundedSearch::shift() {
   shifted_ = messages_->apply();
@@ -114,16 +117,17 @@ void BoundedSearch::guess() {
     if (part.impossible()) continue;
     EliminationOrder order = elimination_order(part.core());
     if (order.largest > limits_.direct_limit) return;
-    adopt(eliminate_and_search(part.core(), order, limits_), values, part);
+    adopt(eliminate_and_search(part.core(), order, limits_), values, part, 0);
   }
 }
 
-/// Takes over a part's solution.
-void BoundedSearch::adopt(const SearchResult& found, const ValueLists& values, const Contraction& part) {
+/// Takes over a part's solution. `moved`: part of the cost that the part does not tell.
+void BoundedSearch::adopt(const SearchResult& found, const ValueLists& values, const Contraction& part,
+                          Picoseconds moved) {
   result_.expansions += found.expansions;
   result_.buckets_reused += found.buckets_reused;
   result_.largest_table = std::max(result_.largest_table, found.largest_table);
-  const Picoseconds cost = add(found.cost, part.constant());
+  const Picoseconds cost = add(found.cost, add(part.constant(), moved));
   if (cost >= result_.cost) return;
   std::vector<int> assignment = part.expanded(found.assignment);
   for (size_t v = 0; v < assignment.size(); ++v) assignment[v] = values[v][size_t(assignment[v])];
@@ -137,9 +141,18 @@ ValueLists BoundedSearch::values_left(Picoseconds budget) const {
   return values;
 }
 
-/// Nothing better than the best so far is outside of the values that are left. They are searched with their original
-/// costs: these are equal in repeated layers. Where that is too much, message passing goes on there, if they are
-/// much fewer or `last`: faster and, after dead ends and contraction, with a better bound.
+/// The part of the network that has these values. At the costs that the messages have moved, so that what they know is
+/// not lost; where most of it repeats, at the original ones, which are equal in more places. `moved`: how much less
+/// its solutions cost.
+Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) const {
+  const bool repeats = double(quotient_->cells.size()) < much_alike * double(network_.variable_count());
+  *moved = repeats ? 0 : shifted_.bound;
+  return repeats ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
+}
+
+/// Nothing better than the best so far is outside of the values that are left. Where a search of these is too much,
+/// message passing goes on there, if they are much fewer or `last`: faster and, after dead ends and contraction, with a
+/// better bound.
 void BoundedSearch::attempt(bool last) {
   const Picoseconds budget = to_beat() - shifted_.bound;
   const ValueLists values = values_left(budget);
@@ -149,22 +162,27 @@ void BoundedSearch::attempt(bool last) {
   const int64_t all = network_.value_count();
   const bool fewer = double(result_.values_left) < worth_narrowing * double(all);
   if (!fewer && !last) return;
-  Contraction part(restrict(network_, values), limits_.stop);
+  Picoseconds moved = 0;
+  const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);
-  EliminationOrder order = elimination_order(part.core());
+  const EliminationOrder order = elimination_order(part.core());
   if (order.largest <= limits_.direct_limit)
-    return absorb(eliminate_and_search(part.core(), order, limits_), values, part, budget);
+    return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
   if (!fewer && double(part.core().value_count()) > worth_narrowing * double(all) && rounds_ == 0) return;
   narrowed_ = true;
-  const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - part.constant());
-  absorb(BoundedSearch(part.core(), limits_, rounds_ * more_rounds).finish(left), values, part, budget);
+  const Picoseconds elsewhere = moved + part.constant();
+  const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);
+  SearchLimits limits = limits_;
+  limits.beside += elsewhere;
+  absorb(BoundedSearch(part.core(), limits, rounds_ * more_rounds).finish(left), values, part, moved);
 }
 
-/// Takes over what a search of a part found, which holds all solutions within the budget.
+/// Takes over what a search of a part found, which holds all solutions better than the best so far.
 void BoundedSearch::absorb(const SearchResult& found, const ValueLists& values, const Contraction& part,
-                           Picoseconds budget) {
-  adopt(found, values, part);
-  const Picoseconds bound = add(found.lower_bound, part.constant());
+                           Picoseconds moved) {
+  const Picoseconds budget = to_beat() - shifted_.bound;
+  adopt(found, values, part, moved);
+  const Picoseconds bound = add(found.lower_bound, add(part.constant(), moved));
   prove(std::min(budget, std::max<Picoseconds>(0, bound - shifted_.bound)));
 }
 
@@ -173,9 +191,10 @@ void BoundedSearch::search_what_is_left() {
   const Picoseconds budget = to_beat() - shifted_.bound;
   const ValueLists values = values_left(budget);
   if (values.empty()) return prove(budget);
-  Contraction part(restrict(network_, values), limits_.stop);
+  Picoseconds moved = 0;
+  const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);
-  absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, budget);
+  absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, moved);
 }
 
 /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.

@@ -33,6 +33,8 @@ class BoundedSearch {
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
+  /// With fewer cells for its variables a network mostly repeats itself.
+  static constexpr double much_alike = 0.2;
   /// Of all values.
   static constexpr double likely_part = 0.1;
 
@@ -49,10 +51,11 @@ class BoundedSearch {
   void take_decoded();
   void take(Picoseconds cost, std::vector<int> assignment);
   void guess();
-  void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part);
+  void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
   ValueLists values_left(Picoseconds budget) const;
   void attempt(bool last);
-  void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds budget);
+  Network part_of(const ValueLists& values, Picoseconds* moved) const;
+  void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
   void search_what_is_left();
   void prove(Picoseconds excess);
 

@@ -13,8 +13,8 @@ namespace {
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
-/// Of message passing: in all, and for a first bound.
-constexpr int most_sweeps = 210, first_sweeps = 9;
+/// Of message passing, for a first bound.
+constexpr int first_sweeps = 9;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {
@@ -252,33 +252,18 @@ PlanNetwork network_of(const Problem& problem) {
       [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
 }
 
-SearchLimits limits_of(const Stop& stop) {
-  SearchLimits limits;
-  limits.stop = stop;
-  limits.tolerance = precision;
-  // The last per mille would take as long as everything before.
-  limits.most_sweeps = most_sweeps;
-  limits.table_limit = limits.direct_limit;
-  limits.expansion_limit = 1;
-  return limits;
-}
-
 }  // namespace
 
 MeshBound::MeshBound(const Problem& problem, const Stop& stop)
-    : network_(std::make_shared<const PlanNetwork>(network_of(problem))),
-      minimisation_(network_->network, limits_of(stop)),
-      nodes_(problem.program.nodes.size()) {}
+    : problem_(problem),
+      network_(std::make_shared<const PlanNetwork>(network_of(problem))),
+      minimisation_(network_->network, limits_of(problem, stop, precision)) {}
 
 Picoseconds MeshBound::at_once() { return minimisation_.bound_after(first_sweeps); }
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
   const SearchResult found = minimisation_.finish(enough);
-  Relaxation out{found.lower_bound, {}, {}};
-  if (!found.found()) return out;
-  out.choices.of.assign(found.assignment.begin(), found.assignment.begin() + ptrdiff_t(nodes_));
-  out.around = {network_, minimisation_.likely_values()};
-  return out;
+  return relaxation_of(problem_, network_, found, minimisation_.likely_values());
 }
 
 }  // namespace hetsynth::synth

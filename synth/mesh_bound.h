@@ -5,13 +5,6 @@
 
 namespace hetsynth::synth {
 
-/// What is known of all plans of a mesh, at any shares.
-struct Relaxation {
-  Picoseconds bound = 0;  ///< none is faster
-  Choices choices;        ///< cost no more than that at the shares that suit each instruction; empty: not known
-  Neighbourhood around{};
-};
-
 /// A bound for all plans of the mesh at all shares, memory not considered: the search with every instruction at the
 /// shares that suit it alone, fractions of granules included.
 /// - An operation divides so that all devices that take part end together. Along axes on which devices of one
@@ -32,9 +25,9 @@ class MeshBound {
   Relaxation relaxation(Picoseconds enough = forbidden);
 
  private:
+  const Problem& problem_;
   std::shared_ptr<const PlanNetwork> network_;
   Minimisation minimisation_;
-  size_t nodes_;
 };
 
 }  // namespace hetsynth::synth

@@ -38,7 +38,10 @@ struct Minimisation::State {
     if (contraction.impossible()) return;
     order = elimination_order(contraction.core());
     direct = order.largest <= std::min(limits.direct_limit, limits.table_limit);
-    if (!direct) bounded = std::make_unique<BoundedSearch>(contraction.core(), limits);
+    if (direct) return;
+    SearchLimits of_core = limits;
+    of_core.beside += contraction.constant();
+    bounded = std::make_unique<BoundedSearch>(contraction.core(), of_core);
   }
 
   /// What elimination finds, which asks for no cost to beat: done once.

@@ -8,6 +8,10 @@ namespace hetsynth::synth {
 /// (relative to the bound), to a fixed point.
 ValueLists values_within(const Quotient& quotient, const Reparametrised& costs, Picoseconds budget);
 
+/// The network over some values of each variable only, renumbered from 0, at the moved costs.
+Network restrict(const Network& network, const Quotient& quotient, const Reparametrised& costs,
+                 const ValueLists& values);
+
 /// By variable.
 ValueLists spread(const Quotient& quotient, const ValueLists& by_cell);
 

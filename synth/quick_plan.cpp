@@ -53,9 +53,7 @@ Candidate quick_plan(const Problem& problem, Budget& budget) {
   if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited() ||
       problem.program.nodes.size() < long_program)
     return best;
-  SearchLimits limits;
-  limits.stop = budget.stop();
-  limits.tolerance = tolerance;
+  const SearchLimits limits = limits_of(problem, budget.stop(), tolerance);
   const bool alike = device_types(problem.cluster).devices.size() < 2;
   Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::proportional));
   for (const Pins& pins : quick_restrictions(problem)) {

@@ -65,8 +65,8 @@ ValueLists consistent(const Network& network, const Quotient& quotient, std::vec
 
 }  // namespace
 
-Reparametrisation::Reparametrisation(const Network& network, const Quotient& quotient, const Stop& stop)
-    : network_(network), quotient_(quotient), stop_(stop), all_(network, quotient, all_values(network, quotient)) {}
+Reparametrisation::Reparametrisation(const Network& network, const Quotient& quotient, const SearchLimits& limits)
+    : network_(network), quotient_(quotient), limits_(limits), all_(network, quotient, all_values(network, quotient)) {}
 
 /// The least excess of each cell, what was decoded, and of the rest a part by excess.
 ValueLists Reparametrisation::promising(double promising_part) const {
@@ -98,21 +98,21 @@ void Reparametrisation::begin_with(const Reparametrisation& other) {
 
 double Reparametrisation::improve(int sweeps) {
   const double before = reached_;
-  for (int done = 0; done < sweeps && !stop_.stopped();) {
+  for (int done = 0; done < sweeps && !limits_.stop.stopped();) {
     const std::vector<Rough> origin = all_.messages();
-    for (int i = 0; i < sweeps_along && !stop_.stopped(); ++i) all_.sweep();
+    for (int i = 0; i < sweeps_along && !limits_.stop.stopped(); ++i) all_.sweep();
     done += sweeps_along;
     take_if_better();
     // Messages drift: what they changed by, several times over, is often an even better step.
     std::vector<Rough> farther = best_;
     for (size_t i = 0; i < farther.size(); ++i) farther[i] += Rough(stride_) * (farther[i] - origin[i]);
     all_.set_messages(std::move(farther));
-    for (int i = 0; i < sweeps_beyond && !stop_.stopped(); ++i) all_.sweep();
+    for (int i = 0; i < sweeps_beyond && !limits_.stop.stopped(); ++i) all_.sweep();
     done += sweeps_beyond;
     stride_ = std::clamp(stride_ * (take_if_better() ? 2 : 0.5), least_stride, greatest_stride);
   }
   decode(all_);
-  return (reached_ - before) / std::max(1.0, std::abs(before));
+  return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.beside)));
 }
 
 /// Else goes back to the best messages.
@@ -130,15 +130,15 @@ bool Reparametrisation::take_if_better() {
 }
 
 std::vector<ValueLists> Reparametrisation::guesses() {
-  if (decoded_.empty() || stop_.stopped()) return {};
+  if (decoded_.empty() || limits_.stop.stopped()) return {};
   if (all_.value_count() > few_values) {
     MessagePassing few(network_, quotient_, promising(likely_part));
     few.begin_with(all_);
-    for (int i = 0; i < likely_sweeps && !stop_.stopped(); ++i) few.sweep();
+    for (int i = 0; i < likely_sweeps && !limits_.stop.stopped(); ++i) few.sweep();
     few.pass_forward();
     decode(few);
     all_.begin_with(few);
-    for (int i = 0; i < settling_sweeps && !stop_.stopped(); ++i) all_.sweep();
+    for (int i = 0; i < settling_sweeps && !limits_.stop.stopped(); ++i) all_.sweep();
     all_.pass_forward();
     decode(all_);
   }

@@ -1,19 +1,19 @@
 // Shifts costs between neighbours until single values and pairs show by themselves what choosing them must cost. Gives
 // a proven lower bound, prunes most values, and so makes exact elimination affordable where plain tables would explode.
 #pragma once
+#include "synth/astar.h"
 #include "synth/message_passing.h"
-#include "synth/stop.h"
 
 namespace hetsynth::synth {
 
-/// Message passing in rounds. Every pair must be arc consistent (`possible_values`). The network and the quotient must
-/// outlive this.
+/// Message passing in rounds. Every pair must be arc consistent (`possible_values`). The network, the quotient and the
+/// limits must outlive this.
 class Reparametrisation {
  public:
-  Reparametrisation(const Network& network, const Quotient& quotient, const Stop& stop);
+  Reparametrisation(const Network& network, const Quotient& quotient, const SearchLimits& limits);
   /// Begins with the messages of another quotient of the same network.
   void begin_with(const Reparametrisation& other);
-  /// So many sweeps; what the bound gained, relative to the best before.
+  /// So many sweeps; what the bound gained, relative to the best before and what is beside the network.
   double improve(int sweeps);
   /// The best bound so far, up to rounding.
   double reached() const { return reached_; }
@@ -35,7 +35,7 @@ class Reparametrisation {
 
   const Network& network_;
   const Quotient& quotient_;
-  const Stop& stop_;
+  const SearchLimits& limits_;
   MessagePassing all_;
   std::vector<int> decoded_;
   double reached_ = -1e300;  ///< best bound

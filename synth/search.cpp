@@ -5,6 +5,31 @@
 #include "dsl/base/error.h"
 
 namespace hetsynth::synth {
+namespace {
+
+/// Relative gap of a relaxation that is as good as solved.
+constexpr double nearly_proven = 2e-4;
+
+/// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
+constexpr size_t long_program = 1000;
+constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
+constexpr double sweeps_by_node = 2e6;
+
+}  // namespace
+
+SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance) {
+  SearchLimits limits;
+  limits.stop = stop;
+  limits.tolerance = tolerance;
+  const bool several_axes = problem.mesh.axes.size() > 1;
+  const size_t nodes = problem.program.nodes.size();
+  if (!several_axes && nodes < long_program) return limits;
+  limits.most_sweeps =
+      several_axes ? sweeps_of_several_axes : std::clamp(int(sweeps_by_node / double(nodes)), least_sweeps, limits.most_sweeps);
+  limits.table_limit = limits.direct_limit;
+  limits.expansion_limit = 1;
+  return limits;
+}
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits) {
@@ -49,6 +74,18 @@ Solution search_among(const Problem& problem, const Conversions& conversions, co
   }
   solution.cost = total_cost(problem, conversions, shares, solution.choices);
   return solution;
+}
+
+Relaxation relaxation_of(const Problem& problem, std::shared_ptr<const PlanNetwork> network, const SearchResult& found,
+                         ValueLists likely) {
+  Relaxation out;
+  out.bound = found.lower_bound;
+  if (!found.found()) return out;
+  const auto nodes = ptrdiff_t(problem.program.nodes.size());
+  out.choices.of.assign(found.assignment.begin(), found.assignment.begin() + nodes);
+  out.around = {std::move(network), std::move(likely)};
+  out.hard = double(found.cost) > double(found.lower_bound) * (1 + nearly_proven);
+  return out;
 }
 
 }  // namespace hetsynth::synth

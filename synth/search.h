@@ -5,6 +5,11 @@
 
 namespace hetsynth::synth {
 
+/// Small programs are searched to the end. In long ones message passing is cut off after a while, the sooner the longer
+/// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille would
+/// take as long as everything before.
+SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance = 0);
+
 struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only
@@ -17,11 +22,23 @@ struct Neighbourhood {
   ValueLists values;  ///< by variable of the network; none: all
 };
 
+/// What is known of all plans of a mesh, at any shares.
+struct Relaxation {
+  Picoseconds bound = 0;  ///< none is faster
+  Choices choices;        ///< cost no more than that at the shares that suit each instruction; empty: not known
+  Neighbourhood around{};
+  bool hard = false;  ///< the choices are not proven to be the best, or nearly so
+};
+
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits);
 
 /// The cheapest of the choices in a neighbourhood. Its bound holds only there.
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
                       const Neighbourhood& where, const SearchLimits& limits);
+
+/// The relaxation of a network that has been searched.
+Relaxation relaxation_of(const Problem& problem, std::shared_ptr<const PlanNetwork> network, const SearchResult& found,
+                         ValueLists likely);
 
 }  // namespace hetsynth::synth

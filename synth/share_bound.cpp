@@ -148,18 +148,18 @@ class BestShares {
 };
 
 /// A bound of `enough` or more need not be told exactly.
-Picoseconds bound_of(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop,
-                     Picoseconds enough) {
+Relaxation relaxation_within(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop,
+                             Picoseconds enough) {
   const BestShares best(problem, types, branch);
-  const PlanNetwork network = build_network(
+  const auto network = std::make_shared<const PlanNetwork>(build_network(
       problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
-      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
-  SearchLimits limits;
-  limits.stop = stop;
-  limits.tolerance = precision;
+      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); }));
+  Minimisation minimisation(network->network, limits_of(problem, stop, precision));
   // The search ends where the bound is within the tolerance: that must not be below what is enough.
-  if (enough < forbidden) limits.cost_to_beat = Picoseconds(double(enough) * (1 + 2 * precision)) + 1;
-  return minimise(network.network, limits).lower_bound;
+  const Picoseconds beyond =
+      enough < forbidden ? Picoseconds(double(enough) * (1 + 2 * precision)) + 1 : enough;
+  const SearchResult found = minimisation.finish(beyond);
+  return relaxation_of(problem, network, found, minimisation.likely_values());
 }
 
 /// What one type holds follows from what the others may. False if nothing is left.
@@ -175,8 +175,8 @@ bool narrow(Branch* branch, int64_t granules) {
 
 }  // namespace
 
-Picoseconds bound_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
-  return bound_of(problem, device_types(problem.cluster), {}, stop, enough);
+Relaxation relaxation_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
+  return relaxation_within(problem, device_types(problem.cluster), {}, stop, enough);
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
@@ -201,7 +201,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     upper.low[widest] = lower.high[widest] + 1;
     for (Branch* half : {&lower, &upper}) {
       if (!narrow(half, granules)) continue;
-      half->bound = std::max(branch.bound, bound_of(problem, types, *half, stop, cost));
+      half->bound = std::max(branch.bound, relaxation_within(problem, types, *half, stop, cost).bound);
       ++searches;
       open.push(*half);
     }

@@ -1,7 +1,6 @@
 // What a step must cost at least, however the work is shared out.
 #pragma once
-#include "synth/problem.h"
-#include "synth/stop.h"
+#include "synth/search.h"
 
 namespace hetsynth::synth {
 
@@ -11,11 +10,11 @@ namespace hetsynth::synth {
 /// axis. Exact where devices are alike; else what it lacks is the conflict between shares that suit some instructions
 /// and shares that suit others, of one class (there branching helps) and of several.
 /// A bound of `enough` or more need not be told exactly.
-Picoseconds bound_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough = forbidden);
+Relaxation relaxation_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough = forbidden);
 
 /// The same bound made tighter by branch and bound over the shares of one class: how many of its granules the devices
 /// of each type hold together. Within a branch every instruction is at the shares of the class that suit it best among
-/// those of the branch; the branch with the least bound is divided first. `root`: what bound_over_shares gave. Ends
+/// those of the branch; the branch with the least bound is divided first. `root`: what relaxation_over_shares gave. Ends
 /// when no branch is below `cost`, that of a plan at hand, but for `tolerance` of it, or after `most` searches.
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
                                       double tolerance, int most, const Stop& stop);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -26,23 +27,26 @@ using namespace synth;
 struct MeshCandidate {
   std::unique_ptr<Problem> problem;
   std::unique_ptr<MeshBound> several_axes{};  ///< none on one
+  std::optional<Relaxation> one_axis{};       ///< none on several
   Picoseconds bound = 0;                      ///< over all shares
 
   /// A bound of `enough` or more need not be told exactly, here and below.
   void bound_at_once(Picoseconds enough, const Stop& stop) {
     if (problem->mesh.axes.size() < 2) {
-      bound = bound_over_shares(*problem, stop, enough);
+      one_axis = relaxation_over_shares(*problem, stop, enough);
+      bound = one_axis->bound;
     } else {
       several_axes = std::make_unique<MeshBound>(*problem, stop);
       bound = several_axes->at_once();
     }
   }
+  /// To be called once.
   Relaxation relaxation(Picoseconds enough, const Stop& stop) {
     if (problem->mesh.axes.size() > 1) {
       if (!several_axes) several_axes = std::make_unique<MeshBound>(*problem, stop);
       return several_axes->relaxation(enough);
     }
-    return {bound > 0 ? bound : bound_over_shares(*problem, stop, enough), {}, {}};
+    return one_axis ? std::move(*one_axis) : relaxation_over_shares(*problem, stop, enough);
   }
 };
 

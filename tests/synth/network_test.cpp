@@ -124,14 +124,15 @@ void check_messages(Network network) {
   const Quotient alike =
       *rc::gen::arbitrary<bool>() ? every_variable(network) : quotient(network, *rc::gen::inRange(1, 5));
   RC_CLASSIFY(alike.cells.size() < size_t(network.variable_count()), "something repeats");
-  Stop never;
-  Reparametrisation messages(network, alike, never);
+  const SearchLimits unlimited;
+  Reparametrisation messages(network, alike, unlimited);
   messages.improve(*rc::gen::element(1, 20));
   const Reparametrised shifted = messages.apply();
   RC_ASSERT(shifted.bound <= best);
   RC_ASSERT(least_cost(unfolded(network, alike, shifted)) == best - shifted.bound);
   const ValueLists within = spread(alike, values_within(alike, shifted, best - shifted.bound));
   RC_ASSERT(least_cost(restrict(network, within)) == best);
+  RC_ASSERT(least_cost(restrict(network, alike, shifted, within)) == best - shifted.bound);
   messages.guesses();  // leaves the bound's messages as they are
   RC_ASSERT(messages.apply().bound == shifted.bound);
 }

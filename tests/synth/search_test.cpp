@@ -79,10 +79,24 @@ Picoseconds check_bound_over_shares(const Problem& problem, Picoseconds bound) {
   return best;
 }
 
+/// Around the relaxation there are programs, none of them cheaper than the cheapest of all.
+void check_what_is_around(const Problem& problem, const Relaxation& relaxation) {
+  const Shares shares = random_shares(problem);
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  const Picoseconds best = search(problem, conversions, shares, {}, {}).cost;
+  RC_ASSERT(best <= total_cost(problem, conversions, shares, relaxation.choices));
+  const Solution around = search_among(problem, conversions, shares, relaxation.around, {});
+  if (around.choices.empty()) return;
+  RC_ASSERT(best <= around.cost);
+  RC_ASSERT(around.cost == total_cost(problem, conversions, shares, around.choices));
+}
+
 RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
   Program program = random_program(4);
   Problem problem(program, random_cluster());
-  const Picoseconds bound = bound_over_shares(problem, {});
+  const Relaxation relaxation = relaxation_over_shares(problem, {});
+  const Picoseconds bound = relaxation.bound;
+  check_what_is_around(problem, relaxation);
   const Picoseconds best = check_bound_over_shares(problem, bound);
   for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
     const Picoseconds tighter = tighter_bound_over_shares(problem, int(c), bound, best, 0, 12, {});
@@ -113,7 +127,19 @@ TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
 TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {
   const Program program = mlp(64, {32, 64, 32});
   Searched s(program, cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), RatioRule::even);
-  EXPECT_NEAR(double(bound_over_shares(s.problem, {})), double(s.solution.cost), 1e-3 * double(s.solution.cost));
+  EXPECT_NEAR(double(relaxation_over_shares(s.problem, {}).bound), double(s.solution.cost),
+              1e-3 * double(s.solution.cost));
+}
+
+TEST(Search, SmallProgramsAreSearchedToTheEndLongOnesForAWhile) {
+  const Program shallow_program = mlp(64, {32, 64, 32}), deep_program = mlp(64, std::vector<int64_t>(250, 32));
+  const Searched small(shallow_program, cluster_of_speeds({1e10, 1e10}), RatioRule::even);
+  EXPECT_EQ(limits_of(small.problem, {}).most_sweeps, SearchLimits().most_sweeps);
+  EXPECT_EQ(limits_of(small.problem, {}).expansion_limit, SearchLimits().expansion_limit);
+  const Searched deep(deep_program, cluster_of_speeds({1e10, 1e10}), RatioRule::even);
+  ASSERT_GT(deep.problem.program.nodes.size(), 1000u);
+  EXPECT_LE(limits_of(deep.problem, {}).most_sweeps, SearchLimits().most_sweeps);
+  EXPECT_EQ(limits_of(deep.problem, {}).expansion_limit, 1);
 }
 
 // Each case draws three programs: 300 in all.
