@@ -23,11 +23,24 @@ std::vector<int> values_at(const std::vector<int>& cells, const ValueLists& valu
 
 /// Makes the least entry 0 and returns what it was.
 Picoseconds lift(Table* table) {
-  const Picoseconds least = *std::min_element(table->begin(), table->end());
+  Picoseconds least = forbidden;
+  for (Picoseconds cost : *table) least = std::min(least, cost);
   HETSYNTH_CHECK(least < forbidden, "a table without a possible entry");
-  for (Picoseconds& cost : *table)
-    if (cost < forbidden) cost -= least;
+  for (Picoseconds& cost : *table) cost -= cost < forbidden ? least : 0;
   return least;
+}
+
+/// Adds what the values of [0] rows and [1] columns hand to the pair; nothing: none.
+void hand_over(const std::array<std::vector<Picoseconds>, 2>& handed, Table* table) {
+  const size_t rows = handed[0].empty() ? table->size() / std::max<size_t>(1, handed[1].size()) : handed[0].size();
+  const size_t columns = table->size() / rows;
+  std::vector<Picoseconds> none(handed[1].empty() ? columns : 0, 0);
+  const Picoseconds* by_column = handed[1].empty() ? none.data() : handed[1].data();
+  Picoseconds* entry = table->data();
+  for (size_t x = 0; x < rows; ++x, entry += columns) {
+    const Picoseconds by_row = handed[0].empty() ? 0 : handed[0][x];
+    for (size_t y = 0; y < columns; ++y) entry[y] += entry[y] < forbidden ? by_row + by_column[y] : 0;
+  }
 }
 
 }  // namespace
@@ -215,13 +228,6 @@ Reparametrised MessagePassing::apply() const {
       std::vector<Picoseconds>& given = handed[size_t(end.edge)][!end.first];
       if (!end.speaks || !given.empty()) continue;
       for (Rough cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
-      Table& table = out.edges[size_t(end.edge)];
-      const size_t rows = given.size(), columns = table.size() / rows;
-      for (size_t x = 0; x < rows; ++x)
-        for (size_t y = 0; y < columns; ++y) {
-          Picoseconds& entry = table[end.first ? x * columns + y : y * rows + x];
-          if (entry < forbidden) entry += given[x];
-        }
     }
   }
   for (const Quotient::Cell& cell : quotient_.cells) {
@@ -234,7 +240,10 @@ Reparametrised MessagePassing::apply() const {
     out.bound += lift(&unary) * cell.count;
     out.cells.push_back(std::move(unary));
   }
-  for (size_t e = 0; e < out.edges.size(); ++e) out.bound += lift(&out.edges[e]) * quotient_.edges[e].count;
+  for (size_t e = 0; e < out.edges.size(); ++e) {
+    hand_over(handed[e], &out.edges[e]);
+    out.bound += lift(&out.edges[e]) * quotient_.edges[e].count;
+  }
   return out;
 }
 

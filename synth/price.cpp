@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "dsl/base/error.h"
 #include "synth/problem.h"
@@ -50,7 +51,35 @@ InstructionPrice Pricer::computation(const Instruction& instruction) const {
   return out;
 }
 
-InstructionPrice Pricer::price(const Instruction& instruction) const {
+/// What the price depends on: repeated layers have few contents.
+std::vector<int64_t> Pricer::content(const Instruction& instruction) const {
+  const auto& program = problem_.program;
+  std::vector<int64_t> out{int64_t(instruction.opcode)};
+  if (instruction.opcode == Opcode::compute) {
+    out.push_back(problem_.cost.work_kind(instruction.node));
+    for (const Split& split : instruction.splits) out.insert(out.end(), {split.factor, split.table});
+  } else {
+    const int64_t times = std::llround(moved_times(program, program_.values[instruction.result].node));
+    out.insert(out.end(), {instruction.axis, instruction.root, instruction.to, int64_t(instruction.realisation), times});
+  }
+  const auto add_value = [&](ValueId id) {
+    const Value& value = program_.values[id];
+    out.push_back(problem_.cost.bytes(value.node));
+    for (const Placement& p : value.placements)
+      out.insert(out.end(), {int64_t(p.kind), p.dim, p.table, int64_t(p.reduce), p.at});
+  };
+  for (ValueId operand : instruction.operands) add_value(operand);
+  add_value(instruction.result);
+  return out;
+}
+
+const InstructionPrice& Pricer::price(const Instruction& instruction) const {
+  auto [it, fresh] = known_.try_emplace(content(instruction));
+  if (fresh) it->second = worked_out(instruction);
+  return it->second;
+}
+
+InstructionPrice Pricer::worked_out(const Instruction& instruction) const {
   InstructionPrice out;
   if (instruction.opcode == Opcode::compute) {
     out = computation(instruction);

@@ -2,10 +2,12 @@
 // The formulas are the cost model's (synth/cost.h), so plans from anywhere, edited ones included, are priced as the
 // search prices them.
 #pragma once
+#include <unordered_map>
 #include <vector>
 
 #include "dsl/spmd/cluster.h"
 #include "dsl/spmd/spmd.h"
+#include "synth/interner.h"
 
 namespace hetsynth {
 
@@ -37,19 +39,23 @@ struct Problem;
 class Pricer {
  public:
   Pricer(const Problem& problem, const SpmdProgram& program);
-  InstructionPrice price(const Instruction& instruction) const;
+  /// Instructions that do the same with parts of the same size are priced once.
+  const InstructionPrice& price(const Instruction& instruction) const;
   /// Of a value, by device.
   std::vector<double> held_bytes(ValueId value) const;
 
  private:
   /// Part of what the table cuts that each device holds.
   const std::vector<double>& parts(int table) const { return parts_[size_t(table)]; }
+  std::vector<int64_t> content(const Instruction& instruction) const;
+  InstructionPrice worked_out(const Instruction& instruction) const;
   InstructionPrice computation(const Instruction& instruction) const;
 
   const Problem& problem_;
   const SpmdProgram& program_;
   const bool staged_;                       ///< has_stages
   std::vector<std::vector<double>> parts_;  ///< [table][device]
+  mutable std::unordered_map<std::vector<int64_t>, InstructionPrice, SequenceHash> known_;  ///< by content
 };
 
 std::vector<InstructionPrice> price_instructions(const Problem& problem, const SpmdProgram& program);
