@@ -86,6 +86,7 @@ std::string program_hash(const SpmdProgram& p) {
       out += fmt::format(" {} {} {} {}", int(at.kind), at.dim, at.table, int(at.reduce));
     out += "\n";
   }
+  if (!p.hosts.empty()) out += fmt::format("hosts {}\n", fmt::join(p.hosts, ","));
   out += fmt::format("leaves {}\n", fmt::join(p.leaves, ","));
   for (const Instruction& i : p.instructions) {
     out += fmt::format("{} {} {} {}", int(i.opcode), i.result, fmt::join(i.operands, ","), i.node);

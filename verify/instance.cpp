@@ -207,8 +207,12 @@ class Shrink {
       Mesh::Axis& axis = out.program.mesh.axes[a];
       if (axis.size > 1 && !staged.count(int(a))) axis.size = axis.size > 2 && below(3) == 0 ? 3 : 2;
     }
-    for (Instruction& i : out.program.instructions)
+    // Other devices lie on no hosts; what a collective computes is the same.
+    out.program.hosts.clear();
+    for (Instruction& i : out.program.instructions) {
       if (i.axis >= 0) i.root %= out.program.mesh.axes[i.axis].size;
+      if (i.realisation == Realisation::hierarchical) i.realisation = Realisation::native;
+    }
     cut_tables(out.program);
     return out;
   }

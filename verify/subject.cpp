@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "dsl/spmd/hosts.h"
 #include "verify/same_tensor.h"
 
 namespace hetsynth {
@@ -45,6 +46,10 @@ class FormCheck {
       if (axis.size < 1 || axis.size > max_devices || (devices *= axis.size) > max_devices)
         return fail(fmt::format("mesh axis {} has {} devices", axis.name, axis.size));
     }
+    for (size_t r = 0; r < p_.hosts.size(); ++r)
+      if (p_.hosts.size() != size_t(devices) || p_.hosts[r] < 0 || (r > 0 && p_.hosts[r] < p_.hosts[r - 1]))
+        return fail(fmt::format("the plan's {} hosts of {} devices are not in the order of the ranks", p_.hosts.size(),
+                                devices));
     return true;
   }
 
@@ -147,7 +152,7 @@ class FormCheck {
   bool instruction(int number) {
     const Instruction& i = p_.instructions[number];
     auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
-    if (i.opcode > Opcode::send || i.reduce > ReduceOp::product || i.realisation > Realisation::grouped)
+    if (i.opcode > Opcode::send || i.reduce > ReduceOp::product || i.realisation > Realisation::hierarchical)
       return bad("has an unknown operation");
     for (ValueId v : i.operands)
       if (!use(v, number)) return false;
@@ -209,6 +214,9 @@ class FormCheck {
       return fail(fmt::format("{} is sent from stage {} of axis {} to itself",
                               reference_[p_.values[i.operands[0]].node].name, i.root, p_.mesh.axes[i.axis].name),
                   number, p_.values[i.operands[0]].node);
+    if (i.realisation == Realisation::hierarchical)
+      if (const std::string why = why_not_hierarchical(p_, i); !why.empty())
+        return fail(why, number, p_.values[i.operands[0]].node);
     return true;
   }
 

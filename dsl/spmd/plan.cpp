@@ -15,6 +15,7 @@ SpmdProgram canonical(const SpmdProgram& program) {
   SpmdProgram result;
   result.mesh = program.mesh;
   result.tables = program.tables;
+  result.hosts = program.hosts;
   std::vector<ValueId> renamed(program.values.size(), -1);
   const auto define = [&](ValueId id) {
     HETSYNTH_CHECK(renamed.at(id) < 0, "value " + program.values[id].name + " is defined once");

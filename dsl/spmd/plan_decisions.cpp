@@ -10,6 +10,7 @@
 
 #include "dsl/base/suggest.h"
 #include "dsl/spmd/cluster.h"
+#include "dsl/spmd/hosts.h"
 #include "dsl/spmd/plan_text.h"
 
 namespace hetsynth {
@@ -45,6 +46,7 @@ class DecisionReader {
 
   SpmdProgram read(const JsonReader& decisions) {
     read_mesh(decisions.member("mesh"));
+    if (decisions.has("hosts")) read_hosts(decisions.member("hosts"));
     for (const JsonReader& table : decisions.member("tables").elements()) read_table(table);
     for (const JsonReader& leaf : decisions.member("leaves").elements()) read_leaf(leaf);
     for (const JsonReader& instruction : decisions.member("instructions").elements()) read_instruction(instruction);
@@ -75,6 +77,21 @@ class DecisionReader {
     if (ranks != devices_)
       mesh.fail("the mesh does not fit the devices", fmt::format("{} ranks, one per entry of \"devices\"", devices_),
                 fmt::format("{}", ranks));
+  }
+
+  void read_hosts(const JsonReader& list) {
+    const auto hosts = list.elements();
+    if (hosts.size() != devices_)
+      list.fail("the list of hosts does not fit the devices",
+                fmt::format("{} numbers, one per entry of \"devices\"", devices_), fmt::format("{}", hosts.size()));
+    for (const JsonReader& host : hosts) {
+      const int before = program_.hosts.empty() ? -1 : program_.hosts.back();
+      const int number = int(host.integer(0, max_cluster_devices));
+      if (number != before && number != before + 1)
+        host.fail("hosts are numbered in the order of the ranks",
+                  before < 0 ? "0" : fmt::format("{} or {}", before, before + 1), fmt::format("{}", number));
+      program_.hosts.push_back(number);
+    }
   }
 
   void read_table(const JsonReader& reader) {
@@ -231,6 +248,11 @@ class DecisionReader {
     if (reader.has("realisation")) {
       const JsonReader text = reader.member("realisation");
       instruction.realisation = Realisation(choice(text, "realisation", realisation_names(), text.string()));
+      const std::string why =
+          instruction.realisation == Realisation::hierarchical ? why_not_hierarchical(program_, instruction) : "";
+      if (!why.empty())
+        text.fail(why, program_.hosts.empty() ? "\"hosts\" beside \"mesh\": by rank, the number of its host" : "", "",
+                  "choose another realisation; what the collective computes stays the same");
     }
   }
 

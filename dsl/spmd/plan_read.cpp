@@ -161,7 +161,8 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
   plan.cluster_hash = cluster.member("hash").string();
   read_devices(root.member("devices"), plan);
   const JsonReader decisions = root.member("decisions");
-  decisions.check_members({"mesh", "ratios", "tables", "leaves", "instructions", "finals", "loss"}, {"carried"});
+  decisions.check_members({"mesh", "ratios", "tables", "leaves", "instructions", "finals", "loss"},
+                          {"hosts", "carried"});
   plan.program = read_decisions(decisions, reference, plan.devices.size());
   plan.ratios = read_ratios(decisions.member("ratios"), plan.program.mesh);
   if (root.has("prediction")) plan.prediction = read_prediction(root.member("prediction"), plan.devices.size());

@@ -44,7 +44,7 @@ std::vector<std::string> enum_names(Enum last) {
 }
 inline std::vector<std::string> opcode_names() { return enum_names(Opcode::send); }
 inline std::vector<std::string> reduce_names() { return enum_names(ReduceOp::product); }
-inline std::vector<std::string> realisation_names() { return enum_names(Realisation::grouped); }
+inline std::vector<std::string> realisation_names() { return enum_names(Realisation::hierarchical); }
 
 /// Which fields an opcode uses besides result, operands and cause.
 struct OpcodeFields {

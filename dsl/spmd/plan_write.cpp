@@ -166,6 +166,8 @@ std::string decisions(const Plan& plan, const Program& reference) {
   const auto ratios = [](const std::vector<double>& shares) { return array(shares, number); };
   std::string text = "{\n";
   text += "    \"mesh\": " + array(program.mesh.axes, axis) + ",\n";
+  if (!program.hosts.empty())
+    text += "    \"hosts\": " + array(program.hosts, [](int host) { return fmt::format("{}", host); }) + ",\n";
   text += "    \"ratios\": " + array(plan.ratios, ratios) + ",\n";
   text += "    \"tables\": " +
           lines(program.tables, "    ", [&](const BoundaryTable& table) { return writer.table(table); }) + ",\n";

@@ -43,7 +43,7 @@ bool communicates(Opcode opcode) {
 }
 
 std::string_view name(Realisation realisation) {
-  static constexpr std::string_view names[] = {"native", "padded", "grouped"};
+  static constexpr std::string_view names[] = {"native", "padded", "grouped", "hierarchical"};
   return names[int(realisation)];
 }
 
@@ -295,6 +295,7 @@ std::string text(const SpmdProgram& program, const Program& reference) {
   std::string out = "mesh";
   for (const Mesh::Axis& axis : program.mesh.axes) out += fmt::format(" {}={}", axis.name, axis.size);
   out += "\n";
+  if (!program.hosts.empty()) out += fmt::format("hosts {}\n", fmt::join(program.hosts, ","));
   for (const BoundaryTable& t : program.tables) out += table_line(program, t);
   for (ValueId leaf : program.leaves) out += "leaf " + program.values[leaf].name + "\n";
   int loop = -1;

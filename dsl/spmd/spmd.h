@@ -91,8 +91,9 @@ enum class Opcode : uint8_t {
   send,            ///< stage(root) -> stage(to): coordinate `root` sends, `to` receives, the others take no part
 };
 
-/// How a collective with uneven shares is carried out.
-enum class Realisation : uint8_t { native, padded, grouped };
+/// How a collective is carried out; what it means is the same. native, padded and grouped send uneven shares around one
+/// ring; hierarchical goes within hosts first and between them afterwards (dsl/spmd/hosts.h).
+enum class Realisation : uint8_t { native, padded, grouped, hierarchical };
 
 std::string_view name(Opcode opcode);
 /// Whether devices exchange data: all but compute, slice and to_partial.
@@ -136,10 +137,12 @@ struct SpmdProgram {
   std::vector<ValueId> leaves;  ///< values of inputs, parameters and states as they are at the start of the step
   std::vector<Instruction> instructions;  ///< in order of execution, the same for all ranks
   std::vector<std::pair<NodeId, ValueId>>
-      finals;  ///< per update target: the value holding its new contents, placed as its (single) leaf value
+      finals;         ///< per update target: the value holding its new contents, placed as its (single) leaf value
   ValueId loss = -1;  ///< replicated
   /// Per carry of a loop: the value it takes over at the end of a turn, placed as the carry's own value.
   std::vector<std::pair<NodeId, ValueId>> carried = {};
+  /// By rank: the number of its host, from 0, never decreasing. Empty where no collective is hierarchical.
+  std::vector<int> hosts = {};
   bool operator==(const SpmdProgram&) const = default;
 };
 

@@ -13,6 +13,7 @@ class PlanUnroller {
   UnrolledPlan run() {
     out_.mesh = in_.mesh;
     out_.tables = in_.tables;
+    out_.hosts = in_.hosts;
     for (ValueId leaf : in_.leaves) out_.leaves.push_back(define(leaf, flat_.copies[node_of(leaf)][0], ""));
     const std::vector<LoopSpan> spans = loop_spans(reference_, in_);
     auto span = spans.begin();

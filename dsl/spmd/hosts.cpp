@@ -1,0 +1,69 @@
+#include "dsl/spmd/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+
+std::vector<int64_t> GroupHosts::by_coordinate() const {
+  std::vector<int64_t> out;
+  for (int h = 0; h < count(); ++h) out.insert(out.end(), size_t(members(h)), h);
+  return out;
+}
+
+GroupHosts hosts_of_group(const Mesh& mesh, const std::vector<int>& hosts, int axis, int rank) {
+  HETSYNTH_CHECK(hosts.size() == size_t(mesh.device_count()), "the program knows its hosts");
+  GroupHosts out;
+  const std::vector<int> group = mesh.group(rank, axis);
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (i == 0 || hosts[size_t(group[i])] != hosts[size_t(group[i - 1])]) out.first.push_back(int(i));
+    if (group[i] == rank) out.host = int(out.first.size()) - 1;
+  }
+  out.first.push_back(int(group.size()));
+  return out;
+}
+
+std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, const std::vector<int64_t>& bounds) {
+  std::vector<int64_t> out;
+  for (int coordinate : hosts.first) out.push_back(bounds.at(size_t(coordinate)));
+  return out;
+}
+
+bool has_levels(Opcode opcode) {
+  return opcode == Opcode::all_reduce || opcode == Opcode::all_gather || opcode == Opcode::reduce_scatter;
+}
+
+std::string why_not_hierarchical(const SpmdProgram& program, const Instruction& instruction) {
+  const std::string what =
+      fmt::format("{} over {}", name(instruction.opcode), program.mesh.axes.at(size_t(instruction.axis)).name);
+  if (!has_levels(instruction.opcode))
+    return fmt::format("{} has no hierarchical form: all_reduce, all_gather and reduce_scatter have", what);
+  if (instruction.opcode != Opcode::all_gather && instruction.reduce == ReduceOp::average)
+    return fmt::format(
+        "{} takes the average: averages of hosts with unequal numbers of devices do not give that of all", what);
+  if (program.hosts.size() != size_t(program.mesh.device_count()))
+    return fmt::format("{} is hierarchical, but the plan does not say which devices share a host", what);
+  bool several = false, shared = false;
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
+    if (program.mesh.coordinate(rank, instruction.axis) != 0) continue;
+    const GroupHosts hosts = hosts_of_group(program, instruction.axis, rank);
+    several = several || hosts.count() > 1;
+    for (int h = 0; h < hosts.count(); ++h) shared = shared || hosts.members(h) > 1;
+  }
+  if (!several) return fmt::format("{} is hierarchical, but each of its groups lies on one host", what);
+  if (!shared) return fmt::format("{} is hierarchical, but no host holds two devices of a group", what);
+  return "";
+}
+
+std::vector<int> hierarchical_axes(const SpmdProgram& program) {
+  std::set<int> axes;
+  for (const Instruction& i : program.instructions)
+    if (i.realisation == Realisation::hierarchical && communicates(i.opcode)) axes.insert(i.axis);
+  return {axes.begin(), axes.end()};
+}
+
+}  // namespace hetsynth
