@@ -62,6 +62,17 @@ int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, 
                         int type);
 int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
                        int root, int type);
+/// The same within hosts first and between them afterwards (dsl/spmd/hosts.h): by coordinate along the axis, `hosts`
+/// has the number of the rank's host in the group, from 0, never decreasing. Reductions add up in every host, round to
+/// the type, and add up the hosts' results; none of them is an average.
+int hetsynth_hierarchical_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                     int64_t outer, int64_t inner, const int64_t* bounds, int type,
+                                     const int64_t* hosts);
+int hetsynth_hierarchical_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                     int64_t count, int reduce, int type, const int64_t* hosts);
+int hetsynth_hierarchical_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                         int64_t outer, int64_t inner, const int64_t* bounds, int reduce, int type,
+                                         const int64_t* hosts);
 /// A value from coordinate `from` of the axis to coordinate `to`; the other ranks of the group take no part. The sender
 /// comes back when the receiver has it.
 int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, int64_t count, int to, int type);
@@ -104,5 +115,9 @@ int hetsynth_record(HetsynthContext*, int event, int stream);
 int hetsynth_wait(HetsynthContext*, int event, int stream);
 /// The ncclComm_t over this rank's group along a mesh axis; ranks in it are coordinates.
 void* hetsynth_nccl_communicator(HetsynthContext*, int axis);
+/// For hierarchical collectives along the axis: over the ranks of the group on this rank's host, their leader first,
+/// and over the leaders of the group's hosts, in order. Null for a rank that is the only one, or leads no host.
+void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis);
+void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis);
 
 }  // extern "C"

@@ -86,8 +86,8 @@ std::string collective_text(const Lowered& lowered, const LocalOp& op) {
     out = fmt::format("receive {} from stage {} of {}, {} received", tensor, i.root, axis,
                       bytes_text(received_bytes(lowered, op)));
   else
-    out = fmt::format("{} {} over {}, {} received", name(i.opcode), tensor, axis,
-                      bytes_text(received_bytes(lowered, op)));
+    out = fmt::format("{}{} {} over {}, {} received", i.realisation == Realisation::hierarchical ? "hierarchical " : "",
+                      name(i.opcode), tensor, axis, bytes_text(received_bytes(lowered, op)));
   return i.cause.empty() ? out : out + ": " + i.cause;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/hosts.h"
 
 namespace hetsynth::codegen {
 namespace {
@@ -31,6 +32,18 @@ constexpr std::pair<std::string_view, std::string_view> declarations[] = {
     {"hetsynth_broadcast",
      R"(extern "C" int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int root,
                                   int type);
+)"},
+    {"hetsynth_hierarchical_all_gather",
+     R"(extern "C" int hetsynth_hierarchical_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer,
+                                                long inner, const long* bounds, int type, const long* hosts);
+)"},
+    {"hetsynth_hierarchical_all_reduce",
+     R"(extern "C" int hetsynth_hierarchical_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, long count,
+                                                int reduce, int type, const long* hosts);
+)"},
+    {"hetsynth_hierarchical_reduce_scatter",
+     R"(extern "C" int hetsynth_hierarchical_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                                    long outer, long inner, const long* bounds, int reduce, int type, const long* hosts);
 )"},
     {"hetsynth_send",
      R"(extern "C" int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, long count, int to, int type);
@@ -59,6 +72,19 @@ std::string CollectiveText::table(int table, int64_t extent) {
         fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
                     fmt::join(bounds_in_elements(*lowered_.program, table, extent, lowered_.local.rank), ", "), extent,
                     lowered_.program->mesh.axes[size_t(t.axis)].name);
+  }
+  return entry->second;
+}
+
+/// Host by host, in coordinate order: the ranks along an axis.
+std::string CollectiveText::hosts(int axis) {
+  auto [entry, fresh] = hosts_.insert({axis, ""});
+  if (fresh) {
+    const std::string& over = lowered_.program->mesh.axes[size_t(axis)].name;
+    entry->second = names_.take("hosts_" + over);
+    tables_text_ += fmt::format(
+        "static const long {}[] = {{{}}};  // number of the host of each rank over {}\n", entry->second,
+        fmt::join(hosts_of_group(*lowered_.program, axis, lowered_.local.rank).by_coordinate(), ", "), over);
   }
   return entry->second;
 }
@@ -96,6 +122,9 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
     default:
       throw InternalError("not a collective");
   }
+  if (i.realisation == Realisation::hierarchical)
+    return fmt::format("hetsynth_hierarchical_{}(context, {}, {}, {}, {}, {}, {}, {})", name(i.opcode), id(i), i.axis,
+                       source, destination, rest, type, hosts(i.axis));
   return fmt::format("hetsynth_{}(context, {}, {}, {}, {}, {}, {})", name(i.opcode), id(i), i.axis, source, destination,
                      rest, type);
 }

@@ -23,11 +23,13 @@ class CollectiveText {
 
  private:
   std::string table(int table, int64_t extent);
+  std::string hosts(int axis);
   std::string exchange_arguments(const LocalOp& op, std::string& before);
   int id(const Instruction& instruction) const;
   const Lowered& lowered_;
   Names& names_;
   std::map<std::pair<int, int64_t>, std::string> tables_;  ///< by table and unit
+  std::map<int, std::string> hosts_;                       ///< by axis
   std::string tables_text_;
 };
 

@@ -15,6 +15,12 @@ std::span<const int64_t> table(const Communicator& communicator, int axis, const
   return {bounds, static_cast<size_t>(communicator.group_size(axis)) + 1};
 }
 
+/// None: the collective is not hierarchical.
+std::span<const int64_t> hosts_of(const Communicator& communicator, int axis, const int64_t* hosts) {
+  if (!hosts) return {};
+  return {hosts, static_cast<size_t>(communicator.group_size(axis))};
+}
+
 CollectiveCall start_call(CollectiveKind kind, int id, int axis, const void* source, void* destination, int type) {
   CollectiveCall call;
   call.kind = kind;
@@ -32,30 +38,52 @@ extern "C" {
 
 int hetsynth_all_gather(HetsynthContext* context, int id, int axis, const void* source, void* destination,
                         int64_t outer, int64_t inner, const int64_t* bounds, int type) {
+  return hetsynth_hierarchical_all_gather(context, id, axis, source, destination, outer, inner, bounds, type, nullptr);
+}
+
+int hetsynth_all_reduce(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                        int64_t count, int reduce, int type) {
+  return hetsynth_hierarchical_all_reduce(context, id, axis, source, destination, count, reduce, type, nullptr);
+}
+
+int hetsynth_reduce_scatter(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                            int64_t outer, int64_t inner, const int64_t* bounds, int reduce, int type) {
+  return hetsynth_hierarchical_reduce_scatter(context, id, axis, source, destination, outer, inner, bounds, reduce,
+                                              type, nullptr);
+}
+
+int hetsynth_hierarchical_all_gather(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                                     int64_t outer, int64_t inner, const int64_t* bounds, int type,
+                                     const int64_t* hosts) {
   Communicator& communicator = communicator_of(context);
   CollectiveCall call = start_call(CollectiveKind::all_gather, id, axis, source, destination, type);
   call.outer = outer;
   call.inner = inner;
   call.bounds = table(communicator, axis, bounds);
+  call.hosts = hosts_of(communicator, axis, hosts);
   return communicator.run(call) ? 0 : 1;
 }
 
-int hetsynth_all_reduce(HetsynthContext* context, int id, int axis, const void* source, void* destination,
-                        int64_t count, int reduce, int type) {
+int hetsynth_hierarchical_all_reduce(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                                     int64_t count, int reduce, int type, const int64_t* hosts) {
+  Communicator& communicator = communicator_of(context);
   CollectiveCall call = start_call(CollectiveKind::all_reduce, id, axis, source, destination, type);
   call.count = count;
   call.reduce = static_cast<hetsynth::Reduction>(reduce);
-  return communicator_of(context).run(call) ? 0 : 1;
+  call.hosts = hosts_of(communicator, axis, hosts);
+  return communicator.run(call) ? 0 : 1;
 }
 
-int hetsynth_reduce_scatter(HetsynthContext* context, int id, int axis, const void* source, void* destination,
-                            int64_t outer, int64_t inner, const int64_t* bounds, int reduce, int type) {
+int hetsynth_hierarchical_reduce_scatter(HetsynthContext* context, int id, int axis, const void* source,
+                                         void* destination, int64_t outer, int64_t inner, const int64_t* bounds,
+                                         int reduce, int type, const int64_t* hosts) {
   Communicator& communicator = communicator_of(context);
   CollectiveCall call = start_call(CollectiveKind::reduce_scatter, id, axis, source, destination, type);
   call.outer = outer;
   call.inner = inner;
   call.bounds = table(communicator, axis, bounds);
   call.reduce = static_cast<hetsynth::Reduction>(reduce);
+  call.hosts = hosts_of(communicator, axis, hosts);
   return communicator.run(call) ? 0 : 1;
 }
 
@@ -111,6 +139,9 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
           {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
+          {"hetsynth_hierarchical_all_gather", reinterpret_cast<void*>(&hetsynth_hierarchical_all_gather)},
+          {"hetsynth_hierarchical_all_reduce", reinterpret_cast<void*>(&hetsynth_hierarchical_all_reduce)},
+          {"hetsynth_hierarchical_reduce_scatter", reinterpret_cast<void*>(&hetsynth_hierarchical_reduce_scatter)},
           {"hetsynth_send", reinterpret_cast<void*>(&hetsynth_send)},
           {"hetsynth_receive", reinterpret_cast<void*>(&hetsynth_receive)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},

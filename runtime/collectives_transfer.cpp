@@ -73,6 +73,25 @@ void accumulate(W* into, const T* from, int64_t elements, Reduction reduce) {
   }
 }
 
+/// The same elements of all members' sources, reduced within each host, rounded, and then over the hosts.
+template <typename T, typename W>
+void reduce_by_host(std::span<const CollectiveCall* const> calls, int64_t at, int64_t elements, W* block) {
+  const Reduction reduce = calls[0]->reduce;
+  const std::span<const int64_t> hosts = calls[0]->hosts;
+  std::array<W, block_elements> of_host;
+  std::array<T, block_elements> rounded;
+  for (size_t first = 0, next = 0; first < calls.size(); first = next) {
+    std::copy_n(static_cast<const T*>(calls[first]->source) + at, elements, of_host.data());
+    for (next = first + 1; next < calls.size() && hosts[next] == hosts[first]; ++next)
+      accumulate(of_host.data(), static_cast<const T*>(calls[next]->source) + at, elements, reduce);
+    for (int64_t i = 0; i < elements; ++i) rounded[static_cast<size_t>(i)] = T(of_host[static_cast<size_t>(i)]);
+    if (first == 0)
+      std::copy_n(rounded.data(), elements, block);
+    else
+      accumulate(block, rounded.data(), elements, reduce);
+  }
+}
+
 /// Reduces elements [from, to) of all members' sources, in coordinate order, block by block into `write(block, at,
 /// elements)`.
 template <typename T, typename Write>
@@ -82,9 +101,12 @@ void reduce_range(std::span<const CollectiveCall* const> calls, int64_t from, in
   std::array<W, block_elements> block;
   for (int64_t at = from; at < to; at += block_elements) {
     const int64_t elements = std::min(block_elements, to - at);
-    std::copy_n(static_cast<const T*>(calls[0]->source) + at, elements, block.data());
-    for (size_t j = 1; j < calls.size(); ++j) {
-      accumulate(block.data(), static_cast<const T*>(calls[j]->source) + at, elements, reduce);
+    if (calls[0]->hosts.empty()) {
+      std::copy_n(static_cast<const T*>(calls[0]->source) + at, elements, block.data());
+      for (size_t j = 1; j < calls.size(); ++j)
+        accumulate(block.data(), static_cast<const T*>(calls[j]->source) + at, elements, reduce);
+    } else {
+      reduce_by_host<T>(calls, at, elements, block.data());
     }
     if (reduce == Reduction::average) {
       const W members = static_cast<W>(calls.size());
@@ -221,6 +243,21 @@ void check_table(const CollectiveCall& call, std::span<const int64_t> bounds, in
   }
 }
 
+void check_hosts(const CollectiveCall& call, int members) {
+  if (call.kind != CollectiveKind::all_gather && call.kind != CollectiveKind::all_reduce &&
+      call.kind != CollectiveKind::reduce_scatter)
+    reject(call, "it has no hierarchical form");
+  if (call.hosts.size() != static_cast<size_t>(members)) reject(call, "the hosts do not fit the group");
+  int64_t before = -1;
+  for (const int64_t host : call.hosts) {
+    if (host != before && host != before + 1) reject(call, "the hosts are not numbered in coordinate order");
+    before = host;
+  }
+  if (call.hosts.front() != 0) reject(call, "the hosts are not numbered in coordinate order");
+  if (call.kind != CollectiveKind::all_gather && call.reduce == Reduction::average)
+    reject(call, "averages of hosts do not give that of all");
+}
+
 }  // namespace
 
 int64_t transfer(std::span<const CollectiveCall* const> calls, int member) {
@@ -240,6 +277,7 @@ void check_call(const CollectiveCall& call, int members) {
   if (call.reduce > Reduction::product) reject(call, "unknown reduction");
   if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner}) < 0)
     reject(call, "negative size");
+  if (!call.hosts.empty()) check_hosts(call, members);
   switch (call.kind) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:

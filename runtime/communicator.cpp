@@ -72,12 +72,13 @@ std::string text(const CollectiveCall& call) {
   }
   if (reduces(call.kind)) out += fmt::format(", {}", name(call.reduce));
   if (call.kind == CollectiveKind::broadcast) out += fmt::format(", from {}", call.root);
+  if (!call.hosts.empty()) out += fmt::format(", by hosts {{{}}}", fmt::join(call.hosts, ","));
   if (call.kind == CollectiveKind::send) out += fmt::format(", from {} to {}", call.root, call.to);
   return out;
 }
 
 bool reduces_among_leaders(const CollectiveCall& call) {
-  return call.kind == CollectiveKind::all_reduce && call.reduce != Reduction::average;
+  return call.kind == CollectiveKind::all_reduce && call.reduce != Reduction::average && call.hosts.empty();
 }
 
 std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<bool>& on_gpu) {
@@ -96,7 +97,8 @@ bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
          a.root == b.root && a.to == b.to && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&
          a.first == b.first && a.middle == b.middle && a.second == b.second && a.inner == b.inner &&
-         std::ranges::equal(a.bounds, b.bounds) && std::ranges::equal(a.bounds_to, b.bounds_to);
+         std::ranges::equal(a.hosts, b.hosts) && std::ranges::equal(a.bounds, b.bounds) &&
+         std::ranges::equal(a.bounds_to, b.bounds_to);
 }
 
 }  // namespace hetsynth

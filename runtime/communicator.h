@@ -25,7 +25,8 @@ std::string_view name(CollectiveKind kind);
 ///  and in `second` by `bounds_to`
 ///                               if from_first, else cut in `second` by `bounds` before and in `first` by `bounds_to`
 ///                               after
-/// Reductions add in coordinate order, so that every rank, and every run, gets the same bits.
+/// Reductions add in coordinate order, so that every rank, and every run, gets the same bits; hierarchical ones so in
+/// each host, rounded to the type, and then over the hosts.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::all_reduce;
   int id = 0;  ///< number of the instruction
@@ -38,6 +39,9 @@ struct CollectiveCall {
   int64_t count = 0;
   int64_t outer = 1, first = 1, middle = 1, second = 1, inner = 1;
   std::span<const int64_t> bounds, bounds_to;  ///< group size + 1 entries
+  /// all_gather, all_reduce, reduce_scatter: by coordinate, the number of the host in the group, from 0, never
+  /// decreasing. Not empty: the call is hierarchical.
+  std::span<const int64_t> hosts{};
   const void* source = nullptr;
   void* destination = nullptr;
 };

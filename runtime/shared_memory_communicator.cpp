@@ -16,12 +16,14 @@ namespace {
 /// still looking at it.
 struct alignas(64) Post {
   CollectiveCall call;
-  std::vector<int64_t> bounds, bounds_to;
+  std::vector<int64_t> bounds, bounds_to, hosts;
 
   void set(const CollectiveCall& given) {
     bounds.assign(given.bounds.begin(), given.bounds.end());
     bounds_to.assign(given.bounds_to.begin(), given.bounds_to.end());
+    hosts.assign(given.hosts.begin(), given.hosts.end());
     call = given;
+    call.hosts = hosts;
     call.bounds = bounds;
     call.bounds_to = bounds_to;
   }

@@ -169,6 +169,20 @@ static void reduce_element(const std::vector<const char*>& sources, long from, v
     static_cast<int*>(destination)[to] = reduced<int>(sources, from, reduce);
 }
 
+// Within hosts first, then over them. Here all ranks share one memory, so that only the order of the sums tells.
+static void reduce_element_by_host(const std::vector<const char*>& sources, const long* hosts, long from, void* destination, long to, int reduce,
+                                   int type) {
+  std::vector<int> parts;  // as many bytes as an element of any type has
+  for (size_t first = 0, next = 0; first < sources.size(); first = next) {
+    for (next = first + 1; next < sources.size() && hosts[next] == hosts[first];) ++next;
+    parts.push_back(0);
+    reduce_element({sources.begin() + long(first), sources.begin() + long(next)}, from, &parts.back(), 0, reduce, type);
+  }
+  std::vector<const char*> of_hosts;
+  for (const int& part : parts) of_hosts.push_back(reinterpret_cast<const char*>(&part));
+  reduce_element(of_hosts, 0, destination, to, reduce, type);
+}
+
 extern "C" int hetsynth_all_gather(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
                                    const long* bounds, int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
@@ -196,6 +210,28 @@ extern "C" int hetsynth_reduce_scatter(HetsynthContext* context, int, int axis, 
     for (long o = 0; o < outer; ++o)
       for (long i = 0; i < part * inner; ++i)
         reduce_element(sources, (o * whole + bounds[me]) * inner + i, destination, o * part * inner + i, reduce, type);
+  });
+}
+
+extern "C" int hetsynth_hierarchical_all_gather(HetsynthContext* context, int id, int axis, const void* source, void* destination, long outer,
+                                                long inner, const long* bounds, int type, const long*) {
+  return hetsynth_all_gather(context, id, axis, source, destination, outer, inner, bounds, type);
+}
+
+extern "C" int hetsynth_hierarchical_all_reduce(HetsynthContext* context, int, int axis, const void* source, void* destination, long count,
+                                                int reduce, int type, const long* hosts) {
+  return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
+    for (long i = 0; i < count; ++i) reduce_element_by_host(sources, hosts, i, destination, i, reduce, type);
+  });
+}
+
+extern "C" int hetsynth_hierarchical_reduce_scatter(HetsynthContext* context, int, int axis, const void* source, void* destination,
+                                                    long outer, long inner, const long* bounds, int reduce, int type, const long* hosts) {
+  return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
+    const long whole = bounds[sources.size()], part = bounds[me + 1] - bounds[me];
+    for (long o = 0; o < outer; ++o)
+      for (long i = 0; i < part * inner; ++i)
+        reduce_element_by_host(sources, hosts, (o * whole + bounds[me]) * inner + i, destination, o * part * inner + i, reduce, type);
   });
 }
 

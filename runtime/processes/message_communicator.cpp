@@ -29,6 +29,14 @@ struct Group {
   uint64_t number = 0;
 };
 
+/// The members of a group on this rank's host, and the first ones of all hosts, which lead.
+struct Levels {
+  Group own, leaders;
+  std::vector<int> first;  ///< by host: its leader's place in the group; then the size of the group
+  size_t host = 0;
+  bool leads() const { return own.member == 0; }
+};
+
 class MessageCommunicator : public Communicator {
  public:
   MessageCommunicator(int rank, double duty, RunState& state, Job& job, const ProcessOfRank& process_of)
@@ -73,6 +81,7 @@ class MessageCommunicator : public Communicator {
       return false;
     }
     if (state_.aborted()) return false;
+    if (!call.hosts.empty()) return by_host(levels(group, call), call);
     if (call.kind == CollectiveKind::all_reduce) return all_reduce(group, call);
     if (call.kind == CollectiveKind::reduce_scatter) return reduce(group, call, call.destination);
     return move(call.kind == CollectiveKind::send ? pair(group, call) : group, call);
@@ -143,6 +152,123 @@ class MessageCommunicator : public Communicator {
     gather.bounds = bounds;
     gather.source = call.destination;
     return move(group, gather, [&](int) { return own; });
+  }
+
+  Levels& levels(const Group& along, const CollectiveCall& call) {
+    auto [entry, fresh] = levels_.try_emplace({call.axis, std::vector(call.hosts.begin(), call.hosts.end())});
+    Levels& out = entry->second;
+    if (!fresh) return out;
+    std::vector<int> own, leaders;
+    for (size_t j = 0; j < call.hosts.size(); ++j) {
+      if (call.hosts[j] == call.hosts[size_t(along.member)]) own.push_back(along.ranks[j]);
+      if (j > 0 && call.hosts[j] == call.hosts[j - 1]) continue;
+      leaders.push_back(along.ranks[j]);
+      out.first.push_back(int(j));
+    }
+    out.first.push_back(int(call.hosts.size()));
+    out.host = size_t(call.hosts[size_t(along.member)]);
+    out.own = group_of(own);
+    out.leaders = group_of(leaders);
+    return out;
+  }
+
+  /// To the leader of every host, among the leaders, and from them: so that few messages go from host to host.
+  bool by_host(Levels& levels, CollectiveCall call) {
+    call.hosts = {};
+    switch (call.kind) {
+      case CollectiveKind::all_reduce: {
+        std::vector<std::byte> sum;
+        if (!reduce_at_leader(levels, call, call.count, sum)) return false;
+        CollectiveCall among = call;
+        among.source = sum.data();
+        if (levels.leads() && !all_reduce(levels.leaders, among)) return false;
+        return hand_on(levels, call, call.count);
+      }
+      case CollectiveKind::all_gather:
+        return gather_by_host(levels, call);
+      case CollectiveKind::reduce_scatter:
+        return scatter_by_host(levels, call);
+      default:
+        throw InternalError("a collective with levels");
+    }
+  }
+
+  /// The reduction of `count` elements over this host, at its leader alone.
+  bool reduce_at_leader(Levels& levels, const CollectiveCall& call, int64_t count, std::vector<std::byte>& sum) {
+    std::vector<int64_t> bounds(levels.own.ranks.size() + 1, count);
+    bounds[0] = 0;
+    CollectiveCall within = call;
+    within.kind = CollectiveKind::reduce_scatter;
+    within.outer = within.inner = 1;
+    within.bounds = bounds;
+    if (levels.leads()) sum.resize(size_t(count * bytes_per_element(call.type)));
+    return reduce(levels.own, within, sum.data());
+  }
+
+  /// What the leader has in its destination, to all of its host.
+  bool hand_on(Levels& levels, const CollectiveCall& call, int64_t count) {
+    CollectiveCall whole = call;
+    whole.kind = CollectiveKind::broadcast;
+    whole.root = 0;
+    whole.count = count;
+    whole.source = call.destination;
+    return move(levels.own, whole);
+  }
+
+  static std::vector<int64_t> bounds_by_host(const Levels& levels, const CollectiveCall& call) {
+    std::vector<int64_t> out;
+    for (int member : levels.first) out.push_back(call.bounds[size_t(member)]);
+    return out;
+  }
+  /// Of this host's members, in what they hold together.
+  static std::vector<int64_t> bounds_within(const Levels& levels, const CollectiveCall& call) {
+    std::vector<int64_t> out;
+    for (int member = levels.first[levels.host]; member <= levels.first[levels.host + 1]; ++member)
+      out.push_back(call.bounds[size_t(member)] - call.bounds[size_t(levels.first[levels.host])]);
+    return out;
+  }
+  static Piece dense(int64_t elements) { return {0, 1, elements, 0}; }
+
+  bool gather_by_host(Levels& levels, const CollectiveCall& call) {
+    const int64_t size = bytes_per_element(call.type);
+    const std::vector<int64_t> within = bounds_within(levels, call), between = bounds_by_host(levels, call);
+    CollectiveCall host = call, among = call;
+    host.bounds = within;
+    among.bounds = between;
+    std::vector<std::byte> block(levels.leads() ? size_t(call.outer * within.back() * call.inner * size) : 0);
+    const auto own = dense(piece_received(host, levels.own.member, 0).elements());
+    const bool gathered = exchange(
+        levels.own, host, [&](int to) { return to == 0 ? own : dense(0); },
+        [&](int from, const std::byte* bytes) {
+          if (levels.leads())
+            clock_.times.moved_bytes += copy_in(bytes, piece_received(host, from, 0), size, block.data());
+        },
+        [&](int from) { return levels.leads() ? piece_received(host, from, 0).elements() : 0; });
+    among.source = block.data();
+    if (!gathered || (levels.leads() && !move(levels.leaders, among))) return false;
+    return hand_on(levels, call, call.outer * call.bounds.back() * call.inner);
+  }
+
+  bool scatter_by_host(Levels& levels, const CollectiveCall& call) {
+    const int64_t size = bytes_per_element(call.type);
+    const std::vector<int64_t> within = bounds_within(levels, call), between = bounds_by_host(levels, call);
+    std::vector<std::byte> sum;
+    if (!reduce_at_leader(levels, call, call.outer * call.bounds.back() * call.inner, sum)) return false;
+    CollectiveCall host = call, among = call;
+    host.bounds = within;
+    among.bounds = between;
+    among.source = sum.data();
+    std::vector<std::byte> block(levels.leads() ? size_t(call.outer * within.back() * call.inner * size) : 0);
+    if (levels.leads() && !reduce(levels.leaders, among, block.data())) return false;
+    host.source = block.data();
+    const int members = int(levels.own.ranks.size());
+    const Piece own = dense(piece_sent(host, 0, levels.own.member, members).elements());
+    return exchange(
+        levels.own, host, [&](int to) { return levels.leads() ? piece_sent(host, 0, to, members) : dense(0); },
+        [&](int from, const std::byte* bytes) {
+          if (from == 0) clock_.times.moved_bytes += copy_in(bytes, own, size, call.destination);
+        },
+        [&](int from) { return from == 0 ? own.elements() : 0; });
   }
 
   /// Sends every other member `sent` of the source, and hands what comes from each member (also this one) to
@@ -229,8 +355,9 @@ class MessageCommunicator : public Communicator {
   Job& job_;
   const ProcessOfRank process_of_;
   RankClock clock_;
-  std::vector<Group> groups_, leaders_;         ///< per mesh axis
-  std::map<std::pair<int, int>, Group> pairs_;  ///< by sender and receiver
+  std::vector<Group> groups_, leaders_;                            ///< per mesh axis
+  std::map<std::pair<int, int>, Group> pairs_;                     ///< by sender and receiver
+  std::map<std::pair<int, std::vector<int64_t>>, Levels> levels_;  ///< by axis and hosts
 };
 
 }  // namespace

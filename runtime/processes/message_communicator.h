@@ -15,7 +15,8 @@ using ProcessOfRank = std::vector<int>;
 
 /// By rank, for the ranks of this process; null for others. As shared_memory_communicators, and with the same results
 /// to the bit: reductions add in coordinate order. Every member sends each other one the part it needs; an all-reduce
-/// is a reduce-scatter of equal shares and an all-gather.
+/// is a reduce-scatter of equal shares and an all-gather. In hierarchical calls only the first ranks of hosts send to
+/// other hosts.
 std::vector<std::unique_ptr<Communicator>> message_communicators(const Mesh& mesh, const std::vector<double>& duties,
                                                                  RunState& state, const std::vector<bool>& on_gpu,
                                                                  Job& job, const ProcessOfRank& process_of);

@@ -7,7 +7,9 @@
 #include "dsl/spmd/recomputation.h"
 #include "harness.h"
 #include "models.h"
+#include "synth/peers/peers.h"
 #include "synth/synthesize.h"
+#include "tests/support/by_host.h"
 
 namespace hetsynth::test {
 namespace {
@@ -63,6 +65,18 @@ TEST(Steps, DataParallelWithUnevenShares) {
     Cluster cluster = unequal_cluster(speeds);
     expect_trains_alike(mlp, data_parallel_plan(mlp, cluster, RatioRule::proportional).program);
     expect_trains_alike(gpt, data_parallel_plan(gpt, cluster, RatioRule::proportional).program, 2);
+  }
+}
+
+/// Within hosts of two and one, of one and three devices first; parameters gathered and gradients scattered likewise.
+TEST(Steps, HierarchicalCollectives) {
+  const Program program = mlp_program();
+  const Cluster three = unequal_cluster({2e9, 1e9, 4e9}), four = unequal_cluster({1e9, 2e9, 1e9, 3e9});
+  expect_trains_alike(program, by_host(data_parallel_plan(program, three, RatioRule::proportional).program, {2, 1}), 2);
+  for (const PeerPlan& peer : peer_plans(program, four)) {
+    if (peer.name.find("ZeRO") == std::string::npos || !peer.plan) continue;
+    SCOPED_TRACE(peer.name);
+    expect_trains_alike(program, by_host(peer.plan->program, {1, 3}), 2);
   }
 }
 

@@ -16,6 +16,7 @@ class DoubleProcess : public ProcessGroup {
   std::unique_ptr<Message> send(int to, int tag, std::vector<std::byte> bytes) override {
     std::lock_guard lock(all_.mutex_);
     const DoubleProcesses::Route route{number_, to, tag};
+    ++all_.counted_[route];
     if (!all_.silent_[size_t(number_)]) all_.sent_[route].push_back(std::move(bytes));
     all_.match(route);
     auto handed_over = std::make_shared<DoubleProcesses::Pending>();
@@ -68,6 +69,14 @@ DoubleProcesses::~DoubleProcesses() = default;
 void DoubleProcesses::silence(int process) {
   std::lock_guard lock(mutex_);
   silent_[size_t(process)] = true;
+}
+
+int DoubleProcesses::sent(int from, int to, int tag) const {
+  std::lock_guard lock(mutex_);
+  int out = 0;
+  for (const auto& [route, count] : counted_)
+    if (std::get<0>(route) == from && std::get<1>(route) == to && std::get<2>(route) >= tag) out += count;
+  return out;
 }
 
 int DoubleProcesses::undelivered() const {

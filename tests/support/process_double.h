@@ -27,6 +27,8 @@ class DoubleProcesses {
   ProcessGroup& process(int number) { return *processes_.at(size_t(number)); }
   /// From now on nothing that this process sends arrives, as if it had died or its cable were cut.
   void silence(int process);
+  /// Messages that one process has sent another one so far, under this tag or a higher one.
+  int sent(int from, int to, int tag) const;
   /// Messages that were sent and never received.
   int undelivered() const;
 
@@ -41,6 +43,7 @@ class DoubleProcesses {
   mutable std::mutex mutex_;
   std::map<Route, std::deque<std::vector<std::byte>>> sent_;
   std::map<Route, std::deque<std::weak_ptr<Pending>>> wanted_;
+  std::map<Route, int> counted_;  ///< messages sent
   std::vector<bool> silent_;
   std::vector<std::unique_ptr<ProcessGroup>> processes_;
 };

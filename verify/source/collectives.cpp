@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "dsl/spmd/hosts.h"
 #include "verify/source/contents.h"
 
 namespace hetsynth::source {
@@ -83,9 +84,10 @@ void ContentsWalk::collective(const Expression& call) {
   ValueId from = i.operands[0];
   NodeId node = program_.values[size_t(i.result)].node;
   if (i.opcode == Opcode::send) return sent(call, i);
-  std::string wanted = fmt::format("hetsynth_{}", name(i.opcode));
+  const bool levels = i.realisation == Realisation::hierarchical;
+  std::string wanted = fmt::format("hetsynth_{}{}", levels ? "hierarchical_" : "", name(i.opcode));
   std::string what = fmt::format("{} of {}", name(i.opcode), reference_[node].name);
-  if (call.name != wanted || call.args.size() != arguments_of(i.opcode))
+  if (call.name != wanted || call.args.size() != arguments_of(i.opcode) + (levels ? 1 : 0))
     throw Differs(fmt::format("{} is called where the program has the {}", call.name, what), call.line, node);
   const std::vector<Expression>& x = call.args;
   expect_number(x[1], numbers_.empty() ? int64_t(next_collective_) : numbers_[next_collective_],
@@ -143,6 +145,9 @@ void ContentsWalk::collective(const Expression& call) {
       break;
     }
   }
+  if (levels)
+    expect_table(x.back(), hosts_of_group(program_, i.axis, source_.rank).by_coordinate(),
+                 fmt::format("the hosts of the {}", what), node);
   memory_.put({i.result, destination, end, dense_strides(result, row_major(result.size()))});
   pass_collective();
 }

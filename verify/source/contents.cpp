@@ -22,8 +22,15 @@ std::string words(const std::string& text) {
 }  // namespace
 
 bool is_collective(const std::string& name) {
-  static const std::set<std::string> names = {"hetsynth_all_gather", "hetsynth_all_reduce", "hetsynth_reduce_scatter",
-                                              "hetsynth_all_to_all", "hetsynth_broadcast",  "hetsynth_send",
+  static const std::set<std::string> names = {"hetsynth_all_gather",
+                                              "hetsynth_all_reduce",
+                                              "hetsynth_reduce_scatter",
+                                              "hetsynth_hierarchical_all_gather",
+                                              "hetsynth_hierarchical_all_reduce",
+                                              "hetsynth_hierarchical_reduce_scatter",
+                                              "hetsynth_all_to_all",
+                                              "hetsynth_broadcast",
+                                              "hetsynth_send",
                                               "hetsynth_receive"};
   return names.count(name) > 0;
 }
