@@ -12,6 +12,7 @@
 #include "codegen/cpu/standalone_main.h"
 #include "codegen/cuda/standalone_main.h"
 #include "codegen/device_program.h"
+#include "dsl/spmd/hosts.h"
 
 namespace hetsynth {
 namespace {
@@ -141,7 +142,17 @@ struct Leaf {{
       "inline const Leaf* const leaves[] = {{{}}};\nconstexpr int leaf_counts[] = {{{}}};\n"
       "constexpr long arena_bytes[] = {{{}}};\nconstexpr long loss_offsets[] = {{{}}};\n",
       names, counts, bytes, losses);
-  if (cuda) return out + fmt::format("constexpr int gpu_of_rank[] = {{{}}};\n", gpus);
+  if (cuda) {
+    // Where no collective is hierarchical, all ranks count as one host.
+    std::vector<int64_t> hosts(program.hosts.begin(), program.hosts.end()), levelled;
+    if (hosts.empty()) hosts.assign(devices.size(), 0);
+    for (int axis : hierarchical_axes(program)) levelled.push_back(axis);
+    levelled.push_back(-1);
+    return out + fmt::format(
+                     "constexpr int gpu_of_rank[] = {{{}}};\nconstexpr int host_of_rank[] = {};\n"
+                     "constexpr int levelled_axes[] = {};  // those of hierarchical collectives, then -1\n",
+                     gpus, list(hosts), list(levelled));
+  }
   return out + fmt::format("inline int (*const steps[])(HetsynthContext*) = {{{}}};\n", steps);
 }
 

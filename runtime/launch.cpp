@@ -13,6 +13,7 @@
 #include "codegen/device_program.h"
 #include "dsl/base/error.h"
 #include "dsl/jit/compiled_code.h"
+#include "dsl/spmd/hosts.h"
 #include "runtime/abi.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/cuda_device.h"
@@ -146,6 +147,7 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   if (any_gpu) {
     static const cuda::Nccl no_library;  // a process without GPUs calls none of its functions
     gpus = std::make_shared<cuda::NcclRanks>(backend ? backend->api->nccl : no_library, program.mesh, on_gpu);
+    gpus->set_levels(program.hosts, hierarchical_axes(program));
     if (options.executor.job) gpus->meet(*options.executor.job, options.executor.process_of);
   }
   in_parallel(here, [&](int rank) {

@@ -55,6 +55,14 @@ static int launch(HetsynthContext* context, int stream, int kernel, unsigned blo
 }
 )";
 
+/// Where a collective goes within hosts first.
+constexpr const char* hierarchical_declarations = R"(
+extern "C" {
+void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis);
+void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis);
+}
+)";
+
 std::string nccl_type(DType dtype) {
   return dtype == DType::i32 ? "nccl_int32" : dtype == DType::bf16 ? "nccl_bfloat16" : "nccl_float32";
 }
@@ -101,6 +109,8 @@ class HostPrinter {
     Lines out(0);
     head(out);
     out.append("\ntypedef long long int64;\n" + context_declaration(true) + std::string(declarations));
+    if (std::ranges::any_of(communicators_, [](const auto& c) { return c.second != NcclCall::Over::group; }))
+      out.append(hierarchical_declarations);
     out.append(collective_declarations(steps.text()));
     if (!collectives_.tables().empty()) out.append("\n" + collectives_.tables());
     kernel_table(out);
@@ -109,8 +119,12 @@ class HostPrinter {
     out.add("char* const arena = context->arena;");
     out.add("(void)arena;");
     pointers(out);
-    for (int axis : axes_)
-      out.add(fmt::format("void* const {}_ranks = hetsynth_nccl_communicator(context, {});", axis_name(axis), axis));
+    for (const auto& [axis, over] : communicators_)
+      out.add(fmt::format("void* const {} = hetsynth_nccl_{}communicator(context, {});", ranks_name(axis, over),
+                          over == NcclCall::Over::host      ? "host_"
+                          : over == NcclCall::Over::leaders ? "leader_"
+                                                            : "",
+                          axis));
     out.append(steps.text());
     out.add("return 0;");
     out.close();
@@ -133,6 +147,13 @@ class HostPrinter {
     std::string out;
     for (char c : program_.mesh.axes[size_t(axis)].name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     return out;
+  }
+
+  /// Of the ranks that take part in a call.
+  std::string ranks_name(int axis, NcclCall::Over over) const {
+    return axis_name(axis) + (over == NcclCall::Over::host      ? "_host_ranks"
+                              : over == NcclCall::Over::leaders ? "_leaders"
+                                                                : "_ranks");
   }
 
   void head(Lines& out) const {
@@ -333,7 +354,7 @@ class HostPrinter {
   void print_collective(Lines& out, const ScheduledStep& s) {
     const std::vector<int>& ops = s.step.collectives;
     const Instruction& first = *local_.ops[size_t(ops.front())].collective;
-    if (!s.transfer.calls.empty()) axes_.insert(first.axis);
+    for (const NcclCall& call : s.transfer.calls) communicators_.insert({first.axis, call.over});
     if (ops.size() > 1) bucket_comment(out, s);
     for (size_t i = 0; i < ops.size(); ++i) {
       const std::string shares = s.transfer.shares.empty() ? "" : s.transfer.shares[i];
@@ -347,9 +368,12 @@ class HostPrinter {
     size_t kernel = 0;
     for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
     for (const Transfer::Copy& copy : s.transfer.copies_before) copy_line(out, s, copy);
-    if (s.transfer.grouped) out.add("if (ncclGroupStart()) return 1;");
-    for (const NcclCall& call : s.transfer.calls) out.add("if (" + call_text(s, call) + ") return 1;");
-    if (s.transfer.grouped) out.add("if (ncclGroupEnd()) return 1;");
+    for (const NcclPhase& phase : phases_of(s.transfer.calls)) {
+      if (phase.grouped) out.add("if (ncclGroupStart()) return 1;");
+      for (size_t c = phase.first; c < phase.last; ++c)
+        out.add("if (" + call_text(s, s.transfer.calls[c]) + ") return 1;");
+      if (phase.grouped) out.add("if (ncclGroupEnd()) return 1;");
+    }
     for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, copy);
     for (const Transfer::Repack& repack : s.transfer.unpack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
     out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
@@ -391,7 +415,7 @@ class HostPrinter {
     std::string from = receives ? "" : where(s, call.from), to = sends ? "" : where(s, call.to),
                 type = nccl_type(type_of(s, call.collective));
     std::string_view reduce = nccl_op(op.collective->reduce);
-    std::string rest = fmt::format("{}_ranks, context->communication_stream)", axis_name(op.collective->axis));
+    std::string rest = fmt::format("{}, context->communication_stream)", ranks_name(op.collective->axis, call.over));
     switch (call.kind) {
       case NcclCall::Kind::all_gather:
         return fmt::format("ncclAllGather({}, {}, {}, {}, {}", from, to, call.count, type, rest);
@@ -418,7 +442,7 @@ class HostPrinter {
   const SpmdProgram& program_;
   const Cluster& cluster_;
   std::set<ValueId> pointers_;
-  std::set<int> axes_;
+  std::set<std::pair<int, NcclCall::Over>> communicators_;  ///< by axis
   Names table_names_;
   CollectiveText collectives_{lowered_, table_names_};
 };

@@ -30,7 +30,7 @@ const std::string_view standalone_main =
 
 static cudaStream_t streams[2];
 static std::vector<cudaEvent_t> events;
-static void* communicators[8];
+static void *communicators[8], *host_communicators[8], *leader_communicators[8];
 
 static int check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return 0;
@@ -118,6 +118,8 @@ int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* fro
 int hetsynth_record(HetsynthContext*, int event, int stream) { return check(cudaEventRecord(events[event], streams[stream]), "record"); }
 int hetsynth_wait(HetsynthContext*, int event, int stream) { return check(cudaStreamWaitEvent(streams[stream], events[event], 0), "wait"); }
 void* hetsynth_nccl_communicator(HetsynthContext*, int axis) { return communicators[axis]; }
+void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis) { return host_communicators[axis]; }
+void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis) { return leader_communicators[axis]; }
 }
 
 // --- communicators ------------------------------------------------------------------------------------------------------------------
@@ -154,6 +156,21 @@ static int connect() {
     if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
     communicators[axis] = part;
     inside *= axis_sizes[axis];
+  }
+  for (int i = 0; levelled_axes[i] >= 0; ++i) {
+    const int axis = levelled_axes[i];
+    inside = 1;
+    for (int a = axis_count - 1; a > axis; --a) inside *= axis_sizes[a];
+    const long coordinate = RANK / inside % axis_sizes[axis], group = RANK - coordinate * inside;
+    // The first of the group's ranks on a host leads it.
+    long leader = coordinate;
+    while (leader > 0 && host_of_rank[group + (leader - 1) * inside] == host_of_rank[RANK]) --leader;
+    ncclComm_t host, leaders;
+    if (ncclCommSplit(all, int(group + leader * inside), int(coordinate), &host, nullptr) != ncclSuccess) return 1;
+    const int color = leader == coordinate ? int(group) : NCCL_SPLIT_NOCOLOR;
+    if (ncclCommSplit(all, color, int(coordinate), &leaders, nullptr) != ncclSuccess) return 1;
+    host_communicators[axis] = host;
+    leader_communicators[axis] = leaders;
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/hosts.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
@@ -35,6 +36,10 @@ class Planner {
       if (from_.count() > 0) out_.copies_before.push_back({source, result, from_.count()});
       return std::move(out_);
     }
+    if (instruction_.realisation == Realisation::hierarchical) {
+      by_host();
+      return std::move(out_);
+    }
     switch (instruction_.opcode) {
       case Opcode::all_gather:
         all_gather();
@@ -62,10 +67,6 @@ class Planner {
       default:
         HETSYNTH_CHECK(false, "the instruction is a collective");
     }
-    // A send alone is part of a group too: its receiver may have others beside it.
-    const bool exchanges =
-        (instruction_.opcode == Opcode::all_to_all || instruction_.opcode == Opcode::send) && !out_.calls.empty();
-    out_.grouped = exchanges || out_.calls.size() > 1;
     return std::move(out_);
   }
 
@@ -172,6 +173,117 @@ class Planner {
     }
   }
 
+  // ---- within hosts first, between their leaders afterwards ----
+
+  using Over = NcclCall::Over;
+
+  void by_host() {
+    hosts_ = hosts_of_group(program_, instruction_.axis, rank_);
+    if (instruction_.opcode == Opcode::all_reduce)
+      all_reduce_by_host();
+    else if (instruction_.opcode == Opcode::all_gather)
+      all_gather_by_host();
+    else
+      reduce_scatter_by_host();
+  }
+
+  bool alone() const { return hosts_.members(hosts_.host) == 1; }
+  bool leads() const { return me_ == hosts_.first[size_t(hosts_.host)]; }
+
+  void call(int phase, Over over, NcclCall call) {
+    call.over = over;
+    call.phase = phase;
+    out_.calls.push_back(call);
+  }
+
+  void all_reduce_by_host() {
+    const int64_t count = from_.count();
+    if (count == 0) return;
+    if (!alone()) call(0, Over::host, {NcclCall::Kind::reduce, source, result, count, 0});
+    if (leads() && hosts_.count() > 1)
+      call(1, Over::leaders, {NcclCall::Kind::all_reduce, alone() ? source : result, result, count, -1});
+    if (!alone()) call(2, Over::host, {NcclCall::Kind::broadcast, result, result, count, 0});
+  }
+
+  /// Shares in coordinate order, so that those of a host lie one after the other: in place.
+  void all_gather_by_host() {
+    const std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
+    const size_t dim = size_t(instruction_.dim);
+    const int64_t outer = product(to_, 0, dim), inner = product(to_, dim + 1, to_.ranges.size()), each = outer * inner;
+    note_shares(cut);
+    if (cut.back() * each == 0) return;
+    const Spot whole = outer == 1 ? result : scratch(cut.back() * each);
+    const int64_t own = length(cut, me_) * each;
+    const int leader = hosts_.first[size_t(hosts_.host)];
+    if (leads() && own > 0) out_.copies_before.push_back({source, at(whole, cut[size_t(me_)] * each), own});
+    if (!leads() && own > 0) call(0, Over::host, {NcclCall::Kind::send, source, {}, own, 0});
+    for (int p = leader + 1; leads() && p < hosts_.first[size_t(hosts_.host) + 1]; ++p)
+      if (length(cut, p) > 0)
+        call(0, Over::host,
+             {NcclCall::Kind::receive, {}, at(whole, cut[size_t(p)] * each), length(cut, p) * each, p - leader});
+    if (leads()) {
+      const std::vector<int64_t> blocks = bounds_by_host(hosts_, cut);
+      const Spot block = at(whole, blocks[size_t(hosts_.host)] * each);
+      if (hosts_.count() > 1 && even_parts(blocks))
+        call(1, Over::leaders, {NcclCall::Kind::all_gather, block, whole, blocks[1] * each, -1});
+      else if (hosts_.count() > 1)
+        for (int h = 0; h < hosts_.count(); ++h)
+          if (const Spot part = at(whole, blocks[size_t(h)] * each); length(blocks, h) > 0)
+            call(1, Over::leaders, {NcclCall::Kind::broadcast, part, part, length(blocks, h) * each, h});
+    }
+    if (!alone()) call(2, Over::host, {NcclCall::Kind::broadcast, whole, whole, cut.back() * each, 0});
+    if (outer != 1) out_.unpack.push_back({{outer, inner, cut, 0, false}, whole, result});
+  }
+
+  void reduce_scatter_by_host() {
+    const std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
+    const size_t dim = size_t(instruction_.dim);
+    const int64_t outer = product(from_, 0, dim), inner = product(from_, dim + 1, from_.ranges.size()),
+                  each = outer * inner;
+    note_shares(cut);
+    if (cut.back() * each == 0) return;
+    Spot whole = source;
+    if (outer != 1) {
+      whole = scratch(cut.back() * each);
+      out_.pack.push_back({{outer, inner, cut, 0, true}, source, whole});
+    }
+    const int leader = hosts_.first[size_t(hosts_.host)];
+    // The sum over the host lies in memory of its own; of a host with one device it is the operand.
+    Spot sum = whole;
+    if (!alone()) {
+      if (leads() && outer == 1) sum = scratch(cut.back() * each);
+      call(0, Over::host, {NcclCall::Kind::reduce, whole, leads() ? sum : result, cut.back() * each, 0});
+    }
+    const std::vector<int64_t> blocks = bounds_by_host(hosts_, cut);
+    if (leads() && hosts_.count() > 1) {
+      const auto place = [&](int h) { return at(sum, blocks[size_t(h)] * each); };
+      const auto target = [&](int h) { return alone() ? result : place(h); };
+      if (even_parts(blocks))
+        call(1, Over::leaders, {NcclCall::Kind::reduce_scatter, sum, target(hosts_.host), blocks[1] * each, -1});
+      else
+        for (int h = 0; h < hosts_.count(); ++h)
+          if (length(blocks, h) > 0)
+            call(1, Over::leaders, {NcclCall::Kind::reduce, place(h), target(h), length(blocks, h) * each, h});
+    }
+    if (alone()) return;
+    const int64_t own = length(cut, me_) * each;
+    for (int p = leader + 1; leads() && p < hosts_.first[size_t(hosts_.host) + 1]; ++p)
+      if (length(cut, p) > 0)
+        call(2, Over::host,
+             {NcclCall::Kind::send, at(sum, cut[size_t(p)] * each), {}, length(cut, p) * each, p - leader});
+    if (own == 0) return;
+    if (leads())
+      out_.copies_after.push_back({at(sum, cut[size_t(me_)] * each), result, own});
+    else
+      call(2, Over::host, {NcclCall::Kind::receive, {}, result, own, 0});
+  }
+
+  static bool even_parts(const std::vector<int64_t>& bounds) {
+    for (size_t p = 0; p + 1 < bounds.size(); ++p)
+      if (bounds[p + 1] - bounds[p] != bounds[1]) return false;
+    return true;
+  }
+
   void all_to_all() {
     std::vector<int64_t> cut = bounds(instruction_.table, instruction_.dim);
     std::vector<int64_t> to = bounds(instruction_.to_table, instruction_.to_dim);
@@ -208,6 +320,7 @@ class Planner {
   const LocalValue& from_;
   const LocalValue& to_;
   int me_, ranks_;
+  GroupHosts hosts_;  ///< hierarchical
   Transfer out_;
 };
 
@@ -233,7 +346,6 @@ void append(Transfer& to, Transfer next, int collective) {
   for (const Transfer::Scratch& scratch : next.scratch) to.scratch.push_back({scratch.elements, collective});
   next.shares.resize(1);
   to.shares.push_back(next.shares.front());
-  to.grouped = to.grouped || next.grouped || to.calls.size() > 1;
 }
 
 }  // namespace
@@ -241,6 +353,19 @@ void append(Transfer& to, Transfer next, int collective) {
 Transfer plan_transfer(const SpmdProgram& program, const LocalProgram& local, const std::vector<int>& ops) {
   Transfer out;
   for (size_t i = 0; i < ops.size(); ++i) append(out, Planner(program, local, local.ops[size_t(ops[i])]).run(), int(i));
+  std::ranges::stable_sort(out.calls, {}, &NcclCall::phase);
+  return out;
+}
+
+std::vector<NcclPhase> phases_of(const std::vector<NcclCall>& calls) {
+  std::vector<NcclPhase> out;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i == 0 || calls[i].phase != calls[i - 1].phase) out.push_back({i, i, false});
+    NcclPhase& phase = out.back();
+    phase.last = i + 1;
+    phase.grouped = phase.grouped || i > phase.first || calls[i].kind == NcclCall::Kind::send ||
+                    calls[i].kind == NcclCall::Kind::receive;
+  }
   return out;
 }
 

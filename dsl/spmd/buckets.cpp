@@ -24,6 +24,7 @@ class BucketGatherer {
   }
 
  private:
+  using Sort = std::pair<int, int>;  ///< axis, and how its members call
   struct Open {
     std::vector<int> members;
     int64_t bytes = 0;
@@ -60,24 +61,31 @@ class BucketGatherer {
     }
   }
 
+  /// Hierarchical collectives call in phases, so that those of a bucket must be alike.
+  static Sort sort_of(const Instruction& i) {
+    const bool levels = i.realisation == Realisation::hierarchical;
+    return {i.axis, !levels ? 0 : i.opcode == Opcode::all_reduce ? 1 : 2};
+  }
+
   void add(int at) {
     const Instruction& i = in_.instructions[size_t(at)];
-    Open& bucket = open_[i.axis];
+    const Sort sort = sort_of(i);
+    Open& bucket = open_[sort];
     bucket.members.push_back(at);
     bucket.bytes += bytes_of(i);
-    axis_of_[i.result] = i.axis;
-    if (bucket.bytes >= bucket_bytes(total_bytes_[i.axis])) close(i.axis);
+    sort_of_[i.result] = sort;
+    if (bucket.bytes >= bucket_bytes(total_bytes_[i.axis])) close(sort);
   }
 
   void close_if_it_makes(ValueId value) {
-    const auto found = axis_of_.find(value);
-    if (found != axis_of_.end()) close(found->second);
+    const auto found = sort_of_.find(value);
+    if (found != sort_of_.end()) close(found->second);
   }
 
-  void close(int axis) {
-    const auto found = open_.find(axis);
+  void close(Sort sort) {
+    const auto found = open_.find(sort);
     if (found == open_.end()) return;
-    for (int member : found->second.members) axis_of_.erase(in_.instructions[size_t(member)].result);
+    for (int member : found->second.members) sort_of_.erase(in_.instructions[size_t(member)].result);
     if (found->second.members.size() > 1) buckets_.push_back(std::move(found->second.members));
     open_.erase(found);
   }
@@ -107,8 +115,8 @@ class BucketGatherer {
   const SpmdProgram& in_;
   std::vector<bool> gradient_;          ///< by instruction
   std::map<int, int64_t> total_bytes_;  ///< by axis
-  std::map<int, Open> open_;            ///< by axis
-  std::map<ValueId, int> axis_of_;      ///< results of open buckets
+  std::map<Sort, Open> open_;
+  std::map<ValueId, Sort> sort_of_;  ///< results of open buckets
   std::vector<std::vector<int>> buckets_;
 };
 

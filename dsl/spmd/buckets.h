@@ -20,9 +20,9 @@ struct BucketedProgram {
 /// Bytes of a bucket where so many bytes of gradients are added up along an axis.
 int64_t bucket_bytes(int64_t gradient_bytes);
 
-/// A bucket is of one axis and holds two or more all-reduces and reduce-scatters of gradients: of what the backward
-/// pass makes and nothing but the update needs. It is closed when it is full, and before anything reads of it. Expects
-/// a program without loops (dsl/spmd/unroll.h); the same for all ranks.
+/// A bucket is of one axis, hierarchical or not, and holds two or more all-reduces and reduce-scatters of gradients: of
+/// what the backward pass makes and nothing but the update needs. It is closed when it is full, and before anything
+/// reads of it. Expects a program without loops (dsl/spmd/unroll.h); the same for all ranks.
 BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

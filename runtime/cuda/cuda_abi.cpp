@@ -102,6 +102,12 @@ int hetsynth_record(HetsynthContext* context, int event, int stream) {
 int hetsynth_wait(HetsynthContext* context, int event, int stream) { return device_of(context).wait(event, stream); }
 
 void* hetsynth_nccl_communicator(HetsynthContext* context, int axis) { return device_of(context).communicator(axis); }
+void* hetsynth_nccl_host_communicator(HetsynthContext* context, int axis) {
+  return device_of(context).host_communicator(axis);
+}
+void* hetsynth_nccl_leader_communicator(HetsynthContext* context, int axis) {
+  return device_of(context).leader_communicator(axis);
+}
 
 }  // extern "C"
 
@@ -117,6 +123,8 @@ std::vector<std::pair<std::string, void*>> cuda_symbols() {
           {"hetsynth_record", address(&hetsynth_record)},
           {"hetsynth_wait", address(&hetsynth_wait)},
           {"hetsynth_nccl_communicator", address(&hetsynth_nccl_communicator)},
+          {"hetsynth_nccl_host_communicator", address(&hetsynth_nccl_host_communicator)},
+          {"hetsynth_nccl_leader_communicator", address(&hetsynth_nccl_leader_communicator)},
           {"ncclGroupStart", address(&group_start)},
           {"ncclGroupEnd", address(&group_end)},
           {"ncclAllGather", address(&all_gather)},

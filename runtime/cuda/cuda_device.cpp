@@ -281,6 +281,8 @@ int CudaDevice::wait(int event, int stream) {
 }
 
 void* CudaDevice::communicator(int axis) { return nccl_ ? nccl_->along(axis) : nullptr; }
+void* CudaDevice::host_communicator(int axis) { return nccl_ ? nccl_->on_host(axis) : nullptr; }
+void* CudaDevice::leader_communicator(int axis) { return nccl_ ? nccl_->leaders(axis) : nullptr; }
 
 int CudaDevice::nccl_done(int status, const char* call) {
   if (status == nccl_in_progress && group_depth_ > 0) return 0;

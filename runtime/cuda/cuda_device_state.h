@@ -30,6 +30,8 @@ class CudaDevice : public RankDevice {
   int record(int event, int stream);
   int wait(int event, int stream);
   void* communicator(int axis);
+  void* host_communicator(int axis);
+  void* leader_communicator(int axis);
   const Nccl& nccl() const { return api_.nccl; }
   /// What became of a call of NCCL; within a group that is known at its end alone.
   int nccl_done(int status, const char* call);

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "dsl/spmd/hosts.h"
+
 namespace hetsynth::cuda {
 
 std::string nccl_version_text(int version) {
@@ -18,6 +20,22 @@ std::vector<int> NcclRanks::gpus_along(int rank, int axis) const {
   std::vector<int> out;
   for (int member : mesh_.group(rank, axis))
     if (on_gpu(member)) out.push_back(member);
+  return out;
+}
+
+std::vector<int> NcclRanks::on_host(int rank, int axis) const {
+  const std::vector<int> group = mesh_.group(rank, axis);
+  if (gpus_along(rank, axis) != group) return {};
+  const GroupHosts at = hosts_of_group(mesh_, hosts_, axis, rank);
+  return {group.begin() + at.first[size_t(at.host)], group.begin() + at.first[size_t(at.host) + 1]};
+}
+
+std::vector<int> NcclRanks::leaders(int rank, int axis) const {
+  const std::vector<int> group = mesh_.group(rank, axis);
+  if (gpus_along(rank, axis) != group) return {};
+  const GroupHosts at = hosts_of_group(mesh_, hosts_, axis, rank);
+  std::vector<int> out;
+  for (int h = 0; h < at.count(); ++h) out.push_back(group[size_t(at.first[size_t(h)])]);
   return out;
 }
 
@@ -93,7 +111,7 @@ NcclConnection::NcclConnection(NcclRanks& ranks, int rank, std::function<bool()>
 void NcclConnection::connect(NcclRanks& ranks, int rank) {
   NcclConfig config;
   const std::vector<int> all = ranks.gpus();
-  along_.assign(ranks.mesh().axes.size(), nullptr);
+  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) parts->assign(ranks.mesh().axes.size(), nullptr);
   if (all.size() < 2) return;
   const auto place = [&](const std::vector<int>& list) {
     return int(std::find(list.begin(), list.end(), rank) - list.begin());
@@ -109,14 +127,25 @@ void NcclConnection::connect(NcclRanks& ranks, int rank) {
       along_[axis] = made_.front();
       continue;
     }
-    void* part = nullptr;
-    const int color = group.size() > 1 ? group.front() : nccl_no_color;
-    require(library_.split(made_.front(), color, place(group), &part, &config), "ncclCommSplit");
-    if (!part) continue;
-    made_.push_back(part);
-    require(nccl_in_progress, "ncclCommSplit");
-    along_[axis] = part;
+    along_[axis] = split(group, rank);
   }
+  for (int axis : ranks.levelled_axes()) {
+    on_host_[size_t(axis)] = split(ranks.on_host(rank, axis), rank);
+    leaders_[size_t(axis)] = split(ranks.leaders(rank, axis), rank);
+  }
+}
+
+/// A meeting of all ranks; those of each part get a communicator. nullptr where the rank is not of the part, or alone.
+void* NcclConnection::split(const std::vector<int>& part, int rank) {
+  NcclConfig config;
+  const auto at = std::find(part.begin(), part.end(), rank);
+  const int color = part.size() > 1 && at != part.end() ? part.front() : nccl_no_color;
+  void* made = nullptr;
+  require(library_.split(made_.front(), color, int(at - part.begin()), &made, &config), "ncclCommSplit");
+  if (!made) return nullptr;
+  made_.push_back(made);
+  require(nccl_in_progress, "ncclCommSplit");
+  return made;
 }
 
 int NcclConnection::settle(int status) {
@@ -156,7 +185,7 @@ void NcclConnection::abort() {
   for (size_t i = made_.size(); i-- > 0;)
     if (made_[i]) library_.abort(made_[i]);
   made_.clear();
-  std::fill(along_.begin(), along_.end(), nullptr);
+  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) std::fill(parts->begin(), parts->end(), nullptr);
 }
 
 NcclConnection::~NcclConnection() {

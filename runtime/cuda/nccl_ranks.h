@@ -24,6 +24,16 @@ class NcclRanks {
   NcclRanks(const Nccl& library, Mesh mesh, std::vector<bool> on_gpu)
       : library_(library), mesh_(std::move(mesh)), on_gpu_(std::move(on_gpu)) {}
 
+  /// Before ranks connect: hierarchical collectives run along these axes. `hosts`: as SpmdProgram::hosts.
+  void set_levels(std::vector<int> hosts, std::vector<int> axes) {
+    hosts_ = std::move(hosts), levelled_axes_ = std::move(axes);
+  }
+  const std::vector<int>& levelled_axes() const { return levelled_axes_; }
+  /// The ranks of a rank's group along such an axis that share its host, and the leaders of the group's hosts. Empty
+  /// where the group is not of GPUs alone: its ranks meet on the host.
+  std::vector<int> on_host(int rank, int axis) const;
+  std::vector<int> leaders(int rank, int axis) const;
+
   /// Agrees with the other processes on the id, which the process of the first GPU rank makes. All processes call it,
   /// also those without GPUs. Throws as `id_for`.
   void meet(Job& job, const ProcessOfRank& process_of);
@@ -47,6 +57,7 @@ class NcclRanks {
   const Nccl& library_;
   Mesh mesh_;
   std::vector<bool> on_gpu_;
+  std::vector<int> hosts_, levelled_axes_;
   std::mutex mutex_;
   std::optional<NcclUniqueId> id_;
   int first_rank_ = -1, version_ = 0;
@@ -68,6 +79,10 @@ class NcclConnection {
 
   /// Over the GPU ranks of the group along a mesh axis; nullptr if the rank is the only one.
   void* along(int axis) const { return along_.at(size_t(axis)); }
+  /// For hierarchical collectives: over the ranks on this host, and over the leaders; nullptr for a rank that is the
+  /// only one or not among them.
+  void* on_host(int axis) const { return on_host_.at(size_t(axis)); }
+  void* leaders(int axis) const { return leaders_.at(size_t(axis)); }
   /// What became of a call: waits while NCCL works on it. 0, or NCCL's error, or `nccl_in_progress` if the run is being
   /// aborted meanwhile.
   int settle(int status);
@@ -80,10 +95,11 @@ class NcclConnection {
  private:
   void require(int status, const char* call);
   void connect(NcclRanks& ranks, int rank);
+  void* split(const std::vector<int>& part, int rank);
   const Nccl& library_;
   std::function<bool()> stop_;
-  std::vector<void*> made_;   ///< in order of their making
-  std::vector<void*> along_;  ///< by axis
+  std::vector<void*> made_;                       ///< in order of their making
+  std::vector<void*> along_, on_host_, leaders_;  ///< by axis
 };
 
 }  // namespace hetsynth::cuda

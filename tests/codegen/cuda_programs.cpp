@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/hosts.h"
 
 namespace hetsynth::testing_support {
 
@@ -44,6 +45,7 @@ class Splitter {
  public:
   Splitter(const Program& reference, int ranks, int variant) : reference_(reference), ranks_(ranks), variant_(variant) {
     out_.mesh.axes = {{"dp", ranks}};
+    for (int rank = 0; ranks > 2 && rank < ranks; ++rank) out_.hosts.push_back(rank / 2);  // the last is alone
   }
 
   SpmdProgram run() {
@@ -105,7 +107,7 @@ class Splitter {
 
   void bring_together(const Node& node, ValueId from) {
     Placement p = out_.values[size_t(from)].placements[0];
-    Realisation realisation = Realisation((variant_ + node.id) % 3);
+    Realisation realisation = Realisation((variant_ + node.id / 2) % 4);
     size_t rank = node.type.shape.size();
     if (p.kind == Placement::Kind::partial) {
       if (rank == 0 || (variant_ + node.id) % 2)
@@ -138,6 +140,8 @@ class Splitter {
     const Placement& cut = opcode == Opcode::reduce_scatter ? to : source;
     if (opcode != Opcode::all_reduce) i.dim = cut.dim, i.table = cut.table;
     if (opcode == Opcode::all_to_all) i.to_dim = to.dim, i.to_table = to.table;
+    if (realisation == Realisation::hierarchical && !why_not_hierarchical(out_, i).empty())
+      i.realisation = Realisation::native;
     i.cause = "the test wants it whole";
     i.result = value(node, to);
     out_.instructions.push_back(i);

@@ -11,6 +11,7 @@
 #include "runtime/jit/nvrtc.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
+#include "tests/support/by_host.h"
 #include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::testing {
@@ -62,6 +63,16 @@ TEST_P(CudaRun, FourUnevenRanksAsSynthesized) {
   const Plan plan = synthesize(program_of(GetParam()), cluster, options);
   expect_float64_losses(GetParam(),
                         train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
+}
+
+TEST_P(CudaRun, FiveUnevenRanksWithinTheirHostsFirst) {
+  const Cluster cluster = devices({5, 1, 2, 4, 3});
+  Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  for (const std::vector<int>& hosts : {std::vector<int>{3, 2}, {1, 3, 1}}) {
+    plan.program = by_host(plan.program, hosts);
+    expect_float64_losses(GetParam(),
+                          train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
+  }
 }
 
 TEST_P(CudaRun, FiveUnevenRanksDataParallel) {
@@ -125,6 +136,14 @@ TEST_P(MixedRun, TwoGpusAndTwoCpus) {
   // The GPUs add up among themselves, and the first of them hands the sum of all back.
   EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("reduce ")));
   EXPECT_THAT(trained.collectives[1], ::testing::Contains(HasSubstr("broadcast ")));
+}
+
+TEST_P(MixedRun, TwoHostsOfAGpuAndACpuWithinThemFirst) {
+  const Cluster cluster = devices({1, 3, 1, 2}, {0, 2});
+  Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  plan.program = by_host(plan.program, {2, 2});
+  const Trained trained = train_on_doubles(GetParam(), plan, cluster);
+  expect_float64_losses(GetParam(), trained);
 }
 
 TEST_P(MixedRun, AStageOfAGpuAndOneOfACpu) {

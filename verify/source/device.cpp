@@ -100,14 +100,18 @@ void DeviceWalk::call(const Statement& s) {
 }
 
 void DeviceWalk::declare(const Statement& s) {
+  static const std::map<std::string, Over> communicators{{"hetsynth_nccl_communicator", Over::group},
+                                                         {"hetsynth_nccl_host_communicator", Over::host},
+                                                         {"hetsynth_nccl_leader_communicator", Over::leaders}};
   if (s.elements > 0) {
     for (const Expression& e : s.list) arrays_[s.slot].push_back(constant(e));
   } else if (!s.has_value) {
     throw NotFollowed("a variable without a value", s.line);
   } else if (s.value.kind == Kind::member && s.value.name == "arena") {
     frame_[size_t(s.slot)].pointer = {};  // it begins at byte 0
-  } else if (s.value.kind == Kind::call && s.value.name == "hetsynth_nccl_communicator" && s.value.args.size() == 2) {
-    communicators_[s.slot] = int(constant(s.value.args[1]));
+  } else if (const auto over = communicators.find(s.value.name);
+             s.value.kind == Kind::call && over != communicators.end() && s.value.args.size() == 2) {
+    communicators_[s.slot] = {int(constant(s.value.args[1])), over->second};
   } else if (s.type == Type::integer) {
     frame_[size_t(s.slot)].integer = constant(s.value);
   } else if (is_pointer(s.type)) {

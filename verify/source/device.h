@@ -39,12 +39,22 @@ class DeviceWalk final : public ContentsWalk {
     int line = 0;
   };
   using Clock = std::array<size_t, 2>;  ///< by stream: how many of what was issued to it are done
+  /// The ranks of a communicator: those along an axis, of these those on this rank's host, or the hosts' leaders.
+  enum class Over { group, host, leaders };
+  /// What an address of a call is a place in: the operand, the result, or what a leader holds in between.
+  enum class Base { operand, result, middle };
   /// Of NCCL.
   struct Call {
+    /// What a call says besides where its data lie: count, type, reduction, peer.
+    enum Number { from_at, to_at, count, type, reduction, peer, how_many };
     std::string name;
     std::vector<int64_t> numbers;  ///< arguments that are numbers or addresses, in order
     int axis = -1;
     int line = 0;
+    Over over = Over::group;
+    // Of calls that the program takes:
+    std::array<Base, 2> in{Base::operand, Base::result};  ///< from, to
+    int phase = 0;                                        ///< calls of a later one stand in a later group
   };
   /// A value whose shares along a dimension lie one after the other, or each at a multiple of `stride` elements.
   struct Shares {
@@ -59,6 +69,7 @@ class DeviceWalk final : public ContentsWalk {
     std::vector<Call> calls;
     Shares from, to;
     int64_t source = -1, target = -1;  ///< bytes; -1: nothing is read, nothing arrives
+    int64_t middle = -1;               ///< where a leader's sum over its host begins; -1: it holds none
   };
 
   // device.cpp
@@ -81,8 +92,15 @@ class DeviceWalk final : public ContentsWalk {
   // nccl.cpp
   void nccl(const Expression& e);
   void end_group(int line);
+  bool end_phase(const std::vector<const Instruction*>& members);
+  void carry_out(const std::vector<Exchange>& exchanges, int line);
   const Instruction* next_move();
+  std::vector<const Instruction*> next_members();
   Exchange exchange(const Instruction& i, size_t first, bool last) const;
+  Exchange exchange_by_host(const Instruction& i, std::vector<std::vector<Call>>& phases, bool last) const;
+  std::vector<Call> by_host(const Instruction& i) const;
+  int me_among(Over over, int axis) const;
+  int count_of(Over over, int axis) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
   std::vector<Call> exchanged(const Instruction& i) const;
   void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
@@ -97,11 +115,12 @@ class DeviceWalk final : public ContentsWalk {
   const std::vector<int>& bucket_of_;  ///< by instruction
   Unit kernels_;
   KnownKernels known_;
-  std::map<int, int> communicators_;  ///< variables by slot: mesh axis
+  std::map<int, std::pair<int, Over>> communicators_;  ///< variables by slot: mesh axis and ranks
   std::array<std::vector<Issued>, 2> issued_;
   std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next
   std::map<int64_t, Clock> events_;
   std::vector<Call> group_;
+  std::vector<std::vector<Call>> phases_;  ///< of a hierarchical collective: its groups so far
   bool grouped_ = false;
 };
 

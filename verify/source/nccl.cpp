@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "verify/source/device.h"
 
@@ -45,8 +47,10 @@ const Form* form_of(const std::string& name) {
   return nullptr;
 }
 
-/// What a call says besides where its data lie: count, type, reduction, peer.
-enum Number { from_at, to_at, count, type, reduction, peer, numbers };
+const char* ranks_text(int over) {
+  constexpr const char* texts[] = {"all ranks of the axis", "the ranks on its host", "the leaders of the hosts"};
+  return texts[over];
+}
 
 }  // namespace
 
@@ -63,18 +67,18 @@ void DeviceWalk::nccl(const Expression& e) {
   const Form& form = *form_of(e.name);
   const std::vector<Expression>& x = e.args;
   if (x.size() != form.arguments) throw Differs(e.name + " is called with other arguments", e.line);
-  Call call{e.name, std::vector<int64_t>(numbers, -1), -1, e.line};
+  Call call{e.name, std::vector<int64_t>(Call::how_many, -1), -1, e.line};
   size_t next = 0;
-  if (form.from) call.numbers[from_at] = integer(x[next++]);
-  if (form.to) call.numbers[to_at] = integer(x[next++]);
-  call.numbers[count] = integer(x[next++]);
-  call.numbers[type] = integer(x[next++]);
-  if (form.reduction) call.numbers[reduction] = integer(x[next++]);
-  if (form.peer) call.numbers[peer] = integer(x[next++]);
+  if (form.from) call.numbers[Call::from_at] = integer(x[next++]);
+  if (form.to) call.numbers[Call::to_at] = integer(x[next++]);
+  call.numbers[Call::count] = integer(x[next++]);
+  call.numbers[Call::type] = integer(x[next++]);
+  if (form.reduction) call.numbers[Call::reduction] = integer(x[next++]);
+  if (form.peer) call.numbers[Call::peer] = integer(x[next++]);
   const Expression& ranks = x[next];
   if (ranks.kind != Kind::variable || !communicators_.count(ranks.slot))
     throw Differs("a call of NCCL over no communicator of the program", e.line);
-  call.axis = communicators_.at(ranks.slot);
+  std::tie(call.axis, call.over) = communicators_.at(ranks.slot);
   if (x[next + 1].kind != Kind::member || x[next + 1].name != "communication_stream")
     throw Differs("a call of NCCL that is not on the communication stream", e.line);
   group_.push_back(std::move(call));
@@ -94,31 +98,55 @@ const Instruction* DeviceWalk::next_move() {
   return nullptr;
 }
 
-/// What a group does happens at once: of one collective or, for a bucket of gradients, of several.
-void DeviceWalk::end_group(int line) {
-  const Instruction* first = next_move();
-  if (!first) throw Differs("NCCL is called, but the program has no further collective", line);
-  const int bucket = bucket_of_[next_collective_];
+/// The next collective, or those of the bucket that it begins.
+std::vector<const Instruction*> DeviceWalk::next_members() {
   std::vector<const Instruction*> members;
-  do {
-    members.push_back(&program_.instructions[next_collective_]);
-    pass_collective();
-  } while (bucket >= 0 && next_move() && bucket_of_[next_collective_] == bucket);
+  const size_t begin = next_collective_;
+  const int bucket = next_move() ? bucket_of_[next_collective_] : -1;
+  while (const Instruction* next = next_move()) {
+    if (!members.empty() && (bucket < 0 || bucket_of_[next_collective_] != bucket)) break;
+    members.push_back(next);
+    ++next_collective_;
+  }
+  next_collective_ = begin;
+  return members;
+}
+
+/// What a group does happens at once: of one collective or, for a bucket of gradients, of several; of hierarchical
+/// ones, a phase.
+void DeviceWalk::end_group(int line) {
+  const std::vector<const Instruction*> members = next_members();
+  if (members.empty()) throw Differs("NCCL is called, but the program has no further collective", line);
+  const bool levels = members.front()->realisation == Realisation::hierarchical;
+  if (levels && !end_phase(members)) return;
   std::vector<Exchange> exchanges;
-  std::vector<std::vector<Access>> by_call;
   size_t done = 0;
   for (const Instruction* i : members) {
-    exchanges.push_back(exchange(*i, done, i == members.back()));
+    const bool last = i == members.back();
+    exchanges.push_back(levels ? exchange_by_host(*i, phases_, last) : exchange(*i, done, last));
     done += exchanges.back().calls.size();
-    for (const Call& call : exchanges.back().calls) by_call.push_back(accesses(call, *i));
   }
-  expect_apart(by_call, line);
+  for (size_t i = 0; i < members.size(); ++i) {
+    next_move();
+    pass_collective();
+  }
+  carry_out(exchanges, line);
+  group_.clear();
+  phases_.clear();
+}
+
+void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
+  std::map<int, std::vector<std::vector<Access>>> by_phase;
+  Issued out{{}, "the " + description(*exchanges.front().instruction), line};
+  for (const Exchange& e : exchanges)
+    for (const Call& call : e.calls) by_phase[call.phase].push_back(accesses(call, *e.instruction));
+  for (const auto& [phase, by_call] : by_phase) expect_apart(by_call, line);
   for (const Exchange& e : exchanges) expect_operand(e);
   for (const Exchange& e : exchanges) put_result(e);
-  Issued out{{}, "the " + description(*first), group_.empty() ? line : group_.front().line};
-  for (const std::vector<Access>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
+  for (const auto& [phase, by_call] : by_phase)
+    for (const std::vector<Access>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
+  if (!exchanges.front().calls.empty()) out.line = exchanges.front().calls.front().line;
   issue(communication, std::move(out));
-  group_.clear();
 }
 
 void DeviceWalk::expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const {
@@ -139,10 +167,10 @@ std::vector<DeviceWalk::Call> DeviceWalk::pieces(const Instruction& i, const std
   bool gathers = i.opcode == Opcode::all_gather;
   for (size_t p = 0; p + 1 < cut.size(); ++p) {
     if (cut[p + 1] == cut[p]) continue;
-    Call call{gathers ? "ncclBroadcast" : "ncclReduce", std::vector<int64_t>(numbers, -1), i.axis, 0};
-    call.numbers[gathers ? to_at : from_at] = cut[p] * each;
-    call.numbers[count] = (cut[p + 1] - cut[p]) * each;
-    call.numbers[peer] = int64_t(p);
+    Call call{gathers ? "ncclBroadcast" : "ncclReduce", std::vector<int64_t>(Call::how_many, -1), i.axis, 0};
+    call.numbers[gathers ? Call::to_at : Call::from_at] = cut[p] * each;
+    call.numbers[Call::count] = (cut[p + 1] - cut[p]) * each;
+    call.numbers[Call::peer] = int64_t(p);
     out.push_back(call);
   }
   return out;
@@ -163,10 +191,10 @@ std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const 
     for (bool sends : {true, false}) {
       int64_t elements = sends ? mine * (to[p + 1] - to[p]) : ours * (cut[p + 1] - cut[p]);
       if (elements == 0) continue;
-      Call call{sends ? "ncclSend" : "ncclRecv", std::vector<int64_t>(numbers, -1), i.axis, 0};
-      call.numbers[sends ? from_at : to_at] = sends ? mine * to[p] : ours * cut[p];
-      call.numbers[count] = elements;
-      call.numbers[peer] = int64_t(p);
+      Call call{sends ? "ncclSend" : "ncclRecv", std::vector<int64_t>(Call::how_many, -1), i.axis, 0};
+      call.numbers[sends ? Call::from_at : Call::to_at] = sends ? mine * to[p] : ours * cut[p];
+      call.numbers[Call::count] = elements;
+      call.numbers[Call::peer] = int64_t(p);
       out.push_back(call);
     }
   return out;
@@ -181,19 +209,19 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
   out.to.value = i.result;
   std::vector<Call> wanted;
   auto one = [&](const char* name, int64_t elements) {
-    Call call{name, std::vector<int64_t>(numbers, -1), i.axis, 0};
-    call.numbers[count] = elements;
+    Call call{name, std::vector<int64_t>(Call::how_many, -1), i.axis, 0};
+    call.numbers[Call::count] = elements;
     return std::vector<Call>{call};
   };
   if (i.opcode == Opcode::all_reduce) {
     wanted = one("ncclAllReduce", elements(i.operands[0]));
   } else if (i.opcode == Opcode::broadcast) {
     wanted = one("ncclBroadcast", elements(i.result));
-    wanted[0].numbers[peer] = i.root;
+    wanted[0].numbers[Call::peer] = i.root;
   } else if (i.opcode == Opcode::send) {
     const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
     wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
-    wanted[0].numbers[peer] = sends ? i.to : i.root;
+    wanted[0].numbers[Call::peer] = sends ? i.to : i.root;
   } else if (i.opcode == Opcode::all_to_all) {
     wanted = exchanged(i);
     out.from.dim = i.to_dim;
@@ -224,16 +252,18 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
 
 /// The bytes that a call touches on this rank.
 std::vector<DeviceWalk::Access> DeviceWalk::accesses(const Call& call, const Instruction& i) const {
-  const int64_t ranks = program_.mesh.axes[size_t(i.axis)].size, me = program_.mesh.coordinate(source_.rank, i.axis);
-  const int64_t bytes = call.numbers[count] * size_bytes(node_of(i.result).type.dtype);
+  const int64_t ranks = count_of(call.over, i.axis), me = me_among(call.over, i.axis);
+  const int64_t bytes = call.numbers[Call::count] * size_bytes(node_of(i.result).type.dtype);
   const bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
-  const bool reads = call.numbers[from_at] >= 0 && (call.name != "ncclBroadcast" || call.numbers[peer] == me);
-  const bool writes = call.numbers[to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[peer] == me);
+  const bool reads =
+      call.numbers[Call::from_at] >= 0 && (call.name != "ncclBroadcast" || call.numbers[Call::peer] == me);
+  const bool writes =
+      call.numbers[Call::to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[Call::peer] == me);
   const int64_t from_bytes = call.name == "ncclReduceScatter" ? bytes * ranks : bytes;
   const int64_t to_bytes = call.name == "ncclAllGather" ? bytes * ranks : bytes;
   std::vector<Access> out;
-  if (reads) out.push_back({call.numbers[from_at], call.numbers[from_at] + from_bytes, false});
-  if (writes) out.push_back({call.numbers[to_at], call.numbers[to_at] + to_bytes, true});
+  if (reads) out.push_back({call.numbers[Call::from_at], call.numbers[Call::from_at] + from_bytes, false});
+  if (writes) out.push_back({call.numbers[Call::to_at], call.numbers[Call::to_at] + to_bytes, true});
   for (const Access& access : out)
     if (access.end > source_.arena_bytes)
       throw Differs(fmt::format("the {} goes beyond the arena of {} bytes", description(i), source_.arena_bytes),
@@ -246,7 +276,6 @@ void DeviceWalk::expect_calls(Exchange& e, const std::vector<Call>& wanted, cons
   const Instruction& i = *e.instruction;
   const std::vector<Call>& found = e.calls;
   const int64_t element_bytes = size_bytes(node_of(i.result).type.dtype);
-  const int me = program_.mesh.coordinate(source_.rank, i.axis);
   NodeId node = program_.values[size_t(i.result)].node;
   auto list = [](const std::vector<Call>& calls) {
     std::vector<std::string> names;
@@ -265,17 +294,24 @@ void DeviceWalk::expect_calls(Exchange& e, const std::vector<Call>& wanted, cons
     };
     const Form& form = *form_of(is.name);
     expect("axis", is.axis, should.axis);
-    expect("count", is.numbers[count], should.numbers[count]);
-    expect("type", is.numbers[type], nccl_type(node_of(i.result).type.dtype));
-    if (form.reduction) expect("reduction", is.numbers[reduction], nccl_reduction(i.reduce));
-    if (form.peer) expect(i.opcode == Opcode::broadcast ? "root" : "peer", is.numbers[peer], should.numbers[peer]);
+    if (is.over != should.over)
+      throw Differs(fmt::format("the {} of the {} is over {}, but takes {}", is.name, what, ranks_text(int(is.over)),
+                                ranks_text(int(should.over))),
+                    is.line, node);
+    const int me = me_among(should.over, i.axis);
+    expect("count", is.numbers[Call::count], should.numbers[Call::count]);
+    expect("type", is.numbers[Call::type], nccl_type(node_of(i.result).type.dtype));
+    if (form.reduction) expect("reduction", is.numbers[Call::reduction], nccl_reduction(i.reduce));
+    if (form.peer)
+      expect(i.opcode == Opcode::broadcast ? "root" : "peer", is.numbers[Call::peer], should.numbers[Call::peer]);
     // Where the whole begins, by where the piece is. Who only receives a piece names anything as what it would send.
-    const bool read = is.name != "ncclBroadcast" || is.numbers[peer] == me;
-    const bool written = is.name != "ncclReduce" || is.numbers[peer] == me;
-    for (int at : {from_at, to_at}) {
-      if (is.numbers[size_t(at)] < 0 || !(at == from_at ? read : written)) continue;
+    const bool read = is.name != "ncclBroadcast" || is.numbers[Call::peer] == me;
+    const bool written = is.name != "ncclReduce" || is.numbers[Call::peer] == me;
+    for (int at : {int(Call::from_at), int(Call::to_at)}) {
+      if (is.numbers[size_t(at)] < 0 || !(at == Call::from_at ? read : written)) continue;
       const int64_t base = is.numbers[size_t(at)] - std::max<int64_t>(should.numbers[size_t(at)], 0) * element_bytes;
-      int64_t& known = at == from_at ? e.source : e.target;
+      const Base base_of = should.in[size_t(at)];
+      int64_t& known = base_of == Base::operand ? e.source : base_of == Base::result ? e.target : e.middle;
       if (known >= 0) expect("place of a piece", base, known);
       known = base;
     }
