@@ -12,6 +12,7 @@
 
 #include "cli/considered.h"
 #include "cli/report.h"
+#include "dsl/spmd/hosts.h"
 #include "dsl/spmd/recomputation.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
@@ -140,6 +141,9 @@ std::string collectives_text(const Explanation& e, int lines) {
     out += fmt::format("  {:>6} {:>10}  {:<28} {:<22} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
                        node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
     if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
+    if (const double ring = e.ring_seconds[rows[r].first]; ring > 0)
+      out += fmt::format("  {:>19}within hosts first, then between them: one ring over all devices would take {}\n", "",
+                         seconds_text(ring));
   }
   return out + more_text(rows.size(), lines);
 }
@@ -241,6 +245,24 @@ std::vector<Alternative> alternatives(const Plan& plan, const Program& reference
   return out;
 }
 
+std::vector<double> on_one_ring(const Plan& plan, const Program& reference, const Cluster& cluster) {
+  std::vector<double> out(plan.program.instructions.size(), 0);
+  if (hierarchical_axes(plan.program).empty()) return out;
+  const bool cores =
+      std::ranges::all_of(cluster.devices, [](const Device& device) { return device.kind == DeviceKind::cpu; });
+  for (const Realisation ring :
+       cores ? std::vector{Realisation::native} : std::vector{Realisation::padded, Realisation::grouped}) {
+    SpmdProgram flat = plan.program;
+    for (Instruction& i : flat.instructions)
+      if (i.realisation == Realisation::hierarchical) i.realisation = ring;
+    const std::vector<InstructionPrice> prices = price_instructions(reference, flat, cluster);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (plan.program.instructions[i].realisation == Realisation::hierarchical)
+        out[i] = out[i] > 0 ? std::min(out[i], prices[i].seconds) : prices[i].seconds;
+  }
+  return out;
+}
+
 std::string explanation_text(const Explanation& e, int lines) {
   return phases_text(e) + timeline_text(e) + memory_text(e) + operators_text(e, lines) + collectives_text(e, lines) +
          others_text(e);
@@ -258,7 +280,8 @@ std::string explanation_json(const Explanation& e) {
     if (e.prices[i].communicates())
       entry.update(
           {{"bytes", e.prices[i].bytes}, {"realisation", name(instruction.realisation)}, {"cause", instruction.cause}});
-    else
+    if (e.ring_seconds[i] > 0) entry["ring_seconds"] = e.ring_seconds[i];
+    if (!e.prices[i].communicates())
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
     out["instructions"].push_back(std::move(entry));
   }

@@ -37,7 +37,12 @@ struct Explanation {
   std::vector<Alternative> others;
   Timeline timeline;                    ///< the step as it unfolds
   std::vector<MemoryBreakdown> memory;  ///< by rank
+  std::vector<double> ring_seconds;     ///< by instruction, as on_one_ring gives them
 };
+
+/// What every hierarchical collective would take on one ring over its group, in the ring's cheapest realisation on this
+/// cluster; 0 for all other instructions.
+std::vector<double> on_one_ring(const Plan& plan, const Program& reference, const Cluster& cluster);
 
 /// `lines`: how many operators and collectives are listed, the dearest first; 0: all.
 std::string explanation_text(const Explanation& explanation, int lines);

@@ -41,7 +41,8 @@ Command add_explain(CLI::App& app) {
                             price_instructions(c.reference, c.plan.program, c.cluster),
                             alternatives(c.plan, c.reference, load_cluster(c.cluster_file)),
                             {},
-                            memory_at_peak(c.reference, c.plan.program, c.cluster)};
+                            memory_at_peak(c.reference, c.plan.program, c.cluster),
+                            on_one_ring(c.plan, c.reference, c.cluster)};
     explanation.timeline = simulate(c.plan.program, explanation.prices, c.cluster.devices);
     if (!options->page.empty())
       write_file_atomically(options->page, "timeline", timeline_page(c.plan, c.reference, explanation.prices));

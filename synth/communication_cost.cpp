@@ -1,6 +1,7 @@
 #include "synth/communication_cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -10,7 +11,10 @@ namespace hetsynth::synth {
 
 CommunicationCost::CommunicationCost(const Cluster& cluster, const Mesh& mesh, bool native)
     : cluster_(cluster), mesh_(mesh), native_(native) {
-  for (int axis = 0; axis < int(mesh.axes.size()); ++axis) find_links(axis);
+  for (int axis = 0; axis < int(mesh.axes.size()); ++axis) {
+    find_links(axis);
+    find_levels(axis);
+  }
 }
 
 void CommunicationCost::find_links(int axis) {
@@ -30,6 +34,7 @@ void CommunicationCost::find_links(int axis) {
       for (int host : hosts) ++crossing[host];
     hosts_of_group.push_back(std::move(hosts));
   }
+  sharing_.emplace_back();
   links_.emplace_back(devices);
   crosses_.emplace_back(devices, 0);
   for (size_t g = 0; g < groups_.back().size(); ++g) {
@@ -40,7 +45,9 @@ void CommunicationCost::find_links(int axis) {
           std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second / sharing);
       slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
     };
+    sharing_.back().push_back(1);
     for (int host : hosts_of_group[g]) {
+      if (hosts_of_group[g].size() > 1) sharing_.back()[g] = std::max(sharing_.back()[g], double(crossing[host]));
       auto inside = std::count_if(group.begin(), group.end(), [&](int d) { return cluster_.devices[d].host == host; });
       if (inside > 1) over(cluster_.hosts[host].inside, 1);
       if (hosts_of_group[g].size() > 1) over(cluster_.between, crossing[host]);
@@ -50,6 +57,31 @@ void CommunicationCost::find_links(int axis) {
       crosses_.back()[d] = hosts_of_group[g].size() > 1;
     }
   }
+}
+
+void CommunicationCost::find_levels(int axis) {
+  bool several = false, shared = false;
+  levels_.emplace_back();
+  group_of_.emplace_back(cluster_.devices.size(), 0);
+  for (size_t g = 0; g < groups_[size_t(axis)].size(); ++g) {
+    const Group& group = groups_[size_t(axis)][g];
+    GroupLevels levels;
+    int before = -1;
+    for (int d : group) {
+      group_of_.back()[size_t(d)] = g;
+      const int host = cluster_.devices[size_t(d)].host;
+      if (host != before) levels.hosts.push_back({cluster_.hosts[size_t(host)].inside, {}});
+      levels.hosts.back().devices.push_back(d);
+      before = host;
+    }
+    for (const GroupLevels::Host& host : levels.hosts) shared = shared || host.devices.size() > 1;
+    several = several || levels.hosts.size() > 1;
+    levels.between = cluster_.between;
+    levels.between.bandwidth_bytes_per_second /= sharing_.back()[g];
+    levels_.back().push_back(std::move(levels));
+  }
+  // Plans number hosts in the order of the ranks.
+  levelled_.push_back(several && shared && std::ranges::is_sorted(cluster_.devices, {}, &Device::host));
 }
 
 /// `whole`: bytes that a device holds of what its group moves.
@@ -81,12 +113,80 @@ Movement CommunicationCost::gathering(int axis, const std::vector<double>& whole
       case Realisation::grouped:
         return 2 * hops * link.latency_seconds + exact;
       case Realisation::native:
+      case Realisation::hierarchical:  // another formula
         break;
     }
     return hops * link.latency_seconds + exact;
   });
   out.realisation = realisation;
   return out;
+}
+
+namespace {
+
+/// So many bytes from all devices of a host to their leader, or from it.
+double pass_within(const GroupLevels::Host& host, double bytes) {
+  if (host.devices.size() == 1) return 0;
+  return double(host.devices.size() - 1) * host.inside.latency_seconds + bytes / host.inside.bandwidth_bytes_per_second;
+}
+
+}  // namespace
+
+Movement CommunicationCost::hierarchical(Opcode opcode, int axis, const std::vector<double>& whole,
+                                         const std::vector<double>& shards) const {
+  Movement out = by_group(axis, whole, [&](const Group& group, const Link&) {
+    const GroupLevels& at = levels(axis, group[0]);
+    const double bytes = whole[size_t(group[0])], hosts = double(at.hosts.size());
+    double pass = 0, pass_shares = 0, least = bytes, greatest = 0;
+    for (const GroupLevels::Host& host : at.hosts) {
+      pass = std::max(pass, pass_within(host, bytes));
+      if (opcode == Opcode::all_reduce) continue;
+      double held = 0;
+      for (int d : host.devices) held += shards[size_t(d)];
+      pass_shares = std::max(pass_shares, pass_within(host, held));
+      least = std::min(least, held);
+      greatest = std::max(greatest, held);
+    }
+    const Link& link = hosts > 1 ? at.between : unlimited_link;
+    const double hops = hosts - 1;
+    if (opcode == Opcode::all_reduce)
+      return 2 * pass + 2 * hops * link.latency_seconds + 2 * hops / hosts * bytes / link.bandwidth_bytes_per_second;
+    const bool alike = native_ || greatest - least <= 1e-9 * greatest;
+    return pass_shares + (alike ? 1 : 2) * hops * link.latency_seconds +
+           (bytes - least) / link.bandwidth_bytes_per_second + pass;
+  });
+  out.realisation = Realisation::hierarchical;
+  return out;
+}
+
+Line CommunicationCost::least_hierarchical(Opcode opcode, int axis, int device, double bytes) const {
+  const GroupLevels& at = levels(axis, device);
+  const double hosts = double(at.hosts.size());
+  // Of what goes to leaders or from them, the host that is slowest at so many bytes.
+  Line once, shares{HUGE_VAL, 0};
+  double bandwidth = 0, most_fixed = 0;
+  bool alone = false;
+  for (const GroupLevels::Host& host : at.hosts) {
+    if (host.devices.size() == 1) {
+      alone = true;
+      continue;
+    }
+    const Line own{double(host.devices.size() - 1) * host.inside.latency_seconds,
+                   1 / host.inside.bandwidth_bytes_per_second};
+    if (own.fixed + own.per_byte * bytes > once.fixed + once.per_byte * bytes) once = own;
+    shares.fixed = std::min(shares.fixed, own.fixed);
+    most_fixed = std::max(most_fixed, own.fixed);
+    bandwidth += host.inside.bandwidth_bytes_per_second;
+  }
+  const double seconds = hosts > 1 ? 1 / at.between.bandwidth_bytes_per_second : 0;
+  const Line ring{(hosts - 1) * at.between.latency_seconds, (hosts - 1) / hosts * seconds};
+  if (opcode == Opcode::all_reduce) return {2 * (once.fixed + ring.fixed), 2 * (once.per_byte + ring.per_byte)};
+  // Hosts that gather hold the less the more a host of one device does.
+  if (alone)
+    shares = {most_fixed, 0};
+  else
+    shares.per_byte = 1 / bandwidth;
+  return {shares.fixed + ring.fixed + once.fixed, shares.per_byte + ring.per_byte + once.per_byte};
 }
 
 /// Every device's own link, and the link of its host that all devices of the host share.
@@ -120,6 +220,14 @@ Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double p
   return out;
 }
 
+/// Hierarchically, where that is faster than on one ring.
+Movement CommunicationCost::cheapest(Opcode opcode, int axis, const std::vector<double>& whole,
+                                     const std::vector<double>& shards, Movement ring) const {
+  if (!has_levels(axis)) return ring;
+  Movement levels = hierarchical(opcode, axis, whole, shards);
+  return levels.seconds < ring.seconds ? levels : ring;
+}
+
 Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<double>& before,
                                      const std::vector<double>& after, std::optional<Realisation> realisation) const {
   switch (opcode) {
@@ -131,24 +239,31 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
     case Opcode::reduce_scatter: {
       const auto& whole = opcode == Opcode::all_gather ? after : before;
       const auto& shards = opcode == Opcode::all_gather ? before : after;
-      if (!realisation && native_) realisation = Realisation::native;
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, whole, shards);
       if (realisation) return gathering(axis, whole, shards, *realisation);
-      Movement padded = gathering(axis, whole, shards, Realisation::padded);
-      Movement grouped = gathering(axis, whole, shards, Realisation::grouped);
-      return grouped.seconds < padded.seconds ? grouped : padded;
+      return cheapest(opcode, axis, whole, shards, [&] {
+        if (native_) return gathering(axis, whole, shards, Realisation::native);
+        Movement padded = gathering(axis, whole, shards, Realisation::padded);
+        Movement grouped = gathering(axis, whole, shards, Realisation::grouped);
+        return grouped.seconds < padded.seconds ? grouped : padded;
+      }());
     }
     case Opcode::all_to_all:
       return all_to_all(axis, before, after);
-    case Opcode::all_reduce:
-    case Opcode::broadcast: {
-      // A broadcast value may lie on one stage alone before.
-      return by_group(axis, after, [&](const Group& group, const Link& link) {
+    case Opcode::all_reduce: {
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after);
+      const Movement ring = by_group(axis, after, [&](const Group& group, const Link& link) {
         double hops = double(group.size()) - 1, n = double(group.size());
         double held = after[group[0]] / link.bandwidth_bytes_per_second;
-        if (opcode == Opcode::broadcast) return hops * link.latency_seconds + held;
         return 2 * hops * link.latency_seconds + 2 * hops / n * held;
       });
+      return realisation ? ring : cheapest(opcode, axis, after, after, ring);
     }
+    case Opcode::broadcast:
+      // The value may lie on one stage alone before.
+      return by_group(axis, after, [&](const Group& group, const Link& link) {
+        return (double(group.size()) - 1) * link.latency_seconds + after[group[0]] / link.bandwidth_bytes_per_second;
+      });
     case Opcode::send:
     case Opcode::compute:
       break;

@@ -7,7 +7,14 @@
 //   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
 //                                padded:  (n-1) (a + max c / B)          (NCCL)
 //                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
-//   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B
+//   all_reduce                   2 (n-1) a + 2 (n-1)/n S / B            (one ring)
+//   hierarchical, over H hosts, m of the group's devices on each, a', B': of the link inside a host, a, B: between
+//   hosts, S_h: what the devices of host h hold together, w = (m-1) a' + S / B' on the slowest host (to its leader, or
+//   from it):
+//     all_reduce                 2 w + 2 (H-1) a + 2 (H-1)/H S / B
+//     all_gather, reduce_scatter max ((m-1) a' + S_h / B') + (H-1) a + (S - min S_h) / B + w
+//                                (NCCL, unless all S_h are equal: 2 (H-1) a, H rooted collectives in one group)
+//   (the sum of its three phases; a pass through a chain of m devices as of the broadcast below)
 //   broadcast                    (n-1) a + S / B
 //   send                         a + S / B of the link between the two devices
 //   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
@@ -32,6 +39,22 @@ struct Movement {
   Realisation realisation = Realisation::native;
 };
 
+/// Seconds by bytes.
+struct Line {
+  double fixed = 0, per_byte = 0;
+  bool operator==(const Line&) const = default;
+};
+
+/// How a group lies on hosts.
+struct GroupLevels {
+  struct Host {
+    Link inside;
+    std::vector<int> devices;
+  };
+  std::vector<Host> hosts;
+  Link between;  ///< what the group has of it
+};
+
 class CommunicationCost {
  public:
   /// `mesh`: over the cluster's devices in rank order. `native`: the engine takes uneven shards as they are.
@@ -45,26 +68,46 @@ class CommunicationCost {
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
                     std::optional<Realisation> realisation) const;
 
+  /// Whether collectives along the axis can be hierarchical: some group has several hosts, and some host several
+  /// devices of a group.
+  bool has_levels(int axis) const { return levelled_[size_t(axis)]; }
+  /// What a hierarchical collective takes at least in the group of a device, however its shares are: exactly that if
+  /// its hosts are alike and hold the same. `bytes`: about as many as are moved.
+  Line least_hierarchical(Opcode opcode, int axis, int device, double bytes) const;
+  /// Of a device's group.
+  const GroupLevels& levels(int axis, int device) const {
+    return levels_[size_t(axis)][group_of_[size_t(axis)][size_t(device)]];
+  }
+
   /// From one coordinate of the axis to another, in all groups at once. `before`: bytes that each device holds.
   Movement send(int axis, int root, int to, const std::vector<double>& before) const;
 
  private:
   using Group = std::vector<int>;
   void find_links(int axis);
+  void find_levels(int axis);
   Movement by_group(int axis, const std::vector<double>& whole,
                     const std::function<double(const Group&, const Link&)>& seconds) const;
   Movement gathering(int axis, const std::vector<double>& whole, const std::vector<double>& shards,
                      Realisation realisation) const;
+  Movement hierarchical(Opcode opcode, int axis, const std::vector<double>& whole,
+                        const std::vector<double>& shards) const;
+  Movement cheapest(Opcode opcode, int axis, const std::vector<double>& whole, const std::vector<double>& shards,
+                    Movement ring) const;
   Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
   Movement in_memory(const std::vector<double>& bytes, double passes) const;
 
   const Cluster& cluster_;
   const Mesh mesh_;
   const bool native_;
-  std::vector<std::vector<int>> coordinates_;  ///< [axis][device]
-  std::vector<std::vector<Link>> links_;       ///< [axis][device]: of the device's group
-  std::vector<std::vector<char>> crosses_;     ///< [axis][device]: its group spans several hosts
-  std::vector<std::vector<Group>> groups_;     ///< [axis][group]: devices
+  std::vector<std::vector<int>> coordinates_;     ///< [axis][device]
+  std::vector<std::vector<Link>> links_;          ///< [axis][device]: of the device's group
+  std::vector<std::vector<char>> crosses_;        ///< [axis][device]: its group spans several hosts
+  std::vector<std::vector<Group>> groups_;        ///< [axis][group]: devices
+  std::vector<std::vector<double>> sharing_;      ///< [axis][group]: groups that share a link between hosts with it
+  std::vector<std::vector<size_t>> group_of_;     ///< [axis][device]
+  std::vector<std::vector<GroupLevels>> levels_;  ///< [axis][group]
+  std::vector<char> levelled_;                    ///< by axis: has_levels
 };
 
 }  // namespace hetsynth::synth

@@ -72,6 +72,7 @@ class CostModel {
   const Mesh& mesh() const { return mesh_; }
   /// The link that limits a group along the axis.
   const Link& link(int axis, int device) const { return communication_.link(axis, device); }
+  const CommunicationCost& communication() const { return communication_; }
   int coordinate(int device, int axis) const { return communication_.coordinate(device, axis); }
 
   Work work(NodeId node, const Option& option) const;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/hosts.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -44,10 +45,20 @@ class Lowering {
           {update.target, obtain(update.value, problem_.rules.form_index(update.value, kept), update.target)});
     }
     if (program_.loss >= 0) out_.loss = obtain(program_.loss, 0, -1);
+    if (!hierarchical_axes(out_).empty()) tell_hosts();
     return std::move(out_);
   }
 
  private:
+  /// Hosts of which devices are left are numbered anew.
+  void tell_hosts() {
+    int before = -1;
+    for (const Device& device : problem_.cluster.devices) {
+      out_.hosts.push_back(out_.hosts.empty() ? 0 : out_.hosts.back() + (device.host != before ? 1 : 0));
+      before = device.host;
+    }
+  }
+
   /// What a loop reads of outside is there before its first turn.
   void enter(int loop) {
     for (const Node& node : program_.nodes) {

@@ -5,11 +5,14 @@
 #include <map>
 #include <utility>
 
+#include "dsl/spmd/hosts.h"
 #include "synth/ratios.h"
 
 namespace hetsynth::synth {
 namespace {
 
+/// Bytes of a tensor that decide which of several unlike hosts is taken for the slowest.
+constexpr double typical_bytes = 1 << 24;
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
@@ -165,16 +168,23 @@ class BestShares {
     double latency;         ///< of a hop
     double seconds;         ///< for a byte over the slowest link
     double spread_seconds;  ///< for a byte of an all-to-all over all its devices' own links
+    Line reduce, gather;    ///< hierarchically, at least
     int count = 1;
+    bool like(const Group& g) const {
+      return latency == g.latency && seconds == g.seconds && spread_seconds == g.spread_seconds && reduce == g.reduce &&
+             gather == g.gather;
+    }
   };
   struct Groups {
     std::vector<Group> kinds;
     int count = 0;
     bool all_leave_hosts = true;
+    bool levels = false;  ///< collectives can be hierarchical
   };
 
   Groups groups_along(int axis) const {
     Groups out;
+    out.levels = problem_.cost.communication().has_levels(axis);
     for (int d = 0; d < problem_.cost.device_count(); ++d) {
       if (problem_.cost.coordinate(d, axis) != 0) continue;
       const Link& link = problem_.cost.link(axis, d);
@@ -185,11 +195,12 @@ class BestShares {
         bandwidth += problem_.cluster.hosts[size_t(host)].inside.bandwidth_bytes_per_second;
         leaves = leaves || host != problem_.cluster.devices[size_t(d)].host;
       }
-      const Group group{link.latency_seconds, 1 / link.bandwidth_bytes_per_second, 1 / bandwidth};
-      auto same = [&](const Group& g) {
-        return g.latency == group.latency && g.seconds == group.seconds && g.spread_seconds == group.spread_seconds;
-      };
-      auto known = std::find_if(out.kinds.begin(), out.kinds.end(), same);
+      Group group{link.latency_seconds, 1 / link.bandwidth_bytes_per_second, 1 / bandwidth, {}, {}};
+      if (out.levels) {
+        group.reduce = problem_.cost.communication().least_hierarchical(Opcode::all_reduce, axis, d, typical_bytes);
+        group.gather = problem_.cost.communication().least_hierarchical(Opcode::all_gather, axis, d, typical_bytes);
+      }
+      auto known = std::find_if(out.kinds.begin(), out.kinds.end(), [&](const Group& g) { return g.like(group); });
       if (known == out.kinds.end())
         out.kinds.push_back(group);
       else
@@ -210,29 +221,40 @@ class BestShares {
       divided = divided || (axis != made.axis && form.on[size_t(axis)].sharded());
     const bool twice = made.opcode == Opcode::all_reduce, to_all = made.opcode == Opcode::all_to_all;
     const double latencies = twice || made.realisation == Realisation::grouped ? 2 * hops : hops;
-    auto fixed = [&](const Group& g) { return latencies * g.latency; };
-    auto slope = [&](const Group& g) {
-      return (twice ? 2 : 1) * hops / n * bytes * (to_all ? g.spread_seconds : g.seconds);
-    };
-    double least_fixed = HUGE_VAL, low = 0, high = 0;
+    const double moved = (twice ? 2 : 1) * hops / n;
+    const double seconds = together(groups, bytes, divided, [&](const Group& g) {
+      return Line{latencies * g.latency, moved * (to_all ? g.spread_seconds : g.seconds)};
+    });
+    if (groups.levels && has_levels(made.opcode))
+      return std::min(seconds,
+                      together(groups, bytes, divided, [&](const Group& g) { return twice ? g.reduce : g.gather; }));
+    if (!to_all || !groups.all_leave_hosts) return seconds;
+    // Over all hosts' links together.
+    const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
+    double least_fixed = HUGE_VAL;
+    for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
+    return std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
+                                                      problem_.cluster.between.bandwidth_bytes_per_second));
+  }
+
+  /// When groups that move so many bytes have all ended: each all of them, or, divided, parts that end together.
+  template <class LineOf>
+  static double together(const Groups& groups, double bytes, bool divided, const LineOf& line) {
+    double low = 0, high = 0;
     for (const Group& g : groups.kinds) {
-      least_fixed = std::min(least_fixed, fixed(g));
-      low = std::max(low, fixed(g));
-      high = std::max(high, fixed(g) + slope(g));
+      low = std::max(low, line(g).fixed);
+      high = std::max(high, line(g).fixed + line(g).per_byte * bytes);
     }
     for (int i = 0; divided && i < most_halvings && high - low > rounding * high; ++i) {
       const double middle = (low + high) / 2;
       double done = 0;
-      for (const Group& g : groups.kinds)
-        done += g.count * (slope(g) > 0 ? std::max(0.0, middle - fixed(g)) / slope(g) : 1);
+      for (const Group& g : groups.kinds) {
+        const double slope = line(g).per_byte * bytes;
+        done += g.count * (slope > 0 ? std::max(0.0, middle - line(g).fixed) / slope : 1);
+      }
       (done >= 1 ? high : low) = middle;
     }
-    const double seconds = divided ? low : high;
-    if (!to_all || !groups.all_leave_hosts) return seconds;
-    // Over all hosts' links together.
-    const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
-    return std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
-                                                      problem_.cluster.between.bandwidth_bytes_per_second));
+    return divided ? low : high;
   }
 
   const Problem& problem_;

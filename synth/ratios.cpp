@@ -106,6 +106,7 @@ class RatioProgram {
     const AxisForm &from = term.from.on[0], &to = term.to.on[0];
     if (from.sharded() && to.sharded()) return add_all_to_all(term, bytes);
     int c = problem_.classes.dims[term.node][from.sharded() ? from.dim : to.dim];
+    if (term.realisation == Realisation::hierarchical) return add_hierarchical(term, bytes, c);
     int z = maximum(term.count * moved_times(problem_.program, term.node));
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       double bandwidth = problem_.cost.link(0, 0).bandwidth_bytes_per_second;
@@ -116,6 +117,25 @@ class RatioProgram {
         above(z, 0, (n - 1) * bytes / bandwidth, share);
       else
         above(z, bytes / bandwidth, -bytes / bandwidth, share);
+    }
+  }
+
+  /// What depends on the shares: the fullest host gathers or scatters, and what the emptiest lacks goes between hosts.
+  void add_hierarchical(const CostTerm& term, double bytes, int class_id) {
+    const double count = term.count * moved_times(problem_.program, term.node);
+    const int within = maximum(count), between = maximum(count);
+    const GroupLevels& levels = problem_.cost.communication().levels(0, 0);
+    const double outside = bytes / levels.between.bandwidth_bytes_per_second * 1e6;
+    for (const GroupLevels::Host& host : levels.hosts) {
+      std::map<int, double> devices;  // by variable of their share
+      for (int d : host.devices) ++devices[share_[size_t(class_id)][size_t(types_.type_of[size_t(d)])]];
+      std::vector<std::pair<int, double>> inside{{within, 1}}, lacking{{between, 1}};
+      for (const auto& [share, number] : devices) {
+        inside.push_back({share, -number * bytes / host.inside.bandwidth_bytes_per_second * 1e6});
+        lacking.push_back({share, number * outside});
+      }
+      if (host.devices.size() > 1) lp_.add_row(0, HUGE_VAL, inside);
+      if (levels.hosts.size() > 1) lp_.add_row(outside, HUGE_VAL, lacking);
     }
   }
 

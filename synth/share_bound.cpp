@@ -79,7 +79,7 @@ class BestShares {
     // Gathering and scattering wait for the largest or the smallest shard: both are best if no two differ by more than
     // a granule, as far as the branch allows.
     if (made.opcode == Opcode::all_gather || made.opcode == Opcode::reduce_scatter) {
-      return problem_.cost.conversion(from, to, [&](const Form& form, int device) {
+      made = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
         if (!form.on[0].sharded()) return bytes;
         const int64_t granules = granules_of(class_of(form));
         const size_t type = size_t(types_.type_of[size_t(device)]);
@@ -88,6 +88,13 @@ class BestShares {
             std::max(least_of_device(class_of(form), type), std::min(most_of_device(class_of(form), type), even));
         return bytes * double(held) / double(granules);
       });
+      // Hierarchically what hosts hold counts, which may be best at other shares.
+      const CommunicationCost& communication = problem_.cost.communication();
+      if (made.possible && communication.has_levels(0)) {
+        const Line least = communication.least_hierarchical(made.opcode, 0, 0, bytes);
+        made.cost = std::min(made.cost, to_picoseconds((least.fixed + least.per_byte * bytes) * (1 - 1e-9)));
+      }
+      return made;
     }
     double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
     if (!made.possible) return made;

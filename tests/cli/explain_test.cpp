@@ -64,6 +64,34 @@ TEST_F(Explain, JsonAddsUpToThePredictedStep) {
   for (const Json& other : json["alternatives"]) EXPECT_GE(double(other["step_seconds"]), predicted * (1 - 1e-9));
 }
 
+/// Hosts of two and three cores behind a slow link: planned, proved, explained, generated and run.
+TEST_F(Explain, SaysWhatARingWouldTakeInPlaceOfAHierarchicalCollective) {
+  std::string cluster = "name = \"two\"\n[between]\nbandwidth = \"10 Gb/s\"\nlatency = \"200 us\"\n";
+  for (const char* count : {"2", "3"})
+    cluster +=
+        "[[host]]\ninside = { bandwidth = \"5 GB/s\", latency = \"5 us\" }\n[[host.device]]\nkind = \"cpu\"\n"
+        "memory = \"1 GiB\"\ncount = " +
+        std::string(count) + "\ndeclared = { matmul = \"60 MFLOP/s\", memory_bandwidth = \"10 MB/s\" }\n";
+  place.write("two.toml", cluster);
+  plan("two.toml", "two.json");
+  EXPECT_THAT(place.read("two.json"),
+              AllOf(HasSubstr("\"hosts\": [0, 0, 1, 1, 1]"), HasSubstr("\"realisation\": \"hierarchical\"")));
+  const std::string text = answer("explain model.cpp two.json --cluster two.toml");
+  EXPECT_THAT(text, AllOf(HasSubstr("all_reduce hierarchical"),
+                          HasSubstr("within hosts first, then between them: one ring over all devices would take ")));
+  const Json json = Json::parse(answer("explain model.cpp two.json --cluster two.toml --json"));
+  int hierarchical = 0;
+  for (const Json& i : json["instructions"])
+    if (i.contains("ring_seconds")) {
+      EXPECT_EQ(i["realisation"], "hierarchical");
+      EXPECT_GT(double(i["ring_seconds"]), double(i["seconds"]));
+      ++hierarchical;
+    }
+  EXPECT_GT(hierarchical, 0);
+  answer("verify model.cpp two.json --source");
+  EXPECT_THAT(answer("run model.cpp --plan two.json --cluster two.toml --steps 3"), HasSubstr("loss"));
+}
+
 TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
   EXPECT_THAT(answer("explain model.cpp plan.json --cluster c.toml --html page.html"),
               HasSubstr("timeline written to page.html"));

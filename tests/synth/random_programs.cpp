@@ -92,7 +92,13 @@ Cluster random_cluster() {
       *rc::gen::container<std::vector<double>>(*rc::gen::inRange<size_t>(2, 5), rc::gen::element(1e9, 2e9, 5e9));
   double bandwidth = *rc::gen::element(1e8, 1e9, 1e10, 1e11);
   double latency = *rc::gen::element(0.0, 1e-9, 1e-8, 1e-7);
-  return cluster_of_speeds(speeds, bandwidth, latency);
+  Cluster cluster = cluster_of_speeds(speeds, bandwidth, latency);
+  if (*rc::gen::arbitrary<bool>()) {  // on two hosts, of any numbers of devices
+    cluster.between = {bandwidth / *rc::gen::element(1, 10, 100), latency * *rc::gen::element(1, 10)};
+    cluster.hosts.resize(2, cluster.hosts[0]);
+    for (size_t d = *rc::gen::inRange<size_t>(1, speeds.size()); d < speeds.size(); ++d) cluster.devices[d].host = 1;
+  }
+  return cluster;
 }
 
 std::pair<Cluster, Mesh> random_mesh() {
@@ -103,7 +109,9 @@ std::pair<Cluster, Mesh> random_mesh() {
   if (*rc::gen::arbitrary<bool>()) {  // the outer axis between hosts
     cluster.between = {*rc::gen::element(1e8, 1e10), 1e-8};
     cluster.hosts.resize(size_t(outer), cluster.hosts[0]);
-    for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].host = int(d) / inner;
+    // Or so that groups of an axis have several devices on a host.
+    const size_t first = *rc::gen::arbitrary<bool>() ? 0 : *rc::gen::inRange<size_t>(1, speeds.size());
+    for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].host = first == 0 ? int(d) / inner : int(d >= first);
   }
   return {cluster, Mesh{{{"outer", outer}, {"inner", inner}}}};
 }

@@ -82,7 +82,8 @@ TEST(Synthesize, TwoAxesWinBetweenHosts) {
   cluster.devices[2].host = cluster.devices[3].host = 1;
   Plan one = synthesize(program, cluster), two = synthesize(program, cluster, two_axes());
   EXPECT_EQ(two.program.mesh.axes.size(), 2u);
-  EXPECT_LT(two.prediction.step_seconds, 0.9 * one.prediction.step_seconds);
+  // Also where collectives on one axis go within hosts first.
+  EXPECT_LT(two.prediction.step_seconds, 0.95 * one.prediction.step_seconds);
   EXPECT_TRUE(two.prediction.optimal);
   EXPECT_EQ(compare_with_reference(program, two.program, 5), "");
 }
