@@ -83,7 +83,8 @@ std::vector<std::string> driver_arguments(const CompileOptions& options) {
     arguments.push_back("-resource-dir");
     arguments.push_back(clang_resource_directory());
   }
-  if (options.native) arguments.push_back("-march=native");
+  // Of some processors Clang names two widths of AVX10 and then warns of it.
+  if (options.native) arguments.insert(arguments.end(), {"-march=native", "-Wno-invalid-feature-combination"});
   if (options.debug_info) arguments.push_back("-g");
   for (const std::string& directory : options.include_directories) arguments.push_back("-I" + directory);
   arguments.insert(arguments.end(), options.flags.begin(), options.flags.end());
