@@ -142,12 +142,12 @@ ValueLists BoundedSearch::values_left(Picoseconds budget) const {
 }
 
 /// The part of the network that has these values. At the costs that the messages have moved, so that what they know is
-/// not lost; where most of it repeats, at the original ones, which are equal in more places. `moved`: how much less
-/// its solutions cost.
+/// not lost; if it is deep, at the original ones: these are equal in repeated layers, which elimination then does once.
+/// `moved`: how much less its solutions cost.
 Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) const {
-  const bool repeats = double(quotient_->cells.size()) < much_alike * double(network_.variable_count());
-  *moved = repeats ? 0 : shifted_.bound;
-  return repeats ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
+  const bool deep = network_.variable_count() > many_variables;
+  *moved = deep ? 0 : shifted_.bound;
+  return deep ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
 }
 
 /// Nothing better than the best so far is outside of the values that are left. Where a search of these is too much,

@@ -33,8 +33,8 @@ class BoundedSearch {
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
-  /// With fewer cells for its variables a network mostly repeats itself.
-  static constexpr double much_alike = 0.2;
+  /// Networks with more are deep.
+  static constexpr int many_variables = 4000;
   /// Of all values.
   static constexpr double likely_part = 0.1;
 
