@@ -63,7 +63,7 @@ class Clique {
   mutable std::mutex mutex_;
   std::string problem_;  ///< the first difference between ranks: it ends the wait of all
   int ranks_;
-  int arrived_ = 0, left_ = 0, aborted_ = 0, waiting_ = 0;
+  int arrived_ = 0, left_ = 0, aborted_ = 0;
   std::shared_ptr<Clique> parent_;
   int split_number_ = 0, color_ = 0;
   std::vector<int> splits_;                                   ///< by rank: calls of split so far
