@@ -39,6 +39,7 @@ class AttentionPrinter {
       for (const auto* list : {&a_.products, &a_.sums})
         for (ValueId v : *list) line(fmt::format("fill({}, {}, 0.0f);", parameter(v), count(v)));
     for (const std::string& tile : tiles_) line(fmt::format("float {}[{} * {}];", tile, rows_, columns_));
+    for (const std::string& tile : rounded_tiles_) line(fmt::format("bf16 {}[{} * {}];", tile, rows_, columns_));
     if (!a_.backward) line(fmt::format("float largest_[{0}], sum_[{0}];", rows_));
     int open = 0;
     for (size_t d = 0; d < a_.shape.size(); ++d) {
@@ -126,7 +127,10 @@ class AttentionPrinter {
   void begin_rows() { begin(fmt::format("for ({0} {1} = {1}_begin_; {1} < {1}_end_; ++{1})", counter(), t_)); }
   void begin_columns() { begin(fmt::format("for ({0} {1} = {1}_begin_; {1} < {1}_end_; ++{1})", counter(), s_)); }
 
-  // Tiles: one per product of features; results that products read take their places, element by element.
+  // Tiles: one per product of features; results that products read take their places, element by element. Those that
+  // are rounded have places of their own.
+
+  bool rounded(ValueId value) const { return l_.local.values[size_t(value)].type.dtype == DType::bf16; }
 
   void assign_tiles() {
     for (ValueId v : a_.scores) tile_[v] = add_tile(v);
@@ -134,7 +138,9 @@ class AttentionPrinter {
     for (ValueId product : a_.products)
       for (const Operand& operand : op_of(product).inputs)
         if (is_block(operand.value) && !tile_.count(operand.value)) {
-          if (!a_.backward)
+          if (rounded(operand.value))
+            tile_[operand.value] = rounded_tiles_.emplace_back(name(operand.value) + "_block_");
+          else if (!a_.backward)
             tile_[operand.value] = tiles_[0];
           else if (!std::count(wanted.begin(), wanted.end(), operand.value))
             wanted.push_back(operand.value);
@@ -152,6 +158,9 @@ class AttentionPrinter {
   std::string in_tile(ValueId value) const {
     const std::string& tile = tile_.at(value);
     return fmt::format("{0}[({1} - {1}_begin_) * {2} + {3} - {3}_begin_]", tile, t_, columns_, s_);
+  }
+  void store_in_tile(ValueId value) {
+    line(fmt::format("{} = {}{};", in_tile(value), rounded(value) ? "(bf16)" : "", variable(value)));
   }
   const std::string& name(ValueId value) const { return n_.members[size_t(member_.at(value))]; }
   std::string variable(ValueId value) const { return name(value) + "_"; }
@@ -197,15 +206,16 @@ class AttentionPrinter {
     std::string text;
     int64_t row, column;
   };
-  void product(const std::string& m, const std::string& n, const std::string& k, const Side& a, const Side& w,
-               const Side& c, const std::string& accumulate) {
+  void product(const LocalOp& op, const std::string& m, const std::string& n, const std::string& k, const Side& a,
+               const Side& w, const Side& c, const std::string& accumulate) {
     std::vector<std::string> arguments{"1", m, n, k};
     for (const Side* side : {&a, &w, &c}) {
       arguments.push_back(side->text);
       for (int64_t stride : {int64_t(0), side->row, side->column}) arguments.push_back(fmt::format("{}", stride));
     }
     arguments.push_back(accumulate);
-    line(call_text("hetsynth_matmul", arguments, size_t(depth_) * 2) + ";");
+    const char* function = rounded(op.inputs[0].value) ? "hetsynth_matmul_bf16" : "hetsynth_matmul";
+    line(call_text(function, arguments, size_t(depth_) * 2) + ";");
   }
   std::string length(const std::string& name) const { return fmt::format("{0}_end_ - {0}_begin_", name); }
 
@@ -220,7 +230,7 @@ class AttentionPrinter {
            operands[q].coefficients[size_t(a_.row)], operands[q].coefficients.back()};
     Side w{pointer(parameter(o.inputs[size_t(k)].value), at(operands[k], "", s_ + "_begin_", "")),
            operands[k].coefficients.back(), operands[k].coefficients[size_t(a_.column)]};
-    product(length(t_), length(s_), fmt::format("{}", features(o)), a, w, {tile_.at(value), columns_, 1}, "0");
+    product(o, length(t_), length(s_), fmt::format("{}", features(o)), a, w, {tile_.at(value), columns_, 1}, "0");
   }
 
   /// Adds block x other operand, or its transpose x other operand, to the result.
@@ -243,7 +253,7 @@ class AttentionPrinter {
            read.coefficients.back()};
     Side c{pointer(parameter(value), begins(written, over_columns)), written.coefficients[size_t(kept)],
            written.coefficients.back()};
-    product(length(m), fmt::format("{}", features(o)), length(k), a, w, c, accumulate);
+    product(o, length(m), fmt::format("{}", features(o)), length(k), a, w, c, accumulate);
   }
 
   // Elements.
@@ -312,7 +322,10 @@ class AttentionPrinter {
       begin_columns();
       line(fmt::format("const float {} = row_[{} - {}_begin_];", variable(a_.weights), s_, s_));
       for (ValueId v : a_.after) define(v);
-      line(fmt::format("row_[{} - {}_begin_] = {};", s_, s_, variable(a_.after.back())));
+      if (rounded(a_.after.back()))
+        store_in_tile(a_.after.back());
+      else
+        line(fmt::format("row_[{} - {}_begin_] = {};", s_, s_, variable(a_.after.back())));
       end();
     }
     line(fmt::format("if ({}_begin_ > 0)", s_));
@@ -341,8 +354,7 @@ class AttentionPrinter {
     for (ValueId v : a_.scores) line(fmt::format("const float {} = {};", variable(v), in_tile(v)));
     for (ValueId v : a_.elements) define(v);
     for (const auto& [value, tile] : tile_)
-      if (!std::count(a_.scores.begin(), a_.scores.end(), value))
-        line(fmt::format("{} = {};", in_tile(value), variable(value)));
+      if (!std::count(a_.scores.begin(), a_.scores.end(), value)) store_in_tile(value);
     for (ValueId v : a_.sums) {
       const LocalOp& o = op_of(v);
       line(fmt::format("{}[{}] += {};", parameter(v), at(over_dims(l_.layouts.written(o), o), t_, s_, ""),
@@ -361,7 +373,7 @@ class AttentionPrinter {
   const AttentionNames& n_;
   std::map<ValueId, int> member_;
   std::map<ValueId, std::string> tile_;
-  std::vector<std::string> tiles_;
+  std::vector<std::string> tiles_, rounded_tiles_;
   int64_t rows_, columns_;
   std::string t_, s_, stop_;
   std::string out_;

@@ -5,42 +5,17 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/annotate.h"
-#include "codegen/cuda/attention_tiles.h"
-#include "codegen/cuda/kernel_writer.h"
-#include "dsl/base/error.h"
+#include "codegen/cuda/attention_printer.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
 
-constexpr int64_t turns_at_once = 8;  ///< of a loop over features or a tile's lines
-
 using namespace attention;
 
-class AttentionPrinter {
+class AttentionPrinter : NestPrinter {
  public:
   AttentionPrinter(const KernelContext& context, const FusedAttention& attention, std::string name)
-      : context_(context),
-        nest_(attention, context.lowered.local, context.lowered.layouts, *context.lowered.reference),
-        a_(attention),
-        name_(std::move(name)),
-        arguments_(context),
-        lines_(1) {
-    std::vector<int> ops;
-    const std::vector<ValueId> own = attention.values();
-    for (size_t i = 0; i < context.lowered.local.ops.size(); ++i) {
-      const LocalOp& op = context.lowered.local.ops[i];
-      if (!std::count(own.begin(), own.end(), op.result)) continue;
-      ops.push_back(int(i));
-      comment_ += "// " + origin_text(context.lowered, op) + "\n";
-    }
-    index_ = index_type(context, ops);
-    for (size_t d = 0; d < a_.shape.size(); ++d) {
-      dims_.push_back("at_" + a_.names[d]);
-      for (int n = 2; std::count(dims_.begin(), dims_.end() - 1, dims_.back()); ++n)
-        dims_.back() = fmt::format("at_{}{}", a_.names[d], n);
-    }
-  }
+      : NestPrinter(context, attention, std::move(name)) {}
 
   StepKernels print() {
     StepKernels out;
@@ -49,70 +24,18 @@ class AttentionPrinter {
       return out;
     }
     for (const Gradients& gradients : gradients_of(nest_)) {
-      arguments_ = Arguments(context_);
-      lines_ = Lines(1);
+      next_kernel();
       out.kernels.push_back(backward(gradients));
     }
     return out;
   }
 
  private:
-  void line(const std::string& text) { lines_.add(text); }
-  template <class... T>
-  void add(fmt::format_string<T...> text, T&&... values) {
-    lines_.add(fmt::format(text, std::forward<T>(values)...));
-  }
-  template <class... T>
-  void open(fmt::format_string<T...> text, T&&... values) {
-    lines_.open(fmt::format(text, std::forward<T>(values)...));
-  }
-  void close() { lines_.close(); }
-  void barrier() { line("__syncthreads();"); }
-  void unrolled(const std::string& counter, int64_t count) {
-    line("#pragma unroll");
-    open("for (int {0} = 0; {0} < {1}; ++{0}) {{", counter, count);
-  }
-
-  /// Of a long loop, so many turns at once: left to itself the compiler takes all, and seconds.
-  void unroll(int64_t turns) { add("#pragma unroll {}", std::clamp<int64_t>(turns, 1, turns_at_once)); }
-
-  const std::string& tensor(ValueId value) const { return context_.lowered.names[size_t(value)]; }
-  std::string element(ValueId value) const { return tensor(value) + "_"; }
-  std::string part(ValueId value) const { return tensor(value) + "_part"; }
-  std::string block(ValueId value) const { return tensor(value) + "_tile"; }
-  const std::string& row() const { return dims_[size_t(a_.row)]; }
-  const std::string& column() const { return dims_[size_t(a_.column)]; }
-  int64_t shift() const { return a_.ranges[size_t(a_.row)].lo - a_.ranges[size_t(a_.column)].lo; }
-  bool hides() const { return a_.causal && shift() < a_.extent(a_.column); }
-
-  /// Text of an address; the feature counter is "feature".
-  std::string at(Address address) const {
-    std::vector<std::string> counters = dims_;
-    counters.push_back("feature");
-    for (size_t d = 0; d < a_.shape.size(); ++d)
-      if (a_.extent(int(d)) == 1) address.coefficients[d] = 0;
-    return address_text(address, counters);
-  }
-
   void shared(const std::string& name, int64_t rows, int64_t columns) {
     add("__shared__ float {}[{}][{}];", name, rows, padded(columns));
   }
 
   void prologue() { add("const int tx = threadIdx.x % {0}, ty = threadIdx.x / {0};", side); }
-
-  /// Counters of the dimensions that a block of threads has one index of; `tiles` blocks share all of them.
-  int64_t fixed_dims(const std::vector<int>& summed, int64_t tiles) {
-    int64_t divide = tiles;
-    for (size_t d = a_.shape.size(); d-- > 0;) {
-      int dim = int(d);
-      bool fixed =
-          dim != a_.row && dim != a_.column && a_.extent(dim) != 1 && !std::count(summed.begin(), summed.end(), dim);
-      if (!fixed) continue;
-      add("const {} {} = blockIdx.x / {} % {};", index_, dims_[d], divide, a_.extent(dim));
-      divide *= a_.extent(dim);
-    }
-    return divide;
-  }
 
   /// Loads a tile; rows (or columns) beyond the end are zero. Four features at a time where memory allows.
   void load(const Tile& tile, int64_t edge, const std::string& begin) {
@@ -120,6 +43,7 @@ class AttentionPrinter {
     const std::string& counter = tile.of_rows ? row() : column();
     const int64_t extent = a_.extent(tile.of_rows ? a_.row : a_.column);
     const std::string pointer = arguments_.read(tile.value);
+    const bool halves = rounded(tile.value);
     bool four = tile.features % 4 == 0 && tile.address.coefficients.back() == 1 && tile.address.constant % 4 == 0;
     for (size_t d = 0; d < a_.shape.size(); ++d) four = four && nest_.coefficient(tile.address, int(d)) % 4 == 0;
     int64_t step = four ? 4 : 1, count = edge * tile.features / step, per_row = tile.features / step;
@@ -129,11 +53,12 @@ class AttentionPrinter {
     add("const {} {} = {} + at_load / {};", index_, counter, begin, per_row);
     std::string place = fmt::format("{}[at_load / {}]", tile.name, per_row);
     if (four) {
-      line("float four[4] = {};");
+      add("{} four[4] = {{}};", halves ? "bf16" : "float");
       add("if ({} < {}) load4(four, {} + {});", counter, extent, pointer, at(tile.address));
       for (int v = 0; v < 4; ++v) add("{}[feature + {}] = four[{}];", place, v, v);
     } else {
-      add("{}[feature] = {} < {} ? {}[{}] : 0.0f;", place, counter, extent, pointer, at(tile.address));
+      add("{}[feature] = {} < {} ? {}{}[{}] : 0.0f;", place, counter, extent, halves ? "(float)" : "", pointer,
+          at(tile.address));
     }
     close();
   }
@@ -206,38 +131,12 @@ class AttentionPrinter {
 
   // ---- elements ----
 
-  std::string expression(ValueId value) {
-    const LocalOp& op = nest_.op(value);
-    arguments_.note(op.body);
-    const std::vector<int> dims = nest_.dims(op);
-    ElementScope scope;
-    for (size_t f = 0; f < dims.size(); ++f)
-      scope.counters.push_back(dims[f] >= 0 && a_.extent(dims[f]) != 1 ? dims_[size_t(dims[f])] : "0");
-    for (const Operand& operand : op.inputs)
-      scope.integer.push_back(context_.lowered.local.values[size_t(operand.value)].type.dtype == DType::i32);
-    scope.operand = [this, &op](int input) {
-      ValueId read = op.inputs[size_t(input)].value;
-      if (nest_.is_block(read)) return element(read);
-      return fmt::format("{}[{}]", arguments_.read(read), at(nest_.read(op, input)));
-    };
-    if (mentions_random(op.body))
-      scope.global_position =
-          global_position_text(op, (*context_.lowered.reference)[op.node].type.shape, scope.counters);
-    return body_text(op, op.body, scope);
-  }
-
-  void define(ValueId value) { add("const float {} = {};", element(value), expression(value)); }
-
   /// Opens the loops over a thread's elements of a tile and defines its row and column.
   void open_elements(const TileSize& size) {
     unrolled("i", size.rows / side);
     unrolled("j", size.columns / side);
     add("const {} {} = row_begin + ty + {} * i, {} = column_begin + tx + {} * j;", index_, row(), side, column(), side);
   }
-  std::string inside() const {
-    return fmt::format("{} < {} && {} < {}", row(), a_.extent(a_.row), column(), a_.extent(a_.column));
-  }
-
   // ---- kernels ----
 
   Kernel forward() {
@@ -267,7 +166,7 @@ class AttentionPrinter {
     line("total[i] = 0.0f;");
     close();
     load(queries, size.rows, "row_begin");
-    open("for ({0} column_begin = 0; column_begin < {1}; column_begin += {2}) {{", index_, column_stop(size),
+    open("for ({0} column_begin = 0; column_begin < {1}; column_begin += {2}) {{", index_, column_stop(size.rows),
          size.columns);
     barrier();
     load(keys, size.columns, "column_begin");
@@ -282,26 +181,9 @@ class AttentionPrinter {
     store_part(a_.products[0], true, size.rows, "row_begin", fmt::format("{}[i][j] / total[i]", part(a_.products[0])));
     store_row(a_.maximum, "largest[i]", tr);
     store_row(a_.total, "total[i]", tr);
-    return finish(name_, blocks,
+    return finish(name_, blocks, int(threads), blocks_at_once(),
                   fmt::format("// Scores exist for {} rows by {} columns at a time (online softmax).\n", size.rows,
                               size.columns));
-  }
-
-  /// Later tiles of a causal attention have more to do: they come first.
-  std::string tile_number(int64_t tiles) const {
-    if (tiles == 1) return "0";
-    std::string number = fmt::format("(blockIdx.x % {})", tiles);
-    return hides() ? fmt::format("({} - (int)blockIdx.x % {})", tiles - 1, tiles) : number;
-  }
-
-  /// Where the columns end that some row of the tile sees.
-  std::string column_stop(const TileSize& size) {
-    const int64_t extent = a_.extent(a_.column);
-    if (!hides()) return fmt::format("{}", extent);
-    add("const {} seen = row_begin + {};  // later {} are hidden from all of these {}", index_, size.rows + shift(),
-        a_.names[size_t(a_.column)], a_.names[size_t(a_.row)]);
-    add("const {} column_end = seen < {} ? seen : {};", index_, extent, extent);
-    return "column_end";
   }
 
   void softmax(const TileSize& size, int64_t tc, int64_t tf) {
@@ -386,21 +268,22 @@ class AttentionPrinter {
     if (!g.summed.empty()) barrier();
     for (const Tile& tile : tiles)
       if (tile.of_rows == g.keeps_rows) load(tile, kept, kept_begin);
-    open("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, swept_begin, sweep_start(g, swept),
-         g.keeps_rows ? column_stop(size) : fmt::format("{}", a_.extent(swept_dim)), swept);
+    open("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", index_, swept_begin, sweep_start(g.keeps_rows, swept),
+         g.keeps_rows ? column_stop(size.rows) : fmt::format("{}", a_.extent(swept_dim)), swept);
     barrier();
     for (const Tile& tile : tiles)
       if (tile.of_rows != g.keeps_rows) load(tile, swept, swept_begin);
     barrier();
     for (ValueId value : a_.scores)
-      scores_part(part(value), tile_of(tiles, value, true), tile_of(tiles, value, false), size);
+      scores_part(part(value), tile_of_scores(nest_, tiles, value, true), tile_of_scores(nest_, tiles, value, false),
+                  size);
     block_elements(size, blocks);
     barrier();
     for (ValueId value : g.products) {
       const LocalOp& op = nest_.op(value);
       const int b = nest_.block_input(op);
       const Tile wanted{op.inputs[size_t(1 - b)].value, nest_.read(op, 1 - b), !g.keeps_rows, 0, ""};
-      add_product(part(value), block(op.inputs[size_t(b)].value), find(tiles, wanted), g.keeps_rows, kept, swept);
+      add_product(part(value), block(op.inputs[size_t(b)].value), find_tile(tiles, wanted), g.keeps_rows, kept, swept);
     }
     close();
     for (size_t i = 0; i < g.summed.size(); ++i) close();
@@ -408,28 +291,9 @@ class AttentionPrinter {
       store_part(value, g.keeps_rows, kept, kept_begin, fmt::format("{}[i][j]", part(value)));
     std::string of;
     for (ValueId value : g.products) of += (of.empty() ? "" : ", ") + tensor(value);
-    return finish(name_ + (g.keeps_rows ? "_by_rows" : "_by_columns"), grid,
+    return finish(name_ + (g.keeps_rows ? "_by_rows" : "_by_columns"), grid, int(threads), blocks_at_once(),
                   fmt::format("// {}: weights are made again for {} rows by {} columns at a time.\n", of, size.rows,
                               size.columns));
-  }
-
-  /// Rows before this see none of the tile's columns.
-  std::string sweep_start(const Gradients& g, int64_t swept) {
-    if (g.keeps_rows || !hides()) return "0";
-    add("const {} seen_from = column_begin - {};  // earlier {} see none of these {}", index_, shift(),
-        a_.names[size_t(a_.row)], a_.names[size_t(a_.column)]);
-    return fmt::format("(seen_from > 0 ? seen_from / {0} * {0} : 0)", swept);
-  }
-
-  static const Tile& find(const std::vector<Tile>& tiles, const Tile& wanted) {
-    for (const Tile& tile : tiles)
-      if (tile.same(wanted)) return tile;
-    throw InternalError("a tile of the kernel");
-  }
-  const Tile& tile_of(const std::vector<Tile>& tiles, ValueId scores, bool of_rows) const {
-    const LocalOp& op = nest_.op(scores);
-    const int row_input = nest_.row_input(op), input = of_rows ? row_input : 1 - row_input;
-    return find(tiles, {op.inputs[size_t(input)].value, nest_.read(op, input), of_rows, 0, ""});
   }
 
   /// All elementwise operators of the nest for the thread's elements; what products read goes to shared memory.
@@ -447,25 +311,9 @@ class AttentionPrinter {
     close();
   }
 
-  Kernel finish(const std::string& name, int64_t blocks, const std::string& how) const {
-    Kernel kernel;
-    kernel.name = name;
-    kernel.arguments = arguments_.list();
-    // Left to itself the assembler makes room for one block more than registers do for, and spills.
-    const int blocks_at_once = widest_ <= 64 ? 3 : 2;
-    kernel.text = kernel_head(comment_ + how, name, int(threads), arguments_, blocks_at_once) + lines_.text() + "}\n";
-    kernel.blocks = blocks;
-    kernel.threads = int(threads);
-    return kernel;
-  }
+  /// Left to itself the assembler makes room for one block more than registers do for, and spills.
+  int blocks_at_once() const { return widest_ <= 64 ? 3 : 2; }
 
-  const KernelContext& context_;
-  Nest nest_;
-  const FusedAttention& a_;
-  std::string name_, index_, comment_;
-  std::vector<std::string> dims_;
-  Arguments arguments_;
-  Lines lines_;
   int64_t widest_ = 0;  ///< features of the tiles that are loaded
 };
 

@@ -7,6 +7,7 @@
 
 #include "codegen/cuda/attention_kernels.h"
 #include "codegen/cuda/epilogue.h"
+#include "codegen/cuda/tensor_attention.h"
 #include "codegen/places.h"
 #include "dsl/base/error.h"
 
@@ -29,7 +30,8 @@ class Scheduler {
     out_.lowered.layouts = lay_out(out_.lowered.local);
     std::erase_if(attention_, [&](const FusedAttention& nest) {
       return !can_be_written(nest, out_.lowered.local, out_.lowered.layouts) ||
-             !attention_has_kernels(nest, out_.lowered.local, out_.lowered.layouts, reference);
+             (!by_tensor_cores(nest) &&
+              !attention_has_kernels(nest, out_.lowered.local, out_.lowered.layouts, reference));
     });
     out_.lowered.names = name_values(out_.lowered.local, reference);
     for (std::string& name : out_.lowered.names)
@@ -52,6 +54,10 @@ class Scheduler {
   }
 
  private:
+  bool by_tensor_cores(const FusedAttention& nest) const {
+    return has_tensor_cores(cluster_.devices.at(size_t(out_.lowered.local.rank)).architecture) &&
+           attention_has_tensor_kernels(nest, out_.lowered.local, out_.lowered.layouts, *out_.lowered.reference);
+  }
   LocalProgram& local() { return out_.lowered.local; }
   Layouts& layouts() { return out_.lowered.layouts; }
   MemoryPlan& memory() { return out_.lowered.memory; }
@@ -201,8 +207,9 @@ class Scheduler {
         s.kernels = group_kernels(context, s.step.group, names.take("compute_" + main_result(s.step.group)));
       if (s.step.kind == LaunchStep::Kind::attention) {
         const ValueId result = s.step.attention->products.front();
-        s.kernels =
-            attention_kernels(context, *s.step.attention, names.take("attention_" + out_.lowered.names[result]));
+        const std::string name = names.take("attention_" + out_.lowered.names[result]);
+        s.kernels = by_tensor_cores(*s.step.attention) ? tensor_attention_kernels(context, *s.step.attention, name)
+                                                       : attention_kernels(context, *s.step.attention, name);
       }
       if (s.step.kind == LaunchStep::Kind::scatter) {
         const LocalOp& op = local().ops[s.step.op];

@@ -176,6 +176,22 @@ bool is_kernel_word(const std::string& name) {
                                                  "float4",
                                                  "int4",
                                                  "tx",
+                                                 "warp",
+                                                 "quad",
+                                                 "pair",
+                                                 "strip",
+                                                 "panel",
+                                                 "cell",
+                                                 "deep",
+                                                 "half",
+                                                 "side",
+                                                 "beyond",
+                                                 "round2",
+                                                 "copy8",
+                                                 "load_left",
+                                                 "load_right",
+                                                 "load_right_by_rows",
+                                                 "mma_bf16",
                                                  "ty",
                                                  "i",
                                                  "j",
@@ -203,7 +219,8 @@ bool is_kernel_word(const std::string& name) {
          name.rfind("hetsynth", 0) == 0 || name.rfind("nccl", 0) == 0 || name.rfind("compute_", 0) == 0 ||
          name.rfind("partial_", 0) == 0 || name.rfind("__", 0) == 0 || name.ends_with("_f32") ||
          name.ends_with("_f64") || name.ends_with("_four") || name.ends_with("_tile") || name.ends_with("_part") ||
-         name.ends_with("_of_block") || name.rfind("lanes16_", 0) == 0 || name.ends_with("_result");
+         name.ends_with("_of_block") || name.rfind("lanes16_", 0) == 0 || name.rfind("lanes4_", 0) == 0 ||
+         name.ends_with("_fragment") || name.ends_with("_result");
 }
 
 std::string kernel_head(const std::string& comment, const std::string& name, int threads, const std::string& arguments,

@@ -24,6 +24,8 @@ class Lines {
     --depth_;
     add(line);
   }
+  /// After a line that closes one block and opens the next.
+  void deepen() { ++depth_; }
   void append(const std::string& text) { text_ += text; }
   int depth() const { return depth_; }
   const std::string& text() const { return text_; }

@@ -88,6 +88,15 @@ __device__ __forceinline__ float lanes16_max(float value) {
   for (int distance = 8; distance > 0; distance /= 2) value = max_f32(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }
+// The four lanes that hold a row of a fragment (below).
+__device__ __forceinline__ float lanes4_sum(float value) {
+  for (int distance = 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
+}
+__device__ __forceinline__ float lanes4_max(float value) {
+  for (int distance = 2; distance > 0; distance /= 2) value = max_f32(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
+}
 __device__ inline float block_sum(float value) {
   __shared__ float warps[32];
   value = warp_sum(value);
@@ -144,6 +153,85 @@ __device__ inline int collect_hits(bool hit, int* list) {
   __syncthreads();
   return total;
 }
+
+// exp to about 2^-20 of itself: for what is rounded to bf16 afterwards.
+__device__ __forceinline__ float exp_fast_f32(float a) { return __expf(a); }
+// Eight neighbours in one access of 16 bytes.
+__device__ __forceinline__ void copy8(bf16* to, const bf16* from) {
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+}
+
+// Tensor cores, of sm_80 and later: a warp multiplies 16 x 16 by 16 x 8 elements of bf16 and adds to 16 x 8 floats. Lane
+// 4 q + p has, of what it multiplies and adds to, rows q and q + 8 of the left operand and of the sum, and column q of
+// the right operand. In these it has, by element i of its fragment:
+//   left (8):  row q + i / 2 % 2 * 8, column 2 p + i % 2 + i / 4 * 8
+//   right (4): row 2 p + i % 2 + i / 2 * 8, column q
+//   sum (4):   row q + i / 2 * 8, column 2 p + i % 2
+// All lanes of the warp take part. Tiles lie in shared memory, rows `stride` elements apart, each on 16 bytes.
+#ifndef EMULATED_TENSOR_CORES
+__device__ __forceinline__ void unpack_fragment(bf16* to, unsigned a, unsigned b, unsigned c, unsigned d) {
+  to[0].bits = (unsigned short)a, to[1].bits = (unsigned short)(a >> 16);
+  to[2].bits = (unsigned short)b, to[3].bits = (unsigned short)(b >> 16);
+  to[4].bits = (unsigned short)c, to[5].bits = (unsigned short)(c >> 16);
+  to[6].bits = (unsigned short)d, to[7].bits = (unsigned short)(d >> 16);
+}
+__device__ __forceinline__ unsigned fragment_pair(const bf16* two) {
+  return (unsigned)two[0].bits | (unsigned)two[1].bits << 16;
+}
+// A left operand from a tile of its rows.
+__device__ __forceinline__ void load_left(bf16* to, const bf16* tile, int stride) {
+#if __CUDA_ARCH__ >= 800
+  const int lane = threadIdx.x % 32;
+  unsigned a, b, c, d;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"((unsigned)__cvta_generic_to_shared(tile + lane % 16 * stride + lane / 16 * 8))
+               : "memory");
+  unpack_fragment(to, a, b, c, d);
+#endif
+}
+// Two right operands, side by side, from a tile of their columns: its row n is column n.
+__device__ __forceinline__ void load_right(bf16* to, const bf16* tile, int stride) {
+#if __CUDA_ARCH__ >= 800
+  const int lane = threadIdx.x % 32;
+  unsigned a, b, c, d;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"((unsigned)__cvta_generic_to_shared(tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8))
+               : "memory");
+  unpack_fragment(to, a, b, c, d);
+#endif
+}
+// The same from a tile of their rows.
+__device__ __forceinline__ void load_right_by_rows(bf16* to, const bf16* tile, int stride) {
+#if __CUDA_ARCH__ >= 800
+  const int lane = threadIdx.x % 32;
+  unsigned a, b, c, d;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"((unsigned)__cvta_generic_to_shared(tile + lane % 16 * stride + lane / 16 * 8))
+               : "memory");
+  unpack_fragment(to, a, b, c, d);
+#endif
+}
+// Adds left x right to the sum.
+__device__ __forceinline__ void mma_bf16(float* sum, const bf16* left, const bf16* right) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+               : "r"(fragment_pair(left)), "r"(fragment_pair(left + 2)), "r"(fragment_pair(left + 4)),
+                 "r"(fragment_pair(left + 6)), "r"(fragment_pair(right)), "r"(fragment_pair(right + 2)));
+#endif
+}
+// Two neighbours of a fragment.
+__device__ __forceinline__ void round2(bf16* to, const float* from) {
+#if __CUDA_ARCH__ >= 800
+  unsigned two;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(from[1]), "f"(from[0]));
+  to[0].bits = (unsigned short)two, to[1].bits = (unsigned short)(two >> 16);
+#endif
+}
+#endif
 
 // Uniform in [0, 1) with 24 bits: Philox 4x32 with 10 rounds (Salmon et al. 2011), key: the seed; counter: element, step, stream.
 __device__ inline float philox_uniform(unsigned long long seed, unsigned stream, unsigned long long element, unsigned long long step) {

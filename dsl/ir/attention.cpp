@@ -177,7 +177,7 @@ class Finder {
   std::optional<std::set<int>> summed_by(const Node& node, NodeId operand) const {
     if (!is_product(node)) return std::nullopt;
     int j = node.inputs[0] == operand ? 0 : 1;
-    if (node.inputs[j] != operand || program_[node.inputs[1 - j]].type.dtype != DType::f32) return std::nullopt;
+    if (node.inputs[j] != operand) return std::nullopt;
     std::vector<int> dims = operand_dims(node, j);
     if (dims.empty()) return std::nullopt;
     std::set<int> summed;
@@ -288,11 +288,15 @@ class Finder {
   }
 
   /// Whether the gradient by the weights is what comes from sum(weights * gradient) = sum(result * its gradient): what
-  /// lies between weights and product is undone by the same operators, and the product has the same values.
+  /// lies between weights and product is undone by the same operators, and the product has the same values. A gradient
+  /// passes a rounding as it is: with it the two sums differ by roundings of the weights, as those of every attention
+  /// that keeps its weights in bf16 (Dao 2023).
   bool mirrors(Attention& a, const std::vector<NodeId>& chain) const {
-    if (chain.size() != a.after.size()) return false;
+    std::vector<NodeId> after = a.after;
+    std::erase_if(after, [&](NodeId id) { return program_[id].body == round_bf16(in(0)); });
+    if (chain.size() != after.size()) return false;
     for (size_t i = 0; i < chain.size(); ++i) {
-      const Node& there = program_[a.after[i]];
+      const Node& there = program_[after[i]];
       const Node& back = program_[chain[chain.size() - 1 - i]];
       if (back.inputs.size() != 1 || !(back.space == there.space) || back.body != there.body) return false;
     }
@@ -300,7 +304,8 @@ class Finder {
     const Node& mixed = program_[a.mixed];
     int values = other_operand(mixed, multiplied(a), a.column, a.row);
     for (int j : {0, 1}) {
-      if (product.inputs[j] != mixed.inputs[values] || program_[product.inputs[1 - j]].type != mixed.type) continue;
+      if (product.inputs[j] != mixed.inputs[values] || program_[product.inputs[1 - j]].type.shape != mixed.type.shape)
+        continue;
       a.result_gradient = 1 - j;
       std::vector<int> here = result_dims(product), there = operand_dims(mixed, 1 - values);
       if (same_roles(product.space.inputs[j], here, mixed.space.inputs[values], there) &&

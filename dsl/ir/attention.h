@@ -17,12 +17,13 @@ struct Attention {
   NodeId maximum = -1, total = -1;  ///< per row
   std::vector<NodeId> exponential;  ///< the difference to the maximum and its exponential; or both in one operator
   NodeId weights = -1;              ///< exponential / total
-  std::vector<NodeId> after;        ///< elementwise and linear, from the weights to what multiplies the values: dropout
-  NodeId mixed = -1;                ///< weights times values
+  /// Elementwise and linear, from the weights to what multiplies the values: dropout, rounding to bf16.
+  std::vector<NodeId> after;
+  NodeId mixed = -1;  ///< weights times values
   // backward; all empty if nothing asks for a gradient
   NodeId weights_gradient = -1;         ///< product of the result's gradient and the values
   int result_gradient = 0;              ///< operand of that product
-  std::vector<NodeId> after_gradient;   ///< elementwise, back to the gradient by the weights
+  std::vector<NodeId> after_gradient;   ///< elementwise, back to the gradient by the weights; without roundings
   NodeId dot = -1;                      ///< per row: sum over columns of weights times their gradient
   std::vector<NodeId> scores_gradient;  ///< elementwise: through softmax, then back to the gradient by the scores
   std::vector<NodeId> products;         ///< gradients by values, queries and keys

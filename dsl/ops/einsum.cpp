@@ -59,6 +59,7 @@ class Einsum final : public Operator {
   explicit Einsum(std::string spec) : spec_(without_spaces(std::move(spec))), letters_(parse(spec_)) {}
 
   std::string_view tag() const override { return "einsum"; }
+  const Letters& letters() const { return letters_; }
   std::string attributes() const override { return spec_; }
 
   TensorType infer(std::span<const TensorType> inputs) const override {
@@ -102,8 +103,9 @@ class Einsum final : public Operator {
   Expr body(std::span<const TensorType>, const TensorType&) const override { return Expr::input(0) * Expr::input(1); }
 
   std::vector<Tensor> vjp(const VjpArguments& v) const override {
-    return {input_gradient(v.output_gradient, v.inputs[1], letters_.b, v.inputs[0], letters_.a),
-            input_gradient(v.output_gradient, v.inputs[0], letters_.a, v.inputs[1], letters_.b)};
+    const Tensor dy = cast(v.output_gradient, v.inputs[0].dtype());  // once, for both
+    return {input_gradient(dy, v.inputs[1], letters_.b, v.inputs[0], letters_.a),
+            input_gradient(dy, v.inputs[0], letters_.a, v.inputs[1], letters_.b)};
   }
 
  private:
@@ -151,14 +153,35 @@ bool is_weight(const Program& program, NodeId id, int depth = 8) {
                      [&](NodeId input) { return is_weight(program, input, depth - 1); });
 }
 
-/// Under mixed_precision: products with weights, and those of their gradients, take bf16.
-void to_product_type(std::vector<Tensor>& inputs) {
+/// Made from constants alone: the weights of an average, a mask.
+bool is_table(const Program& program, NodeId id, int depth = 8) {
+  const Node& node = program[id];
+  return !node.leaf() && depth > 0 && std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
+    return is_table(program, input, depth - 1);
+  });
+}
+
+/// Whether something is summed, and either operand has a dimension of its own beside it: what tensor cores are for. A
+/// sum of squares is none.
+bool multiplies_matrices(const Letters& l) {
+  const auto any = [](const std::string& letters, auto holds) {
+    return std::any_of(letters.begin(), letters.end(), holds);
+  };
+  return any(l.a, [&](char c) { return has(l.b, c) && !has(l.out, c); }) &&
+         any(l.a, [&](char c) { return !has(l.b, c) && has(l.out, c); }) &&
+         any(l.b, [&](char c) { return !has(l.a, c) && has(l.out, c); });
+}
+
+/// Under mixed_precision: products with weights, matrix products of activations, and those of their gradients, take
+/// bf16.
+void to_product_type(const Letters& letters, std::vector<Tensor>& inputs) {
   const Trace& trace = Trace::current();
   bool reals = is_real(inputs[0].dtype()) && is_real(inputs[1].dtype());
   if (trace.product_type == DType::f32 || !reals) return;
-  bool any = false;
-  for (Tensor t : inputs) any = any || t.dtype() == trace.product_type || is_weight(trace.program, t.node());
-  if (!any) return;
+  bool wanted = multiplies_matrices(letters);
+  for (Tensor t : inputs) wanted = wanted && !is_table(trace.program, t.node());
+  for (Tensor t : inputs) wanted = wanted || t.dtype() == trace.product_type || is_weight(trace.program, t.node());
+  if (!wanted) return;
   for (Tensor& t : inputs) t = cast(t, trace.product_type);
 }
 
@@ -167,8 +190,9 @@ void to_product_type(std::vector<Tensor>& inputs) {
 Tensor einsum(const std::string& spec, Operand a, Operand b) {
   CallScope scope(a.where);
   std::vector<Tensor> inputs = {as_tensor(a), as_tensor(b)};
-  to_product_type(inputs);
-  return emit(checked_call(inputs, [&] { return std::make_shared<Einsum>(spec); }), inputs, a.where);
+  const auto product = checked_call(inputs, [&] { return std::make_shared<Einsum>(spec); });
+  to_product_type(product->letters(), inputs);
+  return emit(product, inputs, a.where);
 }
 
 OperatorInfo einsum_info() {

@@ -27,9 +27,11 @@ struct Heads {
   double dropout = 0;
   int64_t group = 1;  ///< query heads per key head
   bool scores_read = false;
+  bool bf16 = false;  ///< operands of the products
 };
 
 void build(const Heads& h) {
+  mixed_precision(h.bf16 ? "bf16" : "f32");
   Tensor q = parameter("q", {h.batch, h.queries, h.heads, h.group, h.features}, normal(1));
   Tensor k = parameter("k", {h.batch, h.keys, h.heads, h.features}, normal(1));
   Tensor v = parameter("v", {h.batch, h.keys, h.heads, h.features}, normal(1));
@@ -58,7 +60,13 @@ int attention_groups(const Program& program, const SpmdProgram& spmd, int rank) 
 
 /// Loss and updated parameters of one step. Sums of at most some hundred products of values around 1 in float32, and
 /// gradients that pass three of them: 2e-5 is some hundred roundings.
-void expect_step(const Program& program, const SpmdProgram& spmd) {
+constexpr double float_tolerance = 2e-5;
+/// Blocks round weights to bf16 before these are divided by their sum, the interpreter behind it: either is off by 2^-9
+/// of itself at most, and so is the gradient by the scores, which is computed from the result. Sums of weights are 1,
+/// values and gradients around 1 to 3.
+constexpr double bf16_tolerance = 6 * 0x1p-8;
+
+void expect_step(const Program& program, const SpmdProgram& spmd, double tolerance = float_tolerance) {
   GeneratedRun run(program, spmd);
   Bindings leaves = initial_values(program, 7);
   for (const auto& [leaf, value] : leaves) run.write(leaf, value);
@@ -66,12 +74,12 @@ void expect_step(const Program& program, const SpmdProgram& spmd) {
   std::vector<Array> wanted = interpret(program, leaves, context);
   ASSERT_TRUE(run.step(context));
   double loss = wanted[program.loss].values[0];
-  EXPECT_NEAR(run.loss(), loss, 2e-5 * (1 + std::abs(loss)));
+  EXPECT_NEAR(run.loss(), loss, tolerance * (1 + std::abs(loss)));
   for (const Update& update : program.updates) {
     Array found = run.read(update.target);
     const Array& expected = wanted[update.value];
     for (size_t i = 0; i < found.values.size(); ++i)
-      ASSERT_NEAR(found.values[i], expected.values[i], 2e-5 * (1 + std::abs(expected.values[i])))
+      ASSERT_NEAR(found.values[i], expected.values[i], tolerance * (1 + std::abs(expected.values[i])))
           << program[update.target].name << " element " << i;
   }
 }
@@ -86,6 +94,22 @@ TEST(Attention, IsFoundInEveryForm) {
       EXPECT_EQ(found[0].after.size(), dropout > 0 ? 1u : 0u);
       EXPECT_EQ(found[0].products.size(), 3u);
     }
+}
+
+TEST(Attention, OfBf16OperandsIsFound) {
+  for (double dropout : {0.0, 0.25}) {
+    const Program program = program_of({.causal = true, .dropout = dropout, .bf16 = true});
+    std::vector<Attention> found = find_attention(program);
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_TRUE(found[0].has_gradient());
+    EXPECT_TRUE(found[0].causal);
+    EXPECT_EQ(found[0].after.size(), dropout > 0 ? 2u : 1u) << "the last one rounds";
+    std::vector<NodeId> products = found[0].products;
+    products.insert(products.end(), {found[0].scores, found[0].mixed, found[0].weights_gradient});
+    EXPECT_EQ(products.size(), 6u);
+    for (NodeId product : products)
+      for (NodeId operand : program[product].inputs) EXPECT_EQ(program[operand].type.dtype, DType::bf16);
+  }
 }
 
 TEST(Attention, WhoseWeightsAreReadElsewhereIsNone) {
@@ -126,6 +150,22 @@ TEST(Attention, ComputesWhatTheInterpreterComputes) {
     SpmdProgram spmd = whole_program(program);
     EXPECT_EQ(attention_groups(program, spmd, 0), 2);
     expect_step(program, spmd);
+  }
+}
+
+TEST(Attention, OfBf16OperandsComputesWhatTheInterpreterComputes) {
+  const Heads cases[] = {
+      {.bf16 = true},
+      {.causal = true, .dropout = 0.25, .group = 3, .bf16 = true},
+      {.batch = 3, .queries = 70, .keys = 260, .heads = 1, .bias = true, .dropout = 0.1, .bf16 = true},
+      {.batch = 1, .queries = 300, .keys = 300, .heads = 1, .features = 16, .causal = true, .bf16 = true},
+  };
+  for (const Heads& h : cases) {
+    SCOPED_TRACE(fmt::format("queries {} keys {} group {} dropout {}", h.queries, h.keys, h.group, h.dropout));
+    Program program = program_of(h);
+    SpmdProgram spmd = whole_program(program);
+    EXPECT_EQ(attention_groups(program, spmd, 0), 2);
+    expect_step(program, spmd, bf16_tolerance);
   }
 }
 

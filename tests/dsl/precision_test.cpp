@@ -114,6 +114,31 @@ TEST(MixedPrecision, MakesProductsWithWeightsBf16AndKeepsTheRest) {
     }
 }
 
+TEST(MixedPrecision, MakesMatrixProductsOfActivationsBf16) {
+  Program p = program_of([] {
+    mixed_precision("bf16");
+    Tensor q = parameter("q", {2, 5, 2, 4}, normal(1)) * 1.0, k = parameter("k", {2, 5, 2, 4}, normal(1)) * 1.0;
+    minimize(sum(square(attention(q, k, k))), SGD{.learning_rate = 1, .momentum = 0});
+  });
+  int products = 0;
+  for (const Node& node : p.nodes) {
+    if (node.leaf() || node.tag() != "einsum") continue;
+    ++products;
+    for (NodeId input : node.inputs) EXPECT_EQ(p[input].type.dtype, DType::bf16) << node.name;
+    EXPECT_EQ(node.type.dtype, DType::f32) << node.name;
+  }
+  EXPECT_EQ(products, 6) << "two forward, their four gradients";
+}
+
+TEST(MixedPrecision, LeavesSumsOfProductsAndAveragesFloat32) {
+  Program p = program_of([] {
+    mixed_precision("bf16");
+    Tensor x = parameter("x", {1, 1, 6, 6}, normal(1)) * 1.0, flat = reshape(x, {36});
+    minimize(einsum("k,k->", flat, flat) + sum(adaptive_avg_pool2d(x, {2, 3})), SGD{.learning_rate = 1, .momentum = 0});
+  });
+  for (const Node& node : p.nodes) EXPECT_EQ(node.type.dtype, DType::f32) << node.name;
+}
+
 TEST(MixedPrecision, IsNearFloat32) {
   Program single = program_of([] { mlp("f32", 1); }), mixed = program_of([] { mlp("bf16", 1); });
   std::vector<Array> wanted = step_of(single), found = step_of(mixed);

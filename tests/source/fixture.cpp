@@ -21,11 +21,12 @@ Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster,
   return out;
 }
 
-Program attention_program(int64_t queries, int64_t keys, bool causal) {
+Program attention_program(int64_t queries, int64_t keys, bool causal, int64_t features, const std::string& precision) {
   Trace trace("attention.cpp");
   run_builder(trace, [&] {
-    Tensor q = parameter("q", {1, queries, 2, 3}, normal(1)), k = parameter("k", {1, keys, 2, 3}, normal(1));
-    Tensor v = parameter("v", {1, keys, 2, 3}, normal(1));
+    mixed_precision(precision);
+    Tensor q = parameter("q", {1, queries, 2, features}, normal(1));
+    Tensor k = parameter("k", {1, keys, 2, features}, normal(1)), v = parameter("v", {1, keys, 2, features}, normal(1));
     Tensor scores = einsum("bthd,bshd->bhts", q, k);
     if (causal) scores = causal_mask(scores);
     Tensor mixed = einsum("bhts,bshd->bthd", dropout(softmax(scores, -1), 0.1), v);

@@ -16,9 +16,10 @@ struct Generated {
 /// `attention_in_blocks`: as `generate` does it; without, all of the text is of the forms that the check follows.
 Generated generated(Program reference, SpmdProgram plan, const Cluster& cluster, bool attention_in_blocks = false);
 
-/// One step of training queries, keys and values of two heads with three features each: attention in blocks of 64
-/// queries and 256 keys.
-Program attention_program(int64_t queries, int64_t keys, bool causal);
+/// One step of training queries, keys and values of two heads: attention in blocks of 64 queries and 256 keys.
+/// `precision`: "bf16", and features in sixteens, for tensor cores.
+Program attention_program(int64_t queries, int64_t keys, bool causal, int64_t features = 3,
+                          const std::string& precision = "f32");
 
 SourceCheck check(const Generated& g, int rank);
 /// The same for text that was changed.

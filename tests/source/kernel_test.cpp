@@ -31,6 +31,23 @@ const Generated& attention() {
   return g;
 }
 
+/// By tensor cores, in several tiles of either side.
+const Generated& tensor_attention() {
+  static const Generated g = on_one_device(attention_program(150, 150, true, 16, "bf16"));
+  return g;
+}
+
+TEST(KernelSource, OfAttentionBetweenBf16OperandsPasses) {
+  Cluster plain = cuda_devices({1e9});
+  plain.devices[0].architecture = "sm_75";
+  const Program program = attention_program(80, 80, true, 16, "bf16");
+  const Generated without = generated_for_cuda(program, single_device_plan(program, plain).program, plain);
+  for (const Generated* g : {&without, &tensor_attention()}) {
+    const SourceCheck found = check(*g, 0);
+    EXPECT_EQ(found.verdict, Verdict::proved) << "line " << found.line << ": " << found.summary;
+  }
+}
+
 /// The text with the first occurrence behind `after` replaced.
 std::string replaced(const std::string& text, const std::string& after, const std::string& from,
                      const std::string& to) {
@@ -70,6 +87,16 @@ const Damage damages[] = {
     {"no_barrier", attention, first_kernel, "__syncthreads();", "", "which one is first"},
     {"sums_are_not_rescaled", attention, first_kernel, "*= scale;", "*= 1.0f;", "by the text and"},
     {"a_tile_is_left_out", attention, first_kernel, "? seen : ", "? seen - 32 : ", "by the text and"},
+    {"no_barrier_of_tensor_cores", tensor_attention, " attention_", "__syncthreads();", "", "which one is first"},
+    {"another_fragment", tensor_attention, " attention_", "+ deep * 16, 24);", "+ deep * 16, 16);", ""},
+    {"the_same_panel_twice", tensor_attention, " attention_", "right + 4);", "right);", "by the text and"},
+    {"a_tile_of_rows_by_columns", tensor_attention, " attention_", "load_right_by_rows(", "load_right(",
+     "by the text and"},
+    {"another_mask", tensor_attention, " attention_", "(at_t < at_s ?", "(at_t < at_s + 1 ?", "by the text and"},
+    {"the_mask_is_left_out_too_early", tensor_attention, " attention_", " <= row_begin + warp * ",
+     " - 32 <= row_begin + warp * ", "by the text and"},
+    {"half_of_a_fragment_is_rounded", tensor_attention, " attention_", "panel % 2 * 4 + 2, ", "panel % 2 * 4 + 0, ",
+     ""},
     {"too_long_a_list", attention, first_kernel, "largest[i] = now;", "largest[i + 100] = now;",
      "outside of its bounds"},
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/ir/attention.h"
 #include "verify/source/arithmetic.h"
 #include "verify/source/library.h"
 
@@ -43,7 +44,12 @@ ContentsWalk::ContentsWalk(const Program& reference, const SpmdProgram& program,
       numbers_(std::move(numbers)),
       meaning_(reference, program, source.rank),
       memory_(meaning_),
-      done_(program.instructions.size(), false) {}
+      done_(program.instructions.size(), false) {
+  for (const Attention& attention : find_attention(reference))
+    for (NodeId node : attention.after)
+      if (reference[node].body == round_bf16(Expr::input(0)))
+        weighed_.insert({{attention.mixed, true}, {attention.dot, false}});
+}
 
 void ContentsWalk::begin() {
   function_ = &entry_of(unit_);

@@ -80,6 +80,9 @@ class ContentsWalk : public StepWalk {
                                     size_t enough);
   std::optional<Guess> match_opened(const std::set<ValueId>& opened, Region& region, const Written& block,
                                     const std::vector<ValueId>& values, size_t enough);
+  std::optional<Guess> match_unrounded(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                       size_t enough);
+  bool round_alike(Region& region, const Written& block, const Guess& guess, const std::vector<Point>& points);
   std::pair<std::vector<int64_t>, std::vector<int64_t>> layout(const Guess& guess) const;
   bool is_sum(ValueId value) const;
   std::set<ValueId> sums_behind(ValueId value) const;
@@ -122,6 +125,9 @@ class ContentsWalk : public StepWalk {
   int64_t work_of_others_ = 0;  ///< evaluations for what is unrecognised
   int64_t most_work_ = 0;       ///< evaluations that the program's side of a guess may take
   bool too_long_ = false;       ///< some guess took more
+  bool exact_ = false;          ///< see match_unrounded
+  /// Sums of attention that are computed from rounded weights, and whether the program's side rounds them itself.
+  std::map<NodeId, bool> weighed_;
 };
 
 bool close(double a, double b);

@@ -18,6 +18,7 @@ constexpr Helper of_two(ExprKind kind) { return {Builtin::arithmetic, 2, kind}; 
 constexpr Known known[] = {
     {"", {}},
     {"exp_f32", of_one(ExprKind::exp)},
+    {"exp_fast_f32", of_one(ExprKind::exp)},
     {"__builtin_exp", of_one(ExprKind::exp)},
     {"log_f32", of_one(ExprKind::log)},
     {"__builtin_log", of_one(ExprKind::log)},
@@ -52,6 +53,8 @@ constexpr Known known[] = {
     {"warp_max", met(ExprKind::maximum, 32)},
     {"lanes16_sum", met(ExprKind::add, 16)},
     {"lanes16_max", met(ExprKind::maximum, 16)},
+    {"lanes4_sum", met(ExprKind::add, 4)},
+    {"lanes4_max", met(ExprKind::maximum, 4)},
     {"block_sum", met(ExprKind::add, 0)},
     {"block_max", met(ExprKind::maximum, 0)},
     {"stacked_sum", met(ExprKind::add, 0, 32)},

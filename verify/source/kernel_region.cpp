@@ -220,6 +220,7 @@ class KernelRegion::Contents final : public ThreadBlock::Outside {
   void store(int, DType, const int64_t* bytes, Lanes lanes, const double* values, int) override {
     for (int i = 0; i < lanes.count; ++i) of_.found_[bytes[i]] = values[i];
   }
+  bool rounds() const override { return of_.memory_.rounds(); }
 
  private:
   double load(DType dtype, int64_t byte, int thread, int line) const {

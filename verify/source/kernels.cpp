@@ -17,6 +17,7 @@ namespace {
 constexpr const char* declarations = R"(
 #define __global__ __attribute__((annotate("kernel")))
 #define __launch_bounds__(threads, ...) __attribute__((annotate("threads " #threads)))
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ __attribute__((annotate("shared")))
 struct Dimensions { unsigned x, y, z; };
 extern const Dimensions threadIdx, blockIdx, blockDim, gridDim;
@@ -35,6 +36,10 @@ double max_f64(double, double); double min_f64(double, double);
 void load4(float*, const float*); void load4(int*, const int*); void load4(bf16*, const bf16*);
 void store4(float*, const float*); void store4(int*, const int*); void store4(bf16*, const bf16*);
 float warp_sum(float); float warp_max(float); float lanes16_sum(float); float lanes16_max(float);
+float lanes4_sum(float); float lanes4_max(float); float exp_fast_f32(float);
+void copy8(bf16*, const bf16*); void round2(bf16*, const float*); void mma_bf16(float*, const bf16*, const bf16*);
+void load_left(bf16*, const bf16*, int); void load_right(bf16*, const bf16*, int);
+void load_right_by_rows(bf16*, const bf16*, int);
 float block_sum(float); float block_max(float); float stacked_sum(float); float stacked_max(float);
 int collect_hits(bool, int*);
 float philox_uniform(unsigned long long, unsigned, unsigned long long, unsigned long long);

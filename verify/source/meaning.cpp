@@ -446,6 +446,8 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
       double condition = arg(0);
       return std::isnan(condition) ? condition : condition != 0 ? arg(1) : arg(2);
     }
+    case ExprKind::round_bf16:
+      return rounds() ? number(e.kind(), arg(0), 0) : arg(0);
     default:
       return number(e.kind(), arg(0), e.args().size() > 1 ? arg(1) : 0);
   }

@@ -52,6 +52,7 @@ struct Sample {
   /// Reals grow with their position: what is rescaled by the largest so far meets larger ones.
   bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
+  bool exact = false;     ///< roundings to bf16 count as nothing
   bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
   static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false}; }
@@ -100,6 +101,8 @@ class Meaning {
   void choose_anew(const Sample& sample);
   /// Another number whenever elements may be worth something else.
   uint64_t moment() const { return moment_; }
+  /// Whether a conversion to bf16 rounds.
+  bool rounds() const { return !sample_.exact; }
   /// The element at this global index. Throws NotHeld, TooLong.
   double at(ValueId value, const Index& index);
 

@@ -72,6 +72,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     if (points.size() >= 2 + (ends > 0 ? ends + 1 : 0) && spent > very_dear) break;
     Point point;
     point.sample = Sample::number(++number);
+    point.sample.exact = exact_;
     point.element = element;
     meaning_.choose(point.sample);
     int64_t before = region.work + meaning_.work + work_of_others_;
@@ -91,6 +92,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     for (size_t i = 0; i < random_elements; ++i) {
       Point point;
       point.sample = Sample::number(++number);
+      point.sample.exact = exact_;
       meaning_.choose(point.sample);
       point.value = region.values(block, {0}).front();
       points.push_back(point);
@@ -103,7 +105,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
 /// not add to tell nothing of what it leaves out; so once everything is added to the same place.
 void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
   for (int choice = 0; choice < 4; ++choice) {
-    Sample sample{++number, choice % 2 == 0, false, choice == 3};
+    Sample sample{++number, choice % 2 == 0, false, choice == 3, exact_};
     meaning_.choose(sample);
     for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
   }
@@ -206,6 +208,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
   if (!guess) guess = settle(region, block, values, points);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
+  if (!guess) guess = match_unrounded(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
   passed_[{region.function_name(), block.pointer}] = layout(*guess);
@@ -251,6 +254,8 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
     if (!guess) return std::nullopt;
     const std::vector<Point> steps = sample_steps(region, block, *guess, points);
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
+      const bool rounds = exact_ && weighed_.at(program_.values[size_t(guess->value)].node);
+      if (rounds && !round_alike(region, block, *guess, points)) return std::nullopt;
       identify_same(*guess, values, points);
       return guess;
     }
@@ -274,7 +279,8 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, cons
         if (stride < extent) elements.insert(stride * guess.strides[d]);
   }
   for (const Point& point : points) elements.erase(point.element);
-  const Sample sample{1000 + points.size(), /*positive=*/true, false, false};  // roots and logarithms are numbers
+  // Positive: roots and logarithms are numbers.
+  const Sample sample{1000 + points.size(), /*positive=*/true, false, false, exact_};
   meaning_.work = 0;
   meaning_.limit = options_.work_per_kernel;
   const int64_t before = region.work + work_of_others_;
@@ -328,6 +334,48 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, co
     }
   }
   return std::nullopt;
+}
+
+/// Blocks of attention between bf16 operands round the weights before they are divided by their sum, the program behind
+/// it; and sum(weights * their gradient) is taken as sum(result * its gradient), of a result whose weights were
+/// rounded. No rounding is the same then, so that such sums are held against the program over the reals, as a proof is.
+/// Of the result either side must round.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_unrounded(Region& region, const Written& block,
+                                                                 const std::vector<ValueId>& values, size_t enough) {
+  std::vector<ValueId> sums;
+  for (ValueId value : values)
+    if (weighed_.count(program_.values[size_t(value)].node)) sums.push_back(value);
+  if (sums.empty() || exact_) return std::nullopt;
+  exact_ = true;
+  memory_.forget_reads();
+  std::optional<Guess> guess;
+  try {
+    guess = settle(region, block, sums, sample(region, block, enough));
+    if (!guess) guess = match_opened(region, block, sums, enough);
+  } catch (...) {
+    exact_ = false;
+    throw;
+  }
+  exact_ = false;
+  return guess;
+}
+
+/// Whether roundings to bf16 make a difference to both or to neither.
+bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess& guess,
+                               const std::vector<Point>& points) {
+  bool by_text = false, by_program = false;
+  for (const Point& point : points) {
+    const Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
+    meaning_.work = meaning_.limit = 0;
+    meaning_.choose(point.sample);
+    const double expected = meaning_.at(guess.value, index);
+    Sample rounding = point.sample;
+    rounding.exact = false;
+    meaning_.choose(rounding);
+    by_program = by_program || !close(meaning_.at(guess.value, index), expected);
+    by_text = by_text || !close(region.values(block, {point.element}).front(), point.value);
+  }
+  return by_text == by_program;
 }
 
 std::pair<std::vector<int64_t>, std::vector<int64_t>> ContentsWalk::layout(const Guess& guess) const {

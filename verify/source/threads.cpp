@@ -15,13 +15,18 @@ namespace {
 constexpr int64_t longest_array = int64_t(1) << 20;
 constexpr size_t page_numbers = size_t(1) << 16;
 
+bool loads_fragment(const std::string& function) {
+  return function == "load_left" || function == "load_right" || function == "load_right_by_rows";
+}
+
 Meets meets(const Expression& e) {
   Meets out = Meets::nobody;
   if (e.kind == Kind::call) {
     if (e.name == "__syncthreads" || e.name == "collect_hits" || e.name.rfind("block_", 0) == 0 ||
         e.name.rfind("stacked_", 0) == 0)
       out = Meets::block;
-    else if (e.name.rfind("warp_", 0) == 0 || e.name.rfind("lanes16_", 0) == 0)
+    else if (e.name.rfind("warp_", 0) == 0 || e.name.rfind("lanes", 0) == 0 || e.name == "mma_bf16" ||
+             loads_fragment(e.name))
       out = Meets::warp;
   }
   for (const Expression& arg : e.args) out = std::max(out, meets(arg));
@@ -257,21 +262,10 @@ void ThreadBlock::barrier(Lanes lanes, int line) {
 
 void ThreadBlock::call(const Expression& e, Lanes lanes) {
   if (e.name == "__syncthreads" && e.args.empty()) return barrier(lanes, e.line);
-  const bool stores = e.name == "store4";
-  if ((!stores && e.name != "load4") || e.args.size() != 2) throw NotFollowed("a call of " + e.name, e.line);
-  const Place to = place(e.args[0], lanes);
-  expect_aligned(to, e.args[0].type, lanes, e.line);
-  if (slice_ && to.parameter >= 0) {
-    for (int64_t v = 0; v < 4; ++v) store_at(to, e.args[0].type, v, lanes, nullptr, e.line);
-    return;
-  }
-  const Place from = place(e.args[1], lanes);
-  expect_aligned(from, e.args[1].type, lanes, e.line);
-  double* value = reals(lanes.count);
-  for (int64_t v = 0; v < 4; ++v) {
-    load_at(from, e.args[1].type, v, lanes, value, e.line);
-    store_at(to, e.args[0].type, v, lanes, value, e.line);
-  }
+  if (moved_by(e) > 0) return move(e, lanes);
+  if (e.args.size() == 3 && loads_fragment(e.name)) return load_fragment(e, lanes);
+  if (e.args.size() == 3 && e.name == "mma_bf16") return multiply_fragments(e, lanes);
+  throw NotFollowed("a call of " + e.name, e.line);
 }
 
 // ---- places ----
@@ -312,12 +306,19 @@ ThreadBlock::Place ThreadBlock::element_place(const Expression& e, Lanes lanes) 
   return out;
 }
 
-void ThreadBlock::expect_aligned(const Place& at, Type pointer, Lanes lanes, int line) const {
-  if (at.parameter < 0) return;
-  const int64_t size = 4 * stride_of(pointed(at, pointer)), begin = launch_.arguments[size_t(at.parameter)];
+void ThreadBlock::expect_aligned(const Place& at, Type pointer, int elements, Lanes lanes, int line) const {
+  if (at.parameter < 0) {
+    for (int i = 0; i < lanes.count && elements == 8; ++i)
+      if (at.offset[i] % elements != 0) throw Misstep("a row of a tile begins at no multiple of 16 bytes", line);
+    return;
+  }
+  const int64_t each = stride_of(pointed(at, pointer)), size = elements * each,
+                begin = launch_.arguments[size_t(at.parameter)];
   for (int i = 0; i < lanes.count; ++i)
-    if (const int64_t byte = begin + at.offset[i] * size / 4; byte % size != 0)
-      throw Misstep(fmt::format("four numbers are accessed at byte {}, which is no multiple of {}", byte, size), line);
+    if (const int64_t byte = begin + at.offset[i] * each; byte % size != 0)
+      throw Misstep(fmt::format("{} numbers are accessed at byte {}, which is no multiple of {}",
+                                elements == 4 ? "four" : "eight", byte, size),
+                    line);
 }
 
 /// An element of an array. Of shared ones, nothing may be read or written that another thread writes, or written that

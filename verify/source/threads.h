@@ -46,6 +46,8 @@ class ThreadBlock {
     /// `values` is null where only a slice is executed.
     virtual void store(int parameter, DType dtype, const int64_t* bytes, Lanes lanes, const double* values,
                        int line) = 0;
+    /// Whether a conversion to bf16 rounds.
+    virtual bool rounds() const { return true; }
   };
 
   /// `slice` null: everything is executed. `work` counts numbers that expressions were worth.
@@ -91,6 +93,12 @@ class ThreadBlock {
   void loop(const Statement& s, Lanes lanes);
   void call(const Expression& e, Lanes lanes);
   void barrier(Lanes lanes, int line);
+  // fragments.cpp
+  static int moved_by(const Expression& call);
+  void move(const Expression& e, Lanes lanes);
+  void expect_warps(Lanes lanes, int line) const;
+  void load_fragment(const Expression& e, Lanes lanes);
+  void multiply_fragments(const Expression& e, Lanes lanes);
   bool kept(const Statement& s) const { return !slice_ || slice_->kept[size_t(s.number)]; }
 
   void integer(const Expression& e, Lanes lanes, int64_t* out);
@@ -113,7 +121,7 @@ class ThreadBlock {
   void load(const Expression& e, Lanes lanes, double* out);
   void load_at(const Place& from, Type pointer, int64_t further, Lanes lanes, double* out, int line);
   void store_at(const Place& to, Type pointer, int64_t further, Lanes lanes, const double* values, int line);
-  void expect_aligned(const Place& at, Type pointer, Lanes lanes, int line) const;
+  void expect_aligned(const Place& at, Type pointer, int elements, Lanes lanes, int line) const;
   double& cell(Array& array, int64_t at, int thread, bool writes, int line);
   Type pointed(const Place& at, Type pointer) const;
 

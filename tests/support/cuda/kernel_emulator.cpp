@@ -27,6 +27,7 @@ struct uint3 { unsigned x, y, z; };
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
 static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
@@ -42,7 +43,9 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define cosf __builtin_cosf
 #define floorf __builtin_floorf
 #define powf __builtin_powf
+#define __expf __builtin_expf
 #define __popc __builtin_popcount
+#define __align__(bytes) __attribute__((aligned(bytes)))
 extern "C" unsigned emulated_meeting(int kind, unsigned bits, int argument);
 // The harness changes whose turn it is during a meeting: the thread's own index is put back after it.
 static unsigned meet(int kind, unsigned bits, int argument) {
@@ -62,6 +65,36 @@ static unsigned __ballot_sync(unsigned, bool vote) { return meet(3, vote, 0); }
 static float __shfl_xor_sync(unsigned, float value, int mask) {
   return __builtin_bit_cast(float, meet(4, __builtin_bit_cast(unsigned, value), mask));
 }
+// Tensor cores: lanes leave their operands, meet, and add up what is theirs. Sums are of floats, in order.
+#define EMULATED_TENSOR_CORES
+static unsigned short left_operands[1024][8], right_operands[1024][4];
+static float from_bits(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+template <class Half> static void load_left(Half* to, const Half* tile, int stride) {
+  const int q = threadIdx.x % 32 / 4, p = threadIdx.x % 4;
+  for (int i = 0; i < 8; ++i) to[i] = tile[(q + i / 2 % 2 * 8) * stride + 2 * p + i % 2 + i / 4 * 8];
+}
+template <class Half> static void load_right(Half* to, const Half* tile, int stride) {
+  const int q = threadIdx.x % 32 / 4, p = threadIdx.x % 4;
+  for (int i = 0; i < 8; ++i) to[i] = tile[(q + i / 4 * 8) * stride + 2 * p + i % 2 + i / 2 % 2 * 8];
+}
+template <class Half> static void load_right_by_rows(Half* to, const Half* tile, int stride) {
+  const int q = threadIdx.x % 32 / 4, p = threadIdx.x % 4;
+  for (int i = 0; i < 8; ++i) to[i] = tile[(2 * p + i % 2 + i / 2 % 2 * 8) * stride + q + i / 4 * 8];
+}
+template <class Half> static void mma_bf16(float* sum, const Half* left, const Half* right) {
+  const int me = threadIdx.x, first = me / 32 * 32, q = me % 32 / 4, p = me % 4;
+  for (int i = 0; i < 8; ++i) left_operands[me][i] = left[i].bits;
+  for (int i = 0; i < 4; ++i) right_operands[me][i] = right[i].bits;
+  meet(5, 0, 0);
+  for (int c = 0; c < 4; ++c)
+    for (int k = 0; k < 16; ++k) {
+      const int in_left = k / 8 * 4 + c / 2 * 2 + k % 2, in_right = k / 8 * 2 + k % 2;
+      sum[c] += from_bits(left_operands[first + 4 * q + k % 8 / 2][in_left]) *
+                from_bits(right_operands[first + 4 * (2 * p + c % 2) + k % 8 / 2][in_right]);
+    }
+  meet(5, 0, 0);  // nobody leaves the next ones before
+}
+template <class Half> static void round2(Half* to, const float* from) { to[0] = Half(from[0]), to[1] = Half(from[1]); }
 template <int... I> struct Indices {};
 template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
 template <int... I> struct Count<0, I...> { typedef Indices<I...> type; };
@@ -74,7 +107,7 @@ template <class... A> static void call(void (*kernel)(A...), void** arguments) {
 extern "C" void emulated_grid(unsigned blocks, unsigned threads) { gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1}; }
 )";
 
-enum Meeting { barrier = 0, shuffle_down = 1, shuffle = 2, ballot = 3, shuffle_xor = 4 };
+enum Meeting { barrier = 0, shuffle_down = 1, shuffle = 2, ballot = 3, shuffle_xor = 4, warp_meeting = 5 };
 
 /// In which order `count` things take their turns.
 std::vector<unsigned> order_of(unsigned count, Turns turns, std::mt19937_64& random) {
@@ -200,7 +233,9 @@ class Block {
     for (size_t l = 0; l < lanes; ++l) votes |= (fibers_[first + l].bits & 1u) << l;
     for (size_t l = 0; l < lanes; ++l) {
       Fiber& fiber = fibers_[first + l];
-      fiber.result = fiber.kind == ballot ? votes : fibers_[first + partner(fiber, l, lanes)].bits;
+      fiber.result = fiber.kind == ballot         ? votes
+                     : fiber.kind == warp_meeting ? 0
+                                                  : fibers_[first + partner(fiber, l, lanes)].bits;
       fiber.state = State::ready;
     }
     return true;
@@ -290,7 +325,7 @@ EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std:
       throw std::runtime_error("the file has no kernel " + name);
     std::string body = text.substr(begin, end - begin);
     bool meets = false;
-    for (const char* word : {"warp_", "block_", "stacked_", "collect_hits", "__sync", "__shfl"})
+    for (const char* word : {"warp_", "block_", "stacked_", "lanes", "mma_", "collect_hits", "__sync", "__shfl"})
       meets = meets || body.find(word) != std::string::npos;
     impl_->kernels.push_back({impl_->module.function<void(unsigned, unsigned, void**)>("emulated_" + name), meets});
   }
