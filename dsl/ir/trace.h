@@ -56,7 +56,7 @@ class Trace {
   std::set<std::string> leaf_names;
   OptimizerStep optimizer;          ///< empty: no `minimize` was called
   double clip_norm = 0;             ///< 0: no clipping
-  DType product_type = DType::f32;  ///< of what products with weights are made of (mixed_precision in model.h)
+  DType product_type = DType::f32;  ///< of operands of products (mixed_precision in model.h)
   double loss_scale = 1;            ///< the backward pass runs on the loss times this; gradients are divided by it
   struct DynamicScale {
     Tensor scale, good_steps;  ///< states

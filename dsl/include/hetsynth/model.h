@@ -134,8 +134,8 @@ void minimize(Loss loss, const SGD& optimizer, std::source_location where = std:
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.
 void output(const char* name, Tensor tensor, std::source_location where = std::source_location::current());
 
-/// Called before the model computes anything. "f32": everything in float32. "bf16": products with parameters, and those
-/// of their gradients, are of bf16 with sums in float32; parameters, optimizer state and everything else stay float32.
+/// Called before the model computes anything. "f32": all in float32. "bf16": products with parameters, matrix products
+/// of activations and those of their gradients are of bf16 with float32 sums; all else, parameters too, stays float32.
 /// `loss_scale`: the backward pass runs on the loss times this, so that small gradients survive rounding; the
 /// optimizer sees them unscaled.
 void mixed_precision(const std::string& precision, double loss_scale = 1,
