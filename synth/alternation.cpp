@@ -35,12 +35,11 @@ class Alternation {
         relaxation_(std::move(known)),
         at_hand_(std::move(at_hand)),
         most_runners_up_(runners_up) {
+    to_beat_ = to_picoseconds(seconds_to_beat);
     if (several_axes())
-      limits_.stop = budget.stop();
+      limits_.stop = budget.stop(), limits_.cost_to_beat = to_beat_;
     else
       limits_ = limits_of(problem, budget.stop());
-    to_beat_ = to_picoseconds(seconds_to_beat);
-    if (several_axes()) limits_.cost_to_beat = to_beat_;
   }
 
   std::vector<Plan> run() {
@@ -113,9 +112,7 @@ class Alternation {
   }
 
   /// On one axis, where a search of everything takes long: only around the relaxation.
-  bool only_around_relaxation() const {
-    return !several_axes() && relaxation_->hard && !relaxation_->choices.empty();
-  }
+  bool only_around_relaxation() const { return !several_axes() && relaxation_->hard && !relaxation_->choices.empty(); }
 
   /// Everything at the best shares, if that was not searched yet, and not to the end.
   void search_best_shares() {
@@ -123,13 +120,10 @@ class Alternation {
     const Shares shares = best_.shares;
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
     limits_.cost_to_beat = best_.cost;
-    Solution solution = search(problem_, conversions, shares, {}, limits_);
+    Candidate candidate = cheapest_of_all(conversions, shares);
     limits_.cost_to_beat = forbidden;
-    budget_.searched();
-    best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
-    if (solution.choices.empty()) return;
-    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
-    candidate.bound = std::min(candidate.cost, best_.bound);
+    if (candidate.empty()) return;
+    candidate.bound = std::max(candidate.bound, std::min(candidate.cost, best_.bound));
     keep(candidate);
   }
 
@@ -290,15 +284,19 @@ class Alternation {
                                         total_cost(problem_, conversions, shares, relaxation_->choices));
     // Without linear programming what is no faster than the best leads nowhere.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
+    Candidate candidate = cheapest_of_all(conversions, shares);
+    HETSYNTH_CHECK(!candidate.empty() || budget_.spent() || several_axes() || problem_.constrained,
+                   "replicating everything is always a plan");
+    return candidate;
+  }
+
+  /// By a search of everything. Raises the bound of the best plan if that has these shares.
+  Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares) {
     Solution solution = search(problem_, conversions, shares, {}, limits_);
     budget_.searched();
     if (best_.shares == shares && best_.recomputed.empty())
       best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
-    if (solution.choices.empty()) {
-      HETSYNTH_CHECK(budget_.spent() || several_axes() || problem_.constrained,
-                     "replicating everything is always a plan");
-      return {};
-    }
+    if (solution.choices.empty()) return {};
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = solution.search.lower_bound;
     return candidate;

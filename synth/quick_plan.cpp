@@ -8,9 +8,7 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Nodes from which on the search takes long enough, alternations under a restriction, and how near to the best under
-/// it a plan has to be.
-constexpr size_t long_program = 1000;
+/// Alternations under a restriction, and how near to the best under it a plan has to be.
 constexpr int most_rounds = 3;
 constexpr double tolerance = 1e-4;
 
@@ -50,8 +48,7 @@ std::vector<Pins> quick_restrictions(const Problem& problem) {
 
 Candidate quick_plan(const Problem& problem, Budget& budget) {
   Candidate best;
-  if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited() ||
-      problem.program.nodes.size() < long_program)
+  if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited() || !is_long(problem.program))
     return best;
   const SearchLimits limits = limits_of(problem, budget.stop(), tolerance);
   const bool alike = device_types(problem.cluster).devices.size() < 2;

@@ -17,15 +17,16 @@ constexpr double sweeps_by_node = 2e6;
 
 }  // namespace
 
+bool is_long(const Program& program) { return program.nodes.size() >= long_program; }
+
 SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance) {
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = tolerance;
   const bool several_axes = problem.mesh.axes.size() > 1;
-  const size_t nodes = problem.program.nodes.size();
-  if (!several_axes && nodes < long_program) return limits;
-  limits.most_sweeps =
-      several_axes ? sweeps_of_several_axes : std::clamp(int(sweeps_by_node / double(nodes)), least_sweeps, limits.most_sweeps);
+  if (!several_axes && !is_long(problem.program)) return limits;
+  const int by_length = int(sweeps_by_node / double(problem.program.nodes.size()));
+  limits.most_sweeps = several_axes ? sweeps_of_several_axes : std::clamp(by_length, least_sweeps, limits.most_sweeps);
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
   return limits;

@@ -5,9 +5,12 @@
 
 namespace hetsynth::synth {
 
+/// Programs whose search takes long enough to be cut off.
+bool is_long(const Program& program);
+
 /// Small programs are searched to the end. In long ones message passing is cut off after a while, the sooner the longer
-/// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille would
-/// take as long as everything before.
+/// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille
+/// would take as long as everything before.
 SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance = 0);
 
 struct Solution {
