@@ -95,27 +95,38 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
 }
 
 Network restrict(const Network& network, const ValueLists& values) {
+  const TableStore& store = network.store();
+  const auto numbered = [&](int table) { return NumberedTable{&store[table], table}; };
+  return restrict(
+      network, values, [&](int variable) { return numbered(network.unary_table(variable)); },
+      [&](size_t pair) { return numbered(network.pairs()[pair].table); });
+}
+
+Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,
+                 const std::function<NumberedTable(size_t)>& of_pair) {
   Network out(network.shared_store());
-  TableStore& store = network.store();
   Interner<int> lists, keys;
   std::vector<int> list_of, made;
   /// The part's table, computed once for equal tables and lists.
-  auto part_of = [&](int table, int rows, int columns, size_t stride) {
-    int key = keys.number({table, rows, columns});
-    if (key < int(made.size())) return made[key];
+  const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
+    const int key = keys.number({whole.number, rows, columns});
+    if (key < int(made.size())) return made[size_t(key)];
     Table part;
+    part.reserve(lists[rows].size() * lists[columns].size());
     for (int x : lists[rows])
-      for (int y : lists[columns]) part.push_back(store[table][size_t(x) * stride + y]);
-    made.push_back(store.intern(std::move(part)));
+      for (int y : lists[columns]) part.push_back((*whole.table)[size_t(x) * stride + size_t(y)]);
+    made.push_back(out.store().intern(std::move(part)));
     return made.back();
   };
   const int only = lists.number({0});
   for (int v = 0; v < network.variable_count(); ++v) {
-    list_of.push_back(lists.number(values[v]));
-    out.add_variable(part_of(network.unary_table(v), only, list_of[v], 0), network.position(v));
+    list_of.push_back(lists.number(values[size_t(v)]));
+    out.add_variable(part_of(of_variable(v), only, list_of.back(), 0), network.position(v));
   }
-  for (const Network::Pair& pair : network.pairs())
-    out.add_pair(pair.a, pair.b, part_of(pair.table, list_of[pair.a], list_of[pair.b], network.domain(pair.b)));
+  for (size_t p = 0; p < network.pairs().size(); ++p) {
+    const auto [a, b, table] = network.pairs()[p];
+    out.add_pair(a, b, part_of(of_pair(p), list_of[size_t(a)], list_of[size_t(b)], size_t(network.domain(b))));
+  }
   out.finish();
   return out;
 }

@@ -1,6 +1,7 @@
 // A weighted constraint network: variables with finite domains, costs of single variables and of pairs. The search
 // minimises the sum of all costs.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -89,7 +90,17 @@ class Network {
 /// Some values of each variable.
 using ValueLists = std::vector<std::vector<int>>;
 
+/// A table, and a number that tables of the same content have.
+struct NumberedTable {
+  const Table* table;
+  int number;
+};
+
 /// The network over some values of each variable only, renumbered from 0.
 Network restrict(const Network& network, const ValueLists& values);
+
+/// The same with other costs: by variable, and by pair of the network.
+Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,
+                 const std::function<NumberedTable(size_t)>& of_pair);
 
 }  // namespace hetsynth::synth

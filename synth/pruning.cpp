@@ -1,7 +1,6 @@
 #include "synth/pruning.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 namespace hetsynth::synth {
@@ -109,34 +108,17 @@ ValueLists values_within(const Quotient& quotient, const Reparametrised& costs, 
 
 Network restrict(const Network& network, const Quotient& quotient, const Reparametrised& costs,
                  const ValueLists& values) {
-  Network out(network.shared_store());
-  Interner<int> lists;
-  std::vector<int> list_of;
-  std::map<std::array<int, 3>, int> made;  // parts of tables of cells and edges, by lists of rows and columns
-  const auto part_of = [&](const Table& table, int number, int rows, int columns, size_t stride) {
-    auto [it, fresh] = made.try_emplace({number, rows, columns}, 0);
-    if (!fresh) return it->second;
-    Table part;
-    part.reserve(lists[rows].size() * lists[columns].size());
-    for (int x : lists[rows])
-      for (int y : lists[columns]) part.push_back(table[size_t(x) * stride + size_t(y)]);
-    return it->second = out.store().intern(std::move(part));
-  };
-  const int only = lists.number({0}), cells = int(quotient.cells.size());
-  for (int v = 0; v < network.variable_count(); ++v) {
-    list_of.push_back(lists.number(values[size_t(v)]));
-    const int cell = quotient.cell_of[size_t(v)];
-    out.add_variable(part_of(costs.cells[size_t(cell)], cell, only, list_of.back(), 0), network.position(v));
-  }
-  for (size_t p = 0; p < network.pairs().size(); ++p) {
-    const Network::Pair& pair = network.pairs()[p];
-    const int edge = quotient.edge_of[p];
-    out.add_pair(pair.a, pair.b,
-                 part_of(costs.edges[size_t(edge)], cells + edge, list_of[size_t(pair.a)], list_of[size_t(pair.b)],
-                         size_t(network.domain(pair.b))));
-  }
-  out.finish();
-  return out;
+  const int cells = int(quotient.cells.size());
+  return restrict(
+      network, values,
+      [&](int variable) {
+        const int cell = quotient.cell_of[size_t(variable)];
+        return NumberedTable{&costs.cells[size_t(cell)], cell};
+      },
+      [&](size_t pair) {
+        const int edge = quotient.edge_of[pair];
+        return NumberedTable{&costs.edges[size_t(edge)], cells + edge};
+      });
 }
 
 ValueLists spread(const Quotient& quotient, const ValueLists& by_cell) {
