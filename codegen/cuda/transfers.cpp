@@ -188,7 +188,7 @@ class Planner {
   }
 
   bool alone() const { return hosts_.members(hosts_.host) == 1; }
-  bool leads() const { return me_ == hosts_.first[size_t(hosts_.host)]; }
+  bool leads() const { return me_ == hosts_.leader(); }
 
   void call(int phase, Over over, NcclCall call) {
     call.over = over;
@@ -214,10 +214,10 @@ class Planner {
     if (cut.back() * each == 0) return;
     const Spot whole = outer == 1 ? result : scratch(cut.back() * each);
     const int64_t own = length(cut, me_) * each;
-    const int leader = hosts_.first[size_t(hosts_.host)];
+    const int leader = hosts_.leader();
     if (leads() && own > 0) out_.copies_before.push_back({source, at(whole, cut[size_t(me_)] * each), own});
     if (!leads() && own > 0) call(0, Over::host, {NcclCall::Kind::send, source, {}, own, 0});
-    for (int p = leader + 1; leads() && p < hosts_.first[size_t(hosts_.host) + 1]; ++p)
+    for (int p = leader + 1; leads() && p < hosts_.end(); ++p)
       if (length(cut, p) > 0)
         call(0, Over::host,
              {NcclCall::Kind::receive, {}, at(whole, cut[size_t(p)] * each), length(cut, p) * each, p - leader});
@@ -247,7 +247,7 @@ class Planner {
       whole = scratch(cut.back() * each);
       out_.pack.push_back({{outer, inner, cut, 0, true}, source, whole});
     }
-    const int leader = hosts_.first[size_t(hosts_.host)];
+    const int leader = hosts_.leader();
     // The sum over the host lies in memory of its own; of a host with one device it is the operand.
     Spot sum = whole;
     if (!alone()) {
@@ -267,7 +267,7 @@ class Planner {
     }
     if (alone()) return;
     const int64_t own = length(cut, me_) * each;
-    for (int p = leader + 1; leads() && p < hosts_.first[size_t(hosts_.host) + 1]; ++p)
+    for (int p = leader + 1; leads() && p < hosts_.end(); ++p)
       if (length(cut, p) > 0)
         call(2, Over::host,
              {NcclCall::Kind::send, at(sum, cut[size_t(p)] * each), {}, length(cut, p) * each, p - leader});

@@ -17,19 +17,24 @@ std::vector<int64_t> GroupHosts::by_coordinate() const {
 
 GroupHosts hosts_of_group(const Mesh& mesh, const std::vector<int>& hosts, int axis, int rank) {
   HETSYNTH_CHECK(hosts.size() == size_t(mesh.device_count()), "the program knows its hosts");
+  std::vector<int64_t> by_coordinate;
+  for (int member : mesh.group(rank, axis)) by_coordinate.push_back(hosts[size_t(member)]);
+  return hosts_by_coordinate(by_coordinate, mesh.coordinate(rank, axis));
+}
+
+GroupHosts hosts_by_coordinate(std::span<const int64_t> hosts, int coordinate) {
   GroupHosts out;
-  const std::vector<int> group = mesh.group(rank, axis);
-  for (size_t i = 0; i < group.size(); ++i) {
-    if (i == 0 || hosts[size_t(group[i])] != hosts[size_t(group[i - 1])]) out.first.push_back(int(i));
-    if (group[i] == rank) out.host = int(out.first.size()) - 1;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (i == 0 || hosts[i] != hosts[i - 1]) out.first.push_back(int(i));
+    if (int(i) == coordinate) out.host = out.count();
   }
-  out.first.push_back(int(group.size()));
+  out.first.push_back(int(hosts.size()));
   return out;
 }
 
-std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, const std::vector<int64_t>& bounds) {
+std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, std::span<const int64_t> bounds) {
   std::vector<int64_t> out;
-  for (int coordinate : hosts.first) out.push_back(bounds.at(size_t(coordinate)));
+  for (int coordinate : hosts.first) out.push_back(bounds[size_t(coordinate)]);
   return out;
 }
 

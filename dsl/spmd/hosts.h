@@ -10,6 +10,7 @@
 // Training System with Mixed-Precision", 2018, section 4.2: the all-reduce in three phases.)
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct GroupHosts {
 
   int count() const { return int(first.size()) - 1; }
   int members(int of_host) const { return first[size_t(of_host) + 1] - first[size_t(of_host)]; }
+  /// Of the rank's host: its leader, and behind its last device.
+  int leader() const { return first[size_t(host)]; }
+  int end() const { return first[size_t(host) + 1]; }
   /// By coordinate: the number of its host in the group, from 0.
   std::vector<int64_t> by_coordinate() const;
 };
@@ -34,8 +38,11 @@ inline GroupHosts hosts_of_group(const SpmdProgram& program, int axis, int rank)
   return hosts_of_group(program.mesh, program.hosts, axis, rank);
 }
 
+/// The reverse of by_coordinate(), for the rank at `coordinate`.
+GroupHosts hosts_by_coordinate(std::span<const int64_t> hosts, int coordinate);
+
 /// Boundaries of shares by device, taken together by host.
-std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, const std::vector<int64_t>& bounds);
+std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, std::span<const int64_t> bounds);
 
 /// Whether there are hierarchical forms of the opcode.
 bool has_levels(Opcode opcode);

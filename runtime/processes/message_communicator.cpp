@@ -9,6 +9,7 @@
 #include <map>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/hosts.h"
 #include "runtime/collective_pieces.h"
 #include "runtime/collectives_transfer.h"
 #include "runtime/rank_clock.h"
@@ -31,9 +32,8 @@ struct Group {
 
 /// The members of a group on this rank's host, and the first ones of all hosts, which lead.
 struct Levels {
+  GroupHosts hosts;
   Group own, leaders;
-  std::vector<int> first;  ///< by host: its leader's place in the group; then the size of the group
-  size_t host = 0;
   bool leads() const { return own.member == 0; }
 };
 
@@ -158,16 +158,10 @@ class MessageCommunicator : public Communicator {
     auto [entry, fresh] = levels_.try_emplace({call.axis, std::vector(call.hosts.begin(), call.hosts.end())});
     Levels& out = entry->second;
     if (!fresh) return out;
-    std::vector<int> own, leaders;
-    for (size_t j = 0; j < call.hosts.size(); ++j) {
-      if (call.hosts[j] == call.hosts[size_t(along.member)]) own.push_back(along.ranks[j]);
-      if (j > 0 && call.hosts[j] == call.hosts[j - 1]) continue;
-      leaders.push_back(along.ranks[j]);
-      out.first.push_back(int(j));
-    }
-    out.first.push_back(int(call.hosts.size()));
-    out.host = size_t(call.hosts[size_t(along.member)]);
-    out.own = group_of(own);
+    out.hosts = hosts_by_coordinate(call.hosts, along.member);
+    std::vector<int> leaders;
+    for (int h = 0; h < out.hosts.count(); ++h) leaders.push_back(along.ranks[size_t(out.hosts.first[size_t(h)])]);
+    out.own = group_of({along.ranks.begin() + out.hosts.leader(), along.ranks.begin() + out.hosts.end()});
     out.leaders = group_of(leaders);
     return out;
   }
@@ -215,23 +209,19 @@ class MessageCommunicator : public Communicator {
     return move(levels.own, whole);
   }
 
-  static std::vector<int64_t> bounds_by_host(const Levels& levels, const CollectiveCall& call) {
-    std::vector<int64_t> out;
-    for (int member : levels.first) out.push_back(call.bounds[size_t(member)]);
-    return out;
-  }
   /// Of this host's members, in what they hold together.
-  static std::vector<int64_t> bounds_within(const Levels& levels, const CollectiveCall& call) {
+  static std::vector<int64_t> bounds_within(const GroupHosts& hosts, const CollectiveCall& call) {
     std::vector<int64_t> out;
-    for (int member = levels.first[levels.host]; member <= levels.first[levels.host + 1]; ++member)
-      out.push_back(call.bounds[size_t(member)] - call.bounds[size_t(levels.first[levels.host])]);
+    for (int member = hosts.leader(); member <= hosts.end(); ++member)
+      out.push_back(call.bounds[size_t(member)] - call.bounds[size_t(hosts.leader())]);
     return out;
   }
   static Piece dense(int64_t elements) { return {0, 1, elements, 0}; }
 
   bool gather_by_host(Levels& levels, const CollectiveCall& call) {
     const int64_t size = bytes_per_element(call.type);
-    const std::vector<int64_t> within = bounds_within(levels, call), between = bounds_by_host(levels, call);
+    const std::vector<int64_t> within = bounds_within(levels.hosts, call),
+                               between = bounds_by_host(levels.hosts, call.bounds);
     CollectiveCall host = call, among = call;
     host.bounds = within;
     among.bounds = between;
@@ -251,7 +241,8 @@ class MessageCommunicator : public Communicator {
 
   bool scatter_by_host(Levels& levels, const CollectiveCall& call) {
     const int64_t size = bytes_per_element(call.type);
-    const std::vector<int64_t> within = bounds_within(levels, call), between = bounds_by_host(levels, call);
+    const std::vector<int64_t> within = bounds_within(levels.hosts, call),
+                               between = bounds_by_host(levels.hosts, call.bounds);
     std::vector<std::byte> sum;
     if (!reduce_at_leader(levels, call, call.outer * call.bounds.back() * call.inner, sum)) return false;
     CollectiveCall host = call, among = call;

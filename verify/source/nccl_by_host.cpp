@@ -12,7 +12,7 @@ int DeviceWalk::me_among(Over over, int axis) const {
   const int coordinate = program_.mesh.coordinate(source_.rank, axis);
   if (over == Over::group) return coordinate;
   const GroupHosts hosts = hosts_of_group(program_, axis, source_.rank);
-  return over == Over::leaders ? hosts.host : coordinate - hosts.first[size_t(hosts.host)];
+  return over == Over::leaders ? hosts.host : coordinate - hosts.leader();
 }
 
 int DeviceWalk::count_of(Over over, int axis) const {
@@ -34,8 +34,7 @@ bool DeviceWalk::end_phase(const std::vector<const Instruction*>& members) {
 /// Those of a hierarchical collective on this rank: to the leader of its host, among the leaders, and from it.
 std::vector<DeviceWalk::Call> DeviceWalk::by_host(const Instruction& i) const {
   const GroupHosts hosts = hosts_of_group(program_, i.axis, source_.rank);
-  const int me = program_.mesh.coordinate(source_.rank, i.axis), leader = hosts.first[size_t(hosts.host)],
-            end = hosts.first[size_t(hosts.host) + 1];
+  const int me = program_.mesh.coordinate(source_.rank, i.axis), leader = hosts.leader(), end = hosts.end();
   const bool leads = me == leader, alone = end - leader == 1;
   std::vector<Call> out;
   const auto call = [&](int phase, const char* name, int64_t elements, int64_t root, Base from, int64_t from_place,
@@ -124,7 +123,7 @@ DeviceWalk::Exchange DeviceWalk::exchange_by_host(const Instruction& i, std::vec
   shares.cut = bounds(i.table, node_of(i.result).type.shape[size_t(i.dim)]);
   const GroupHosts hosts = hosts_of_group(program_, i.axis, source_.rank);
   const int me = program_.mesh.coordinate(source_.rank, i.axis);
-  if (me != hosts.first[size_t(hosts.host)]) return out;
+  if (me != hosts.leader()) return out;
   // A leader's own share lies in its place of the whole: before it is gathered, and when the host's sum is scattered.
   const std::vector<Range> whole = part_of(gathers ? i.result : i.operands[0]);
   const int64_t bytes = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size()) *
