@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "verify/source/contents.h"
+#include "verify/source/pseudo_random.h"
 
 namespace hetsynth::source {
 namespace {
@@ -46,11 +47,8 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
   int64_t count = block.count();
   // One somewhere, then the last with unknowns that grow and with such that do not: where code goes through pieces and
   // rescales what it has so far, it depends on all of them.
-  uint64_t state = uint64_t(block.begin) * 2654435761u + uint64_t(count);
-  auto somewhere = [&] {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return int64_t((state >> 33) % uint64_t(count));
-  };
+  PseudoRandom random(block.begin, count);
+  const auto somewhere = [&] { return random.below(count); };
   std::vector<int64_t> elements{somewhere(), count - 1, count - 1};
   // A kernel that passed before only has other operands now.
   if (enough > 1) elements.insert(elements.end(), block.ends.begin(), block.ends.end());

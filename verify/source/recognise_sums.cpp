@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "verify/source/contents.h"
+#include "verify/source/pseudo_random.h"
 
 namespace hetsynth::source {
 namespace {
@@ -23,7 +24,7 @@ int64_t product(const std::vector<int64_t>& extents) {
 }
 
 /// Corners, steps, and random ones.
-std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents, uint64_t state) {
+std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents, PseudoRandom random) {
   std::set<std::vector<int64_t>> seen;
   std::vector<std::vector<int64_t>> out;
   auto add = [&](const std::vector<int64_t>& turn) {
@@ -41,10 +42,7 @@ std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& e
   }
   for (int i = 0; i < random_turns; ++i) {
     std::vector<int64_t> turn;
-    for (int64_t extent : extents) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      turn.push_back(int64_t((state >> 33) % uint64_t(extent)));
-    }
+    for (int64_t extent : extents) turn.push_back(random.below(extent));
     add(turn);
   }
   return out;
@@ -56,11 +54,8 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
                                                            const std::vector<int64_t>& turns) {
   std::vector<Term> out;
   const int64_t count = block.count();
-  uint64_t state = uint64_t(block.begin) * 2654435761u + uint64_t(count);
-  auto somewhere = [&] {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return int64_t((state >> 33) % uint64_t(count));
-  };
+  PseudoRandom random(block.begin, count);
+  const auto somewhere = [&] { return random.below(count); };
   std::vector<int64_t> elements{somewhere(), count - 1, somewhere(), 0, somewhere()};
   elements.insert(elements.end(), block.corners.begin(), block.corners.end());
   meaning_.limit = 0;
@@ -69,7 +64,7 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
     meaning_.choose(Sample::number(1));
     if (region.term(block, element, {}, true) != std::optional<double>(0.0)) return {};
   }
-  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, state);
+  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, random);
   for (size_t i = 0; i < std::max(looked_at.size(), elements.size()); ++i) {
     Term term;
     // A few choices of the unknowns, each for several terms: what they have in common is computed once.
