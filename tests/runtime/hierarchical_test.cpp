@@ -65,9 +65,11 @@ float combined(float a, float b, int reduce) {
   return reduce == max ? std::max(a, b) : reduce == min ? std::min(a, b) : reduce == product ? a * b : a + b;
 }
 
-/// Within each host in the order of its members, then over the hosts.
-float by_host(const std::vector<std::vector<float>>& sources, const std::vector<int64_t>& hosts, size_t at,
-              int reduce) {
+float as_it_is(float value) { return value; }
+
+/// Within each host in the order of its members, then over the hosts, of `rounded` values of each.
+float by_host(const std::vector<std::vector<float>>& sources, const std::vector<int64_t>& hosts, size_t at, int reduce,
+              float (*rounded)(float) = as_it_is) {
   std::vector<float> parts;
   for (size_t j = 0; j < sources.size(); ++j) {
     if (j > 0 && hosts[j] == hosts[j - 1])
@@ -75,8 +77,8 @@ float by_host(const std::vector<std::vector<float>>& sources, const std::vector<
     else
       parts.push_back(sources[j][at]);
   }
-  float out = parts[0];
-  for (size_t h = 1; h < parts.size(); ++h) out = combined(out, parts[h], reduce);
+  float out = rounded(parts[0]);
+  for (size_t h = 1; h < parts.size(); ++h) out = combined(out, rounded(parts[h]), reduce);
   return out;
 }
 
@@ -172,14 +174,7 @@ TEST_P(Hierarchical, Bf16RoundsTheSumOfEachHost) {
                 0);
     });
     for (size_t at = 0; at < size_t(c.count()); ++at) {
-      std::vector<float> parts;
-      for (size_t j = 0; j < exact.size(); ++j)
-        if (j > 0 && c.hosts[j] == c.hosts[j - 1])
-          parts.back() += exact[j][at];
-        else
-          parts.push_back(exact[j][at]);
-      float expected = rounded(parts[0]);
-      for (size_t h = 1; h < parts.size(); ++h) expected += rounded(parts[h]);
+      const float expected = by_host(exact, c.hosts, at, sum, rounded);
       for (const auto& result : results)
         RC_ASSERT(result[at] == uint16_t(std::bit_cast<uint32_t>(rounded(expected)) >> 16));
     }
