@@ -280,9 +280,9 @@ std::string explanation_json(const Explanation& e) {
     if (e.prices[i].communicates())
       entry.update(
           {{"bytes", e.prices[i].bytes}, {"realisation", name(instruction.realisation)}, {"cause", instruction.cause}});
-    if (e.ring_seconds[i] > 0) entry["ring_seconds"] = e.ring_seconds[i];
-    if (!e.prices[i].communicates())
+    else
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
+    if (e.ring_seconds[i] > 0) entry["ring_seconds"] = e.ring_seconds[i];
     out["instructions"].push_back(std::move(entry));
   }
   out["timeline_seconds"] = e.timeline.seconds;

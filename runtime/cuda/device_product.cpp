@@ -152,8 +152,7 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
     return fmt::format("cublasLt has no algorithm for {} (status {})", product, status);
   return fmt::format(
       "cublasLt has no algorithm for {} with epilogue {} (status {}); to mend: write epilogues = [] under `declared` "
-      "of "
-      "the device in the cluster file, or measure which it has with hetsynth probe",
+      "of the device in the cluster file, or measure which it has with hetsynth probe",
       product, shape.epilogue, status);
 }
 
