@@ -1,5 +1,7 @@
 #include "runtime/launch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/cuda/tensor_attention.h"
 #include "codegen/device_program.h"
 #include "dsl/base/error.h"
 #include "dsl/jit/compiled_code.h"
@@ -98,6 +101,14 @@ std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal,
                                       Compiler& compiler, const cuda::Backend& backend,
                                       const std::shared_ptr<cuda::NcclRanks>& ranks, bool replays,
                                       const cuda::GpuPart& part) {
+  namespace generator = codegen::cuda;
+  if (!generator::has_tensor_cores(architecture) && generator::needs_tensor_cores(program.files.at(1).text))
+    throw UserError({.message = fmt::format("GPU {} has no tensor cores for bf16, which the kernels of rank {} use",
+                                            ordinal, program.rank),
+                     .expected = fmt::format("an architecture as declared, {}", program.architecture),
+                     .found = architecture,
+                     .mend = fmt::format("say architecture = \"{}\" of the device in the cluster file, and plan anew",
+                                         architecture)});
   const NativeModule host = compiler.host(program.files.at(0));
   cuda::CudaRank rank;
   rank.rank = program.rank;

@@ -168,7 +168,7 @@ __device__ __forceinline__ void copy8(bf16* to, const bf16* from) {
 //   right (4): row 2 p + i % 2 + i / 2 * 8, column q
 //   sum (4):   row q + i / 2 * 8, column 2 p + i % 2
 // All lanes of the warp take part. Tiles lie in shared memory, rows `stride` elements apart, each on 16 bytes.
-#ifndef EMULATED_TENSOR_CORES
+#if !defined(EMULATED_TENSOR_CORES) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
 __device__ __forceinline__ void unpack_fragment(bf16* to, unsigned a, unsigned b, unsigned c, unsigned d) {
   to[0].bits = (unsigned short)a, to[1].bits = (unsigned short)(a >> 16);
   to[2].bits = (unsigned short)b, to[3].bits = (unsigned short)(b >> 16);

@@ -18,9 +18,12 @@ constexpr int64_t most_features = 128;
 constexpr int64_t most_shared_bytes = 48 << 10;
 /// Registers of a thread that tile and fragments may take beside addresses and what is at hand, if three blocks are to
 /// fit on a multiprocessor: 65536 / (3 * 128) less about 50.
-constexpr int64_t registers_of_three_blocks = 118;
+constexpr int64_t registers_of_three_blocks = 120;
 /// The same where two are enough; beyond, operands that could be kept in registers are read again from shared memory.
-constexpr int64_t registers_of_two_blocks = 190;
+constexpr int64_t registers_of_two_blocks = 170;
+
+/// Of statistics and scales beside the tiles of a forward kernel.
+constexpr int64_t registers_of_softmax = 16;
 
 /// Elements from one row of a tile to the next.
 constexpr int64_t stride_of(int64_t features) { return features + 8; }
@@ -75,20 +78,38 @@ int64_t registers(int64_t strips, int64_t columns) { return strips * columns / p
 /// Registers of left operands.
 int64_t left_registers(int64_t strips, int64_t features) { return strips * features / depth * 4; }
 
-/// Two strips read right operands half as often; where heads are wide, or there are few rows, one has to do.
-int64_t wanted_strips(int64_t kept_extent, int64_t features) {
+bool draws(const Nest& nest) {
+  const auto any = [&](const std::vector<ValueId>& values) {
+    return std::any_of(values.begin(), values.end(), [&](ValueId v) { return mentions_random(nest.op(v).body); });
+  };
+  return any(nest.a.elements) || any(nest.a.after);
+}
+
+int64_t registers_to_draw(const Nest& nest) { return draws(nest) ? 24 : 0; }
+
+/// Two strips read right operands half as often; where heads are wide, there are few rows, or every element draws a
+/// number (a hundred instructions, once for each that a lane has), one has to do.
+int64_t wanted_strips(const Nest& nest, int64_t kept_extent, int64_t features) {
+  if (draws(nest)) return 1;
   return features <= 64 && kept_extent > warps * strip_rows ? 2 : 1;
+}
+
+/// `needed`: registers beside the left operands of the kept side, which take `left` if they stay there. `spare`: for
+/// what comes between the products.
+void place_kept(TensorSize& size, int64_t needed, int64_t left, int64_t spare) {
+  size.kept_in_registers = needed + left + spare <= registers_of_two_blocks;
+  const int64_t read = size.kept_in_registers ? left : left_registers(size.strips, depth);
+  size.blocks_at_once = needed + read <= registers_of_three_blocks ? 3 : 2;
 }
 
 std::optional<TensorSize> tensor_forward_size(const Nest& nest) {
   const std::vector<Tile> tiles = forward_tiles(nest);
   const int64_t q = tiles[0].features, v = tiles[2].features;
   const int64_t extent = nest.a.extent(nest.a.row);
-  auto size = fitting(tiles, true, wanted_strips(extent, std::max(q, v)), 64);
+  auto size = fitting(tiles, true, wanted_strips(nest, extent, std::max(q, v)), draws(nest) ? 32 : 64);
   if (!size) return size;
-  const int64_t needed =
-      registers(size->strips, v) + registers(size->strips, size->swept) + left_registers(size->strips, q);
-  size->blocks_at_once = needed <= registers_of_three_blocks ? 3 : 2;
+  const int64_t needed = registers(size->strips, v) + registers(size->strips, size->swept) + registers_to_draw(nest);
+  place_kept(*size, needed, left_registers(size->strips, q), registers_of_softmax);
   return size;
 }
 
@@ -98,16 +119,15 @@ std::optional<TensorSize> tensor_backward_size(const Nest& nest, const Gradients
   for (const Tile& tile : tiles) widest = std::max(widest, tile.features);
   const int64_t extent = nest.a.extent(g.keeps_rows ? nest.a.row : nest.a.column);
   // A tile of two gradients leaves registers for one strip.
-  const int64_t strips = g.products.size() > 1 ? 1 : wanted_strips(extent, widest);
+  const int64_t strips = g.products.size() > 1 ? 1 : wanted_strips(nest, extent, widest);
   auto size = fitting(tiles, g.keeps_rows, strips, 64);
   if (!size) return size;
   for (const Tile& tile : tiles)
     if (tile.of_rows == g.keeps_rows) left += left_registers(strips, tile.features);
   for (ValueId product : g.products) sums += registers(strips, nest.features(nest.op(product)));
   const int64_t needed = sums + int64_t(nest.a.scores.size()) * registers(strips, depth) +
-                         int64_t(blocks_read(nest, g).size()) * left_registers(strips, depth);
-  size->kept_in_registers = needed + left <= registers_of_two_blocks;
-  size->blocks_at_once = needed + (size->kept_in_registers ? left : strips * 4) <= registers_of_three_blocks ? 3 : 2;
+                         int64_t(blocks_read(nest, g).size()) * left_registers(strips, depth) + registers_to_draw(nest);
+  place_kept(*size, needed, left, 0);
   return size;
 }
 
@@ -362,8 +382,10 @@ class TensorPrinter : NestPrinter {
     close();
     close();
     load(queries, size.kept(), "row_begin");
-    barrier();
-    keep_fragments(queries, size.strips);
+    if (size.kept_in_registers) {
+      barrier();
+      keep_fragments(queries, size.strips);
+    }
     open("for ({0} column_begin = 0; column_begin < {1}; column_begin += {2}) {{", index_, column_stop(size.kept()),
          size.swept);
     barrier();
@@ -607,6 +629,12 @@ bool has_tensor_cores(const std::string& architecture) {
   const std::string digits = architecture.rfind("sm_", 0) == 0 ? architecture.substr(3) : "";
   return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
          digits.size() <= 4 && std::stoi(digits) >= 80;
+}
+
+bool needs_tensor_cores(const std::string& kernels) {
+  // The prelude says how they multiply.
+  return kernels.find("mma_bf16(", std::min(kernels.find("extern \"C\" __global__"), kernels.size())) !=
+         std::string::npos;
 }
 
 bool attention_has_tensor_kernels(const FusedAttention& attention, const LocalProgram& program, const Layouts& layouts,

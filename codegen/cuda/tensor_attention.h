@@ -11,6 +11,9 @@ namespace hetsynth::codegen::cuda {
 /// Whether a GPU of this architecture ("sm_80") multiplies bf16 by tensor cores.
 bool has_tensor_cores(const std::string& architecture);
 
+/// Whether a file of kernels can run on GPUs with tensor cores alone.
+bool needs_tensor_cores(const std::string& kernels);
+
 /// Whether the kernels below can carry out a nest: products of bf16, features that are multiples of 16 up to 128 and
 /// lie side by side on 16 bytes, tiles that fit into 48 KiB of shared memory, and no sums but products.
 bool attention_has_tensor_kernels(const FusedAttention& nest, const LocalProgram& program, const Layouts& layouts,

@@ -98,6 +98,23 @@ TEST(CudaFailures, AnArchitectureThatOnlyClangCompilesForRuns) {
   EXPECT_EQ(failure(options), "");
 }
 
+TEST(CudaFailures, TensorCoresThatAreDeclaredAndNotThere) {
+  const SmallModel gpt{"GptOfTensorCores",
+                       "gpt.cpp",
+                       {{"layers", "1"}, {"heads", "2"}, {"width", "32"}, {"seq", "16"}, {"precision", "bf16"}}};
+  MachineOptions options;
+  options.major = 7, options.minor = 5;
+  const Cluster cluster = devices({1});
+  try {
+    train_on_doubles(gpt, single_device_plan(program_of(gpt), cluster), cluster, options);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("GPU 0 has no tensor cores for bf16, which the kernels of rank 0 use"),
+                                    HasSubstr("sm_80"), HasSubstr("found:    sm_75"),
+                                    HasSubstr("say architecture = \"sm_75\" of the device in the cluster file")));
+  }
+}
+
 TEST(CudaFailures, FewerGpusThanTheClusterNames) {
   Cluster cluster = devices({1, 3});
   cluster.devices[1].index = 7;

@@ -17,6 +17,7 @@
 #include "runtime/launch.h"
 #include "runtime/train.h"
 #include "synth/synthesize.h"
+#include "tests/codegen/attention_heads.h"
 #include "tests/codegen/cuda_programs.h"
 #include "tests/cuda/training.h"
 #include "tests/gpu/gpu_parts.h"
@@ -102,6 +103,37 @@ TEST_F(OnGpu, EveryKernelOfEveryOperatorEqualsTheInterpreter) {
     EXPECT_LE(worst, 5e-5) << output.name;
   }
 }
+
+class AttentionOnGpu : public OnGpu, public ::testing::WithParamInterface<testing_support::Heads> {};
+
+TEST_P(AttentionOnGpu, OfBf16OperandsEqualsTheInterpreter) {
+  const Program program = testing_support::program_of(GetParam());
+  Cluster cluster = cuda_cluster({1});
+  if (!on_doubles()) cluster.devices[0].architecture = cuda::require_cuda(backend(), cluster.devices).front();
+  const Bindings leaves = initial_values(program, 7);
+  const EvaluationContext context{7, 3};
+  const std::vector<Array> expected = interpret(program, leaves, context);
+  LaunchOptions options;
+  options.executor.seed = context.seed;
+  options.cuda = &backend();
+  const auto executor = launch(program, single_device_plan(program, cluster).program, cluster, options);
+  executor->step(context.step, GivenInputs({}));
+  for (const Update& update : program.updates) {
+    const Array found = to_array(executor->read(update.target));
+    const Array& wanted = expected[size_t(update.value)];
+    for (size_t i = 0; i < wanted.values.size(); ++i)
+      ASSERT_NEAR(found.values[i], wanted.values[i],
+                  testing_support::bf16_attention_bound * (1 + std::abs(wanted.values[i])))
+          << program[update.target].name << " element " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, AttentionOnGpu, ::testing::ValuesIn([] {
+                           std::vector<testing_support::Heads> heads = testing_support::heads_for_tensor_cores();
+                           if (on_doubles()) heads.resize(1);  // the others are among the generator's own tests
+                           return heads;
+                         }()),
+                         [](const auto& info) { return testing_support::text(info.param); });
 
 std::vector<double> losses(const Program& program, const Cluster& cluster, const SpmdProgram& plan, int64_t steps) {
   const auto data = data_of(program);
