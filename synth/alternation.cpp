@@ -21,6 +21,8 @@ namespace {
 constexpr int max_alternations = 6;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
+/// On several axes, of large networks: a search of everything would take many times as long as all before.
+constexpr double near_enough_if_large = 0.015;
 /// Networks with no more values are searched to the end all the same.
 constexpr int64_t few_values = 60'000;
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
@@ -28,24 +30,23 @@ constexpr int most_tight_shares = 2;
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget, double seconds_to_beat, std::optional<Relaxation> known,
+  Alternation(const Problem& problem, Budget& budget, Picoseconds to_beat, std::optional<Relaxation> known,
               Candidate at_hand, size_t runners_up)
       : problem_(problem),
         budget_(budget),
+        to_beat_(to_beat),
         relaxation_(std::move(known)),
         at_hand_(std::move(at_hand)),
         most_runners_up_(runners_up) {
-    to_beat_ = to_picoseconds(seconds_to_beat);
-    if (several_axes())
-      limits_.stop = budget.stop(), limits_.cost_to_beat = to_beat_;
-    else
-      limits_ = limits_of(problem, budget.stop());
+    limits_.stop = budget.stop();
   }
 
   std::vector<Plan> run() {
     check_memory_floor(problem_);
-    if (!relaxation_) relaxation_ = relaxed();
+    if (!relaxation_) relaxation_ = MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
     shares_bound_ = relaxation_->bound;
+    if (!several_axes() || !small_network()) limits_ = limits_of(problem_, budget_.stop());
+    if (several_axes()) limits_.cost_to_beat = to_beat_;
     budget_.searched();
     if (shares_bound_ >= to_beat_) return {};
     std::vector<Shares> starts;
@@ -69,11 +70,6 @@ class Alternation {
   }
 
  private:
-  Relaxation relaxed() const {
-    if (!several_axes()) return relaxation_over_shares(problem_, budget_.stop(), to_beat_);
-    return MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
-  }
-
   /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
   /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
   std::vector<Shares> search_around_relaxation(const std::vector<Shares>& starts) {
@@ -89,7 +85,7 @@ class Alternation {
       ordered.push_back(starts[start]);
     }
     if (small_network()) return ordered;
-    if (best_.empty() || !best_.fits()) return {};
+    if (best_.empty() || !best_.fits() || near_bound(near_enough_if_large)) return {};
     return {best_.shares};
   }
 
@@ -128,8 +124,8 @@ class Alternation {
   }
 
   /// No other shares are worth a search.
-  bool near_bound() const {
-    return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + near_enough);
+  bool near_bound(double enough = near_enough) const {
+    return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + enough);
   }
 
   bool small_network() const {
@@ -348,7 +344,7 @@ class Alternation {
   const Problem& problem_;
   Budget& budget_;
   SearchLimits limits_;
-  Picoseconds to_beat_ = forbidden;
+  const Picoseconds to_beat_;
   std::optional<Relaxation> relaxation_;
   Picoseconds shares_bound_ = 0;  ///< over all shares
   std::set<Shares> seen_;
@@ -361,9 +357,9 @@ class Alternation {
 
 }  // namespace
 
-std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat,
+std::vector<Plan> best_plans(const Problem& problem, Budget& budget, Picoseconds to_beat,
                              std::optional<Relaxation> known, Candidate at_hand, size_t runners_up) {
-  return Alternation(problem, budget, seconds_to_beat, std::move(known), std::move(at_hand), runners_up).run();
+  return Alternation(problem, budget, to_beat, std::move(known), std::move(at_hand), runners_up).run();
 }
 
 }  // namespace hetsynth::synth

@@ -1,6 +1,5 @@
 // Search and shares in turn: the best plan of one mesh.
 #pragma once
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -15,11 +14,11 @@ namespace hetsynth::synth {
 /// that suits them best; unless that is near the bound, the best choices of each start. When the budget is spent: the
 /// best so far, or a plan that needs no search; none on several axes.
 /// Behind it up to `runners_up` other plans that were met on the way, the fastest first, without bounds. Empty if it is
-/// proven that no plan is faster than `seconds_to_beat`. Throws UserError with ExitCode::infeasible if none was found
+/// proven that no plan is faster than `to_beat`. Throws UserError with ExitCode::infeasible if none was found
 /// that fits into memory.
 /// `known`: of the mesh, if it was worked out before. `at_hand`: a plan to fall back on if the time is spent; what is
 /// found in time does not depend on it.
-std::vector<Plan> best_plans(const Problem& problem, Budget& budget, double seconds_to_beat = HUGE_VAL,
+std::vector<Plan> best_plans(const Problem& problem, Budget& budget, Picoseconds to_beat = forbidden,
                              std::optional<Relaxation> known = {}, Candidate at_hand = {}, size_t runners_up = 0);
 
 }  // namespace hetsynth::synth

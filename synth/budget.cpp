@@ -15,6 +15,11 @@ bool Budget::spent() {
   return spent_;
 }
 
+double Budget::part_spent() {
+  if (spent()) return 1;
+  return limited() ? progress_.elapsed_seconds / *options_.time_limit_seconds : 0;
+}
+
 void Budget::found(double step_seconds, double bound_seconds) {
   if (progress_.best_seconds && *progress_.best_seconds <= step_seconds) return;
   progress_.best_seconds = step_seconds;

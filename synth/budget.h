@@ -18,6 +18,8 @@ class Budget {
   bool spent();
   /// Whether the time may end before the search does.
   bool limited() const { return options_.time_limit_seconds.has_value(); }
+  /// Of the time; 0 without a limit, 1 once the listener has had enough.
+  double part_spent();
   /// For the loops inside a search.
   Stop stop() {
     return Stop([this] { return !spent(); });

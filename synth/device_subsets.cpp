@@ -60,6 +60,7 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
   };
   std::vector<std::vector<int>> hosts(cluster.hosts.size());
   for (int d = 0; d < count; ++d) hosts[cluster.devices[d].host].push_back(d);
+  int kinds_of_hosts = 0;
   for (size_t h = 0; h < hosts.size(); ++h) {
     auto equal = [&](size_t other) {
       const Link &a = cluster.hosts[h].inside, &b = cluster.hosts[other].inside;
@@ -70,7 +71,9 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     };
     bool repeated = false;
     for (size_t other = 0; other < h; ++other) repeated = repeated || equal(other);
-    if (!repeated) add(hosts[h]);
+    if (repeated) continue;
+    add(hosts[h]);
+    ++kinds_of_hosts;
   }
   std::vector<double> speeds;
   for (const Device& device : cluster.devices) speeds.push_back(device.matmul_flops_per_second());
@@ -91,7 +94,7 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     add(std::move(subset));
   };
   for (size_t many = 2; many < order.size(); many *= 2) add_fastest_hosts(many);
-  if (order.size() > 2) add_fastest_hosts(order.size() - 1);
+  if (order.size() > 2 && kinds_of_hosts > 1) add_fastest_hosts(order.size() - 1);
   return subsets;
 }
 

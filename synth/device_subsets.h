@@ -14,9 +14,9 @@ Cluster restricted(const Cluster& cluster, const std::vector<int>& devices);
 std::string device_list(const Cluster& cluster);
 
 /// Sets of devices worth a plan of their own: all; the devices of one host, for every host that differs from those
-/// before it; the fastest kinds of device, one kind more at a time; of several hosts, the fastest first: 2, 4, 8 of them
-/// and so on, and all but the slowest. Sets of one device are left to the caller. All devices come first, no set comes
-/// twice. Single hosts are planned soon, and where they win they show of most others that those cannot.
+/// before it; the fastest kinds of device, one kind more at a time; of several hosts, the fastest first: 2, 4, 8 of
+/// them and so on, and, where hosts differ, all but the slowest. Sets of one device are left to the caller. All devices
+/// come first, no set comes twice.
 std::vector<std::vector<int>> device_subsets(const Cluster& cluster);
 
 }  // namespace hetsynth::synth

@@ -7,6 +7,7 @@
 
 #include "dsl/spmd/hosts.h"
 #include "synth/ratios.h"
+#include "synth/share_bound.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -16,8 +17,6 @@ constexpr double typical_bytes = 1 << 24;
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
-/// Of message passing, for a first bound.
-constexpr int first_sweeps = 9;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {
@@ -268,6 +267,7 @@ class BestShares {
 };
 
 PlanNetwork network_of(const Problem& problem) {
+  if (problem.mesh.axes.size() < 2) return network_over_shares(problem);
   BestShares best(problem);
   return build_network(
       problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
@@ -281,10 +281,13 @@ MeshBound::MeshBound(const Problem& problem, const Stop& stop)
       network_(std::make_shared<const PlanNetwork>(network_of(problem))),
       minimisation_(network_->network, limits_of(problem, stop, precision)) {}
 
-Picoseconds MeshBound::at_once() { return minimisation_.bound_after(first_sweeps); }
+Picoseconds MeshBound::after(int sweeps) {
+  const int more = sweeps - std::exchange(sweeps_, std::max(sweeps_, sweeps));
+  return minimisation_.bound_after(std::max(0, more));
+}
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
-  const SearchResult found = minimisation_.finish(enough);
+  const SearchResult found = minimisation_.finish(beyond(enough, precision));
   return relaxation_of(problem_, network_, found, minimisation_.likely_values());
 }
 

@@ -1,7 +1,6 @@
 #include "synth/plan_choice.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "synth/device_subsets.h"
@@ -14,11 +13,11 @@ namespace {
 /// overlaps hides at most the shorter of computing and communicating.
 constexpr double worth_simulating = 1.25;
 
-Trial trial_of(const Problem& problem, Picoseconds bound) {
+Trial trial_of(const Cluster& devices, const Mesh& mesh, Picoseconds bound) {
   Trial trial;
-  for (const Mesh::Axis& axis : problem.mesh.axes) trial.mesh.push_back(axis.size);
-  trial.devices = device_list(problem.cluster);
-  trial.device_count = int(problem.cluster.devices.size());
+  for (const Mesh::Axis& axis : mesh.axes) trial.mesh.push_back(axis.size);
+  trial.devices = device_list(devices);
+  trial.device_count = int(devices.devices.size());
   trial.bound_seconds = to_seconds(bound);
   return trial;
 }
@@ -26,18 +25,14 @@ Trial trial_of(const Problem& problem, Picoseconds bound) {
 }  // namespace
 
 void PlanChoice::consider(const Problem& problem, Picoseconds bound, const MakePlans& make) {
-  Trial trial = trial_of(problem, bound);
+  Trial trial = trial_of(problem.cluster, problem.mesh, bound);
   std::vector<Plan> plans;
   try {
     plans = make(&bound);
     trial.bound_seconds = to_seconds(bound);
-    trial.outcome =
-        trial.bound_seconds >= seconds_to_beat(problem) ? std::string(cannot_win) : "no plan that is faster was found";
+    trial.outcome = bound >= to_beat(problem.cluster) ? std::string(cannot_win) : "no plan that is faster was found";
   } catch (const UserError& error) {
-    if (error.code() != ExitCode::infeasible) throw;
-    if (!infeasible_) infeasible_ = error;
-    const Diagnostic& d = error.diagnostic();
-    trial.outcome = d.found.empty() ? d.message : d.message + ": " + d.found;
+    trial.outcome = told(error, problem.cluster);
   }
   if (plans.empty()) trials_.push_back(std::move(trial));
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -59,16 +54,36 @@ void PlanChoice::keep(const Problem& problem, Trial trial, Plan plan) {
   trials_.push_back(std::move(trial));
 }
 
-void PlanChoice::pass_over(const Problem& problem, Picoseconds bound, const std::string& outcome) {
-  trials_.push_back(trial_of(problem, bound));
+void PlanChoice::pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome) {
+  trials_.push_back(trial_of(devices, mesh, bound));
   trials_.back().outcome = outcome;
 }
 
-double PlanChoice::seconds_to_beat(const Problem& problem) const {
-  if (!plan_) return HUGE_VAL;
+bool PlanChoice::possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check) {
+  try {
+    check();
+    return true;
+  } catch (const UserError& error) {
+    pass_over(problem.cluster, problem.mesh, bound, told(error, problem.cluster));
+    return false;
+  }
+}
+
+std::string PlanChoice::told(const UserError& error, const Cluster& devices) {
+  if (error.code() != ExitCode::infeasible) throw error;
+  if (!infeasible_ || devices.devices.size() > infeasible_devices_) {
+    infeasible_ = error;
+    infeasible_devices_ = devices.devices.size();
+  }
+  const Diagnostic& d = error.diagnostic();
+  return d.found.empty() ? d.message : d.message + ": " + d.found;
+}
+
+Picoseconds PlanChoice::to_beat(const Cluster& devices) const {
+  if (!plan_) return forbidden;
   const Picoseconds fastest = to_picoseconds(plan_->prediction.step_seconds);
-  if (score_ == Score::timeline) return to_seconds(fastest) * worth_simulating;
-  return to_seconds(fastest + (problem.cluster.devices.size() < plan_->devices.size() ? 1 : 0));
+  if (score_ == Score::timeline) return std::min(forbidden, Picoseconds(double(fastest) * worth_simulating));
+  return fastest + (devices.devices.size() < plan_->devices.size() ? 1 : 0);
 }
 
 Plan PlanChoice::take() && {

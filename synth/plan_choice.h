@@ -27,14 +27,16 @@ class PlanChoice {
   /// kept too.
   void consider(const Problem& problem, Picoseconds bound, const MakePlans& make);
   /// A mesh that is not planned, for the reason that `outcome` gives.
-  void pass_over(const Problem& problem, Picoseconds bound, const std::string& outcome);
+  void pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome);
+  /// False if the check throws that no plan can be: that is kept.
+  bool possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check);
 
-  /// What the sum of a plan for so many devices must stay below to be worth having; infinite as long as there is no
+  /// What the sum of a plan for so many devices must stay below to be worth having; `forbidden` as long as there is no
   /// plan. Of two equally fast plans the one of fewer devices is the better.
-  double seconds_to_beat(const Problem& problem) const;
+  Picoseconds to_beat(const Cluster& devices) const;
 
   const std::optional<Plan>& plan() const { return plan_; }
-  /// Why the first plan that did not fit did not.
+  /// Why a plan that did not fit did not: the first of those for most devices.
   const std::optional<UserError>& infeasible() const { return infeasible_; }
 
   /// The best plan, with all trials. There must be one.
@@ -42,12 +44,15 @@ class PlanChoice {
 
  private:
   void keep(const Problem& problem, Trial trial, Plan plan);
+  /// The outcome of a trial that ended so. Throws on what is not infeasibility.
+  std::string told(const UserError& error, const Cluster& devices);
 
   Score score_;
   std::optional<Plan> plan_;
   size_t taken_ = 0;  ///< its trial
   std::vector<Trial> trials_;
   std::optional<UserError> infeasible_;
+  size_t infeasible_devices_ = 0;
 };
 
 }  // namespace hetsynth::synth

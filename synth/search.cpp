@@ -32,6 +32,10 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   return limits;
 }
 
+Picoseconds beyond(Picoseconds enough, double tolerance) {
+  return enough < forbidden ? Picoseconds(double(enough) * (1 + 2 * tolerance)) + 1 : enough;
+}
+
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits) {
   SearchInput pinned = input;

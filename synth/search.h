@@ -13,6 +13,10 @@ bool is_long(const Program& program);
 /// would take as long as everything before.
 SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance = 0);
 
+/// The cost to beat with which a search to a tolerance tells bounds below `enough` exactly: it ends where the bound is
+/// within the tolerance, which must not be below what is enough.
+Picoseconds beyond(Picoseconds enough, double tolerance);
+
 struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only

@@ -154,19 +154,11 @@ class BestShares {
   double host_gain_ = 1;   ///< of an all-to-all between hosts of unequal numbers of devices
 };
 
-/// A bound of `enough` or more need not be told exactly.
-Relaxation relaxation_within(const Problem& problem, const DeviceTypes& types, const Branch& branch, const Stop& stop,
-                             Picoseconds enough) {
+PlanNetwork network_within(const Problem& problem, const DeviceTypes& types, const Branch& branch) {
   const BestShares best(problem, types, branch);
-  const auto network = std::make_shared<const PlanNetwork>(build_network(
+  return build_network(
       problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
-      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); }));
-  Minimisation minimisation(network->network, limits_of(problem, stop, precision));
-  // The search ends where the bound is within the tolerance: that must not be below what is enough.
-  const Picoseconds beyond =
-      enough < forbidden ? Picoseconds(double(enough) * (1 + 2 * precision)) + 1 : enough;
-  const SearchResult found = minimisation.finish(beyond);
-  return relaxation_of(problem, network, found, minimisation.likely_values());
+      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
 }
 
 /// What one type holds follows from what the others may. False if nothing is left.
@@ -182,8 +174,8 @@ bool narrow(Branch* branch, int64_t granules) {
 
 }  // namespace
 
-Relaxation relaxation_over_shares(const Problem& problem, const Stop& stop, Picoseconds enough) {
-  return relaxation_within(problem, device_types(problem.cluster), {}, stop, enough);
+PlanNetwork network_over_shares(const Problem& problem) {
+  return network_within(problem, device_types(problem.cluster), {});
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
@@ -208,7 +200,10 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     upper.low[widest] = lower.high[widest] + 1;
     for (Branch* half : {&lower, &upper}) {
       if (!narrow(half, granules)) continue;
-      half->bound = std::max(branch.bound, relaxation_within(problem, types, *half, stop, cost).bound);
+      const PlanNetwork network = network_within(problem, types, *half);
+      SearchLimits limits = limits_of(problem, stop, precision);
+      limits.cost_to_beat = beyond(cost, precision);
+      half->bound = std::max(branch.bound, minimise(network.network, limits).lower_bound);
       ++searches;
       open.push(*half);
     }

@@ -34,9 +34,8 @@ struct SynthesisOptions {
   /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
   /// all; it names its devices.
   bool drop_devices = false;
-  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). Meshes are tried in
-  /// the order of their bounds; when the next one's shows that it cannot win, it and all after it are given up. 3: also
-  /// of three axes, which takes many times as long.
+  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). 3: also of three
+  /// axes, which takes many times as long.
   int most_axes = 1;
   /// The timeline decides among plans that the search by the sum met on its way, the best of every mesh and its
   /// runners-up, as far as their sums are near the best one's. Bounds remain those of sums.

@@ -94,7 +94,7 @@ void check_what_is_around(const Problem& problem, const Relaxation& relaxation) 
 RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
   Program program = random_program(4);
   Problem problem(program, random_cluster());
-  const Relaxation relaxation = relaxation_over_shares(problem, {});
+  const Relaxation relaxation = MeshBound(problem, {}).relaxation();
   const Picoseconds bound = relaxation.bound;
   check_what_is_around(problem, relaxation);
   const Picoseconds best = check_bound_over_shares(problem, bound);
@@ -127,7 +127,7 @@ TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
 TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {
   const Program program = mlp(64, {32, 64, 32});
   Searched s(program, cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), RatioRule::even);
-  EXPECT_NEAR(double(relaxation_over_shares(s.problem, {}).bound), double(s.solution.cost),
+  EXPECT_NEAR(double(MeshBound(s.problem, {}).relaxation().bound), double(s.solution.cost),
               1e-3 * double(s.solution.cost));
 }
 
