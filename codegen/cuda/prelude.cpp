@@ -155,10 +155,16 @@ __device__ inline int collect_hits(bool hit, int* list) {
 }
 
 // exp to about 2^-20 of itself: for what is rounded to bf16 afterwards.
-__device__ __forceinline__ float exp_fast_f32(float a) { return __expf(a); }
+__device__ __forceinline__ float exp_fast_f32(float a) {
+#if __CUDA_ARCH__ >= 800
+  return __expf(a);
+#else
+  return expf(a);
+#endif
+}
 // Eight neighbours in one access of 16 bytes.
 __device__ __forceinline__ void copy8(bf16* to, const bf16* from) {
-  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+  *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(from);
 }
 
 // Tensor cores, of sm_80 and later: a warp multiplies 16 x 16 by 16 x 8 elements of bf16 and adds to 16 x 8 floats. Lane

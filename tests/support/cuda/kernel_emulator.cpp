@@ -27,7 +27,6 @@ struct uint3 { unsigned x, y, z; };
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
 static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
@@ -43,7 +42,6 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define cosf __builtin_cosf
 #define floorf __builtin_floorf
 #define powf __builtin_powf
-#define __expf __builtin_expf
 #define __popc __builtin_popcount
 #define __align__(bytes) __attribute__((aligned(bytes)))
 extern "C" unsigned emulated_meeting(int kind, unsigned bits, int argument);
