@@ -108,6 +108,21 @@ int hetsynth_device_matmul_bf16(HetsynthContext*, int64_t batch, int64_t m, int6
 int hetsynth_device_matmul_then(HetsynthContext*, int bf16, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_row, int64_t a_column, const void* w, int64_t w_row, int64_t w_column,
                                 float* c, int64_t c_row, int epilogue, float* bias, float* beside);
+/// o = softmax(scale q k^T) v through cuDNN, on the compute stream. q, k, v and o are bf16 [batch, heads, positions,
+/// features], features one behind the other, at multiples of 16 bytes; sums are float32. Query head h sees key head h /
+/// (heads / key_heads); `causal`: a query sees the keys up to its own position. sizes = {batch, heads, key_heads,
+/// queries, keys, features, features of v and o}; strides: of batch, head and position of q, k, v and o, in elements.
+/// statistics: float32 [batch, heads, queries], of each row of scores the logarithm of the sum of their exponentials.
+int hetsynth_device_attention(HetsynthContext*, const int64_t* sizes, const int64_t* strides, float scale, int causal,
+                              const void* q, const void* k, const void* v, void* o, float* statistics, void* workspace,
+                              int64_t workspace_bytes);
+/// The gradients by q, k and v, from what that call left and the gradient by o; strides are followed by those of the
+/// gradients by o, q, k and v. Blocks add to the gradient by q in no fixed order: its last bits may differ from run to
+/// run.
+int hetsynth_device_attention_gradient(HetsynthContext*, const int64_t* sizes, const int64_t* strides, float scale,
+                                       int causal, const void* q, const void* k, const void* v, const void* o,
+                                       const float* statistics, const void* o_gradient, void* q_gradient,
+                                       void* k_gradient, void* v_gradient, void* workspace, int64_t workspace_bytes);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, int64_t bytes);
 /// Events are numbered from 0. A stream that waits goes on when the stream that recorded has come to where it recorded
 /// last.

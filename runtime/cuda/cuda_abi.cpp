@@ -1,5 +1,6 @@
 // Functions of codegen/abi.h that host programs of cuda devices call, and NCCL's under their own names.
 #include <optional>
+#include <vector>
 
 #include "runtime/cuda/cuda_device_state.h"
 
@@ -56,6 +57,22 @@ int receive(void* to, size_t count, int type, int peer, void* communicator, void
                     [&](const Nccl& nccl) { return nccl.receive(to, count, type, peer, communicator, stream); });
 }
 
+/// As codegen/abi.h has sizes and strides.
+hetsynth::cuda::AttentionShape attention_shape(bool backward, const int64_t* sizes, const int64_t* strides, float scale,
+                                               int causal) {
+  hetsynth::cuda::AttentionShape s;
+  s.backward = backward, s.scale = scale, s.causal = causal != 0;
+  s.batch = sizes[0], s.heads = sizes[1], s.key_heads = sizes[2], s.queries = sizes[3], s.keys = sizes[4];
+  s.features = sizes[5], s.value_features = sizes[6];
+  std::vector<hetsynth::cuda::AttentionStrides*> tensors{&s.q, &s.k, &s.v, &s.o};
+  if (backward) tensors.insert(tensors.end(), {&s.o_gradient, &s.q_gradient, &s.k_gradient, &s.v_gradient});
+  for (hetsynth::cuda::AttentionStrides* tensor : tensors) {
+    *tensor = {strides[0], strides[1], strides[2]};
+    strides += 3;
+  }
+  return s;
+}
+
 }  // namespace
 
 extern "C" {
@@ -91,6 +108,32 @@ int hetsynth_device_matmul_then(HetsynthContext* context, int bf16, int64_t m, i
       false);
 }
 
+int hetsynth_device_attention(HetsynthContext* context, const int64_t* sizes, const int64_t* strides, float scale,
+                              int causal, const void* q, const void* k, const void* v, void* o, float* statistics,
+                              void* workspace, int64_t workspace_bytes) {
+  hetsynth::cuda::AttentionOperands operands{q, k, v, o, statistics};
+  operands.workspace = static_cast<char*>(workspace), operands.workspace_bytes = workspace_bytes;
+  return device_of(context).attend(attention_shape(false, sizes, strides, scale, causal), operands);
+}
+
+int hetsynth_device_attention_gradient(HetsynthContext* context, const int64_t* sizes, const int64_t* strides,
+                                       float scale, int causal, const void* q, const void* k, const void* v,
+                                       const void* o, const float* statistics, const void* o_gradient, void* q_gradient,
+                                       void* k_gradient, void* v_gradient, void* workspace, int64_t workspace_bytes) {
+  const hetsynth::cuda::AttentionOperands operands{q,
+                                                   k,
+                                                   v,
+                                                   const_cast<void*>(o),
+                                                   const_cast<float*>(statistics),
+                                                   o_gradient,
+                                                   q_gradient,
+                                                   k_gradient,
+                                                   v_gradient,
+                                                   static_cast<char*>(workspace),
+                                                   workspace_bytes};
+  return device_of(context).attend(attention_shape(true, sizes, strides, scale, causal), operands);
+}
+
 int hetsynth_device_copy(HetsynthContext* context, int stream, void* to, const void* from, int64_t bytes) {
   return device_of(context).copy(stream, to, from, bytes);
 }
@@ -119,6 +162,8 @@ std::vector<std::pair<std::string, void*>> cuda_symbols() {
           {"hetsynth_device_matmul", address(&hetsynth_device_matmul)},
           {"hetsynth_device_matmul_bf16", address(&hetsynth_device_matmul_bf16)},
           {"hetsynth_device_matmul_then", address(&hetsynth_device_matmul_then)},
+          {"hetsynth_device_attention", address(&hetsynth_device_attention)},
+          {"hetsynth_device_attention_gradient", address(&hetsynth_device_attention_gradient)},
           {"hetsynth_device_copy", address(&hetsynth_device_copy)},
           {"hetsynth_record", address(&hetsynth_record)},
           {"hetsynth_wait", address(&hetsynth_wait)},

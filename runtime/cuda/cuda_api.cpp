@@ -1,5 +1,8 @@
 #include "runtime/cuda/cuda_api.h"
 
+#include <fmt/format.h>
+
+#include "runtime/cuda/cudnn_numbers.h"
 #include "runtime/jit/function_table.h"
 
 namespace hetsynth::cuda {
@@ -103,17 +106,40 @@ Api load_all() {
   out.driver_problem = load(out.driver);
   out.has_driver = out.driver_problem.empty();
   if (!out.has_driver) {
-    out.nccl_problem = out.cublas_problem = "not looked for without a driver";
+    out.nccl_problem = out.cublas_problem = out.cudnn_problem = "not looked for without a driver";
     return out;
   }
   out.nccl_problem = load(out.nccl);
   out.has_nccl = out.nccl_problem.empty();
   out.cublas_problem = load(out.cublas);
   out.has_cublas = out.cublas_problem.empty();
+  out.cudnn_problem = load(out.cudnn);
+  out.has_cudnn = out.cudnn_problem.empty();
   return out;
 }
 
 }  // namespace
+
+std::string load(Cudnn& c) {
+  FunctionTable table("cuDNN", {"libcudnn.so.9"}, cuda_library_folders());
+  table.find("cudnnGetVersion", c.version)
+      .find("cudnnCreate", c.create)
+      .find("cudnnDestroy", c.destroy)
+      .find("cudnnSetStream", c.set_stream)
+      .find("cudnnBackendCreateDescriptor", c.descriptor_create)
+      .find("cudnnBackendDestroyDescriptor", c.descriptor_destroy)
+      .find("cudnnBackendSetAttribute", c.set)
+      .find("cudnnBackendGetAttribute", c.get)
+      .find("cudnnBackendFinalize", c.finalize)
+      .find("cudnnBackendExecute", c.execute)
+      .find("cudnnGetErrorString", c.status_text)
+      .find("cudnnGetLastErrorString", c.last_error);
+  if (!table.problem().empty()) return table.problem();
+  const size_t version = c.version();
+  if (version >= size_t(cudnn::least_version)) return "";
+  return fmt::format("{} is cuDNN {}; attention needs {} or later", table.library().path(),
+                     cudnn::version_text(version), cudnn::version_text(cudnn::least_version));
+}
 
 const Api& api() {
   static const Api loaded = load_all();

@@ -142,13 +142,33 @@ struct CublasLt {
                   const void* algorithm, void* workspace, size_t workspace_bytes, void* stream) = nullptr;
 };
 
+/// The graph interface of cuDNN (libcudnn.so.9; numbers: runtime/cuda/cudnn_numbers.h). 0: success.
+struct Cudnn {
+  size_t (*version)() = nullptr;  ///< 91900: 9.19.0
+  int (*create)(void** handle) = nullptr;
+  int (*destroy)(void* handle) = nullptr;
+  int (*set_stream)(void* handle, void* stream) = nullptr;
+  int (*descriptor_create)(int type, void** descriptor) = nullptr;
+  int (*descriptor_destroy)(void* descriptor) = nullptr;
+  int (*set)(void* descriptor, int attribute, int type, int64_t count, const void* values) = nullptr;
+  int (*get)(void* descriptor, int attribute, int type, int64_t wanted, int64_t* found, void* values) = nullptr;
+  int (*finalize)(void* descriptor) = nullptr;
+  int (*execute)(void* handle, void* plan, void* pack) = nullptr;
+  const char* (*status_text)(int status) = nullptr;
+  void (*last_error)(char* text, size_t bytes) = nullptr;  ///< of this thread
+};
+
 struct Api {
   Driver driver;
   Nccl nccl;
   CublasLt cublas;
-  bool has_driver = false, has_nccl = false, has_cublas = false;
-  std::string driver_problem, nccl_problem, cublas_problem;  ///< why not
+  Cudnn cudnn;
+  bool has_driver = false, has_nccl = false, has_cublas = false, has_cudnn = false;
+  std::string driver_problem, nccl_problem, cublas_problem, cudnn_problem;  ///< why not
 };
+
+/// Fills the table from this machine's cuDNN, whether or not there is a driver. "" or why it cannot be used.
+std::string load(Cudnn& cudnn);
 
 /// The libraries of this machine, opened once. Without a driver nothing else is opened.
 const Api& api();

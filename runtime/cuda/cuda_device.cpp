@@ -29,6 +29,7 @@ CudaDevice::~CudaDevice() {
   if (recorded_) driver_.graph_executable_destroy(recorded_);
   nccl_.reset();
   products_.reset();
+  attention_.reset();
   for (const Pinned& pinned : pinned_)
     if (pinned.memory) driver_.host_free(pinned.memory);
   for (void* event : events_)
@@ -263,6 +264,13 @@ int CudaDevice::multiply(const ProductShape& shape, const ProductOperands& opera
                                 shape.n, shape.bf16 ? ", bf16" : "",
                                 shape.epilogue == epilogue_none ? "" : fmt::format(", epilogue {}", shape.epilogue)));
   problem_ = products_->enqueue(shape, operands, accumulate, streams_[0]);
+  return problem_.empty() ? 0 : 1;
+}
+
+int CudaDevice::attend(const AttentionShape& shape, const AttentionOperands& operands) {
+  const Timed timed(*this, TimedWork::Kind::kernel, 0, description(shape));
+  if (!attention_) attention_ = std::make_unique<DeviceAttention>(api_.cudnn);
+  problem_ = api_.has_cudnn ? attention_->enqueue(shape, operands, streams_[0]) : api_.cudnn_problem;
   return problem_.empty() ? 0 : 1;
 }
 

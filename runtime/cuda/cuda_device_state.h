@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/cudnn_attention.h"
 #include "runtime/cuda/staged_communicator.h"
 
 namespace hetsynth::cuda {
@@ -26,6 +27,7 @@ class CudaDevice : public RankDevice {
   // What the generated host program calls; 0, or non-zero if the step cannot go on.
   int launch(int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
   int multiply(const ProductShape& shape, const ProductOperands& operands, bool accumulate);
+  int attend(const AttentionShape& shape, const AttentionOperands& operands);
   int copy(int stream, void* to, const void* from, int64_t bytes);
   int record(int event, int stream);
   int wait(int event, int stream);
@@ -107,6 +109,7 @@ class CudaDevice : public RankDevice {
   std::unique_ptr<NcclConnection> nccl_;
   std::unique_ptr<StagedCommunicator> staged_;
   std::unique_ptr<DeviceProducts> products_;
+  std::unique_ptr<DeviceAttention> attention_;
   int group_depth_ = 0;
   std::string problem_;
 };

@@ -33,12 +33,15 @@ CudaToolkit MachineOptions::emulated_toolkit() {
 DoubleMachine::DoubleMachine(MachineOptions given) : options(std::move(given)), nccl(make_nccl()) {
   for (int gpu = 0; gpu < options.gpus; ++gpu) gpus.push_back(std::make_unique<Gpu>(gpu, options.memory_bytes));
   api.has_driver = options.has_driver, api.has_nccl = options.has_nccl, api.has_cublas = options.has_cublas;
+  api.has_cudnn = options.has_cudnn;
   if (!api.has_driver) api.driver_problem = "libcuda.so.1: cannot open shared object file";
   if (!api.has_nccl) api.nccl_problem = "libnccl.so.2: cannot open shared object file";
   if (!api.has_cublas) api.cublas_problem = "libcublasLt.so.13: cannot open shared object file";
+  if (!api.has_cudnn) api.cudnn_problem = "no cuDNN: libcudnn.so.9: cannot open shared object file";
   fill_driver(api.driver);
   fill_nccl(api.nccl);
   fill_cublas(api.cublas);
+  fill_cudnn(api.cudnn);
   backend = {&api, options.toolkit, take_text};
 }
 
@@ -83,7 +86,10 @@ std::string CudaDoubles::left_behind() const {
     note(size_t(gpu->modules), "modules");
     note(size_t(gpu->pinned), "pinned buffers");
     note(size_t(gpu->graphs), "graphs");
+    note(size_t(gpu->handles), "handles of cuDNN");
   }
+  if (const int descriptors = machine_->descriptors)
+    out += fmt::format("{}{} descriptors of cuDNN", out.empty() ? "" : "; ", descriptors);
   return out;
 }
 

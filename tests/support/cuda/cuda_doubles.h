@@ -1,4 +1,4 @@
-// A machine with GPUs, NCCL and cublasLt that is not there: tables of functions for runtime/cuda, behind which streams
+// A machine with GPUs, NCCL, cublasLt and cuDNN that is not there: tables of functions for runtime/cuda, behind which streams
 // are queues, kernels run on the CPU from the text that NVRTC would compile, and every rule that a program must keep is
 // checked. What breaks a rule comes back as an error of the driver whose text says what happened.
 #pragma once
@@ -26,8 +26,9 @@ struct MachineOptions {
   int multiprocessors = 132;  ///< of each
   int nccl_version = 22809;
   std::map<int, int> nccl_versions;  ///< by GPU, where it differs
-  bool has_driver = true, has_nccl = true, has_cublas = true;
+  bool has_driver = true, has_nccl = true, has_cublas = true, has_cudnn = true;
   bool has_epilogues = true;  ///< cublasLt has algorithms for products with them
+  bool has_cudnn_plans = true;
   CudaToolkit toolkit = emulated_toolkit();
   Eager eager = Eager::compute;
   Turns turns = Turns::forward;

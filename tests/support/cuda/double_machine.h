@@ -57,7 +57,7 @@ struct Gpu {
   std::set<Event*> events;
   Clock host = {};
   std::mt19937_64 random;
-  int contexts = 0, modules = 0, pinned = 0, graphs = 0;
+  int contexts = 0, modules = 0, pinned = 0, graphs = 0, handles = 0;
   std::vector<std::string> collectives;
   std::string problem;  ///< the first rule broken here
   std::vector<std::unique_ptr<GreenContext>> greens;
@@ -89,6 +89,7 @@ struct DoubleMachine {
   cuda::Api api;
   cuda::Backend backend;
   std::atomic<int> allocations{0};
+  std::atomic<int> descriptors{0};  ///< of cuDNN
   std::shared_ptr<struct NcclDouble> nccl;
   /// Grows with everything that is carried out, anywhere: where it stands still, ranks wait for each other.
   std::atomic<uint64_t> progress{0};
@@ -104,6 +105,7 @@ int& open_groups();
 void fill_driver(cuda::Driver& driver);
 void fill_nccl(cuda::Nccl& nccl);
 void fill_cublas(cuda::CublasLt& cublas);
+void fill_cudnn(cuda::Cudnn& cudnn);
 std::shared_ptr<NcclDouble> make_nccl();
 /// See CudaDoubles::left_behind.
 std::string left_behind(const NcclDouble& nccl);
