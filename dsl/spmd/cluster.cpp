@@ -61,6 +61,11 @@ const FusedProducts& Device::epilogues() const {
   return declared.epilogues ? *declared.epilogues : estimated_fused_products();
 }
 
+AttentionBy Device::attention() const {
+  if (measured.attention) return *measured.attention;
+  return declared.attention.value_or(AttentionBy::generated);
+}
+
 bool Cluster::same_type(int a, int b) const {
   const Device& x = devices.at(a);
   const Device& y = devices.at(b);

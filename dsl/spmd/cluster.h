@@ -35,6 +35,9 @@ struct Device {
   ComputeSpeed compute_speed(OperatorClass operators) const;
   /// Products with an epilogue that generated programs may use: measured, declared, or estimated.
   const FusedProducts& epilogues() const;
+  /// Who computes attention in generated programs: measured, declared, or else the generated kernels, which need nothing
+  /// that a machine may lack.
+  AttentionBy attention() const;
 };
 
 /// One level of the network. bandwidth is per device and direction.

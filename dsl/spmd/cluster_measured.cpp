@@ -35,6 +35,7 @@ class Editor {
         words.push_back(fmt::format("\"{}\"", hetsynth::text(product)));
       values.push_back(fmt::format("epilogues = [{}]", fmt::join(words, ", ")));
     }
+    if (speed.attention) values.push_back(fmt::format("attention = \"{}\"", name(*speed.attention)));
     if (values.empty()) return;
     const std::string measured = fmt::format("measured = {{ {} }}", fmt::join(values, ", "));
     if (replace(device, measured)) return;

@@ -30,10 +30,12 @@ const std::vector<std::string> host_keys{"name", "count", "inside", "device"};
 const std::vector<std::string> device_keys{"name",   "kind", "model",    "count",   "architecture",
                                            "memory", "duty", "declared", "measured"};
 constexpr std::string_view epilogues_key = "epilogues";
+constexpr std::string_view attention_key = "attention";
 const std::vector<std::string> speed_keys = [] {
   std::vector<std::string> keys;
   for (const SpeedField& field : speed_fields()) keys.emplace_back(field.key);
   keys.emplace_back(epilogues_key);
+  keys.emplace_back(attention_key);
   return keys;
 }();
 const std::vector<std::string> link_keys{"bandwidth", "latency", "measured"};
@@ -108,12 +110,22 @@ std::optional<FusedProducts> read_epilogues(const TableReader& table) {
   return out;
 }
 
+std::optional<AttentionBy> read_attention(const TableReader& table) {
+  if (!table.has(attention_key)) return std::nullopt;
+  const std::string word = table.text(attention_key, "");
+  for (AttentionBy by : attention_by)
+    if (word == name(by)) return by;
+  table.fail(table.where(attention_key), fmt::format("attention is not computed by {}", quote(word)),
+             quoted_list(attention_by_names()), "", did_you_mean(word, attention_by_names()));
+}
+
 DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   DeviceSpeed speed;
   if (const auto table = device.table(key, speed_keys)) {
     for (const SpeedField& field : speed_fields())
       speed.*field.value = table->quantity(field.key, field.dimension, limits_of(field.dimension));
     speed.epilogues = read_epilogues(*table);
+    speed.attention = read_attention(*table);
   }
   return speed;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "dsl/spmd/attention_by.h"
 #include "dsl/spmd/product_epilogue.h"
 #include "dsl/spmd/quantity.h"
 
@@ -34,6 +35,8 @@ struct DeviceSpeed {
   std::optional<double> loop_call_seconds{};
   /// GPUs: products with an epilogue that take no longer than the product and a kernel.
   std::optional<FusedProducts> epilogues{};
+  /// GPUs: by whom attention is faster.
+  std::optional<AttentionBy> attention{};
 };
 
 /// A value of DeviceSpeed as a cluster file names it.

@@ -67,6 +67,7 @@ struct PlanDevice {
   std::string model;
   std::string architecture;                     ///< cuda: "sm_70"
   std::optional<FusedProducts> epilogues = {};  ///< cuda: where the cluster file said which products may have them
+  std::optional<AttentionBy> attention = {};    ///< cuda: where the cluster file said who computes attention
   bool operator==(const PlanDevice&) const = default;
 };
 

@@ -14,8 +14,9 @@ Plan identify_plan(const Program& reference, const Cluster& cluster) {
   plan.cluster_name = cluster.name;
   plan.cluster_hash = hash_text(cluster);
   for (const Device& d : cluster.devices)
-    plan.devices.push_back(
-        {d.name, d.kind, d.model, d.architecture, d.measured.epilogues ? d.measured.epilogues : d.declared.epilogues});
+    plan.devices.push_back({d.name, d.kind, d.model, d.architecture,
+                            d.measured.epilogues ? d.measured.epilogues : d.declared.epilogues,
+                            d.measured.attention ? d.measured.attention : d.declared.attention});
   return plan;
 }
 
@@ -30,6 +31,7 @@ Cluster cluster_of(const Plan& plan) {
     device.model = d.model;
     device.architecture = d.architecture;
     device.declared.epilogues = d.epilogues;
+    device.declared.attention = d.attention;
     device.index = int(cluster.devices.size());
     cluster.devices.push_back(std::move(device));
   }

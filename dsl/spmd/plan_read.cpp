@@ -117,13 +117,18 @@ std::vector<OptionValue> read_options(const JsonReader& model) {
 }
 
 PlanDevice read_device(const JsonReader& reader) {
-  reader.check_members({"name", "kind", "model", "architecture"}, {"epilogues"});
+  reader.check_members({"name", "kind", "model", "architecture"}, {"epilogues", "attention"});
   PlanDevice device;
   device.name = label(reader.member("name"));
   const std::vector<std::string> kinds{"cpu", "cuda"};
   device.kind = DeviceKind(choice(reader.member("kind"), "kind of device", kinds, reader.member("kind").string()));
   device.model = label(reader.member("model"));
   device.architecture = label(reader.member("architecture"));
+  if (reader.has("attention")) {
+    const std::vector<std::string> names = attention_by_names();
+    const JsonReader word = reader.member("attention");
+    device.attention = attention_by[choice(word, "attention", names, word.string())];
+  }
   if (!reader.has("epilogues")) return device;
   device.epilogues.emplace();
   const std::vector<std::string> names = fused_product_names();

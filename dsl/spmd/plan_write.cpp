@@ -194,6 +194,7 @@ std::string plan_device(const PlanDevice& device) {
       .string("architecture", device.architecture);
   const auto word = [](const FusedProduct& product) { return json_quoted(hetsynth::text(product)); };
   if (device.epilogues) line.raw("epilogues", array(*device.epilogues, word));
+  if (device.attention) line.string("attention", std::string(name(*device.attention)));
   return line.json();
 }
 

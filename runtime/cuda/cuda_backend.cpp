@@ -7,6 +7,7 @@
 #include <map>
 
 #include "dsl/base/error.h"
+#include "runtime/cuda/cudnn_numbers.h"
 #include "runtime/cuda/nccl_ranks.h"
 
 namespace hetsynth::cuda {
@@ -92,6 +93,22 @@ std::string require_architecture(const Backend& backend, const Device& device) {
   return architecture;
 }
 
+/// Where the cluster file says so: programs are generated for it, with or without.
+void require_cudnn(const Api& api, const Device& device, const std::string& architecture) {
+  if (device.attention() != AttentionBy::cudnn) return;
+  const std::string mend =
+      "write attention = \"generated\" under `declared` of the device in the cluster file, without another under "
+      "`measured`, and plan again";
+  if (!api.has_cudnn)
+    refuse(device, {"the cluster file says that its attention is computed by cuDNN",
+                    fmt::format("libcudnn.so.9, version {} or later", cudnn::version_text(cudnn::least_version)),
+                    api.cudnn_problem, "install cuDNN, set CUDA_HOME to where it is, or " + mend});
+  if (architecture.size() < std::string_view("sm_80").size() ||
+      (architecture.size() == std::string_view("sm_80").size() && architecture < "sm_80"))
+    refuse(device,
+           {"the cluster file says that its attention is computed by cuDNN", "sm_80 or later", architecture, mend});
+}
+
 /// `gpus`: of the whole run; `here`: those of this process.
 void require_nccl(const Api& api, const std::vector<const Device*>& gpus, const std::vector<const Device*>& here) {
   if (gpus.size() < 2) return;
@@ -145,7 +162,11 @@ std::vector<std::string> require_cuda(const Backend& backend, const std::vector<
   if (own.empty()) return out;
   require_driver(backend, *own.front());
   require_nccl(*backend.api, gpus, own);
-  for (const Device* device : own) out[size_t(device - devices.data())] = require_architecture(backend, *device);
+  for (const Device* device : own) {
+    std::string& architecture = out[size_t(device - devices.data())];
+    architecture = require_architecture(backend, *device);
+    require_cudnn(*backend.api, *device, architecture);
+  }
   return out;
 }
 

@@ -63,6 +63,11 @@ TEST(ClusterMeasured, KeepsEpilogues) {
   const std::string text = with_measured(file, "c.toml", {"a", speed, {}});
   EXPECT_THAT(text, HasSubstr("epilogues = [\"bias_relu\", \"bf16 gelu_slope\"]"));
   EXPECT_EQ(parse_cluster(text, "c.toml").devices[0].measured.epilogues, speed.epilogues);
+  speed.attention = AttentionBy::cudnn;
+  const std::string by_cudnn = with_measured(text, "c.toml", {"a", speed, {}});
+  EXPECT_THAT(by_cudnn, HasSubstr("attention = \"cudnn\""));
+  EXPECT_EQ(parse_cluster(by_cudnn, "c.toml").devices[0].attention(), AttentionBy::cudnn);
+  speed.attention.reset();
   speed.epilogues->clear();
   EXPECT_EQ(parse_cluster(with_measured(text, "c.toml", {"a", speed, {}}), "c.toml").devices[0].epilogues(),
             FusedProducts{});

@@ -102,6 +102,20 @@ TEST(Cluster, EpiloguesAreNamesOfSome) {
   EXPECT_THAT(refusal(entry + "[1] }"), HasSubstr("an array of strings"));
 }
 
+TEST(Cluster, AttentionIsByGeneratedKernelsUnlessSaid) {
+  const std::string entry = "[[host]]\n[[host.device]]\nmodel = \"H200\"\n";
+  const auto of = [&](const std::string& entries) {
+    return parse_cluster(entry + entries, "c.toml").devices[0].attention();
+  };
+  EXPECT_EQ(of(""), AttentionBy::generated);
+  EXPECT_EQ(of("declared = { attention = \"cudnn\" }"), AttentionBy::cudnn);
+  EXPECT_EQ(of("declared = { attention = \"cudnn\" }\nmeasured = { attention = \"generated\" }"),
+            AttentionBy::generated);
+  EXPECT_THAT(refusal(entry + "declared = { attention = \"cuDNN\" }"),
+              AllOf(StartsWith("c.toml:4:"), HasSubstr("attention is not computed by \"cuDNN\""),
+                    HasSubstr("did you mean \"cudnn\"?")));
+}
+
 TEST(Cluster, MeasuredLinkWinsOverDeclared) {
   const Cluster cluster =
       parse_cluster(replaced("latency = \"20 us\"", "latency = \"20 us\", measured = { latency = \"30 us\" }"), "c");

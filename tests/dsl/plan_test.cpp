@@ -102,6 +102,12 @@ TEST(Plan, RemembersTheEpiloguesOfDevices) {
   EXPECT_EQ(again.devices, plan.devices);
   EXPECT_EQ(cluster_of(again).devices[1].epilogues(), *plan.devices[1].epilogues);
   EXPECT_EQ(cluster_of(again).devices[0].epilogues(), estimated_fused_products());
+  plan.devices[1].attention = AttentionBy::cudnn;
+  const std::string by_cudnn = plan_to_json(plan, reference());
+  EXPECT_THAT(by_cudnn, HasSubstr("\"attention\": \"cudnn\"}"));
+  const Plan read = plan_from_json(by_cudnn, "p.json", reference());
+  EXPECT_EQ(cluster_of(read).devices[1].attention(), AttentionBy::cudnn);
+  EXPECT_EQ(cluster_of(read).devices[0].attention(), AttentionBy::generated);
   std::string wrong = json;
   wrong.replace(wrong.find("bf16 bias"), 9, "bf16 bios");
   EXPECT_THAT(refusal(wrong), HasSubstr("epilogue of a product"));
