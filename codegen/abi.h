@@ -112,7 +112,8 @@ int hetsynth_device_matmul_then(HetsynthContext*, int bf16, int64_t m, int64_t n
 /// features], features one behind the other, at multiples of 16 bytes; sums are float32. Query head h sees key head h /
 /// (heads / key_heads); `causal`: a query sees the keys up to its own position. sizes = {batch, heads, key_heads,
 /// queries, keys, features, features of v and o}; strides: of batch, head and position of q, k, v and o, in elements.
-/// statistics: float32 [batch, heads, queries], of each row of scores the logarithm of the sum of their exponentials.
+/// statistics: float32 [batch, heads, queries], of each row of scores the logarithm of the sum of their exponentials;
+/// null: not wanted.
 int hetsynth_device_attention(HetsynthContext*, const int64_t* sizes, const int64_t* strides, float scale, int causal,
                               const void* q, const void* k, const void* v, void* o, float* statistics, void* workspace,
                               int64_t workspace_bytes);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "codegen/cpu/prelude.h"
+#include "codegen/cuda/attention_call_text.h"
 #include "codegen/cuda/host_text.h"
 #include "codegen/cuda/prelude.h"
 #include "dsl/base/version.h"
@@ -40,6 +41,7 @@ SourceOptions source_options() {
   out.prelude = codegen::whole_prelude();
   out.device_prelude = codegen::cuda::prelude();
   out.device_declarations = codegen::cuda::host_declarations();
+  out.attention_declarations = codegen::cuda::attention_declarations();
   return out;
 }
 
@@ -77,7 +79,8 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
     for (size_t i = next++; i < programs.size(); i = next++) {
       RankSource source = rank_source(programs[i]);
       std::string key = cache_key({"source check", tool_version(), subject, slots_text(source), options.prelude,
-                                   options.device_prelude, options.device_declarations, source.text, source.kernels});
+                                   options.device_prelude, options.device_declarations, options.attention_declarations,
+                                   source.text, source.kernels});
       if (cache.load(key)) {
         out.ranks[i].verdict = Verdict::proved;
         out.ranks[i].rank = source.rank;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "codegen/cuda/attention_call_text.h"
 #include "codegen/cuda/attention_kernels.h"
 #include "codegen/cuda/epilogue.h"
 #include "codegen/cuda/tensor_attention.h"
@@ -33,6 +35,7 @@ class Scheduler {
              (!by_tensor_cores(nest) &&
               !attention_has_kernels(nest, out_.lowered.local, out_.lowered.layouts, reference));
     });
+    if (cluster_.devices.at(size_t(rank)).attention() == AttentionBy::cudnn) leave_to_cudnn();
     out_.lowered.names = name_values(out_.lowered.local, reference);
     for (std::string& name : out_.lowered.names)
       if (is_kernel_word(name)) name += "_tensor";
@@ -44,6 +47,7 @@ class Scheduler {
     for (LaunchStep& step :
          fuse_epilogues(std::move(steps), *out_.lowered.reference, local(), layouts(), device.epilogues()))
       out_.steps.push_back({.step = std::move(step)});
+    place_calls();
     plan_transfers();
     place_waits();
     find_last_uses();
@@ -58,6 +62,72 @@ class Scheduler {
     return has_tensor_cores(cluster_.devices.at(size_t(out_.lowered.local.rank)).architecture) &&
            attention_has_tensor_kernels(nest, out_.lowered.local, out_.lowered.layouts, *out_.lowered.reference);
   }
+
+  /// What only the generated kernels would read is not computed where calls stand for them.
+  void leave_to_cudnn() {
+    const auto describe = [&] { return attention_calls(attention_, local(), layouts(), *out_.lowered.reference); };
+    calls_ = describe();
+    std::set<ValueId> needless;
+    for (const auto& call : calls_)
+      if (call) needless.insert(call->not_needed.begin(), call->not_needed.end());
+    for (size_t i = 0; i < attention_.size(); ++i)
+      for (ValueId value : attention_[i].values()) {
+        needless.erase(value);
+        if (!calls_[i]) keep_operands(value, needless);
+      }
+    std::set<ValueId> of_calls;
+    for (size_t i = 0; i < attention_.size(); ++i)
+      if (calls_[i])
+        for (ValueId value : attention_[i].values()) of_calls.insert(value);
+    for (const LocalOp& op : local().ops)
+      if (!of_calls.count(op.result)) keep_operands(op.result, needless);
+    std::erase_if(needless, [&](ValueId value) { return local().pinned[size_t(value)]; });
+    if (needless.empty()) return;
+    LocalProgram before = local();
+    std::erase_if(local().ops, [&](const LocalOp& op) { return needless.count(op.result) > 0; });
+    layouts() = lay_out(local());
+    // Layouts of the rest may have become others.
+    const auto again = describe();
+    const bool same =
+        std::ranges::equal(calls_, again, [](const auto& a, const auto& b) { return a.has_value() == b.has_value(); });
+    if (same) {
+      calls_ = again;
+      return;
+    }
+    local() = std::move(before);
+    layouts() = lay_out(local());
+    calls_.clear();
+  }
+  void keep_operands(ValueId result, std::set<ValueId>& needless) {
+    for (const LocalOp& op : local().ops)
+      if (op.result == result)
+        for (const Operand& operand : op.inputs) needless.erase(operand.value);
+  }
+
+  /// Calls take the places of the kernels; the gradient's reads what the forward call leaves.
+  void place_calls() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (!calls_[i]) continue;
+      for (ScheduledStep& s : out_.steps)
+        if (s.step.attention && s.step.attention->products == attention_[i].products) s.step.call = calls_[i];
+      HETSYNTH_CHECK(std::ranges::any_of(out_.steps,
+                                         [&](const ScheduledStep& s) {
+                                           return s.step.call && s.step.call->writes() == calls_[i]->writes();
+                                         }),
+                     "attention left to cuDNN is one step");
+    }
+    for (ScheduledStep& s : out_.steps) {
+      if (!s.step.call || !s.step.call->backward) continue;
+      for (int at = 0; at < end(); ++at) {
+        const std::optional<AttentionCall>& forward = out_.steps[size_t(at)].step.call;
+        if (forward && !forward->backward && std::ranges::count(s.step.call->not_needed, forward->maximum))
+          s.forward = at;
+      }
+      if (s.forward >= 0) out_.steps[size_t(s.forward)].step.call->keeps_statistics = true;
+      HETSYNTH_CHECK(s.forward >= 0, "the gradient of attention by cuDNN follows the forward call");
+    }
+  }
+
   LocalProgram& local() { return out_.lowered.local; }
   Layouts& layouts() { return out_.lowered.layouts; }
   MemoryPlan& memory() { return out_.lowered.memory; }
@@ -110,6 +180,7 @@ class Scheduler {
     if (s.kind == LaunchStep::Kind::kernel) return s.group.sources[member][input] < 0;
     if (s.epilogue) return std::ranges::count(s.epilogue->passed_on, value) == 0;
     if (s.kind != LaunchStep::Kind::attention) return true;
+    if (s.call) return std::ranges::count(s.call->reads(), value) > 0;
     // Row values of a forward nest stay in registers until it is done.
     const std::vector<ValueId> hidden = s.attention->hidden();
     const bool own_row = !s.attention->backward && (value == s.attention->maximum || value == s.attention->total);
@@ -205,7 +276,9 @@ class Scheduler {
     for (ScheduledStep& s : out_.steps) {
       if (s.step.kind == LaunchStep::Kind::kernel)
         s.kernels = group_kernels(context, s.step.group, names.take("compute_" + main_result(s.step.group)));
-      if (s.step.kind == LaunchStep::Kind::attention) {
+      if (s.step.call) {
+        s.kernels = attention_call_kernels(context, *s.step.call, names);
+      } else if (s.step.kind == LaunchStep::Kind::attention) {
         const ValueId result = s.step.attention->products.front();
         const std::string name = names.take("attention_" + out_.lowered.names[result]);
         s.kernels = by_tensor_cores(*s.step.attention) ? tensor_attention_kernels(context, *s.step.attention, name)
@@ -269,11 +342,21 @@ class Scheduler {
     for (ValueId v = 0; v < ValueId(local().values.size()); ++v)
       if (made_[v] >= 0 && buffer(v) == v && in_memory(v))
         add({bytes_of(v), made_[v], std::max(made_[v], last_[v])}, &plan.offset_bytes[v]);
+    for (int at = 0; at < end(); ++at)
+      if (const int forward = out_.steps[at].forward; forward >= 0) {
+        std::vector<int>& until = out_.steps[size_t(forward)].scratch_until;
+        until.assign(out_.steps[size_t(forward)].kernels.scratch_bytes.size(), forward);
+        until.at(attention_scratch_result) = until.at(attention_scratch_statistics) = at;
+      }
     for (int at = 0; at < end(); ++at) {
       ScheduledStep& s = out_.steps[at];
       s.scratch_offset.assign(s.kernels.scratch_bytes.size(), 0);
       for (size_t i = 0; i < s.scratch_offset.size(); ++i)
-        add({aligned(s.kernels.scratch_bytes[i]), at, is_collective(at) ? waited_.at(at) : at}, &s.scratch_offset[i]);
+        add({aligned(s.kernels.scratch_bytes[i]), at,
+             is_collective(at)         ? waited_.at(at)
+             : s.scratch_until.empty() ? at
+                                       : s.scratch_until[i]},
+            &s.scratch_offset[i]);
     }
     const Places places = place(lives);
     for (size_t i = 0; i < lives.size(); ++i) *offsets[i] = plan.arena_bytes + places.offset_bytes[i];
@@ -301,6 +384,7 @@ class Scheduler {
   const Cluster& cluster_;
   ElementTypes types_;
   std::vector<FusedAttention> attention_;
+  std::vector<std::optional<AttentionCall>> calls_;  ///< as attention_; empty: none
   DeviceSchedule out_;
   std::map<int, int> waited_;  ///< by collective step: the step before which compute waits for it
   std::vector<int> made_;      ///< by value: the step that computes it, -1: none

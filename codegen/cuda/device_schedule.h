@@ -17,6 +17,8 @@ struct ScheduledStep {
   StepKernels kernels = {};                  ///< kernel, scatter; collective: packing kernels, then unpacking ones
   Transfer transfer = {};                    ///< collective: of all in it
   std::vector<int64_t> scratch_offset = {};  ///< bytes in the arena, per scratch of the step
+  std::vector<int> scratch_until = {};       ///< per scratch: the step that reads it last; empty: the step itself
+  int forward = -1;                          ///< gradient of attention by cuDNN: the step of the forward call
   int event = -1;                  ///< collective: two events, this one for its start and the next for its end
   std::vector<int> wait_for = {};  ///< ends of collectives that compute waits for before this step
 };

@@ -6,6 +6,7 @@
 
 #include "codegen/attention.h"
 #include "codegen/contraction.h"
+#include "codegen/cuda/attention_call.h"
 #include "dsl/spmd/product_epilogue.h"
 
 namespace hetsynth::codegen::cuda {
@@ -68,6 +69,7 @@ struct LaunchStep {
   std::vector<int> collectives = {};  ///< collective: one, or those of a bucket
   std::optional<FusedAttention> attention = {};
   std::vector<int> attention_ops = {};
+  std::optional<AttentionCall> call = {};  ///< attention: cuDNN carries it out
   ScatterShape scatter = {};
   std::optional<Contraction> contraction = {};  ///< product
   std::optional<Epilogue> epilogue = {};        ///< product

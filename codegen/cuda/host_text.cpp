@@ -9,6 +9,7 @@
 #include "codegen/annotate.h"
 #include "codegen/collective_text.h"
 #include "codegen/context_text.h"
+#include "codegen/cuda/attention_call_text.h"
 #include "codegen/cuda/kernel_writer.h"
 #include "codegen/cuda/prelude.h"
 #include "dsl/base/error.h"
@@ -111,6 +112,7 @@ class HostPrinter {
     out.append("\ntypedef long long int64;\n" + context_declaration(true) + std::string(declarations));
     if (std::ranges::any_of(communicators_, [](const auto& c) { return c.second != NcclCall::Over::group; }))
       out.append(hierarchical_declarations);
+    if (attention_number_ > 0) out.append(std::string(attention_declarations()));
     out.append(collective_declarations(steps.text()));
     if (!collectives_.tables().empty()) out.append("\n" + collectives_.tables());
     kernel_table(out);
@@ -201,6 +203,7 @@ class HostPrinter {
       case LaunchStep::Kind::scatter:
       case LaunchStep::Kind::attention:
         for (int op : s.step.ops()) comment(out, local_.ops[size_t(op)]);
+        if (s.step.call) print_attention_call(out, s);
         for (const Kernel& kernel : s.kernels.kernels) print_launch(out, s, kernel);
         break;
       case LaunchStep::Kind::product:
@@ -252,6 +255,36 @@ class HostPrinter {
     }
     out.add(fmt::format("if (launch(context, compute_stream, kernel_{}, {}, {}{})) return 1;", kernel.name,
                         kernel.blocks, kernel.threads, arguments));
+  }
+
+  void print_attention_call(Lines& out, const ScheduledStep& s) {
+    const AttentionCall& call = *s.step.call;
+    const auto place = [&](const AttentionTensor& tensor) {
+      return tensor.offset ? fmt::format("{} + {}", pointer(tensor.value), tensor.offset) : pointer(tensor.value);
+    };
+    const int number = attention_number_++;
+    /// A pointer to scratch memory of a step, declared under its name and the call's number.
+    const auto declare = [&](const ScheduledStep& step, int scratch, const std::string& type, const std::string& word) {
+      const std::string pointer_name = fmt::format("attention_{}_{}", word, number);
+      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});", type, pointer_name,
+                          step.scratch_offset[size_t(scratch)]));
+      return pointer_name;
+    };
+    const std::string rounded = c_type(DType::bf16);
+    AttentionCallPlaces places;
+    places.q = place(call.q), places.k = place(call.k), places.v = place(call.v);
+    const ScheduledStep& left = s.forward < 0 ? s : schedule_.steps[size_t(s.forward)];
+    places.o = declare(left, attention_scratch_result, rounded, "result");
+    const bool statistics = call.backward || call.keeps_statistics;
+    places.statistics = statistics ? declare(left, attention_scratch_statistics, "float", "statistics") : "0";
+    if (call.backward) {
+      places.o_gradient = place(call.o_gradient);
+      for (int i = 0; i < 3; ++i) places.gradients[size_t(i)] = declare(s, i, rounded, std::string("by_") + "qkv"[i]);
+    }
+    const int workspace = int(s.kernels.scratch_bytes.size()) - 1;
+    places.workspace = declare(s, workspace, "float", "workspace");
+    places.workspace_bytes = s.kernels.scratch_bytes[size_t(workspace)];
+    attention_call_text(out, call, places, number);
   }
 
   void print_product(Lines& out, const LocalOp& op, const Contraction& c) {
@@ -442,6 +475,7 @@ class HostPrinter {
   const SpmdProgram& program_;
   const Cluster& cluster_;
   std::set<ValueId> pointers_;
+  int attention_number_ = 0;                                ///< calls of cuDNN so far
   std::set<std::pair<int, NcclCall::Over>> communicators_;  ///< by axis
   Names table_names_;
   CollectiveText collectives_{lowered_, table_names_};

@@ -65,6 +65,98 @@ static int multiply(long batch, long m, long n, long k, const Operand* a, Stride
   return check(cudaGetLastError(), "matrix product");
 }
 
+// --- attention ----------------------------------------------------------------------------------------------------------------------
+
+// Sizes and strides as in the generated host program; a thread has a row of scores, or a column.
+struct Attention {
+  long batch, heads, key_heads, queries, keys, features, value_features, strides[24];
+  float scale;
+  int causal;
+  __host__ __device__ long rows() const { return batch * heads * queries; }
+  // Where features begin, of the tensor by its number: q, k, v, o, gradients by o, q, k, v.
+  __device__ long at(int tensor, long b, long head, long position) const {
+    return b * strides[3 * tensor] + head * strides[3 * tensor + 1] + position * strides[3 * tensor + 2];
+  }
+};
+
+static Attention attention(const long* sizes, const long* strides, int count, float scale, int causal) {
+  Attention x{sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], {}, scale, causal};
+  for (int i = 0; i < count; ++i) x.strides[i] = strides[i];
+  return x;
+}
+
+__device__ float sum_of_products(const bf16* a, const bf16* b, long count) {
+  float sum = 0.0f;
+  for (long i = 0; i < count; ++i) sum += float(a[i]) * float(b[i]);
+  return sum;
+}
+
+__global__ void attend(Attention x, const bf16* q, const bf16* k, const bf16* v, bf16* o, float* statistics) {
+  const long row = long(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= x.rows()) return;
+  const long t = row % x.queries, h = row / x.queries % x.heads, b = row / x.queries / x.heads, g = h / (x.heads / x.key_heads);
+  const long seen = x.causal && t + 1 < x.keys ? t + 1 : x.keys;
+  float largest = -INFINITY, total = 0.0f;
+  for (long s = 0; s < seen; ++s)
+    largest = fmaxf(largest, x.scale * sum_of_products(q + x.at(0, b, h, t), k + x.at(1, b, g, s), x.features));
+  for (long s = 0; s < seen; ++s)
+    total += expf(x.scale * sum_of_products(q + x.at(0, b, h, t), k + x.at(1, b, g, s), x.features) - largest);
+  for (long f = 0; f < x.value_features; ++f) {
+    float sum = 0.0f;
+    for (long s = 0; s < seen; ++s)
+      sum += expf(x.scale * sum_of_products(q + x.at(0, b, h, t), k + x.at(1, b, g, s), x.features) - largest) *
+             float(v[x.at(2, b, g, s) + f]);
+    o[x.at(3, b, h, t) + f] = bf16(sum / total);
+  }
+  if (statistics) statistics[row] = largest + logf(total);
+}
+
+// Of a row and a column: the weight, and the gradient by the score.
+__device__ void weight_and_gradient(const Attention& x, long b, long h, long t, long s, const bf16* q, const bf16* k, const bf16* v,
+                                    const bf16* o, const float* statistics, const bf16* dy, float* weight, float* gradient) {
+  const long g = h / (x.heads / x.key_heads);
+  const bool hidden = x.causal && s > t;
+  const float score = x.scale * sum_of_products(q + x.at(0, b, h, t), k + x.at(1, b, g, s), x.features);
+  *weight = hidden ? 0.0f : expf(score - statistics[(b * x.heads + h) * x.queries + t]);
+  const bf16* row = dy + x.at(4, b, h, t);
+  *gradient = x.scale * *weight *
+              (sum_of_products(row, v + x.at(2, b, g, s), x.value_features) - sum_of_products(row, o + x.at(3, b, h, t), x.value_features));
+}
+
+__global__ void gradient_by_queries(Attention x, const bf16* q, const bf16* k, const bf16* v, const bf16* o, const float* statistics,
+                                    const bf16* dy, bf16* dq) {
+  const long row = long(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= x.rows()) return;
+  const long t = row % x.queries, h = row / x.queries % x.heads, b = row / x.queries / x.heads, g = h / (x.heads / x.key_heads);
+  for (long f = 0; f < x.features; ++f) {
+    float sum = 0.0f, weight, gradient;
+    for (long s = 0; s < x.keys; ++s) {
+      weight_and_gradient(x, b, h, t, s, q, k, v, o, statistics, dy, &weight, &gradient);
+      sum += gradient * float(k[x.at(1, b, g, s) + f]);
+    }
+    dq[x.at(5, b, h, t) + f] = bf16(sum);
+  }
+}
+
+__global__ void gradient_by_keys(Attention x, const bf16* q, const bf16* k, const bf16* v, const bf16* o, const float* statistics,
+                                 const bf16* dy, bf16* dk, bf16* dv) {
+  const long column = long(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (column >= x.batch * x.key_heads * x.keys) return;
+  const long s = column % x.keys, g = column / x.keys % x.key_heads, b = column / x.keys / x.key_heads, group = x.heads / x.key_heads;
+  const long most = x.features > x.value_features ? x.features : x.value_features;
+  for (long f = 0; f < most; ++f) {
+    float by_key = 0.0f, by_value = 0.0f, weight, gradient;
+    for (long h = g * group; h < (g + 1) * group; ++h)
+      for (long t = 0; t < x.queries; ++t) {
+        weight_and_gradient(x, b, h, t, s, q, k, v, o, statistics, dy, &weight, &gradient);
+        if (f < x.features) by_key += gradient * float(q[x.at(0, b, h, t) + f]);
+        if (f < x.value_features) by_value += weight * float(dy[x.at(4, b, h, t) + f]);
+      }
+    if (f < x.features) dk[x.at(6, b, g, s) + f] = bf16(by_key);
+    if (f < x.value_features) dv[x.at(7, b, g, s) + f] = bf16(by_value);
+  }
+}
+
 // What is done to a product's result before it is used; numbers as in the generated host program.
 __global__ void plain_epilogue(long m, long n, float* c, long c_row, int epilogue, float* bias, float* beside) {
   const long column = long(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -111,6 +203,24 @@ int hetsynth_device_matmul_then(HetsynthContext*, int halves, long m, long n, lo
     return 1;
   plain_epilogue<<<unsigned((n + 255) / 256), 256, 0, streams[0]>>>(m, n, c, c_row, epilogue, bias, beside);
   return check(cudaGetLastError(), "epilogue");
+}
+int hetsynth_device_attention(HetsynthContext*, const long* sizes, const long* strides, float scale, int causal, const void* q, const void* k,
+                              const void* v, void* o, float* statistics, void*, long) {
+  const Attention x = attention(sizes, strides, 12, scale, causal);
+  attend<<<unsigned((x.rows() + 255) / 256), 256, 0, streams[0]>>>(x, (const bf16*)q, (const bf16*)k, (const bf16*)v, (bf16*)o, statistics);
+  return check(cudaGetLastError(), "attention");
+}
+int hetsynth_device_attention_gradient(HetsynthContext*, const long* sizes, const long* strides, float scale, int causal, const void* q,
+                                       const void* k, const void* v, const void* o, const float* statistics, const void* o_gradient,
+                                       void* q_gradient, void* k_gradient, void* v_gradient, void*, long) {
+  const Attention x = attention(sizes, strides, 24, scale, causal);
+  gradient_by_queries<<<unsigned((x.rows() + 255) / 256), 256, 0, streams[0]>>>(
+      x, (const bf16*)q, (const bf16*)k, (const bf16*)v, (const bf16*)o, statistics, (const bf16*)o_gradient, (bf16*)q_gradient);
+  const long columns = x.batch * x.key_heads * x.keys;
+  gradient_by_keys<<<unsigned((columns + 255) / 256), 256, 0, streams[0]>>>(x, (const bf16*)q, (const bf16*)k, (const bf16*)v, (const bf16*)o,
+                                                                            statistics, (const bf16*)o_gradient, (bf16*)k_gradient,
+                                                                            (bf16*)v_gradient);
+  return check(cudaGetLastError(), "the gradient of attention");
 }
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes) {
   return check(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToDevice, streams[stream]), "copy");

@@ -113,7 +113,9 @@ int hetsynth_device_attention(HetsynthContext* context, const int64_t* sizes, co
                               void* workspace, int64_t workspace_bytes) {
   hetsynth::cuda::AttentionOperands operands{q, k, v, o, statistics};
   operands.workspace = static_cast<char*>(workspace), operands.workspace_bytes = workspace_bytes;
-  return device_of(context).attend(attention_shape(false, sizes, strides, scale, causal), operands);
+  hetsynth::cuda::AttentionShape shape = attention_shape(false, sizes, strides, scale, causal);
+  shape.keeps_statistics = statistics != nullptr;
+  return device_of(context).attend(shape, operands);
 }
 
 int hetsynth_device_attention_gradient(HetsynthContext* context, const int64_t* sizes, const int64_t* strides,

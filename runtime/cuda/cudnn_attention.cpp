@@ -39,8 +39,7 @@ class Builder {
   AttentionGraph forward() {
     const Tensor q = by_queries(number_q, s_.q, s_.features), k = keys_transposed(number_k, s_.k, s_.features);
     const Tensor v = by_keys(number_v, s_.v, s_.value_features);
-    const Tensor o = by_queries(number_o, s_.o, s_.value_features),
-                 statistics = g_.memory(number_statistics, rows(), rows_strides(), f32);
+    const Tensor o = by_queries(number_o, s_.o, s_.value_features);
     const Tensor seen = masked(scores(q, k));
     const Tensor largest = g_.between(rows()), difference = g_.between(all()), exponential = g_.between(all());
     g_.reduce(cudnn::maximum, seen, largest);
@@ -49,7 +48,8 @@ class Builder {
     const Tensor total = g_.between(rows()), logarithm = g_.between(rows());
     g_.reduce(cudnn::sum, exponential, total);
     g_.pointwise(cudnn::logarithm, total, logarithm);
-    g_.pointwise(cudnn::add, largest, logarithm, statistics);
+    g_.pointwise(cudnn::add, largest, logarithm,
+                 s_.keeps_statistics ? g_.memory(number_statistics, rows(), rows_strides(), f32) : g_.between(rows()));
     const Tensor weights = g_.between(all(), bf16);
     g_.pointwise(cudnn::divide, exponential, total, weights);
     g_.multiply_matrices(weights, v, o);
@@ -234,7 +234,8 @@ void DeviceAttention::execute(const Planned& planned, const AttentionShape& shap
     places.push_back(const_cast<void*>(place));
   };
   give(number_q, x.q), give(number_k, x.k), give(number_v, x.v), give(number_o, x.o);
-  give(number_statistics, x.statistics), give(number_scale, &scale);
+  give(number_scale, &scale);
+  if (shape.backward || shape.keeps_statistics) give(number_statistics, x.statistics);
   if (shape.causal) give(number_hidden, &hidden);
   if (shape.backward) {
     give(number_o_gradient, x.o_gradient), give(number_q_gradient, x.q_gradient);

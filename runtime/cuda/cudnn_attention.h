@@ -19,10 +19,11 @@ struct AttentionStrides {
 struct AttentionShape {
   bool backward = false;
   int64_t batch = 1, heads = 0, key_heads = 0, queries = 0, keys = 0;
-  int64_t features = 0;        ///< of queries and keys
-  int64_t value_features = 0;  ///< of values and the result
-  bool causal = false;         ///< a query sees the keys up to its own position
-  float scale = 1;             ///< of scores
+  int64_t features = 0;          ///< of queries and keys
+  int64_t value_features = 0;    ///< of values and the result
+  bool causal = false;           ///< a query sees the keys up to its own position
+  float scale = 1;               ///< of scores
+  bool keeps_statistics = true;  ///< forward: they are stored
   AttentionStrides q = {}, k = {}, v = {}, o = {};
   AttentionStrides o_gradient = {}, q_gradient = {}, k_gradient = {}, v_gradient = {};  ///< backward
   auto operator<=>(const AttentionShape&) const = default;
@@ -33,7 +34,7 @@ struct AttentionShape {
 struct AttentionOperands {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* o = nullptr;            ///< written; backward: read
-  float* statistics = nullptr;  ///< written; backward: read
+  float* statistics = nullptr;  ///< written where they are kept; backward: read
   const void* o_gradient = nullptr;
   void *q_gradient = nullptr, *k_gradient = nullptr, *v_gradient = nullptr;
   char* workspace = nullptr;

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <string>
 
+#include "runtime/jit/cuda_libraries.h"
+
 namespace hetsynth::cuda::cudnn {
 
-/// cuDNN 9.16: the first whose backward pass is right where keys are no multiple of 128 without a padding mask
-/// (cudnn-frontend, CompositeSDPABackwardNode; its issue 160), and whose plans need no handle (9.8).
-constexpr int least_version = 91600;
+constexpr int least_version = int(least_cudnn_version);
 
 /// "9.16.0" from 91600.
 inline std::string version_text(size_t version) {

@@ -123,10 +123,21 @@ std::string cublas_version(const SharedLibrary& library) {
   return version_text(version());
 }
 
-std::string cudnn_version(const SharedLibrary& library) {
+size_t cudnn_number(const SharedLibrary& library) {
   size_t (*version)() = nullptr;
-  if (!library.find("cudnnGetVersion", version)) return "";
-  return version_text(version());
+  return library.find("cudnnGetVersion", version) ? version() : 0;
+}
+
+LibraryStatus cudnn_status() {
+  size_t number = 0;
+  LibraryStatus status = numbered_status("cuDNN", "attention between bf16 operands, where a cluster file says so",
+                                         {"libcudnn.so.9"}, [&](const SharedLibrary& library) {
+                                           number = cudnn_number(library);
+                                           return number == 0 ? std::string() : version_text(number);
+                                         });
+  if (status.found && number < least_cudnn_version)
+    status.purpose = fmt::format("nothing: attention needs {} or later", version_text(least_cudnn_version));
+  return status;
 }
 
 }  // namespace
@@ -138,14 +149,17 @@ CudaSupport cuda_libraries() {
   support.libraries.push_back(numbered_status("NCCL", "collectives among GPUs", {"libnccl.so.2"}, nccl_version));
   support.libraries.push_back(numbered_status("cublasLt", "matrix products on GPUs",
                                               {"libcublasLt.so.13", "libcublasLt.so.12"}, cublas_version));
-  support.libraries.push_back(numbered_status("cuDNN", "nothing yet", {"libcudnn.so.9"}, cudnn_version));
-  const char* const any = "clusters with cuda devices", *several = "clusters with two or more cuda devices";
+  support.libraries.push_back(cudnn_status());
+  const char *const any = "clusters with cuda devices", *several = "clusters with two or more cuda devices";
   const std::map<std::string, std::string> needed = {
       {"driver", fmt::format("{} need it to run: install the NVIDIA driver", any)},
       {"NVRTC", fmt::format("{} need it to run: install the CUDA toolkit, or set CUDA_HOME to where it is", any)},
       {"cublasLt", fmt::format("{} need it to run: install cuBLAS, or set CUDA_HOME to where it is", any)},
       {"NCCL", fmt::format("{} need it to run: install NCCL 2.18 or later", several)},
-      {"cuDNN", "no cluster needs it"}};
+      {"cuDNN",
+       fmt::format("devices with attention = \"cudnn\" in the cluster file need it to run: install cuDNN {} or "
+                   "later, or leave the entry out, and generated kernels compute attention",
+                   version_text(least_cudnn_version))}};
   for (LibraryStatus& library : support.libraries) library.needed = needed.at(library.name);
   return support;
 }

@@ -1,5 +1,6 @@
 // What of CUDA this machine has: for `doctor`, and for deciding what can run.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ struct CudaSupport {
   std::vector<LibraryStatus> libraries;  ///< in the order of their names above
   std::vector<CudaDevice> devices;
 };
+
+/// cuDNN 9.16: the first whose backward pass of attention is right where keys are no multiple of 128 without a padding
+/// mask (cudnn-frontend, CompositeSDPABackwardNode; its issue 160), and whose plans need no handle (9.8).
+constexpr size_t least_cudnn_version = 91600;
 
 /// Opens each library in turn and asks for its version; all are optional. Loads hundreds of megabytes where they are
 /// present (about a second when cold). Never opens the toolkit's stub of the driver.

@@ -158,6 +158,24 @@ TEST_P(TrainingOnGpu, FiftyStepsEqualTheCpuBackend) {
     ASSERT_NEAR(on_gpu[step], on_cpu[step], 2e-3 * (1 + std::abs(on_cpu[step]))) << "step " << step;
 }
 
+/// Attention by cuDNN against generated kernels, on the same GPU.
+TEST_F(OnGpu, AttentionByCudnnTrainsAsGeneratedKernelsDo) {
+  if (!backend().api->has_cudnn) GTEST_SKIP() << backend().api->cudnn_problem;
+  const SmallModel model{
+      "GptHeadsOf8",
+      "gpt.cpp",
+      {{"layers", "1"}, {"heads", "2"}, {"width", "16"}, {"seq", "16"}, {"batch", "6"}, {"precision", "bf16"}}};
+  const Program& program = program_of(model);
+  Cluster generated = devices({1}), cudnn = generated;
+  cudnn.devices[0].declared.attention = AttentionBy::cudnn;
+  const SpmdProgram plan = single_device_plan(program, generated).program;
+  const std::vector<double> expected = losses(program, generated, plan, steps_of(50));
+  const std::vector<double> found = losses(program, cudnn, plan, steps_of(50));
+  // cuDNN rounds its results to bf16, by 2^-9 of themselves; the steps of the optimizer carry that on.
+  for (size_t step = 0; step < expected.size(); ++step)
+    ASSERT_NEAR(found[step], expected[step], 1e-2 * (1 + std::abs(expected[step]))) << "step " << step;
+}
+
 /// Several ranks on one GPU: NCCL 2.30 and later allow it when asked.
 TEST_P(TrainingOnGpu, TwoAndFourNcclRanksEqualOne) {
   if (on_doubles()) GTEST_SKIP() << "doubles of NCCL want a GPU for each rank";

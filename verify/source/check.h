@@ -55,6 +55,7 @@ struct SourceOptions {
   std::string prelude;
   /// Of cuda: the same for kernels, and what the host program declares to call. Both stand in the texts word for word.
   std::string device_prelude, device_declarations;
+  std::string attention_declarations;  ///< the same of texts that call for attention
   /// Evaluations of one kernel after which the answer is unknown.
   int64_t work_per_kernel = 1'000'000'000;
 };

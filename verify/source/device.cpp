@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "verify/source/attention_call.h"
 #include "verify/source/kernels.h"
 #include "verify/source/loop_region.h"
 
@@ -40,10 +42,48 @@ void expect_type_of_operands(const ProductCall& call, const Expression& e) {
                     e.line);
 }
 
+bool is_attention(const Statement& s) {
+  return s.kind == Statement::Kind::branch && s.value.kind == Kind::call &&
+         (s.value.name == "hetsynth_device_attention" || s.value.name == "hetsynth_device_attention_gradient");
+}
+
 bool only_products(const Statement& s) {
   if (is_product(s)) return true;
   if (s.kind != Statement::Kind::loop && s.kind != Statement::Kind::block) return false;
   return std::all_of(s.body.begin(), s.body.end(), only_products);
+}
+
+/// The step ends where the call fails.
+void expect_to_leave(const Statement& s) {
+  const bool leaves = s.body.size() == 1 && s.body[0].kind == Statement::Kind::leave && s.body[0].has_value &&
+                      s.body[0].value.kind == Kind::integer && s.body[0].value.integer_value != 0;
+  if (!leaves) throw NotFollowed("a condition", s.line);
+}
+
+/// `calls`: by line, as they stand in the text without the context.
+void name_attention(Statement& s, std::map<int, Expression>& calls) {
+  using A = AttentionArguments;
+  if (!is_attention(s)) {
+    for (Statement& inner : s.body) name_attention(inner, calls);
+    return;
+  }
+  expect_to_leave(s);
+  s.kind = Statement::Kind::call;
+  s.body.clear();
+  s.value.name.erase(s.value.name.find("device_"), std::string_view("device_").size());
+  std::vector<Expression>& x = s.value.args;
+  x.erase(x.begin());
+  const bool gradient = s.value.name == "hetsynth_attention_gradient";
+  if (x.size() != (gradient ? size_t(A::its_count) : size_t(A::count)) || calls.count(s.line))
+    throw NotFollowed("a call of attention", s.line);
+  std::vector<size_t> halves = {A::q, A::k, A::v, A::o};
+  if (gradient) halves.insert(halves.end(), {A::o_gradient, A::q_gradient, A::k_gradient, A::v_gradient});
+  for (size_t argument : halves)
+    if (x[argument].type != Type::halves)
+      throw Differs(fmt::format("{} takes an operand of another type for bf16", s.value.name), s.line);
+  if (x[A::statistics].type != Type::reals && !(x[A::statistics].kind == Kind::integer && !gradient))
+    throw Differs(fmt::format("{} takes statistics of another type", s.value.name), s.line);
+  calls[s.line] = s.value;
 }
 
 /// A product on the device computes what one of a cpu does (codegen/abi.h), and is spelled out as it is.
@@ -51,10 +91,7 @@ void name_products(Statement& s) {
   if (s.kind == Statement::Kind::loop && !only_products(s))
     throw NotFollowed("a loop of anything else than products", s.line);
   if (is_product(s)) {
-    const Statement& then = s.body[0];
-    const bool leaves = s.body.size() == 1 && then.kind == Statement::Kind::leave && then.has_value &&
-                        then.value.kind == Kind::integer && then.value.integer_value != 0;
-    if (!leaves) throw NotFollowed("a condition", s.line);
+    expect_to_leave(s);
     const ProductCall& call = *product_call(s);
     expect_type_of_operands(call, s.value);
     s.kind = Statement::Kind::call;
@@ -73,13 +110,17 @@ bool is_device_host(const Unit& unit) { return unit.functions.count("hetsynth_la
 void DeviceWalk::run() {
   if (options_.device_declarations.empty() || source_.text.find(options_.device_declarations) == std::string::npos)
     throw Differs("the declarations of what the host program calls are not the generator's", 0);
-  for (const char* of_cpu :
-       {"hetsynth_matmul", "hetsynth_matmul_bf16", "hetsynth_matmul_then", "hetsynth_convolution", "fill", "copy"})
+  if (unit_.functions.count("hetsynth_device_attention") &&
+      source_.text.find(options_.attention_declarations) == std::string::npos)
+    throw Differs("the declarations of attention are not the generator's", 0);
+  for (const char* of_cpu : {"hetsynth_attention", "hetsynth_attention_gradient", "hetsynth_matmul",
+                             "hetsynth_matmul_bf16", "hetsynth_matmul_then", "hetsynth_convolution", "fill", "copy"})
     if (unit_.functions.count(of_cpu)) throw NotFollowed(fmt::format("{} in the text of a GPU", of_cpu), 0);
   kernels_ = read_kernels(source_.kernels, options_.device_prelude, "the kernels of " + source_.file_name);
   for (auto& [name, kernel] : kernels_.functions)
     if (kernel.defined) spell_out(kernel);
   entry_of(unit_);
+  name_attention(unit_.functions.at("hetsynth_step").body, attention_);
   name_products(unit_.functions.at("hetsynth_step").body);
   begin();
   follow(*function_);
@@ -91,8 +132,64 @@ void DeviceWalk::run() {
 
 void DeviceWalk::loop(const Statement& s) {
   ++statements;
+  if (const auto call = attention_.find(s.line); call != attention_.end()) return attention(s, call->second);
   follow_region(std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_), function_->slots, {}, {}, compute,
                 "a product", s.line);
+}
+
+/// What a forward call leaves in scratch memory is what its gradient reads; the workspace is nobody's.
+void DeviceWalk::attention(const Statement& s, const Expression& e) {
+  using A = AttentionArguments;
+  const std::vector<Expression>& x = e.args;
+  const bool gradient = e.name == "hetsynth_attention_gradient";
+  const int64_t workspace = pointer(x[gradient ? size_t(A::its_workspace) : size_t(A::workspace)]).at;
+  const int64_t end = workspace + constant(x[gradient ? size_t(A::its_bytes) : size_t(A::workspace_bytes)]);
+  inside_arena(workspace, end, DType::f32, s.line);
+  memory_.clear(workspace, end);
+  Issued out{{{workspace, end, true}}, "attention", s.line};
+  if (gradient)
+    for (const Access& left : left_by_forward(e, s.line)) out.accesses.push_back(left);
+  std::set<int> scratch;
+  for (size_t argument :
+       {A::o, A::statistics, A::Place(A::q_gradient), A::Place(A::k_gradient), A::Place(A::v_gradient)})
+    if (argument < x.size() && x[argument].kind == Kind::variable && (gradient || argument <= A::statistics))
+      scratch.insert(x[argument].slot);
+  const auto region = std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_);
+  follow_region(region, function_->slots, scratch, {}, compute, "attention", s.line);
+  for (const Written& block : region->written())
+    if (block.begin < end && workspace < block.end)
+      throw Differs("the workspace of attention lies over its result", s.line);
+  issue(compute, std::move(out));
+  if (!gradient) forward_calls_.push_back({e, s.line});
+}
+
+/// The gradient takes result and statistics of a forward call with the same operands, sizes, strides, scale and mask.
+std::vector<DeviceWalk::Access> DeviceWalk::left_by_forward(const Expression& e, int line) const {
+  using A = AttentionArguments;
+  const auto table = [&](const Expression& call, size_t argument) {
+    const auto found = arrays_.find(call.args[argument].slot);
+    return found == arrays_.end() ? std::vector<int64_t>{} : found->second;
+  };
+  for (const auto& [forward, forward_line] : forward_calls_) {
+    const std::vector<Expression>&x = e.args, &y = forward.args;
+    if (y[A::statistics].kind == Kind::integer) continue;
+    bool same = table(e, A::sizes) == table(forward, A::sizes) && x[A::scale].real_value == y[A::scale].real_value &&
+                constant(x[A::causal]) == constant(y[A::causal]);
+    const std::vector<int64_t> strides = table(e, A::strides), its = table(forward, A::strides);
+    same = same && strides.size() >= its.size() && std::equal(its.begin(), its.end(), strides.begin());
+    for (size_t argument : {A::q, A::k, A::v, A::o, A::statistics})
+      same = same && pointer(x[argument]).at == pointer(y[argument]).at;
+    if (!same) continue;
+    std::vector<Access> out;
+    for (size_t argument : {A::o, A::statistics}) {
+      const Resident* there = memory_.at(pointer(x[argument]).at);
+      const bool left = there && there->unrecognised && there->unrecognised->line == forward_line;
+      if (!left) break;
+      out.push_back({there->begin, there->end, false});
+    }
+    if (out.size() == 2) return out;
+  }
+  throw Differs("the gradient of attention takes what no forward call with the same operands has left there", line);
 }
 
 void DeviceWalk::call(const Statement& s) {

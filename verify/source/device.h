@@ -77,8 +77,10 @@ class DeviceWalk final : public ContentsWalk {
   void loop(const Statement& s) override;
   [[noreturn]] void call(const Statement& s) override;
   void checked(const Expression& value, int line) override;
+  void attention(const Statement& s, const Expression& e);
   void launch(const Expression& e);
   const Function& launched(const Expression& number) const;
+  std::vector<Access> left_by_forward(const Expression& gradient, int line) const;
   void copy(const Expression& e);
   void order(const Expression& e);
   void through_host(const Expression& e);
@@ -119,6 +121,8 @@ class DeviceWalk final : public ContentsWalk {
   std::array<std::vector<Issued>, 2> issued_;
   std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next
   std::map<int64_t, Clock> events_;
+  std::map<int, Expression> attention_;                    ///< calls by line
+  std::vector<std::pair<Expression, int>> forward_calls_;  ///< of attention so far, with their lines
   std::vector<Call> group_;
   std::vector<std::vector<Call>> phases_;  ///< of a hierarchical collective: its groups so far
   bool grouped_ = false;

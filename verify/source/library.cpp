@@ -5,61 +5,11 @@
 #include <initializer_list>
 #include <map>
 
+#include "verify/source/attention_call.h"
+#include "verify/source/spelling.h"
+
 namespace hetsynth::source {
 namespace {
-
-Expression number(int64_t value) {
-  Expression e;
-  e.kind = Kind::integer;
-  e.type = Type::integer;
-  e.integer_value = value;
-  return e;
-}
-
-Expression zero() {
-  Expression e;
-  e.kind = Kind::real;
-  e.type = Type::real;
-  return e;
-}
-
-Expression variable(int slot, Type type) {
-  Expression e;
-  e.kind = Kind::variable;
-  e.type = type;
-  e.slot = slot;
-  return e;
-}
-
-Expression binary(Kind kind, Type type, Expression a, Expression b) {
-  Expression e;
-  e.kind = kind;
-  e.type = type;
-  e.line = a.line;
-  e.args = {std::move(a), std::move(b)};
-  return e;
-}
-
-Expression sum(Expression a, Expression b) { return binary(Kind::add, Type::integer, std::move(a), std::move(b)); }
-Expression product(Expression a, Expression b) { return binary(Kind::mul, Type::integer, std::move(a), std::move(b)); }
-Expression real(double value) {
-  Expression e = zero();
-  e.real_value = value;
-  return e;
-}
-Expression plus(Expression a, Expression b) { return binary(Kind::add, Type::real, std::move(a), std::move(b)); }
-Expression times(Expression a, Expression b) { return binary(Kind::mul, Type::real, std::move(a), std::move(b)); }
-Expression call(const std::string& function, std::vector<Expression> args) {
-  Expression e = zero();
-  e.kind = Kind::call;
-  e.name = function;
-  e.line = args.front().line;
-  e.args = std::move(args);
-  return e;
-}
-Expression element(const Expression& base, Expression index) {
-  return binary(Kind::element, base.type == Type::integers ? Type::integer : Type::real, base, std::move(index));
-}
 
 class Spelling {
  public:
@@ -92,6 +42,7 @@ class Spelling {
       if ((halves || name == "hetsynth_matmul") && arguments == 17) s = matmul(s);
       if (name == "hetsynth_matmul_then" && arguments == 15) matmul_then(s);
       if (name == "hetsynth_convolution" && arguments == 6) convolution(s);
+      if (name == "hetsynth_attention" || name == "hetsynth_attention_gradient") spell_attention(s, f_, tables_);
       if (name == "fill" && arguments == 3) s = fill(s);
       if (name == "copy" && arguments == 3) s = copy(s);
       return;
