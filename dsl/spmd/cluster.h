@@ -35,8 +35,8 @@ struct Device {
   ComputeSpeed compute_speed(OperatorClass operators) const;
   /// Products with an epilogue that generated programs may use: measured, declared, or estimated.
   const FusedProducts& epilogues() const;
-  /// Who computes attention in generated programs: measured, declared, or else the generated kernels, which need nothing
-  /// that a machine may lack.
+  /// Who computes attention in generated programs: measured, declared, or else the generated kernels, which need
+  /// nothing that a machine may lack.
   AttentionBy attention() const;
 };
 

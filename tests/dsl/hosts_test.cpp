@@ -26,7 +26,7 @@ TEST(Hosts, OfAGroupAreRunsOfCoordinates) {
   EXPECT_EQ(first.host, 0);
   EXPECT_EQ(first.members(0), 2);
   EXPECT_THAT(first.by_coordinate(), ElementsAre(0, 0, 1));
-  EXPECT_THAT(bounds_by_host(first, {0, 5, 5, 12}), ElementsAre(0, 5, 12));
+  EXPECT_THAT(bounds_by_host(first, std::vector<int64_t>{0, 5, 5, 12}), ElementsAre(0, 5, 12));
 }
 
 TEST(Hosts, SayWhyACollectiveCannotGoByThem) {

@@ -1,6 +1,6 @@
-// A machine with GPUs, NCCL, cublasLt and cuDNN that is not there: tables of functions for runtime/cuda, behind which streams
-// are queues, kernels run on the CPU from the text that NVRTC would compile, and every rule that a program must keep is
-// checked. What breaks a rule comes back as an error of the driver whose text says what happened.
+// A machine with GPUs, NCCL, cublasLt and cuDNN that is not there: tables of functions for runtime/cuda, behind which
+// streams are queues, kernels run on the CPU from the text that NVRTC would compile, and every rule that a program must
+// keep is checked. What breaks a rule comes back as an error of the driver whose text says what happened.
 #pragma once
 #include <chrono>
 #include <cstdint>
