@@ -8,9 +8,11 @@
 #include <regex>
 
 #include "codegen/device_program.h"
+#include "dsl/base/error.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
+#include "runtime/cuda/cuda_backend.h"
 #include "runtime/generated_check.h"
 #include "tests/support/cuda/cuda_cluster.h"
 #include "tests/support/propagated_plan.h"
@@ -216,6 +218,30 @@ TEST(CudnnPrograms, AreFollowedByTheCheckOfGeneratedSource) {
   check({}, {1});
   check({.heads = 4}, {1});
   check({.batch = 2, .causal = false}, {1, 1});
+}
+
+/// Before anything is compiled: what is asked for, what is there, and what to write instead.
+TEST(CudnnPrograms, AreRefusedWhereThereIsNoCudnnAndBeforeSm80) {
+  const auto refusal = [](const MachineOptions& options, const Cluster& cluster) -> std::string {
+    const CudaDoubles doubles(options);
+    try {
+      cuda::require_cuda(doubles.backend(), cluster.devices);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  MachineOptions without, old;
+  without.has_cudnn = false;
+  old.major = 7, old.minor = 5;
+  EXPECT_EQ(refusal({}, gpus({1})), "");
+  EXPECT_EQ(refusal(without, gpus({1}, AttentionBy::generated)), "");
+  EXPECT_EQ(refusal(old, gpus({1}, AttentionBy::generated)), "");
+  EXPECT_THAT(refusal(without, gpus({1})),
+              AllOf(HasSubstr("the cluster file says that its attention is computed by cuDNN"),
+                    HasSubstr("libcudnn.so.9, version 9.16.0 or later"), HasSubstr("cannot open shared object file"),
+                    HasSubstr("write attention = \"generated\"")));
+  EXPECT_THAT(refusal(old, gpus({1})), AllOf(HasSubstr("sm_80 or later"), HasSubstr("sm_75")));
 }
 
 struct Fault {
