@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "codegen/device_program.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/nccl_ranks.h"
 #include "runtime/host_tensor.h"
@@ -169,6 +170,8 @@ TEST_F(OnGpu, AttentionByCudnnTrainsAsGeneratedKernelsDo) {
   Cluster generated = devices({1}), cudnn = generated;
   cudnn.devices[0].declared.attention = AttentionBy::cudnn;
   const SpmdProgram plan = single_device_plan(program, generated).program;
+  ASSERT_NE(generate(program, plan, cudnn, 0).files.at(0).text.find("hetsynth_device_attention(context"),
+            std::string::npos);
   const std::vector<double> expected = losses(program, generated, plan, steps_of(50));
   const std::vector<double> found = losses(program, cudnn, plan, steps_of(50));
   // cuDNN rounds its results to bf16, by 2^-9 of themselves; the steps of the optimizer carry that on.
