@@ -39,6 +39,8 @@ class Alternation {
         at_hand_(std::move(at_hand)),
         most_runners_up_(runners_up) {
     limits_.stop = budget.stop();
+    for (int axis = 0; axis < int(problem.mesh.axes.size()); ++axis)
+      if (coordinate_types(problem, axis).devices.size() > 1) unequal_axes_.push_back(axis);
   }
 
   std::vector<Plan> run() {
@@ -55,7 +57,7 @@ class Alternation {
     if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound() && !worth_proving())) break;
-      alternate(shares);
+      alternate(shares, worth_searching(), &seen_);
     }
     search_best_shares();
     search_tight_shares();
@@ -70,6 +72,9 @@ class Alternation {
   }
 
  private:
+  /// What a search at fixed shares is among.
+  enum class Among { all, relaxation };
+
   /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
   /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
   std::vector<Shares> search_around_relaxation(const std::vector<Shares>& starts) {
@@ -80,8 +85,9 @@ class Alternation {
     }
     std::sort(by_cost.begin(), by_cost.end());
     std::vector<Shares> ordered;
+    std::set<Shares> seen;
     for (const auto& [cost, start] : by_cost) {
-      if (!budget_.spent() && !near_bound()) search_around_relaxation_at(starts[start], cost);
+      if (!budget_.spent() && !near_bound()) alternate(starts[start], Among::relaxation, &seen);
       ordered.push_back(starts[start]);
     }
     if (small_network()) return ordered;
@@ -89,18 +95,11 @@ class Alternation {
     return {best_.shares};
   }
 
-  void search_around_relaxation_at(const Shares& shares, Picoseconds cost) {
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    Candidate candidate = cheapest_around_relaxation(conversions, shares, cost);
-    if (candidate.cost >= to_beat_) return;
-    keep(candidate);
-    if (!candidate.fits()) tight_.push_back(std::move(candidate));
-  }
-
-  /// What suits the shares of each instruction is changed a little to suit the shares there are. `cost`: unchanged.
-  Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares, Picoseconds cost) {
+  /// What suits the shares of each instruction is changed a little to suit the shares there are.
+  Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares) {
     Solution solution = search_among(problem_, conversions, shares, relaxation_->around, limits_);
     budget_.searched();
+    const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_->choices);
     if (solution.choices.empty() || solution.cost > cost) solution.choices = relaxation_->choices, solution.cost = cost;
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = shares_bound_;
@@ -109,6 +108,7 @@ class Alternation {
 
   /// On one axis, where a search of everything takes long: only around the relaxation.
   bool only_around_relaxation() const { return !several_axes() && relaxation_->hard && !relaxation_->choices.empty(); }
+  Among worth_searching() const { return only_around_relaxation() ? Among::relaxation : Among::all; }
 
   /// Everything at the best shares, if that was not searched yet, and not to the end.
   void search_best_shares() {
@@ -179,32 +179,37 @@ class Alternation {
     return starts;
   }
 
-  /// Devices of one type share evenly; on several axes the starts are all there is.
-  bool has_linear_program() const {
-    return !several_axes() && problem_.ratio.empty() && device_types(problem_.cluster).devices.size() > 1;
-  }
+  /// Devices of one type share evenly.
+  bool has_linear_program() const { return problem_.ratio.empty() && !unequal_axes_.empty(); }
 
-  /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves.
-  void alternate(Shares shares) {
+  /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves or
+  /// the shares were seen.
+  void alternate(Shares shares, Among among, std::set<Shares>* seen) {
     Candidate last;
-    for (int round = 0; round < max_alternations && !budget_.spent() && seen_.insert(shares).second; ++round) {
-      Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = cheapest(conversions, shares);
+    for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      Candidate candidate = cheapest(conversions, shares, among);
       if (candidate.empty()) return;
-      keep(candidate);
-      if (!candidate.fits()) tight_.push_back(candidate);
-      if (!has_linear_program() || (round > 0 && !better(candidate, last))) return;
+      if (!several_axes() || candidate.cost < to_beat_) {
+        keep(candidate);
+        if (!candidate.fits()) tight_.push_back(candidate);
+      }
+      if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
       if (!refine(conversions, candidate, &shares)) return;
       last = std::move(candidate);
     }
   }
 
-  /// Shares by linear programming, under the memory limits, for the program of a candidate. False if there are none.
+  /// Shares by linear programming, under the memory limits, for the program of a candidate, axis by axis. False if
+  /// there are none.
   bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares) const {
-    std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-    Fractions fractions = best_fractions(problem_, terms, *candidate.spmd);
-    if (!fractions.empty()) *shares = round_fractions(problem_, terms, fractions);
-    return !fractions.empty();
+    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+    for (int axis : unequal_axes_) {
+      const Fractions fractions = best_fractions(problem_, terms, *candidate.spmd, axis, *shares);
+      if (fractions.empty()) return false;
+      *shares = round_fractions(problem_, terms, fractions, axis, *shares);
+    }
+    return true;
   }
 
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
@@ -221,7 +226,7 @@ class Alternation {
       Shares shares;
       if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) continue;
       Conversions refined(*problem_.analysis, problem_.cost, shares);
-      Candidate there = cheapest(refined, shares);
+      Candidate there = cheapest(refined, shares, worth_searching());
       if (there.empty()) continue;
       if (there.fits()) {
         keep(there);
@@ -274,11 +279,9 @@ class Alternation {
   }
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
-  Candidate cheapest(const Conversions& conversions, const Shares& shares) {
-    if (only_around_relaxation())
-      return cheapest_around_relaxation(conversions, shares,
-                                        total_cost(problem_, conversions, shares, relaxation_->choices));
-    // Without linear programming what is no faster than the best leads nowhere.
+  Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among) {
+    if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
+    // What is no faster than the best hardly leads to what is.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Candidate candidate = cheapest_of_all(conversions, shares);
     HETSYNTH_CHECK(!candidate.empty() || budget_.spent() || several_axes() || problem_.constrained,
@@ -346,7 +349,8 @@ class Alternation {
   SearchLimits limits_;
   const Picoseconds to_beat_;
   std::optional<Relaxation> relaxation_;
-  Picoseconds shares_bound_ = 0;  ///< over all shares
+  Picoseconds shares_bound_ = 0;   ///< over all shares
+  std::vector<int> unequal_axes_;  ///< those that not all coordinates are alike along
   std::set<Shares> seen_;
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty

@@ -1,5 +1,5 @@
-// Ratios for a fixed program on one mesh axis: what share of every dimension class each device takes, by linear
-// programming, then rounded to whole granules.
+// Ratios for a fixed program along one mesh axis: what share of every dimension class each coordinate takes, by linear
+// programming, then rounded to whole granules. On several axes: one after the other, the others' shares being given.
 #pragma once
 #include <vector>
 
@@ -14,11 +14,12 @@ struct CostTerm {
   Work work;         ///< operator
   NodeId node = -1;  ///< conversion: an example of its tensors, and the two forms
   Form from, to;
+  Opcode opcode = Opcode::slice;
   Realisation realisation = Realisation::native;
 };
 std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices);
 
-/// Fractions by [class][device]; every class sums to 1.
+/// Fractions by [class][coordinate along the axis]; every class sums to 1.
 using Fractions = std::vector<std::vector<double>>;
 
 /// Devices of one type share equally: without loss, because every cost is convex in the shares.
@@ -27,15 +28,21 @@ struct DeviceTypes {
   std::vector<std::vector<int>> devices;  ///< by type
 };
 DeviceTypes device_types(const Cluster& cluster);
+/// The same of the coordinates along an axis: alike are those whose devices are, each beside the other.
+DeviceTypes coordinate_types(const Problem& problem, int axis);
 
 /// Minimises the sum of every term's maximum over devices under the devices' memories (constraints of the program's
 /// liveness, added where they are violated). Classes that no term depends on get even fractions. Empty if the memories
-/// cannot hold the program at any shares.
-Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd);
+/// cannot hold the program at any shares. `others`: of a mesh of several axes shares, of which those along the axis are
+/// not read.
+Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
+                         int axis = 0, const Shares& others = {});
 
-/// Whole granules near the fractions: largest remainder, then single granules moved between device types while the
-/// terms' sum falls, no share leaving the nearest two whole numbers.
-Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions);
+/// Whole granules near the fractions: largest remainder, then single granules moved between types of coordinates while
+/// the terms' sum falls, no share leaving the nearest two whole numbers. Shares along the axis are those, the others
+/// stay.
+Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions,
+                       int axis = 0, Shares others = {});
 
 /// Sum of the terms in seconds.
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares);

@@ -10,7 +10,9 @@
 #include "random_programs.h"
 #include "synth/baselines.h"
 #include "synth/linear_program.h"
+#include "synth/meshes.h"
 #include "synth/schedule.h"
+#include "synth/search.h"
 
 namespace hetsynth {
 namespace {
@@ -90,6 +92,74 @@ TEST(Ratios, EqualTheBestOfAGrid) {
     // One granule of 120 is the resolution of both.
     EXPECT_LE(found, best * 1.01);
   }
+}
+
+/// The cheapest program of two hosts with two devices at even shares.
+struct TwoByTwo {
+  explicit TwoByTwo(const Program& program, Cluster cluster)
+      : problem(std::make_shared<const Analysis>(program, 2), two_hosts(std::move(cluster)), mesh_of({2, 2})),
+        shares(common_shares(problem.classes, fractions_of(problem, RatioRule::even))),
+        conversions(*problem.analysis, problem.cost, shares),
+        choices(search(problem, conversions, shares, {}, {}).choices),
+        terms(cost_terms(problem, conversions, choices)),
+        spmd(lower(problem, conversions, shares, choices)) {}
+  static Cluster two_hosts(Cluster cluster) {
+    cluster.hosts.resize(2, cluster.hosts[0]);
+    cluster.devices[2].host = cluster.devices[3].host = 1;
+    cluster.between = {5e8, 1e-6};
+    return cluster;
+  }
+  /// By linear programming along the axis, in whole granules; the same along the other.
+  Shares refined(int axis) const {
+    return round_fractions(problem, terms, best_fractions(problem, terms, spmd, axis, shares), axis, shares);
+  }
+  double seconds(const Shares& at) const { return evaluate(problem, terms, at); }
+  Problem problem;
+  Shares shares;
+  Conversions conversions;
+  Choices choices;
+  std::vector<CostTerm> terms;
+  SpmdProgram spmd;
+};
+
+TEST(Ratios, EqualTheBestOfAGridAlongEachOfTwoAxes) {
+  const Program program = mlp(240, {120, 240, 120});
+  for (const auto& speeds : {std::vector<double>{1e9, 1e9, 4e9, 4e9}, {1e9, 4e9, 1e9, 4e9}, {1e9, 2e9, 4e9, 8e9}}) {
+    const TwoByTwo on(program, cluster_of_speeds(speeds, 1e10));
+    bool gained = false;
+    for (const int axis : {0, 1}) {
+      const Shares found = on.refined(axis);
+      const double seconds = on.seconds(found);
+      EXPECT_LE(seconds, on.seconds(on.shares) * (1 + 1e-9));
+      gained = gained || seconds < on.seconds(on.shares) * 0.9;
+      EXPECT_EQ(found[size_t(1 - axis)], on.shares[size_t(1 - axis)]);
+      for (size_t c = 0; c < found[size_t(axis)].size(); ++c) {
+        const int64_t granules = on.problem.classes.classes[c].granules;
+        for (int64_t first = 0; first <= granules; ++first) {
+          Shares other = found;
+          other[size_t(axis)][c] = {first, granules - first};
+          // One granule of 120 is the resolution of both.
+          EXPECT_LE(seconds, on.seconds(other) * 1.01) << "axis " << axis << " class " << c << ": " << first;
+        }
+      }
+    }
+    EXPECT_TRUE(gained);
+  }
+}
+
+TEST(Ratios, MemoryBoundsTheShareAlongAnAxis) {
+  const Program program = mlp(640, {50, 60, 50});
+  const Cluster free = cluster_of_speeds({4e9, 4e9, 1e9, 1e9}, 1e10);
+  const TwoByTwo unbounded(program, free);
+  const std::vector<int64_t> need = peak_memory(unbounded.problem, unbounded.shares, unbounded.spmd);
+  const TwoByTwo tight(
+      program, cluster_of_speeds({4e9, 4e9, 1e9, 1e9}, 1e10, 1e-6, {need[0], need[1], need[2] * 4, need[3] * 4}));
+  // What the fast host would take over is more than it can hold.
+  const std::vector<int64_t> wanted = peak_memory(unbounded.problem, unbounded.refined(0), unbounded.spmd);
+  ASSERT_GT(wanted[0], need[0]);
+  const std::vector<int64_t> bounded = peak_memory(tight.problem, tight.refined(0), tight.spmd);
+  EXPECT_LE(bounded[0], need[0]);
+  EXPECT_LE(bounded[1], need[1]);
 }
 
 TEST(Ratios, AWorthlessDeviceGetsNothing) {

@@ -1,0 +1,251 @@
+#include "synth/ratio_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace hetsynth::synth {
+namespace {
+
+/// Seconds are scaled to microseconds to stay near 1.
+constexpr double scale = 1e6;
+
+}  // namespace
+
+RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
+                           const std::vector<CostTerm>& terms)
+    : problem_(problem), axis_(axis), others_(others), types_(types) {
+  find_examples();
+  for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
+    std::vector<std::pair<int, double>> total;
+    share_.emplace_back();
+    for (const auto& coordinates : types.devices) {
+      share_.back().push_back(lp_.add_variable(0, 1, 0));
+      total.push_back({share_.back().back(), double(coordinates.size())});
+    }
+    lp_.add_row(1, 1, total);
+  }
+  for (const CostTerm& term : terms) {
+    if (term.is_operator)
+      add_operator(term);
+    else
+      add_conversion(term);
+  }
+}
+
+RatioProgram::TypeShares RatioProgram::solve() const {
+  const auto solution = lp_.solve();
+  TypeShares out;
+  if (!solution) return out;
+  for (const auto& row : share_) {
+    out.emplace_back();
+    for (int variable : row) out.back().push_back(std::max(0.0, (*solution)[size_t(variable)]));
+  }
+  return out;
+}
+
+double RatioProgram::bytes(const MemoryPoint& point, const TypeShares& shares, int device) const {
+  double bytes = 0;
+  for (const auto& [by, whole] : point.by_cuts) {
+    const int class_id = by[size_t(axis_)];
+    bytes += whole * beside(by, device) * (class_id < 0 ? 1 : shares[size_t(class_id)][type(device)]);
+  }
+  return bytes;
+}
+
+void RatioProgram::limit_memory(int device, const MemoryPoint& point, double limit) {
+  std::map<int, double> entries;
+  double fixed = 0;
+  for (const auto& [by, whole] : point.by_cuts) {
+    const double part = whole * beside(by, device) / limit;
+    if (by[size_t(axis_)] < 0)
+      fixed += part;
+    else
+      entries[share(by[size_t(axis_)], device)] += part;
+  }
+  lp_.add_row(-HUGE_VAL, 1 - fixed, {entries.begin(), entries.end()});
+}
+
+/// The part that a device has on the other axes of what these classes cut there.
+double RatioProgram::beside(const Cuts& by, int device) const {
+  double part = 1;
+  for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
+    if (a != axis_ && by[size_t(a)] >= 0) part *= problem_.cost.part(by[size_t(a)], a, others_, device);
+  return part;
+}
+
+Cuts RatioProgram::cuts(NodeId node, const Form& form) const {
+  Cuts out;
+  out.fill(-1);
+  for (size_t a = 0; a < out.size(); ++a)
+    if (form.on[a].sharded()) out[a] = problem_.classes.dims[node][size_t(form.on[a].dim)];
+  return out;
+}
+
+bool RatioProgram::crosses_hosts(int device) const {
+  const auto& devices = problem_.cluster.devices;
+  return std::ranges::any_of(problem_.mesh.group(device, axis_),
+                             [&](int member) { return devices[size_t(member)].host != devices[size_t(device)].host; });
+}
+
+void RatioProgram::find_examples() {
+  const DeviceTypes by_device = device_types(problem_.cluster);
+  std::set<std::vector<int64_t>> seen;
+  for (int d = 0; d < problem_.cost.device_count(); ++d) {
+    std::vector<int64_t> key{int64_t(type(d)), by_device.type_of[size_t(d)]};
+    for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
+      if (a != axis_)
+        for (const auto& of_class : others_[size_t(a)]) key.push_back(of_class[size_t(problem_.cost.coordinate(d, a))]);
+    if (seen.insert(std::move(key)).second) examples_.push_back(d);
+  }
+}
+
+int RatioProgram::maximum(double count) { return lp_.add_variable(0, HUGE_VAL, count); }
+
+/// maximum >= fixed + slope * variable
+void RatioProgram::above(int maximum, double fixed, double slope, int variable) {
+  lp_.add_row(fixed * scale, HUGE_VAL, {{maximum, 1}, {variable, -slope * scale}});
+}
+
+void RatioProgram::add_operator(const CostTerm& term) {
+  const Work& w = term.work;
+  const int class_id = w.class_id[size_t(axis_)];
+  if (class_id < 0) return;
+  const int z = maximum(term.count * w.turns);
+  Work moved = w;  // bytes in the place of operations
+  moved.flops = w.bytes;
+  std::set<std::tuple<int, double, double>> rows;
+  for (int d : examples_) {
+    Parts without = whole_part;
+    for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
+      if (a != axis_) without[size_t(a)] = problem_.cost.part(w.class_id[size_t(a)], a, others_, d);
+    if (std::ranges::find(without, 0.0) != without.end()) continue;
+    Parts with = without;
+    without[size_t(axis_)] = 0;
+    const ComputeSpeed speed = problem_.cost.speed(w, d);
+    const auto add = [&](const Work& work, double rate) {
+      const double fixed = problem_.cost.device_flops(work, without) / w.turns;
+      const double slope = problem_.cost.device_flops(work, with) / w.turns - fixed;
+      if (slope > 0) rows.insert({share(class_id, d), speed.call_seconds + fixed / rate, slope / rate});
+    };
+    add(w, speed.flops_per_second);
+    add(moved, problem_.cluster.devices[size_t(d)].memory_bytes_per_second());
+  }
+  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+}
+
+void RatioProgram::add_conversion(const CostTerm& term) {
+  const int before = cuts(term.node, term.from)[size_t(axis_)], after = cuts(term.node, term.to)[size_t(axis_)];
+  if (before < 0 && after < 0) return;
+  const bool along = term.from.on[size_t(axis_)] != term.to.on[size_t(axis_)];
+  if (!along) return add_along_other_axis(term, before);
+  if (before >= 0 && after >= 0) return add_all_to_all(term);
+  const int class_id = std::max(before, after);
+  if (term.realisation == Realisation::hierarchical) return add_hierarchical(term, class_id);
+  const int z = maximum(term.count * moved_times(problem_.program, term.node));
+  if (term.opcode == Opcode::slice)
+    add_slice(term, class_id, z);
+  else
+    add_gathering(term, class_id, z);
+}
+
+/// Groups along another axis move the more the more their coordinate on this axis has.
+void RatioProgram::add_along_other_axis(const CostTerm& term, int class_id) {
+  const auto seconds_at = [&](double part) {
+    const auto held = [&](const Form& form) {
+      std::vector<double> out;
+      for (int d = 0; d < problem_.cost.device_count(); ++d)
+        out.push_back(double(problem_.cost.bytes(term.node)) * part * beside(cuts(term.node, form), d));
+      return out;
+    };
+    const auto other = std::ranges::mismatch(term.from.on, term.to.on).in1 - term.from.on.begin();
+    return problem_.cost.movement(term.opcode, int(other), held(term.from), held(term.to), term.realisation)
+        .device_seconds;
+  };
+  const std::vector<double> all = seconds_at(1), half = seconds_at(0.5);
+  std::set<std::tuple<int, double, double>> rows;
+  for (int d = 0; d < problem_.cost.device_count(); ++d) {
+    const double slope = 2 * (all[size_t(d)] - half[size_t(d)]);
+    if (slope > 0) rows.insert({share(class_id, d), all[size_t(d)] - slope, slope});
+  }
+  const int z = maximum(term.count * moved_times(problem_.program, term.node));
+  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+}
+
+void RatioProgram::add_slice(const CostTerm& term, int class_id, int z) {
+  const double bytes = double(problem_.cost.bytes(term.node));
+  for (int d : examples_)
+    above(
+        z, 0,
+        2 * bytes * beside(cuts(term.node, term.to), d) / problem_.cluster.devices[size_t(d)].memory_bytes_per_second(),
+        share(class_id, d));
+}
+
+void RatioProgram::add_gathering(const CostTerm& term, int class_id, int z) {
+  const double bytes = double(problem_.cost.bytes(term.node)), n = problem_.mesh.axes[size_t(axis_)].size;
+  std::set<std::tuple<int, double, double>> rows;
+  for (int d = 0; d < problem_.cost.device_count(); ++d) {
+    const double seconds =
+        bytes * beside(cuts(term.node, term.from), d) / problem_.cost.link(axis_, d).bandwidth_bytes_per_second;
+    if (term.realisation == Realisation::padded)
+      rows.insert({share(class_id, d), 0, (n - 1) * seconds});
+    else
+      rows.insert({share(class_id, d), seconds, -seconds});
+  }
+  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+}
+
+/// What depends on the shares: the fullest host gathers or scatters, and what the emptiest lacks goes between hosts.
+void RatioProgram::add_hierarchical(const CostTerm& term, int class_id) {
+  const double count = term.count * moved_times(problem_.program, term.node);
+  const int within = maximum(count), between = maximum(count);
+  for (int first = 0; first < problem_.cost.device_count(); ++first) {
+    if (problem_.cost.coordinate(first, axis_) != 0) continue;
+    const GroupLevels& levels = problem_.cost.communication().levels(axis_, first);
+    const double bytes = double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), first);
+    const double outside = bytes / levels.between.bandwidth_bytes_per_second * scale;
+    for (const GroupLevels::Host& host : levels.hosts) {
+      std::map<int, double> devices;  // by variable of their share
+      for (int d : host.devices) ++devices[share(class_id, d)];
+      std::vector<std::pair<int, double>> inside{{within, 1}}, lacking{{between, 1}};
+      for (const auto& [variable, number] : devices) {
+        inside.push_back({variable, -number * bytes / host.inside.bandwidth_bytes_per_second * scale});
+        lacking.push_back({variable, number * outside});
+      }
+      if (host.devices.size() > 1) lp_.add_row(0, HUGE_VAL, inside);
+      if (levels.hosts.size() > 1) lp_.add_row(outside, HUGE_VAL, lacking);
+    }
+  }
+}
+
+void RatioProgram::add_all_to_all(const CostTerm& term) {
+  const int z = maximum(term.count * moved_times(problem_.program, term.node));
+  const double n = problem_.mesh.axes[size_t(axis_)].size;
+  const Cluster& cluster = problem_.cluster;
+  std::vector<int> larger;
+  for (size_t t = 0; t < types_.devices.size(); ++t) {
+    larger.push_back(lp_.add_variable(0, 1, 0));
+    for (const Form* form : {&term.from, &term.to}) {
+      const int class_id = cuts(term.node, *form)[size_t(axis_)];
+      lp_.add_row(0, HUGE_VAL, {{larger[t], 1}, {share_[size_t(class_id)][t], -1}});
+    }
+  }
+  std::map<int, std::map<int, double>> leaving;  // host -> variable -> seconds
+  std::set<std::tuple<int, double>> rows;
+  for (int d = 0; d < problem_.cost.device_count(); ++d) {
+    const double moved = double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), d) * (n - 1) / n;
+    const int host = cluster.devices[size_t(d)].host, variable = larger[type(d)];
+    rows.insert({variable, moved / cluster.hosts[size_t(host)].inside.bandwidth_bytes_per_second});
+    if (crosses_hosts(d)) leaving[host][variable] += moved / cluster.between.bandwidth_bytes_per_second * scale;
+  }
+  for (const auto& [variable, seconds] : rows) above(z, 0, seconds, variable);
+  for (const auto& [host, row] : leaving) {
+    std::vector<std::pair<int, double>> entries{{z, 1}};
+    for (const auto& [variable, seconds] : row) entries.push_back({variable, -seconds});
+    lp_.add_row(0, HUGE_VAL, entries);
+  }
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,57 @@
+// The linear program of the shares along one mesh axis, for a fixed program at given shares on the other axes.
+#pragma once
+#include <vector>
+
+#include "synth/linear_program.h"
+#include "synth/ratios.h"
+#include "synth/schedule.h"
+
+namespace hetsynth::synth {
+
+/// A variable per dimension class and type of coordinate: what each coordinate of that type takes of the class. For
+/// every term of the cost one per maximum over devices. What all devices wait for alike whatever the shares are, as
+/// latencies, is left out.
+class RatioProgram {
+ public:
+  /// All must outlive this. `others`: shares, of which those along the axis are not read. `types`: coordinate_types.
+  RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
+               const std::vector<CostTerm>& terms);
+
+  /// By [class][type of coordinate].
+  using TypeShares = std::vector<std::vector<double>>;
+  /// Empty if infeasible.
+  TypeShares solve() const;
+  /// Devices such that each device holds and does the same as one of them.
+  const std::vector<int>& examples() const { return examples_; }
+  double bytes(const MemoryPoint& point, const TypeShares& shares, int device) const;
+  /// From now on the device holds no more than that many bytes at the point.
+  void limit_memory(int device, const MemoryPoint& point, double limit);
+
+ private:
+  size_t type(int device) const { return size_t(types_.type_of[size_t(problem_.cost.coordinate(device, axis_))]); }
+  int share(int class_id, int device) const { return share_[size_t(class_id)][type(device)]; }
+  double beside(const Cuts& cuts, int device) const;
+  Cuts cuts(NodeId node, const Form& form) const;
+  bool crosses_hosts(int device) const;
+
+  int maximum(double count);
+  void above(int maximum, double fixed, double slope, int variable);
+  void find_examples();
+  void add_operator(const CostTerm& term);
+  void add_conversion(const CostTerm& term);
+  void add_along_other_axis(const CostTerm& term, int class_id);
+  void add_slice(const CostTerm& term, int class_id, int z);
+  void add_gathering(const CostTerm& term, int class_id, int z);
+  void add_hierarchical(const CostTerm& term, int class_id);
+  void add_all_to_all(const CostTerm& term);
+
+  const Problem& problem_;
+  const int axis_;
+  const Shares& others_;
+  const DeviceTypes& types_;
+  LinearProgram lp_;
+  std::vector<std::vector<int>> share_;  ///< variables
+  std::vector<int> examples_;
+};
+
+}  // namespace hetsynth::synth
