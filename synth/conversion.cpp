@@ -29,11 +29,6 @@ const ConversionTable::Trees& ConversionTable::trees(FormMask targets) const {
   return it->second;
 }
 
-Picoseconds ConversionTable::tree_cost(int source, FormMask targets) const {
-  targets &= ~(FormMask(1) << source);
-  return targets == 0 ? 0 : trees(targets).cost[source];
-}
-
 void ConversionTable::find_paths() {
   distance_.assign(edges_.size(), forbidden);
   next_.assign(edges_.size(), -1);
@@ -50,7 +45,8 @@ void ConversionTable::find_paths() {
       }
 }
 
-/// Of all sources; those among the targets are not asked for.
+/// Of all sources. For one of the targets it comes to the tree of the others: a detour to where it is split later costs
+/// no less.
 ConversionTable::Trees ConversionTable::solve(FormMask targets) const {
   // Where the tree first splits, and at what cost from there on.
   std::vector<Picoseconds> split(forms_, forbidden);
@@ -126,10 +122,20 @@ FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& need
   return best;
 }
 
-Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares)
-    : Conversions(analysis, [&](NodeId node, const Form& from, const Form& to) {
-        return cost.conversion(node, from, to, shares);
-      }) {}
+Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const Shares& shares) : analysis_(analysis) {
+  for (NodeId node : analysis.tensor_example) {
+    const std::vector<Form>& forms = analysis.rules.forms[node];
+    std::vector<std::vector<double>> held(forms.size());  // by form and device
+    for (size_t f = 0; f < forms.size(); ++f)
+      for (int d = 0; d < cost.device_count(); ++d) held[f].push_back(cost.local_bytes(node, forms[f], shares, d));
+    const auto held_in = [&](const Form& form) -> const std::vector<double>& {
+      return held[size_t(std::find(forms.begin(), forms.end(), form) - forms.begin())];
+    };
+    tables_.emplace_back(node, forms, [&](NodeId, const Form& from, const Form& to) {
+      return cost.repeated(cost.conversion(from, to, held_in(from), held_in(to)), node);
+    });
+  }
+}
 
 Conversions::Conversions(const Analysis& analysis, const ConversionTable::Edge& edge) : analysis_(analysis) {
   for (NodeId node : analysis.tensor_example) tables_.emplace_back(node, analysis.rules.forms[node], edge);

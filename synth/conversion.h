@@ -24,7 +24,11 @@ class ConversionTable {
   int most_targets() const;
   /// Cost of materialising all forms of `targets` from `source`: a minimum directed Steiner tree (Dreyfus and Wagner
   /// 1971).
-  Picoseconds tree_cost(int source, FormMask targets) const;
+  Picoseconds tree_cost(int source, FormMask targets) const {
+    return targets == 0 ? 0 : tree_costs(targets)[size_t(source)];
+  }
+  /// The same by source; some targets.
+  const std::vector<Picoseconds>& tree_costs(FormMask targets) const { return trees(targets).cost; }
   /// Its instructions as (from, to), parents first.
   std::vector<std::pair<int, int>> tree(int source, FormMask targets) const;
   /// The cheapest set of at most `most_targets` forms that holds one of each need; of equals the smallest. Cost in

@@ -222,6 +222,23 @@ double CostModel::device_seconds(const Work& work, const Parts& parts, int d) co
                                                    weighted(work.bytes, parts) / memory_speeds_[size_t(d)]));
 }
 
+double CostModel::part_within(const Work& work, Parts parts, int axis, int d, double seconds) const {
+  const ComputeSpeed own = speed(work, d);
+  const double left = seconds / work.turns - own.call_seconds;
+  if (left <= 0) return 0;
+  double part = 1;
+  // Both sums grow evenly with the part.
+  for (const auto& [amounts, per_second] :
+       {std::pair(&work.flops, own.flops_per_second), std::pair(&work.bytes, memory_speeds_[size_t(d)])}) {
+    parts[size_t(axis)] = 0;
+    const double fixed = weighted(*amounts, parts);
+    parts[size_t(axis)] = 1;
+    const double whole = weighted(*amounts, parts), most = left * per_second;
+    if (whole > most) part = std::min(part, (most - fixed) / (whole - fixed));
+  }
+  return std::max(0.0, part);
+}
+
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
   Work w = work(node, option);
   double slowest = 0;
@@ -252,7 +269,7 @@ Conversion CostModel::repeated(Conversion conversion, NodeId node) const {
   return conversion;
 }
 
-Conversion CostModel::conversion(const Form& from, const Form& to, const Held& held_in) const {
+CostModel::Step CostModel::step(const Form& from, const Form& to) const {
   using Kind = AxisForm::Kind;
   int axis = -1;
   for (int a = 0; a < max_axes; ++a) {
@@ -269,14 +286,26 @@ Conversion CostModel::conversion(const Form& from, const Form& to, const Held& h
     opcode = before.sharded() ? Opcode::all_gather : Opcode::all_reduce;
   else if (after.sharded())
     opcode = before.sharded() ? Opcode::all_to_all : Opcode::reduce_scatter;
-  if (!opcode || std::find(forbidden_.begin(), forbidden_.end(), *opcode) != forbidden_.end()) return {};
-  std::vector<double> held, needed;
+  if (opcode && std::find(forbidden_.begin(), forbidden_.end(), *opcode) != forbidden_.end()) opcode.reset();
+  return {opcode, axis};
+}
+
+Conversion CostModel::conversion(const Form& from, const Form& to, const Held& held) const {
+  if (!step(from, to).opcode) return {};
+  std::vector<double> before, after;
   for (int d = 0; d < device_count(); ++d) {
-    held.push_back(held_in(from, d));
-    needed.push_back(held_in(to, d));
+    before.push_back(held(from, d));
+    after.push_back(held(to, d));
   }
-  Movement made = movement(*opcode, axis, held, needed);
-  return {true, *opcode, axis, made.realisation, to_picoseconds(made.seconds)};
+  return conversion(from, to, before, after);
+}
+
+Conversion CostModel::conversion(const Form& from, const Form& to, const std::vector<double>& before,
+                                 const std::vector<double>& after) const {
+  const Step made = step(from, to);
+  if (!made.opcode) return {};
+  const Movement movement = this->movement(*made.opcode, made.axis, before, after);
+  return {true, *made.opcode, made.axis, movement.realisation, to_picoseconds(movement.seconds)};
 }
 
 }  // namespace hetsynth::synth

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "dsl/spmd/cluster.h"
@@ -83,6 +84,9 @@ class CostModel {
   double device_seconds(const Work& work, const Shares& shares, int device) const {
     return device_seconds(work, parts(work, shares, device), device);
   }
+  /// The greatest part on an axis, at most 1, that a device can do of the work in so many seconds, the other parts
+  /// being as given; 0: none.
+  double part_within(const Work& work, Parts parts, int axis, int device, double seconds) const;
   /// What a device's seconds of such work follow from; a call that costs nothing where there is none.
   ComputeSpeed speed(const Work& work, int device) const;
   /// Floating-point operations of these parts of the work.
@@ -100,6 +104,9 @@ class CostModel {
   /// The same by the bytes that a device holds of the tensor in a form, moved once.
   using Held = std::function<double(const Form& form, int device)>;
   Conversion conversion(const Form& from, const Form& to, const Held& held) const;
+  /// `before`, `after`: by device.
+  Conversion conversion(const Form& from, const Form& to, const std::vector<double>& before,
+                        const std::vector<double>& after) const;
   /// A conversion that was priced once, as often as the tensor is moved.
   Conversion repeated(Conversion conversion, NodeId node) const;
   /// An instruction other than compute, given the bytes that every device holds before and after. Without a
@@ -124,6 +131,11 @@ class CostModel {
   double part(int class_id, int axis, const Shares& shares, int device) const;
 
  private:
+  struct Step {
+    std::optional<Opcode> opcode;  ///< none: not by one instruction
+    int axis = -1;
+  };
+  Step step(const Form& from, const Form& to) const;
   Parts parts(const Work& work, const Shares& shares, int device) const;
   void find_fused(const std::vector<int>& kinds);
   void find_works(const std::vector<int>& kinds);

@@ -37,11 +37,36 @@ class BestShares {
 
   /// The least time after which the parts that the devices can have done add up to the whole.
   Picoseconds operation(NodeId node, const Option& option) {
-    const Work work = problem_.cost.work(node, option);
+    Work work = problem_.cost.work(node, option);
+    work.class_id = {};
+    int axes = 0;
+    for (int axis = 0; axis < axes_; ++axis) axes |= option.factor[size_t(axis)] >= 0 ? 1 << axis : 0;
+    auto [it, fresh] = operations_.try_emplace({work, axes}, 0);
+    if (fresh) it->second = operation(work, axes);
+    return it->second;
+  }
+
+  Conversion conversion(NodeId node, const Form& from, const Form& to) {
+    ConversionKey key{problem_.cost.bytes(node)};
+    for (size_t axis = 0; axis < size_t(axes_); ++axis) {
+      const AxisForm &before = from.on[axis], &after = to.on[axis];
+      key[axis + 1] = int(before.kind) * 16 + int(after.kind) * 2 + (before == after);
+    }
+    auto [it, fresh] = conversions_.try_emplace(key);
+    if (fresh) it->second = conversion(double(key[0]), from, to);
+    return problem_.cost.repeated(it->second, node);
+  }
+
+ private:
+  /// Bytes of a tensor, and by axis what becomes of its form.
+  using ConversionKey = std::array<int64_t, 1 + max_axes>;
+
+  /// `axes`: those that divide it, a bit each.
+  Picoseconds operation(const Work& work, int axes) {
     Parts even = whole_part;
     std::vector<int> divided;
     for (int axis = 0; axis < axes_; ++axis)
-      if (option.factor[size_t(axis)] >= 0) {
+      if (axes >> axis & 1) {
         divided.push_back(axis);
         even[size_t(axis)] = 1.0 / problem_.mesh.axes[size_t(axis)].size;
       }
@@ -67,27 +92,25 @@ class BestShares {
       double middle = (low + high) / 2;
       (done_within(merged, even, solved, portions, middle) >= 1 ? high : low) = middle;
     }
-    return to_picoseconds(low);
+    return to_picoseconds(low * (1 - rounding));
   }
 
-  Conversion conversion(NodeId node, const Form& from, const Form& to) {
+  Conversion conversion(double bytes, const Form& from, const Form& to) {
     // For the opcode and its realisation; the cost is replaced.
     Conversion made = problem_.cost.conversion(from, to, [&](const Form& form, int) {
-      double bytes = double(problem_.cost.bytes(node));
+      double held = bytes;
       for (int axis = 0; axis < axes_; ++axis)
-        if (form.on[size_t(axis)].sharded()) bytes /= problem_.mesh.axes[size_t(axis)].size;
-      return bytes;
+        if (form.on[size_t(axis)].sharded()) held /= problem_.mesh.axes[size_t(axis)].size;
+      return held;
     });
     if (!made.possible) return made;
-    const double bytes = double(problem_.cost.bytes(node));
     const double seconds = made.opcode == Opcode::slice        ? in_memory(2 * bytes, to)
                            : made.opcode == Opcode::to_partial ? in_memory(bytes, to)
                                                                : collective(made, bytes, from);
     made.cost = std::min(made.cost, to_picoseconds(seconds * (1 - rounding)));
-    return problem_.cost.repeated(made, node);
+    return made;
   }
 
- private:
   /// Sums in floating point that are equal to the cost model's only up to this.
   static constexpr double rounding = 1e-9;
 
@@ -122,24 +145,13 @@ class BestShares {
   }
 
   /// Part of the work that all portions together can have done by then, at least. Of what axis `solved` divides.
-  double done_within(const Work& work, Parts parts, int solved, const std::vector<Portion>& portions,
+  double done_within(const Work& work, const Parts& parts, int solved, const std::vector<Portion>& portions,
                      double time) const {
     double sum = 0;
     for (const Portion& portion : portions) {
       double most = 1;
-      for (int device : portion.devices) {
-        auto seconds = [&](double part) {
-          parts[size_t(solved)] = part;
-          return problem_.cost.device_seconds(work, parts, device);
-        };
-        if (seconds(most) <= time) continue;
-        double low = 0;
-        for (int i = 0; i < most_halvings && most - low > precision / 4 * most; ++i) {
-          double middle = (low + most) / 2;
-          (seconds(middle) <= time ? low : most) = middle;
-          if (most < precision / double(problem_.cost.device_count())) break;
-        }
-      }
+      for (int device : portion.devices)
+        most = std::min(most, problem_.cost.part_within(work, parts, solved, device, time));
       sum += most * portion.count;
     }
     return sum;
@@ -263,6 +275,8 @@ class BestShares {
   int varying_axis_ = -1;                                      ///< the last of them
   std::vector<Groups> groups_;                                 ///< by axis
   std::map<std::vector<int>, std::vector<Portion>> portions_;  ///< by axes
+  std::map<std::pair<Work, int>, Picoseconds> operations_;     ///< by work and the axes that divide it
+  std::map<ConversionKey, Conversion> conversions_;            ///< of what is moved once
   std::map<std::vector<int>, double> bandwidth_;               ///< by axes that cut a tensor: of all portions' memories
 };
 

@@ -96,7 +96,7 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
 
 Network restrict(const Network& network, const ValueLists& values) {
   const TableStore& store = network.store();
-  const auto numbered = [&](int table) { return NumberedTable{&store[table], table}; };
+  const auto numbered = [&](int table) { return NumberedTable{&store[table], table, true}; };
   return restrict(
       network, values, [&](int variable) { return numbered(network.unary_table(variable)); },
       [&](size_t pair) { return numbered(network.pairs()[pair].table); });
@@ -109,6 +109,7 @@ Network restrict(const Network& network, const ValueLists& values, const std::fu
   std::vector<int> list_of, made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
+    if (whole.stored && whole.table->size() == lists[rows].size() * lists[columns].size()) return whole.number;
     const int key = keys.number({whole.number, rows, columns});
     if (key < int(made.size())) return made[size_t(key)];
     Table part;

@@ -94,9 +94,10 @@ using ValueLists = std::vector<std::vector<int>>;
 struct NumberedTable {
   const Table* table;
   int number;
+  bool stored = false;  ///< it is the network's own number
 };
 
-/// The network over some values of each variable only, renumbered from 0.
+/// The network over some values of each variable only, in rising order, renumbered from 0.
 Network restrict(const Network& network, const ValueLists& values);
 
 /// The same with other costs: by variable, and by pair of the network.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -14,11 +15,35 @@ namespace {
 /// Most forms of either of two sets that a tensor has before and after the forward phase.
 constexpr int most_apart = 2;
 
+/// Values by what matters of them: costs are worked out once for all that are alike.
+template <typename T>
+struct Grouped {
+  std::vector<T> kinds;
+  std::vector<int> of;  ///< by value: its kind
+  void add(const T& what) {
+    const auto [it, fresh] = seen.try_emplace(what, int(kinds.size()));
+    if (fresh) kinds.push_back(what);
+    of.push_back(it->second);
+  }
+
+ private:
+  std::map<T, int> seen;
+};
+
+/// A table by kinds of rows and columns, spread over all of them.
+Table spread(const Table& costs, const std::vector<int>& rows, const std::vector<int>& columns, size_t column_kinds) {
+  Table out;
+  out.reserve(rows.size() * columns.size());
+  for (int row : rows)
+    for (int column : columns) out.push_back(costs[size_t(row) * column_kinds + size_t(column)]);
+  return out;
+}
+
 /// A consumer whose need depends on a variable: per value, the masks it asks for.
 struct VariableNeeds {
   NodeId variable;
   bool late;
-  std::vector<std::vector<FormMask>> by_value;
+  Grouped<std::vector<FormMask>> masks;
 };
 
 class NetworkBuilder {
@@ -80,9 +105,10 @@ class NetworkBuilder {
 
   Table node_costs(const Node& node) const {
     Table costs;
-    for (int v = 0; v < int(sources(node).size()); ++v)
-      costs.push_back(node.leaf() ? leaf_price(node, sources(node)[v])
-                                  : operation_cost(node.id, problem_.rules.options[node.id][v]));
+    if (node.leaf())
+      for (int form : sources(node)) costs.push_back(leaf_price(node, form));
+    else
+      for (const Option& option : problem_.rules.options[node.id]) costs.push_back(operation_cost(node.id, option));
     return costs;
   }
 
@@ -100,7 +126,7 @@ class NetworkBuilder {
         const auto& inputs = program_[consumer].inputs;
         for (size_t j = 0; j < inputs.size(); ++j)
           if (inputs[j] == node.id) masks.insert(option.needs[j]);
-        needs.by_value.emplace_back(masks.begin(), masks.end());
+        needs.masks.add({masks.begin(), masks.end()});
       }
       out.push_back(std::move(needs));
     }
@@ -108,7 +134,7 @@ class NetworkBuilder {
       if (leaf == node.id) continue;  // kept as it is
       VariableNeeds needs{leaf, is_late(problem_, leaf), {}};
       for (int form : sources(program_[leaf]))
-        needs.by_value.push_back({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][form])});
+        needs.masks.add({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][form])});
       out.push_back(std::move(needs));
     }
     return out;
@@ -206,14 +232,20 @@ class NetworkBuilder {
     return least;
   }
 
-  Picoseconds sets_cost(const Node& node, int source, const FormSets& sets) const {
-    const ConversionTable& table = conversions_.of(node.id);
-    Picoseconds cost = table.tree_cost(source, sets.early);
-    if (sets.apart) {
-      if (problem_.rules.forms[node.id][source].partial()) return forbidden;
-      cost = add(cost, table.tree_cost(source, sets.late));
+  /// By source.
+  void sets_cost(const Node& node, const std::vector<int>& from, const FormSets& sets, Picoseconds* costs) const {
+    static const Table none(max_forms, 0);
+    const auto trees = [&](FormMask set) -> const Table& {
+      return set == 0 ? none : conversions_.of(node.id).tree_costs(set);
+    };
+    const Table &early = trees(sets.early), &late = trees(sets.late);
+    for (size_t s = 0; s < from.size(); ++s) {
+      const size_t source = size_t(from[s]);
+      costs[s] = early[source];
+      if (sets.apart)
+        costs[s] = problem_.rules.forms[node.id][source].partial() ? forbidden : add(costs[s], late[source]);
+      if (priced()) costs[s] = add(costs[s], kept_price(node, from[s], sets));
     }
-    return add(cost, kept_price(node, source, sets));
   }
 
   void add_tensor(const Node& node) {
@@ -276,45 +308,51 @@ class NetworkBuilder {
   TensorCosts tensor_costs(const Node& node) {
     std::vector<VariableNeeds> needs = variable_needs(node);
     std::vector<FormMask> fixed = constant_needs(node);
-    std::vector<int> from = sources(node);
+    Grouped<int> from;
+    for (int form : sources(node)) from.add(form);
     const ConversionTable& table = conversions_.of(node.id);
     TensorCosts out;
     if (needs.empty()) {
-      Table costs(from.size());
-      for (size_t v = 0; v < from.size(); ++v) table.best_set(from[v], fixed, &costs[v]);
-      out.unary = store().intern(std::move(costs));
+      Table costs(from.kinds.size());
+      for (size_t k = 0; k < costs.size(); ++k) table.best_set(from.kinds[k], fixed, &costs[k]);
+      out.unary = store().intern(spread(costs, from.of, {0}, 1));
     } else if (needs.size() == 1 && !priced()) {
+      const auto& asked = needs[0].masks;
       Table costs;
-      for (int source : from)
-        for (const auto& masks : needs[0].by_value) {
+      for (int source : from.kinds)
+        for (const auto& masks : asked.kinds) {
           std::vector<FormMask> all = fixed;
           all.insert(all.end(), masks.begin(), masks.end());
           costs.emplace_back();
           table.best_set(source, all, &costs.back());
         }
-      out.to_consumer = store().intern(std::move(costs));
+      out.to_consumer = store().intern(spread(costs, from.of, asked.of, asked.kinds.size()));
     } else {
       add_sets(node, from, needs, fixed, &out);
     }
     return out;
   }
 
-  void add_sets(const Node& node, const std::vector<int>& from, const std::vector<VariableNeeds>& needs,
+  void add_sets(const Node& node, const Grouped<int>& from, const std::vector<VariableNeeds>& needs,
                 const std::vector<FormMask>& fixed, TensorCosts* out) {
-    out_.set_lists.push_back(input_.like ? *sets_there(node.id) : candidate_sets(node, from, needs, fixed));
+    out_.set_lists.push_back(input_.like ? *sets_there(node.id) : candidate_sets(node, from.kinds, needs, fixed));
     const std::vector<FormSets>& sets = out_.set_lists.back();
     out->sets = &sets;
     out->set_unary = store().intern(Table(sets.size(), 0));
-    Table costs;
-    for (int source : from)
-      for (const FormSets& set : sets) costs.push_back(sets_cost(node, source, set));
-    out->to_set = store().intern(std::move(costs));
+    std::vector<int> every(sets.size());
+    std::iota(every.begin(), every.end(), 0);
+    Table costs(from.kinds.size()), of_all(costs.size() * sets.size());
+    for (size_t i = 0; i < sets.size(); ++i) {
+      sets_cost(node, from.kinds, sets[i], costs.data());
+      for (size_t s = 0; s < costs.size(); ++s) of_all[s * sets.size() + i] = costs[s];
+    }
+    out->to_set = store().intern(spread(of_all, from.of, every, sets.size()));
     for (const VariableNeeds& need : needs) {
       Table allowed;
       for (const FormSets& set : sets)
-        for (const auto& masks : need.by_value)
+        for (const auto& masks : need.masks.kinds)
           allowed.push_back(serves(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
-      out->of_needs.push_back(store().intern(std::move(allowed)));
+      out->of_needs.push_back(store().intern(spread(allowed, every, need.masks.of, need.masks.kinds.size())));
     }
   }
 
@@ -332,7 +370,7 @@ class NetworkBuilder {
                                        const std::vector<FormMask>& fixed) const {
     std::set<FormMask> early(fixed.begin(), fixed.end()), late, all(fixed.begin(), fixed.end());
     for (const VariableNeeds& need : needs)
-      for (const auto& masks : need.by_value) {
+      for (const auto& masks : need.masks.kinds) {
         (need.late ? late : early).insert(masks.begin(), masks.end());
         all.insert(masks.begin(), masks.end());
       }
@@ -359,8 +397,8 @@ class NetworkBuilder {
       std::vector<char> service;
       for (FormMask need : early) service.push_back((need & sets[i].early) != 0);
       for (FormMask need : late) service.push_back((need & (sets[i].apart ? sets[i].late : sets[i].early)) != 0);
-      Table costs;
-      for (int source : from) costs.push_back(sets_cost(node, source, sets[i]));
+      Table costs(from.size());
+      sets_cost(node, from, sets[i], costs.data());
       auto& rivals = by_service[service];
       if (std::any_of(rivals.begin(), rivals.end(), [&](auto& rival) { return no_dearer(rival.first, costs); }))
         continue;
@@ -382,37 +420,36 @@ class NetworkBuilder {
     FormMask useful = 0;
     for (FormMask mask : masks) useful |= mask;
     std::vector<FormMask> needs(masks.begin(), masks.end());
-    struct Candidate {
-      FormMask set;
-      std::vector<uint64_t> meets;  ///< needs, a bit each
-      Table costs;
-    };
-    auto beats = [](const Candidate& a, const Candidate& b) {
-      for (size_t m = 0; m < a.meets.size(); ++m)
-        if (b.meets[m] & ~a.meets[m]) return false;
-      for (size_t s = 0; s < a.costs.size(); ++s)
-        if (a.costs[s] > b.costs[s]) return false;
-      return true;
-    };
     most = std::min(most, conversions_.of(node.id).most_targets());
-    std::vector<Candidate> candidates;
+    const size_t words = (needs.size() + 63) / 64;
+    std::vector<FormMask> sets;
+    std::vector<uint64_t> meets;  // by candidate: needs, a bit each
+    Table costs;                  // by candidate and source
     for_small_subsets(useful, most, [&](FormMask set) {
       if (redundant(set, needs)) return;
-      Candidate c{set, {}, {}};
-      for (int source : from) c.costs.push_back(sets_cost(node, source, {true, false, set, 0}));
-      if (std::all_of(c.costs.begin(), c.costs.end(), [](Picoseconds cost) { return cost >= forbidden; })) return;
-      c.meets.assign((needs.size() + 63) / 64, 0);
-      for (size_t m = 0; m < needs.size(); ++m) c.meets[m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
-      candidates.push_back(std::move(c));
+      costs.resize((sets.size() + 1) * from.size());
+      Picoseconds* own = costs.data() + sets.size() * from.size();
+      sets_cost(node, from, {true, false, set, 0}, own);
+      if (std::all_of(own, own + from.size(), [](Picoseconds cost) { return cost >= forbidden; })) return;
+      sets.push_back(set);
+      meets.resize(sets.size() * words, 0);
+      for (size_t m = 0; m < needs.size(); ++m)
+        meets[(sets.size() - 1) * words + m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
     });
-    std::vector<char> beaten(candidates.size(), 0);
-    for (size_t b = candidates.size(); b-- > 0;)
-      for (size_t a = 0; a < candidates.size() && !beaten[b]; ++a)
-        beaten[b] = a != b && !beaten[a] && beats(candidates[a], candidates[b]);
-    std::vector<FormMask> sets;
-    for (size_t i = 0; i < candidates.size(); ++i)
-      if (!beaten[i]) sets.push_back(candidates[i].set);
-    return sets;
+    const auto beats = [&](size_t a, size_t b) {
+      for (size_t m = 0; m < words; ++m)
+        if (meets[b * words + m] & ~meets[a * words + m]) return false;
+      for (size_t s = 0; s < from.size(); ++s)
+        if (costs[a * from.size() + s] > costs[b * from.size() + s]) return false;
+      return true;
+    };
+    std::vector<char> beaten(sets.size(), 0);
+    for (size_t b = sets.size(); b-- > 0;)
+      for (size_t a = 0; a < sets.size() && !beaten[b]; ++a) beaten[b] = a != b && !beaten[a] && beats(a, b);
+    std::vector<FormMask> left;
+    for (size_t i = 0; i < sets.size(); ++i)
+      if (!beaten[i]) left.push_back(sets[i]);
+    return left;
   }
 
   /// Whether a set meets the same needs without one of its members.
