@@ -10,6 +10,9 @@
 namespace hetsynth::synth {
 namespace {
 
+/// In messages.
+constexpr const char *data_parallelism = "data parallelism", *one_device = "the plan of one device";
+
 /// Seconds of the whole step on each device, nothing cut.
 std::vector<double> whole_step_seconds(const Problem& problem) {
   std::map<int, double> count;  // by kind of work
@@ -177,20 +180,27 @@ Plan assemble(const Problem& problem, const Shares& shares, SpmdProgram program,
 
 std::vector<BaselinePrediction> baselines(const Problem& problem) {
   std::vector<BaselinePrediction> out;
-  auto record = [&](const std::string& name, auto make_plan) {
+  auto record = [&](const std::string& name, auto seconds) {
     BaselinePrediction baseline;
     baseline.name = name;
     try {
-      baseline.step_seconds = make_plan().prediction.step_seconds;
+      baseline.step_seconds = seconds();
     } catch (const UserError& error) {
       baseline.feasible = false;
       baseline.note = error.diagnostic().message;
     }
     out.push_back(baseline);
   };
-  record("even data parallel", [&] { return data_parallel_plan(problem, RatioRule::even); });
-  record("speed-proportional data parallel", [&] { return data_parallel_plan(problem, RatioRule::proportional); });
-  record("fastest device alone", [&] { return single_device_plan(problem); });
+  const Choices by_batch = data_parallel_choices(problem);
+  const auto data_parallel = [&](RatioRule rule) {
+    return AtShares(problem, rule).step_seconds(by_batch, data_parallelism);
+  };
+  record("even data parallel", [&] { return data_parallel(RatioRule::even); });
+  record("speed-proportional data parallel", [&] { return data_parallel(RatioRule::proportional); });
+  record("fastest device alone", [&] {
+    const Problem alone(problem.program, restricted(problem.cluster, {fastest_device(problem)}));
+    return AtShares(alone, {{1.0}}, {}).step_seconds(replicated_choices(alone), one_device);
+  });
   return out;
 }
 
@@ -210,7 +220,7 @@ double ideal_seconds(const Problem& problem) {
 
 Plan single_device_plan(const Problem& all) {
   Problem problem(all.program, restricted(all.cluster, {fastest_device(all)}));
-  Plan plan = AtShares(problem, {{1.0}}, {}).plan(replicated_choices(problem), "the plan of one device");
+  Plan plan = AtShares(problem, {{1.0}}, {}).plan(replicated_choices(problem), one_device);
   plan.cluster_hash = hash_text(all.cluster);
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
   plan.prediction.optimal = true;
@@ -238,8 +248,14 @@ Plan AtShares::plan(const Choices& choices, const std::string& name) const {
   return plan;
 }
 
+double AtShares::step_seconds(const Choices& choices, const std::string& name) const {
+  const Prediction prediction = predict(problem, shares, lower(problem, conversions, shares, choices));
+  check_memory(problem, prediction, name);
+  return prediction.step_seconds;
+}
+
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {
-  return AtShares(problem, rule).plan(data_parallel_choices(problem), "data parallelism");
+  return AtShares(problem, rule).plan(data_parallel_choices(problem), data_parallelism);
 }
 
 }  // namespace hetsynth::synth

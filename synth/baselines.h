@@ -38,6 +38,8 @@ struct AtShares {
   Choices cheapest(const Pins& pins) const;
   /// The choices as a plan. Throws UserError with ExitCode::infeasible, calling it `name`, if it does not fit.
   Plan plan(const Choices& choices, const std::string& name) const;
+  /// Of that plan.
+  double step_seconds(const Choices& choices, const std::string& name) const;
 
   const Problem& problem;
   std::vector<std::vector<double>> fractions;

@@ -29,8 +29,8 @@ BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits,
 Picoseconds BoundedSearch::bound_after(int sweeps) {
   messages_->improve(sweeps);
   sweeps_ += sweeps;
-  shift();
-  return result_.lower_bound;
+  result_.relaxation = std::max(result_.relaxation, messages_->exact_bound());
+  return result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, result_.relaxation));
 }
 
 SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
@@ -55,11 +55,12 @@ ValueLists BoundedSearch::likely_values() const {
 
 /// Some sweeps, and what follows from them; false if more would be no use.
 bool BoundedSearch::step() {
+  const bool first = sweeps_ == 0;
   const double gain = messages_->improve(sweeps_at_once);
   sweeps_ += sweeps_at_once;
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
-  if (gap() > worth_guessing) guess();
+  if (gap() > worth_guessing && (first || gain < soon_gained)) guess();
   if (gap() < worth_pruning) {
     shift();
     if (!done()) attempt(false);
@@ -145,9 +146,8 @@ ValueLists BoundedSearch::values_left(Picoseconds budget) const {
 /// not lost; if it is deep, at the original ones: these are equal in repeated layers, which elimination then does once.
 /// `moved`: how much less its solutions cost.
 Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) const {
-  const bool deep = network_.variable_count() > many_variables;
-  *moved = deep ? 0 : shifted_.bound;
-  return deep ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
+  *moved = deep() ? 0 : shifted_.bound;
+  return deep() ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
 }
 
 /// Nothing better than the best so far is outside of the values that are left. Where a search of these is too much,
@@ -160,7 +160,8 @@ void BoundedSearch::attempt(bool last) {
   result_.values_left = 0;
   for (const auto& v : values) result_.values_left += int64_t(v.size());
   const int64_t all = network_.value_count();
-  const bool fewer = double(result_.values_left) < worth_narrowing * double(all);
+  const double worth = deep() ? worth_narrowing_deep : worth_narrowing;
+  const bool fewer = double(result_.values_left) < worth * double(all);
   if (!fewer && !last) return;
   Picoseconds moved = 0;
   const Contraction part(part_of(values, &moved), limits_.stop);
@@ -168,7 +169,7 @@ void BoundedSearch::attempt(bool last) {
   const EliminationOrder order = elimination_order(part.core());
   if (order.largest <= limits_.direct_limit)
     return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
-  if (!fewer && double(part.core().value_count()) > worth_narrowing * double(all) && rounds_ == 0) return;
+  if (!fewer && double(part.core().value_count()) > worth * double(all) && rounds_ == 0) return;
   narrowed_ = true;
   const Picoseconds elsewhere = moved + part.constant();
   const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);

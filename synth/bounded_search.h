@@ -29,10 +29,14 @@ class BoundedSearch {
   static constexpr double late_tolerance = 2e-4;
   /// Relative to the bound: gains of a round of sweeps, and the gap above which a better solution is looked for.
   static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
+  /// While the bound still gains so much in a round of sweeps, a better solution would not help.
+  static constexpr double soon_gained = 1e-2;
   /// With a larger gap hardly any value is out of the question.
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
+  /// The same in deep networks, where what the messages know is lost by it.
+  static constexpr double worth_narrowing_deep = 0.3;
   /// Networks with more are deep.
   static constexpr int many_variables = 4000;
   /// Of all values.
@@ -54,6 +58,7 @@ class BoundedSearch {
   void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
   ValueLists values_left(Picoseconds budget) const;
   void attempt(bool last);
+  bool deep() const { return network_.variable_count() > many_variables; }
   Network part_of(const ValueLists& values, Picoseconds* moved) const;
   void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
   void search_what_is_left();

@@ -10,14 +10,18 @@ namespace hetsynth::synth {
 struct SequenceHash {
   template <typename Integer>
   size_t operator()(const std::vector<Integer>& values) const {
+    return of(values.data(), values.size());
+  }
+  template <typename Integer>
+  size_t of(const Integer* values, size_t count) const {
     // Long tables in several strands, which do not wait for each other.
     constexpr size_t strands = 4;
     uint64_t hash[strands];
-    for (size_t s = 0; s < strands; ++s) hash[s] = 0x9e3779b97f4a7c15ull * (s + 1) + values.size();
+    for (size_t s = 0; s < strands; ++s) hash[s] = 0x9e3779b97f4a7c15ull * (s + 1) + count;
     size_t i = 0;
-    for (; i + strands <= values.size(); i += strands)
+    for (; i + strands <= count; i += strands)
       for (size_t s = 0; s < strands; ++s) mix(&hash[s], uint64_t(values[i + s]));
-    for (; i < values.size(); ++i) mix(&hash[0], uint64_t(values[i]));
+    for (; i < count; ++i) mix(&hash[0], uint64_t(values[i]));
     for (size_t s = 1; s < strands; ++s) mix(&hash[0], hash[s]);
     return size_t(hash[0]);
   }

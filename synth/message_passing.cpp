@@ -66,6 +66,10 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
         while (known[at] != value) ++at;
         classes_.push_back(classes[at]);
       }
+      bool plain = edge.table->class_count(end.first) == int(values[c].size());
+      for (size_t x = 0; plain && x < values[c].size(); ++x)
+        plain = this->classes(class_of_end_.size() - 1)[x] == int(x);
+      plain_.push_back(plain);
       later += end.later;
     }
     cell.weight = Rough(1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later}));
@@ -132,7 +136,10 @@ void MessagePassing::believe(size_t c, Rough* total) const {
     const Quotient::End& end = quotient_.ends[e];
     const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
     const int* own = classes(e);
-    for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
+    if (plain_[e])
+      for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[x];
+    else
+      for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
   }
 }
 
@@ -141,7 +148,7 @@ void MessagePassing::pass(bool forward) {
     const size_t c = forward ? k : cells_.size() - 1 - k;
     const Cell& cell = cells_[c];
     believe(c, total_.data());
-    const Rough least = *std::min_element(total_.data(), total_.data() + cell.domain);
+    const Rough least = least_of(total_.data(), cell.domain);
     for (size_t x = 0; x < cell.domain; ++x) total_[x] = (total_[x] - least) * cell.weight;
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
       if (quotient_.ends[e].later == forward && quotient_.ends[e].speaks) send(e, cell.domain);
@@ -156,11 +163,15 @@ void MessagePassing::send(size_t e, size_t domain) {
   Rough* message = messages_.data() + edge.into(!end.first);
   const int* own = classes(e);
   const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
-  std::fill_n(by_class_.data(), senders, rough_forbidden);
-  for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
-  for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
+  if (plain_[e]) {
+    for (size_t x = 0; x < domain; ++x) by_class_[x] = std::min(rough_forbidden, total_[x]) - back[x];
+  } else {
+    std::fill_n(by_class_.data(), senders, rough_forbidden);
+    for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
+    for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
+  }
   edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
-  const Rough least = *std::min_element(sent_.data(), sent_.data() + receivers);
+  const Rough least = least_of(sent_.data(), size_t(receivers));
   for (int y = 0; y < receivers; ++y) message[y] = sent_[size_t(y)] - least;
 }
 
@@ -183,7 +194,7 @@ double MessagePassing::bound() const {
       const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
       for (size_t x = 0; x < std::min(given.size(), cells_[c].domain); ++x) total[x] -= given[x];
     }
-    sum += double(*std::min_element(total.begin(), total.begin() + ptrdiff_t(cells_[c].domain))) * cell.count;
+    sum += double(least_of(total.data(), cells_[c].domain)) * cell.count;
   }
   std::vector<Rough> by_class(by_class_.size()), sent(sent_.size());
   for (size_t e = 0; e < edges_.size(); ++e) {
@@ -218,7 +229,13 @@ std::vector<Rough> MessagePassing::moved(size_t c, size_t e, const Rough* total)
 
 Reparametrised MessagePassing::apply() const {
   Reparametrised out;
-  for (const Quotient::Edge& edge : quotient_.edges) out.edges.push_back(network_.store()[edge.table]);
+  out.bound = moved_over(&out);
+  return out;
+}
+
+/// Returns the bound; the costs that are left go to `out`, if any.
+Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
+  Picoseconds bound = 0;
   std::vector<std::array<std::vector<Picoseconds>, 2>> handed(edges_.size());
   std::vector<Rough> total(total_.size());
   for (size_t c = 0; c < cells_.size(); ++c) {
@@ -230,21 +247,24 @@ Reparametrised MessagePassing::apply() const {
       for (Rough cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
     }
   }
+  Table costs;
   for (const Quotient::Cell& cell : quotient_.cells) {
-    Table unary = network_.unary(cell.example);
+    costs = network_.unary(cell.example);
     for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
       const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
-      for (size_t x = 0; x < unary.size(); ++x)
-        if (unary[x] < forbidden) unary[x] -= given[x];
+      for (size_t x = 0; x < costs.size(); ++x)
+        if (costs[x] < forbidden) costs[x] -= given[x];
     }
-    out.bound += lift(&unary) * cell.count;
-    out.cells.push_back(std::move(unary));
+    bound += lift(&costs) * cell.count;
+    if (out) out->cells.push_back(std::move(costs));
   }
-  for (size_t e = 0; e < out.edges.size(); ++e) {
-    hand_over(handed[e], &out.edges[e]);
-    out.bound += lift(&out.edges[e]) * quotient_.edges[e].count;
+  for (size_t e = 0; e < edges_.size(); ++e) {
+    costs = network_.store()[quotient_.edges[e].table];
+    hand_over(handed[e], &costs);
+    bound += lift(&costs) * quotient_.edges[e].count;
+    if (out) out->edges.push_back(std::move(costs));
   }
-  return out;
+  return bound;
 }
 
 std::vector<int> MessagePassing::decode() const {

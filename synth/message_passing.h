@@ -36,6 +36,8 @@ class MessagePassing {
   /// After a forward pass, with all values: rounded to whole picoseconds and applied exactly, so that floating point
   /// cannot invalidate the bound. Every pair must be arc consistent.
   Reparametrised apply() const;
+  /// The bound that this would give.
+  Picoseconds exact_bound() const { return moved_over(nullptr); }
   /// An assignment of all variables: in order, each takes what is cheapest given the earlier ones and the messages of
   /// the later ones; then single changes. Empty if it is forbidden.
   std::vector<int> decode() const;
@@ -62,6 +64,7 @@ class MessagePassing {
   void believe(size_t cell, Rough* total) const;
   void pass(bool forward);
   void send(size_t end, size_t domain);
+  Picoseconds moved_over(Reparametrised* out) const;
   std::vector<Rough> moved(size_t cell, size_t end, const Rough* total) const;
 
   const Network& network_;
@@ -75,6 +78,7 @@ class MessagePassing {
   std::vector<Rough> messages_;                 ///< edge by edge, either end
   std::vector<int> classes_;                    ///< end by end: class of every value
   std::vector<size_t> class_of_end_;            ///< by end: where its classes begin
+  std::vector<char> plain_;                     ///< by end: every value is a class of its own, in order
   std::vector<Rough> total_, by_class_, sent_;  ///< scratch
 };
 

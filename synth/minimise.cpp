@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "dsl/base/error.h"
 #include "synth/bounded_search.h"
@@ -17,9 +18,15 @@ constexpr int64_t many_by_variable = 20;
 /// What the cheapest values cost, whatever they do together.
 Picoseconds bound_of_parts(const Network& network) {
   Picoseconds bound = 0;
-  auto least = [](const Table& table) { return table.empty() ? 0 : *std::min_element(table.begin(), table.end()); };
-  for (int v = 0; v < network.variable_count(); ++v) bound = add(bound, least(network.unary(v)));
-  for (const Network::Pair& pair : network.pairs()) bound = add(bound, least(network.table(pair)));
+  std::unordered_map<int, Picoseconds> least_of;  // by table
+  const auto least = [&](int number) {
+    const auto [it, fresh] = least_of.try_emplace(number, 0);
+    const Table& table = network.store()[number];
+    if (fresh && !table.empty()) it->second = *std::min_element(table.begin(), table.end());
+    return it->second;
+  };
+  for (int v = 0; v < network.variable_count(); ++v) bound = add(bound, least(network.unary_table(v)));
+  for (const Network::Pair& pair : network.pairs()) bound = add(bound, least(pair.table));
   return bound;
 }
 

@@ -2,61 +2,120 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
 
-/// Classes of equal lines; `lines`, `others`: values, with their strides in the table.
-std::vector<int> classes_of(const Table& table, const std::vector<int>& lines, const std::vector<int>& others,
-                            size_t stride, size_t step, std::vector<int>* examples) {
-  Interner<Picoseconds> seen;
+/// Classes of equal lines of so many entries each, numbered in the order of first sight; the first of each class.
+std::vector<int> classes_of(const Table& lines, size_t count, size_t length, std::vector<size_t>* examples) {
+  const auto line = [&](size_t i) { return lines.begin() + ptrdiff_t(i * length); };
+  std::unordered_multimap<size_t, int> seen;  // by hash: classes
   std::vector<int> out;
-  std::vector<Picoseconds> line(others.size());
-  for (int value : lines) {
-    for (size_t j = 0; j < others.size(); ++j) line[j] = table[size_t(value) * stride + size_t(others[j]) * step];
-    out.push_back(seen.number(line));
-    if (out.back() == int(examples->size())) examples->push_back(value);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t hash = SequenceHash().of(&*line(i), length);
+    int number = -1;
+    for (auto [at, end] = seen.equal_range(hash); at != end && number < 0; ++at)
+      if (std::equal(line(i), line(i + 1), line((*examples)[size_t(at->second)]))) number = at->second;
+    if (number < 0) {
+      number = int(examples->size());
+      seen.emplace(hash, number);
+      examples->push_back(i);
+    }
+    out.push_back(number);
   }
   return out;
 }
 
+/// What is kept of lines of a table, as lines of its other direction.
+Table turned(const Table& lines, size_t length, const std::vector<size_t>& kept) {
+  Table out(kept.size() * length);
+  for (size_t i = 0; i < kept.size(); ++i)
+    for (size_t j = 0; j < length; ++j) out[j * kept.size() + i] = lines[kept[i] * length + j];
+  return out;
+}
+
+constexpr size_t lanes = PairTable::lanes;
+typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
+
+/// Some vectors of `out` beside each other: they stay in registers while all rows pass by.
+template <int vectors>
+[[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
+                                                   Rough* out) {
+  Lanes best[vectors];
+  for (int v = 0; v < vectors; ++v) best[v] = Lanes{} + 4 * rough_forbidden;
+  for (int x = 0; x < rows; ++x, row += columns) {
+    const Rough weight = weights[x];
+    for (int v = 0; v < vectors; ++v) {
+      Lanes costs;
+      std::memcpy(&costs, row + size_t(v) * lanes, sizeof costs);
+      costs += weight;
+      best[v] = costs < best[v] ? costs : best[v];
+    }
+  }
+  std::memcpy(out, best, sizeof best);
+}
+
 }  // namespace
+
+Rough least_of(const Rough* numbers, size_t count) {
+  Lanes best = Lanes{} + numbers[0];
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    Lanes next;
+    std::memcpy(&next, numbers + i, sizeof next);
+    best = next < best ? next : best;
+  }
+  Rough least = best[0];
+  for (size_t lane = 1; lane < lanes; ++lane) least = std::min(least, best[lane]);
+  for (; i < count; ++i) least = std::min(least, numbers[i]);
+  return least;
+}
 
 PairTable::PairTable(const Table& table, int columns, const std::vector<int>& row_values,
                      const std::vector<int>& column_values) {
-  row_class_ = classes_of(table, row_values, column_values, size_t(columns), 1, &row_example_);
-  column_class_ = classes_of(table, column_values, row_values, 1, size_t(columns), &column_example_);
-  fill(table, row_example_, column_example_, size_t(columns), 1, &by_row_);
-  fill(table, column_example_, row_example_, 1, size_t(columns), &by_column_);
-}
-
-void PairTable::fill(const Table& table, const std::vector<int>& rows, const std::vector<int>& columns, size_t stride,
-                     size_t step, std::vector<Rough>* out) const {
-  out->reserve(rows.size() * padded(int(columns.size())));
-  for (int x : rows) {
-    for (int y : columns) out->push_back(rough(table[size_t(x) * stride + size_t(y) * step]));
-    out->resize((out->size() + lanes - 1) / lanes * lanes, rough_forbidden);
-  }
+  Table rows;
+  rows.reserve(row_values.size() * column_values.size());
+  for (int x : row_values)
+    for (int y : column_values) rows.push_back(table[size_t(x) * size_t(columns) + size_t(y)]);
+  std::vector<size_t> row_examples, column_examples;
+  row_class_ = classes_of(rows, row_values.size(), column_values.size(), &row_examples);
+  const Table turned_rows = turned(rows, column_values.size(), row_examples);
+  column_class_ = classes_of(turned_rows, column_values.size(), row_examples.size(), &column_examples);
+  row_count_ = int(row_examples.size());
+  column_count_ = int(column_examples.size());
+  const auto cost = [&](size_t x, size_t y) {
+    return rough(turned_rows[column_examples[y] * row_examples.size() + x]);
+  };
+  by_row_.assign(row_examples.size() * padded(column_count_), rough_forbidden);
+  by_column_.assign(column_examples.size() * padded(row_count_), rough_forbidden);
+  for (size_t y = 0; y < column_examples.size(); ++y)
+    for (size_t x = 0; x < row_examples.size(); ++x)
+      by_row_[x * padded(column_count_) + y] = by_column_[y * padded(row_count_) + x] = cost(x, y);
 }
 
 // Sums and minima of single entries are the same in vectors of any width: so are plans, on any machine.
 __attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const Rough* weights,
                                                                                Rough* out) const {
-  typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
+  constexpr size_t at_once = 6 * lanes;
   const size_t columns = padded(class_count(!from_first));
   const int rows = class_count(from_first);
   const Rough* row = beside(from_first, 0);
-  for (size_t y = 0; y < columns; ++y) out[y] = 4 * rough_forbidden;
-  for (int x = 0; x < rows; ++x, row += columns) {
-    const Rough weight = weights[x];
-    for (size_t y = 0; y < columns; y += lanes) {
-      Lanes costs, best;
-      std::memcpy(&costs, row + y, sizeof costs);
-      std::memcpy(&best, out + y, sizeof best);
-      costs += weight;
-      best = costs < best ? costs : best;
-      std::memcpy(out + y, &best, sizeof best);
-    }
+  size_t y = 0;
+  for (; y + at_once <= columns; y += at_once) minimum_of_rows<6>(row + y, columns, rows, weights, out + y);
+  switch ((columns - y) / lanes) {
+    case 5:
+      return minimum_of_rows<5>(row + y, columns, rows, weights, out + y);
+    case 4:
+      return minimum_of_rows<4>(row + y, columns, rows, weights, out + y);
+    case 3:
+      return minimum_of_rows<3>(row + y, columns, rows, weights, out + y);
+    case 2:
+      return minimum_of_rows<2>(row + y, columns, rows, weights, out + y);
+    case 1:
+      return minimum_of_rows<1>(row + y, columns, rows, weights, out + y);
+    default:
+      return;
   }
 }
 

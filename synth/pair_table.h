@@ -13,6 +13,9 @@ using Rough = float;
 constexpr Rough rough_forbidden = 1e17f;
 inline Rough rough(Picoseconds cost) { return cost >= forbidden ? rough_forbidden : Rough(cost); }
 
+/// The least of some numbers, one at least.
+Rough least_of(const Rough* numbers, size_t count);
+
 /// Some rows and columns of a table. Those that are alike are kept once: many options of an operation differ in nothing
 /// that one neighbour could see.
 class PairTable {
@@ -22,22 +25,20 @@ class PairTable {
 
   /// Of one end (the first indexes rows): by place among the values kept.
   const std::vector<int>& classes(bool first) const { return first ? row_class_ : column_class_; }
-  int class_count(bool first) const { return int((first ? row_example_ : column_example_).size()); }
+  int class_count(bool first) const { return first ? row_count_ : column_count_; }
   /// Costs beside one class of values of an end, by class of the other end's values.
   const Rough* beside(bool first, int value_class) const {
     return (first ? by_row_ : by_column_).data() + size_t(value_class) * padded(class_count(!first));
   }
+  static constexpr size_t lanes = 8;
   static size_t padded(int count) { return (size_t(count) + lanes - 1) / lanes * lanes; }
 
   /// out[y] = min over x of weights[x] + cost[x][y], x being classes of the sending end. `out` has room for padding.
   void minimum_plus(bool from_first, const Rough* weights, Rough* out) const;
 
  private:
-  static constexpr size_t lanes = 8;
-  void fill(const Table& table, const std::vector<int>& rows, const std::vector<int>& columns, size_t stride,
-            size_t step, std::vector<Rough>* out) const;
-
-  std::vector<int> row_class_, column_class_, row_example_, column_example_;  ///< examples: values
+  std::vector<int> row_class_, column_class_;
+  int row_count_, column_count_;
   std::vector<Rough> by_row_, by_column_;  ///< one end's classes by the other's, lines padded
 };
 

@@ -17,8 +17,9 @@ std::vector<int> ranks(const Network& network) {
   return rank;
 }
 
-/// One round of colour refinement.
-std::vector<int> refined(const Network& network, const std::vector<int>& rank, const std::vector<int>& colours) {
+/// One round of colour refinement. `count`: of the new colours.
+std::vector<int> refined(const Network& network, const std::vector<int>& rank, const std::vector<int>& colours,
+                         int* count) {
   Interner<int> seen;
   std::vector<int> out, key;
   std::vector<std::pair<int, int>> around;
@@ -33,6 +34,7 @@ std::vector<int> refined(const Network& network, const std::vector<int>& rank, c
     for (auto [side, other] : around) key.insert(key.end(), {side, other});
     out.push_back(seen.number(key));
   }
+  *count = seen.size();
   return out;
 }
 
@@ -101,9 +103,12 @@ Quotient quotient(const Network& network, int rounds) {
   std::vector<int> sides, cells;
   for (int v = 0; v < network.variable_count(); ++v) cells.push_back(first.number({network.unary_table(v)}));
   sides = cells;
+  int count = first.size();
   for (int round = 0; round < rounds; ++round) {
+    const int known = count;
     sides = std::move(cells);
-    cells = refined(network, rank, sides);
+    cells = refined(network, rank, sides, &count);
+    if (count == known) break;  // and so it stays
   }
   return assembled(network, rank, cells, sides);
 }

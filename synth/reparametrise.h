@@ -19,6 +19,7 @@ class Reparametrisation {
   double reached() const { return reached_; }
   /// At the best bound.
   Reparametrised apply() const { return all_.apply(); }
+  Picoseconds exact_bound() const { return all_.exact_bound(); }
   /// The best assignment read off the messages since the last call of `improve`; empty if all were forbidden.
   const std::vector<int>& decoded() const { return decoded_; }
 

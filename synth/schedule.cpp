@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -120,18 +121,45 @@ std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, c
 }
 
 std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
-  std::vector<MemoryPeak> peaks(problem.cost.device_count());
-  for (const MemoryPoint& point : memory_profile(problem, spmd))
-    for (size_t d = 0; d < peaks.size(); ++d) {
-      double bytes = 0;
-      for (const auto& [cuts, whole] : point.by_cuts) {
-        double part = whole;
-        for (int axis = 0; axis < max_axes; ++axis) part *= problem.cost.part(cuts[axis], axis, shares, int(d));
-        bytes += part;
-      }
-      if (int64_t whole = std::llround(bytes); whole > peaks[d].bytes) peaks[d] = {whole, point.node};
+  const std::vector<MemoryPoint> points = memory_profile(problem, spmd);
+  std::set<Cuts> cuts_met;
+  for (const MemoryPoint& point : points)
+    for (const auto& [cuts, whole] : point.by_cuts) cuts_met.insert(cuts);
+  // Devices with the same parts of everything are told once.
+  std::map<std::vector<Parts>, int> number;
+  std::vector<int> alike;
+  std::map<Cuts, std::vector<Parts>> parts;  // by number
+  for (int d = 0; d < problem.cost.device_count(); ++d) {
+    std::vector<Parts> own;
+    for (const Cuts& cuts : cuts_met) {
+      own.push_back(whole_part);
+      for (int axis = 0; axis < max_axes; ++axis)
+        own.back()[size_t(axis)] = problem.cost.part(cuts[axis], axis, shares, d);
     }
-  return peaks;
+    const auto [it, fresh] = number.try_emplace(own, int(number.size()));
+    alike.push_back(it->second);
+    size_t next = 0;
+    for (const Cuts& cuts : cuts_met)
+      if (fresh) parts[cuts].push_back(own[next++]);
+  }
+  std::vector<MemoryPeak> peaks(number.size());
+  std::vector<double> bytes(peaks.size());
+  for (const MemoryPoint& point : points) {
+    std::fill(bytes.begin(), bytes.end(), 0.0);
+    for (const auto& [cuts, whole] : point.by_cuts) {
+      const std::vector<Parts>& held = parts[cuts];
+      for (size_t k = 0; k < bytes.size(); ++k) {
+        double part = whole;
+        for (double on_axis : held[k]) part *= on_axis;
+        bytes[k] += part;
+      }
+    }
+    for (size_t k = 0; k < bytes.size(); ++k)
+      if (int64_t whole = std::llround(bytes[k]); whole > peaks[k].bytes) peaks[k] = {whole, point.node};
+  }
+  std::vector<MemoryPeak> out;
+  for (int k : alike) out.push_back(peaks[size_t(k)]);
+  return out;
 }
 
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {

@@ -26,7 +26,7 @@ void set_figures(const Problem& problem, const Plan& plan, Trial* trial) {
     (price.communicates() ? trial->communication_seconds : trial->compute_seconds) += price.seconds;
     any = any || price.communicates();
   }
-  trial->timeline_seconds = simulate(plan.program, prices, problem.cluster.devices).seconds;
+  trial->timeline_seconds = simulated_seconds(plan.program, prices, problem.cluster.devices);
   trial->latency_seconds = 0;
   if (!any) return;
   const Problem latency(problem.analysis, with_latency_alone(problem.cluster), problem.mesh);

@@ -9,12 +9,15 @@ namespace {
 
 class Simulation {
  public:
+  /// `whole`: every span is kept, not just when the step ends.
   Simulation(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-             const std::vector<Device>& devices)
+             const std::vector<Device>& devices, bool whole)
       : program_(program),
         prices_(prices),
         devices_(devices),
         staged_(has_stages(program)),
+        whole_(whole),
+        spans_(devices.size()),
         ready_(program.values.size(), std::vector<double>(devices.size(), 0)),
         compute_free_(devices.size(), 0),
         communication_free_(devices.size(), 0) {
@@ -30,15 +33,16 @@ class Simulation {
 
   Timeline run() {
     for (size_t i = 0; i < prices_.size(); ++i) {
-      out_.spans.emplace_back(devices_.size());
+      if (staged_) std::fill(spans_.begin(), spans_.end(), TimelineSpan{});
       prices_[i].communicates() ? communicate(i) : compute(i);
+      std::vector<double>& ready = ready_[size_t(program_.instructions[i].result)];
       for (size_t d = 0; d < devices_.size(); ++d) {
-        const TimelineSpan& span = out_.spans[i][d];
-        ready_[size_t(program_.instructions[i].result)][d] = span.end;
-        out_.seconds = std::max(out_.seconds, span.end);
+        ready[d] = spans_[d].end;
+        out_.seconds = std::max(out_.seconds, spans_[d].end);
       }
+      if (whole_) out_.spans.push_back(spans_);
     }
-    for (size_t d = 0; d < devices_.size(); ++d) add_up(d);
+    for (size_t d = 0; whole_ && d < devices_.size(); ++d) add_up(d);
     return std::move(out_);
   }
 
@@ -61,7 +65,7 @@ class Simulation {
       if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
       const double start = std::max(operands_ready(i, d), compute_free_[d]);
       const double end = start + prices_[i].device_seconds[d];
-      out_.spans[i][d] = {start, end};
+      spans_[d] = {start, end};
       compute_free_[d] = end;
     }
   }
@@ -78,7 +82,7 @@ class Simulation {
       }
       const double end = start + seconds;
       for (int member : group) {
-        out_.spans[i][size_t(member)] = {start, end};
+        spans_[size_t(member)] = {start, end};
         communication_stream(size_t(member)) = end;
       }
     }
@@ -105,7 +109,8 @@ class Simulation {
   const SpmdProgram& program_;
   const std::vector<InstructionPrice>& prices_;
   const std::vector<Device>& devices_;
-  const bool staged_;
+  const bool staged_, whole_;
+  std::vector<TimelineSpan> spans_;                    ///< by device: of the instruction at hand
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
@@ -116,7 +121,12 @@ class Simulation {
 
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
                   const std::vector<Device>& devices) {
-  return Simulation(program, prices, devices).run();
+  return Simulation(program, prices, devices, true).run();
+}
+
+double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
+                         const std::vector<Device>& devices) {
+  return Simulation(program, prices, devices, false).run().seconds;
 }
 
 }  // namespace hetsynth

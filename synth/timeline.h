@@ -29,5 +29,8 @@ struct Timeline {
 /// `prices`: of the program's instructions. `devices`: in rank order; their kinds tell how many streams they have.
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
                   const std::vector<Device>& devices);
+/// When its last device is done.
+double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
+                         const std::vector<Device>& devices);
 
 }  // namespace hetsynth
