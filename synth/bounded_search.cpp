@@ -61,7 +61,7 @@ bool BoundedSearch::step() {
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
   if (gap() > worth_guessing && (first || gain < soon_gained)) guess();
-  if (gap() < worth_pruning) {
+  if (gap() < worth_pruning && (first || gain < gained_of_gap * gap())) {
     shift();
     if (!done()) attempt(false);
   }

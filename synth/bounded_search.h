@@ -31,12 +31,14 @@ class BoundedSearch {
   static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
   /// While the bound still gains so much in a round of sweeps, a better solution would not help.
   static constexpr double soon_gained = 1e-2;
+  /// Nor is it time to narrow while it gains as much as this part of the gap.
+  static constexpr double gained_of_gap = 0.5;
   /// With a larger gap hardly any value is out of the question.
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
   /// The same in deep networks, where what the messages know is lost by it.
-  static constexpr double worth_narrowing_deep = 0.3;
+  static constexpr double worth_narrowing_deep = 0.4;
   /// Networks with more are deep.
   static constexpr int many_variables = 4000;
   /// Of all values.

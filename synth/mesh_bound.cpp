@@ -17,6 +17,8 @@ constexpr double typical_bytes = 1 << 24;
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
+/// Gap that is left in a search over all shares.
+constexpr double tolerance = 3e-5;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {
@@ -293,7 +295,7 @@ PlanNetwork network_of(const Problem& problem) {
 MeshBound::MeshBound(const Problem& problem, const Stop& stop)
     : problem_(problem),
       network_(std::make_shared<const PlanNetwork>(network_of(problem))),
-      minimisation_(network_->network, limits_of(problem, stop, precision)) {}
+      minimisation_(network_->network, limits_of(problem, stop, tolerance)) {}
 
 Picoseconds MeshBound::after(int sweeps) {
   const int more = sweeps - std::exchange(sweeps_, std::max(sweeps_, sweeps));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "dsl/base/error.h"
 
@@ -30,17 +31,11 @@ Picoseconds lift(Table* table) {
   return least;
 }
 
-/// Adds what the values of [0] rows and [1] columns hand to the pair; nothing: none.
-void hand_over(const std::array<std::vector<Picoseconds>, 2>& handed, Table* table) {
-  const size_t rows = handed[0].empty() ? table->size() / std::max<size_t>(1, handed[1].size()) : handed[0].size();
-  const size_t columns = table->size() / rows;
-  std::vector<Picoseconds> none(handed[1].empty() ? columns : 0, 0);
-  const Picoseconds* by_column = handed[1].empty() ? none.data() : handed[1].data();
+/// Adds what the values of rows and columns hand to the pair.
+void hand_over(std::span<const Picoseconds> by_row, std::span<const Picoseconds> by_column, Table* table) {
   Picoseconds* entry = table->data();
-  for (size_t x = 0; x < rows; ++x, entry += columns) {
-    const Picoseconds by_row = handed[0].empty() ? 0 : handed[0][x];
-    for (size_t y = 0; y < columns; ++y) entry[y] += entry[y] < forbidden ? by_row + by_column[y] : 0;
-  }
+  for (size_t x = 0; x < by_row.size(); ++x, entry += by_column.size())
+    for (size_t y = 0; y < by_column.size(); ++y) entry[y] += entry[y] < forbidden ? by_row[x] + by_column[y] : 0;
 }
 
 }  // namespace
@@ -57,7 +52,11 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
     double later = 0;
     for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
       const Quotient::End& end = quotient.ends[e];
-      const Edge& edge = edges_[size_t(end.edge)];
+      Edge& edge = edges_[size_t(end.edge)];
+      if (end.speaks && edge.givers[!end.first] == 0) {
+        edge.handed[!end.first] = handed_;
+        handed_ += edge.givers[!end.first] = values[c].size();
+      }
       const std::vector<int>& known = *edge.values[!end.first];
       const std::vector<int>& classes = edge.table->classes(end.first);
       class_of_end_.push_back(classes_.size());
@@ -175,56 +174,67 @@ void MessagePassing::send(size_t e, size_t domain) {
   for (int y = 0; y < receivers; ++y) message[y] = sent_[size_t(y)] - least;
 }
 
-double MessagePassing::bound() const {
-  double sum = 0;
-  std::vector<Rough> total(total_.size());
-  std::vector<std::array<std::vector<Rough>, 2>> handed(edges_.size());  // by value
+/// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
+void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
+  const Quotient::End& end = quotient_.ends[e];
+  const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+  const Rough share = end.later ? cells_[c].weight : 0;
+  const int* own = classes(e);
+  for (size_t x = 0; x < cells_[c].domain; ++x) out[x] = share * total[x] - incoming[own[x]];
+}
+
+/// Edge by edge, either end.
+std::vector<Rough> MessagePassing::all_handed() const {
+  std::vector<Rough> out(handed_), total(total_.size());
+  std::vector<std::array<char, 2>> known(edges_.size(), {0, 0});
   for (size_t c = 0; c < cells_.size(); ++c) {
     believe(c, total.data());
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
-      std::vector<Rough>& given = handed[size_t(end.edge)][!end.first];
-      if (end.speaks && given.empty()) given = moved(c, e, total.data());
+      char& there = known[size_t(end.edge)][!end.first];
+      if (end.speaks && !there) hand(c, e, total.data(), out.data() + edges_[size_t(end.edge)].handed[!end.first]);
+      there = there || end.speaks;
     }
   }
+  return out;
+}
+
+double MessagePassing::bound() const {
+  double sum = 0;
+  const std::vector<Rough> handed = all_handed();
+  std::vector<Rough> total(total_.size());
   for (size_t c = 0; c < cells_.size(); ++c) {
     const Quotient::Cell& cell = quotient_.cells[c];
     std::copy_n(unary_.data() + cells_[c].unary, cells_[c].domain, total.data());
     for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
-      const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
-      for (size_t x = 0; x < std::min(given.size(), cells_[c].domain); ++x) total[x] -= given[x];
+      const Edge& edge = edges_[size_t(quotient_.ends[e].edge)];
+      const size_t side = !quotient_.ends[e].first;
+      const Rough* given = handed.data() + edge.handed[side];
+      for (size_t x = 0; x < std::min(edge.givers[side], cells_[c].domain); ++x) total[x] -= given[x];
     }
     sum += double(least_of(total.data(), cells_[c].domain)) * cell.count;
   }
   std::vector<Rough> by_class(by_class_.size()), sent(sent_.size());
   for (size_t e = 0; e < edges_.size(); ++e) {
     const PairTable& table = *edges_[e].table;
-    auto least_of_class = [&](bool first, Rough* out) {
-      std::fill_n(out, table.class_count(first), 4 * rough_forbidden);
-      const auto& given = handed[e][!first];
-      for (size_t x = 0; x < given.size(); ++x) {
-        Rough& least = out[size_t(table.classes(first)[x])];
+    auto least_of_class = [&](bool first) {
+      const Rough* given = handed.data() + edges_[e].handed[!first];
+      const size_t givers = edges_[e].givers[!first];
+      if (givers == size_t(table.class_count(first))) return given;  // every value is a class of its own, in order
+      std::fill_n(by_class.data(), table.class_count(first), 4 * rough_forbidden);
+      for (size_t x = 0; x < givers; ++x) {
+        Rough& least = by_class[size_t(table.classes(first)[x])];
         least = std::min(least, given[x]);
       }
+      return static_cast<const Rough*>(by_class.data());
     };
-    least_of_class(true, by_class.data());
-    table.minimum_plus(true, by_class.data(), sent.data());
-    least_of_class(false, by_class.data());
-    Rough least = HUGE_VALF;
-    for (int y = 0; y < table.class_count(false); ++y) least = std::min(least, sent[size_t(y)] + by_class[size_t(y)]);
-    sum += double(least) * quotient_.edges[e].count;
+    table.minimum_plus(true, least_of_class(true), sent.data());
+    const Rough* receivers = least_of_class(false);
+    const size_t count = size_t(table.class_count(false));
+    for (size_t y = 0; y < count; ++y) sent[y] += receivers[y];
+    sum += double(least_of(sent.data(), count)) * quotient_.edges[e].count;
   }
   return sum;
-}
-
-/// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
-std::vector<Rough> MessagePassing::moved(size_t c, size_t e, const Rough* total) const {
-  const Quotient::End& end = quotient_.ends[e];
-  const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
-  std::vector<Rough> out;
-  for (size_t x = 0; x < cells_[c].domain; ++x)
-    out.push_back((end.later ? cells_[c].weight * total[x] : 0) - incoming[classes(e)[x]]);
-  return out;
 }
 
 Reparametrised MessagePassing::apply() const {
@@ -236,22 +246,17 @@ Reparametrised MessagePassing::apply() const {
 /// Returns the bound; the costs that are left go to `out`, if any.
 Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
   Picoseconds bound = 0;
-  std::vector<std::array<std::vector<Picoseconds>, 2>> handed(edges_.size());
-  std::vector<Rough> total(total_.size());
-  for (size_t c = 0; c < cells_.size(); ++c) {
-    believe(c, total.data());
-    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
-      const Quotient::End& end = quotient_.ends[e];
-      std::vector<Picoseconds>& given = handed[size_t(end.edge)][!end.first];
-      if (!end.speaks || !given.empty()) continue;
-      for (Rough cost : moved(c, e, total.data())) given.push_back(std::llround(cost));
-    }
-  }
+  std::vector<Picoseconds> rounded;
+  rounded.reserve(handed_);
+  for (Rough cost : all_handed()) rounded.push_back(std::llround(cost));
+  const auto handed = [&](size_t e, size_t side) {
+    return std::span(rounded).subspan(edges_[e].handed[side], edges_[e].givers[side]);
+  };
   Table costs;
   for (const Quotient::Cell& cell : quotient_.cells) {
     costs = network_.unary(cell.example);
     for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
-      const auto& given = handed[size_t(quotient_.ends[e].edge)][!quotient_.ends[e].first];
+      const auto given = handed(size_t(quotient_.ends[e].edge), !quotient_.ends[e].first);
       for (size_t x = 0; x < costs.size(); ++x)
         if (costs[x] < forbidden) costs[x] -= given[x];
     }
@@ -260,7 +265,7 @@ Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
   }
   for (size_t e = 0; e < edges_.size(); ++e) {
     costs = network_.store()[quotient_.edges[e].table];
-    hand_over(handed[e], &costs);
+    hand_over(handed(e, 0), handed(e, 1), &costs);
     bound += lift(&costs) * quotient_.edges[e].count;
     if (out) out->edges.push_back(std::move(costs));
   }

@@ -1,6 +1,7 @@
 // Sequential tree-reweighted message passing (Kolmogorov 2006) over the cells of a quotient: one message serves all
 // pairs that look alike, as if repeated layers formed a ring.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -52,6 +53,7 @@ class MessagePassing {
     const PairTable* table;
     std::array<const std::vector<int>*, 2> values;  ///< of [0] a and b: those of all cells there
     size_t into_a, into_b;                          ///< messages to either end, by class of its values
+    std::array<size_t, 2> handed, givers;           ///< what either end hands to the pair: where it begins, and values
     size_t into(bool first) const { return first ? into_a : into_b; }
   };
   struct Cell {
@@ -65,7 +67,8 @@ class MessagePassing {
   void pass(bool forward);
   void send(size_t end, size_t domain);
   Picoseconds moved_over(Reparametrised* out) const;
-  std::vector<Rough> moved(size_t cell, size_t end, const Rough* total) const;
+  void hand(size_t cell, size_t end, const Rough* total, Rough* out) const;
+  std::vector<Rough> all_handed() const;
 
   const Network& network_;
   const Quotient& quotient_;
@@ -79,6 +82,7 @@ class MessagePassing {
   std::vector<int> classes_;                    ///< end by end: class of every value
   std::vector<size_t> class_of_end_;            ///< by end: where its classes begin
   std::vector<char> plain_;                     ///< by end: every value is a class of its own, in order
+  size_t handed_ = 0;                           ///< values that hand something to a pair, all together
   std::vector<Rough> total_, by_class_, sent_;  ///< scratch
 };
 

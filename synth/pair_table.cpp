@@ -38,6 +38,12 @@ Table turned(const Table& lines, size_t length, const std::vector<size_t>& kept)
 constexpr size_t lanes = PairTable::lanes;
 typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
 
+[[gnu::always_inline]] inline void lower(const Rough* numbers, Lanes* best) {
+  Lanes next;
+  std::memcpy(&next, numbers, sizeof next);
+  *best = next < *best ? next : *best;
+}
+
 /// Some vectors of `out` beside each other: they stay in registers while all rows pass by.
 template <int vectors>
 [[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
@@ -58,16 +64,18 @@ template <int vectors>
 
 }  // namespace
 
-Rough least_of(const Rough* numbers, size_t count) {
-  Lanes best = Lanes{} + numbers[0];
+// Minima of several vectors do not wait for each other.
+__attribute__((target_clones("avx2", "default"))) Rough least_of(const Rough* numbers, size_t count) {
+  constexpr size_t vectors = 4;
+  Lanes best[vectors];
+  for (Lanes& lane : best) lane = Lanes{} + numbers[0];
   size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    Lanes next;
-    std::memcpy(&next, numbers + i, sizeof next);
-    best = next < best ? next : best;
-  }
-  Rough least = best[0];
-  for (size_t lane = 1; lane < lanes; ++lane) least = std::min(least, best[lane]);
+  for (; i + vectors * lanes <= count; i += vectors * lanes)
+    for (size_t v = 0; v < vectors; ++v) lower(numbers + i + v * lanes, &best[v]);
+  for (; i + lanes <= count; i += lanes) lower(numbers + i, &best[0]);
+  for (size_t v = 1; v < vectors; ++v) best[0] = best[v] < best[0] ? best[v] : best[0];
+  Rough least = best[0][0];
+  for (size_t lane = 1; lane < lanes; ++lane) least = std::min(least, best[0][lane]);
   for (; i < count; ++i) least = std::min(least, numbers[i]);
   return least;
 }
