@@ -160,7 +160,8 @@ void BoundedSearch::attempt(bool last) {
   result_.values_left = 0;
   for (const auto& v : values) result_.values_left += int64_t(v.size());
   const int64_t all = network_.value_count();
-  const double worth = deep() ? worth_narrowing_deep : worth_narrowing;
+  const bool much = deep() && result_.values_left > many_by_variable * network_.variable_count();
+  const double worth = much ? worth_narrowing_deep : worth_narrowing;
   const bool fewer = double(result_.values_left) < worth * double(all);
   if (!fewer && !last) return;
   Picoseconds moved = 0;

@@ -37,8 +37,10 @@ class BoundedSearch {
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
   static constexpr double worth_narrowing = 0.7;
-  /// The same in deep networks, where what the messages know is lost by it.
+  /// The same in deep networks with more values than this by variable: what the messages know is lost by it, and much
+  /// is left to do.
   static constexpr double worth_narrowing_deep = 0.4;
+  static constexpr int64_t many_by_variable = 20;
   /// Networks with more are deep.
   static constexpr int many_variables = 4000;
   /// Of all values.
