@@ -17,7 +17,7 @@ constexpr double typical_bytes = 1 << 24;
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
-/// Gap that is left in a search over all shares.
+/// Gap that is left in a search over all shares on several axes.
 constexpr double tolerance = 3e-5;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
@@ -295,7 +295,8 @@ PlanNetwork network_of(const Problem& problem) {
 MeshBound::MeshBound(const Problem& problem, const Stop& stop)
     : problem_(problem),
       network_(std::make_shared<const PlanNetwork>(network_of(problem))),
-      minimisation_(network_->network, limits_of(problem, stop, tolerance)) {}
+      minimisation_(network_->network, limits_of(problem, stop, problem.mesh.axes.size() > 1 ? tolerance : precision)) {
+}
 
 Picoseconds MeshBound::after(int sweeps) {
   const int more = sweeps - std::exchange(sweeps_, std::max(sweeps_, sweeps));
