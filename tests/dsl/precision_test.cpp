@@ -133,7 +133,10 @@ TEST(MixedPrecision, MakesMatrixProductsOfActivationsBf16) {
 TEST(MixedPrecision, LeavesSumsOfProductsAndAveragesFloat32) {
   Program p = program_of([] {
     mixed_precision("bf16");
-    Tensor x = parameter("x", {1, 1, 6, 6}, normal(1)) * 1.0, flat = reshape(x, {36});
+    // Of data: what is made from parameters alone is a weight, whose products are bf16.
+    Tensor flat = synthetic_batch(1, 36, 3).samples * parameter("scale", {1, 36}, normal(1));
+    Tensor x = reshape(flat, {1, 1, 6, 6});
+    flat = reshape(flat, {36});
     minimize(einsum("k,k->", flat, flat) + sum(adaptive_avg_pool2d(x, {2, 3})), SGD{.learning_rate = 1, .momentum = 0});
   });
   for (const Node& node : p.nodes) EXPECT_EQ(node.type.dtype, DType::f32) << node.name;
