@@ -108,11 +108,12 @@ class Planning {
     while (!waiting_.empty()) {
       MeshCandidate candidate = next();
       const Cluster& devices = *candidate.devices();
-      if (budget_.spent() && planned_)
+      const bool late = budget_.spent() && planned_, cannot = candidate.bound() >= choice_.to_beat(devices);
+      if (late && !cannot)
         choice_.pass_over(devices, candidate.mesh(), candidate.bound(), "not tried: the time is spent");
-      else if (candidate.bound() >= choice_.to_beat(devices) && is_what_others_are_told_against(candidate))
+      else if (cannot && !late && is_what_others_are_told_against(candidate))
         plan(std::move(candidate), forbidden);
-      else if (candidate.bound() >= choice_.to_beat(devices))
+      else if (cannot)
         choice_.pass_over(
             devices, candidate.mesh(), candidate.bound(),
             candidate.known() == 0 ? "given up: too slow even without communication" : std::string(cannot_win));
