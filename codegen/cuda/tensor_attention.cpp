@@ -136,7 +136,9 @@ bool is_rounding(const LocalOp& op) { return op.body == round_bf16(Expr::input(0
 class TensorPrinter : NestPrinter {
  public:
   TensorPrinter(const KernelContext& context, const FusedAttention& attention, const std::string& name)
-      : NestPrinter(context, attention, name) {}
+      : NestPrinter(context, attention, name) {
+    if (indices_fit()) index_ = "int";
+  }
 
   StepKernels print() {
     StepKernels out;
@@ -152,6 +154,23 @@ class TensorPrinter : NestPrinter {
   }
 
  private:
+  /// Whether 32 bits are enough for what lies in memory: nothing else has an address here. A number is drawn by the
+  /// position of a score.
+  bool indices_fit() const {
+    constexpr double most = double(1 << 30);
+    const auto count = [&](ValueId value) {
+      return double(context_.lowered.local.values[size_t(context_.lowered.layouts.of[size_t(value)].buffer)].count());
+    };
+    bool fit = !draws(nest_) || double(element_count(a_.shape)) < most;
+    for (ValueId value : a_.values()) {
+      const LocalOp& op = nest_.op(value);
+      if (!nest_.is_block(value)) fit = fit && count(value) < most;
+      for (const Operand& operand : op.inputs)
+        if (!nest_.is_block(operand.value)) fit = fit && count(operand.value) < most;
+    }
+    return fit;
+  }
+
   // ---- tiles and fragments ----
 
   void shared(const Tile& tile, int64_t lines) {
@@ -286,17 +305,25 @@ class TensorPrinter : NestPrinter {
 
   // ---- elements ----
 
-  /// Opens the loops over a lane's elements of a part and defines their row and column.
-  void open_elements(bool keeps_rows, int64_t strips, int64_t columns, const std::string& begin,
-                     const std::string& swept) {
+  /// Loops over a lane's elements of a part, whose row and column are defined where `body` mentions them.
+  template <class Body>
+  void elements(bool keeps_rows, int64_t strips, int64_t columns, const std::string& begin, const std::string& swept,
+                Body&& body) {
     unrolled("strip", strips);
     unrolled("panel", columns / panel_width);
     unrolled("cell", 4);
-    add("const {} {} = {} + {} + quad + cell / 2 * 8;", index_, keeps_rows ? row() : column(), begin,
-        strip_begin(strips));
-    add("const {} {} = {} + panel * {} + pair + cell % 2;", index_, keeps_rows ? column() : row(), swept, panel_width);
-  }
-  void close_elements() {
+    Lines outside = lines_;
+    lines_ = Lines(outside.depth());
+    body();
+    const std::string inner = lines_.text();
+    lines_ = std::move(outside);
+    const auto define_counter = [&](const std::string& counter, const std::string& value) {
+      if (mentions_word(inner, counter)) add("const {} {} = {};", index_, counter, value);
+    };
+    define_counter(keeps_rows ? row() : column(),
+                   fmt::format("{} + {} + quad + cell / 2 * 8", begin, strip_begin(strips)));
+    define_counter(keeps_rows ? column() : row(), fmt::format("{} + panel * {} + pair + cell % 2", swept, panel_width));
+    lines_.append(inner);
     for (int i = 0; i < 3; ++i) close();
   }
 
@@ -418,20 +445,20 @@ class TensorPrinter : NestPrinter {
       seen =
           fmt::format("column_begin + {} <= row_begin + warp * {}", size.swept - 1 - shift(), size.strips * strip_rows);
     where_hidden(seen, [&](bool all_seen) {
-      open_elements(true, size.strips, size.swept, "row_begin", "column_begin");
-      if (guard) {
-        line("float score = -__builtin_inff();");
-        open("if ({}) {{", inside());
-      }
-      add("const float {} = {}[strip][panel][cell];", element(a_.scores[0]), scores);
-      for (ValueId value : a_.elements) define_element(value, all_seen);
-      const std::string result = element(a_.elements.empty() ? a_.scores[0] : a_.elements.back());
-      if (guard) {
-        add("score = {};", result);
-        close();
-      }
-      add("{}[strip][panel][cell] = {};", scores, guard ? "score" : result);
-      close_elements();
+      elements(true, size.strips, size.swept, "row_begin", "column_begin", [&] {
+        if (guard) {
+          line("float score = -__builtin_inff();");
+          open("if ({}) {{", inside());
+        }
+        add("const float {} = {}[strip][panel][cell];", element(a_.scores[0]), scores);
+        for (ValueId value : a_.elements) define_element(value, all_seen);
+        const std::string result = element(a_.elements.empty() ? a_.scores[0] : a_.elements.back());
+        if (guard) {
+          add("score = {};", result);
+          close();
+        }
+        add("{}[strip][panel][cell] = {};", scores, guard ? "score" : result);
+      });
     });
   }
 
@@ -468,14 +495,14 @@ class TensorPrinter : NestPrinter {
     const bool any =
         std::any_of(a_.after.begin(), a_.after.end(), [&](ValueId value) { return !is_rounding(nest_.op(value)); });
     if (!any) return;
-    open_elements(true, size.strips, size.swept, "row_begin", "column_begin");
     const bool guard = guarded(size, true);
-    if (guard) open("if ({}) {{", inside());
-    add("const float {} = {}[strip][panel][cell];", element(a_.weights), part(a_.scores[0]));
-    for (ValueId value : a_.after) define_element(value, false);
-    add("{}[strip][panel][cell] = {};", part(a_.scores[0]), element(unrounded(a_.after.back())));
-    if (guard) close();
-    close_elements();
+    elements(true, size.strips, size.swept, "row_begin", "column_begin", [&] {
+      if (guard) open("if ({}) {{", inside());
+      add("const float {} = {}[strip][panel][cell];", element(a_.weights), part(a_.scores[0]));
+      for (ValueId value : a_.after) define_element(value, false);
+      add("{}[strip][panel][cell] = {};", part(a_.scores[0]), element(unrounded(a_.after.back())));
+      if (guard) close();
+    });
   }
 
   void store_forward(const TensorSize& size) {
@@ -579,22 +606,22 @@ class TensorPrinter : NestPrinter {
                                         size.strips * strip_rows - 1 - shift());
     }
     where_hidden(seen, [&](bool all_seen) {
-      open_elements(g.keeps_rows, size.strips, depth, kept_begin, swept_begin + " + at_line");
-      if (guard) {
-        for (ValueId value : blocks) add("float {}_of_block = 0.0f;", tensor(value));
-        open("if ({}) {{", inside());
-      }
-      for (ValueId value : a_.scores) add("const float {} = {}[strip][panel][cell];", element(value), part(value));
-      for (ValueId value : a_.elements) define_element(value, all_seen);
-      if (guard) {
-        for (ValueId value : blocks) add("{}_of_block = {};", tensor(value), element(unrounded(value)));
-        close();
-      }
-      size_t place = 0;
-      for (ValueId value : blocks)
-        add("{}[strip][panel][cell] = {};", part(a_.scores[place++]),
-            guard ? tensor(value) + "_of_block" : element(unrounded(value)));
-      close_elements();
+      elements(g.keeps_rows, size.strips, depth, kept_begin, swept_begin + " + at_line", [&] {
+        if (guard) {
+          for (ValueId value : blocks) add("float {}_of_block = 0.0f;", tensor(value));
+          open("if ({}) {{", inside());
+        }
+        for (ValueId value : a_.scores) add("const float {} = {}[strip][panel][cell];", element(value), part(value));
+        for (ValueId value : a_.elements) define_element(value, all_seen);
+        if (guard) {
+          for (ValueId value : blocks) add("{}_of_block = {};", tensor(value), element(unrounded(value)));
+          close();
+        }
+        size_t place = 0;
+        for (ValueId value : blocks)
+          add("{}[strip][panel][cell] = {};", part(a_.scores[place++]),
+              guard ? tensor(value) + "_of_block" : element(unrounded(value)));
+      });
     });
   }
 };
