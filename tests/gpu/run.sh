@@ -130,7 +130,12 @@ PY
   echo "|---|---|---|---|---|---|---|"
 } >> "$results"
 
-# speed NAME FILE BATCH STEPS [--set ...]: one line of the table.
+# With what was measured, attention is left to cuDNN.
+sed 's/^\( *\)model = .*/&\n\1declared = { attention = "cudnn" }/' "$work/probed.toml" > "$work/cudnn.toml"
+trained_with=probed
+
+# speed NAME FILE BATCH STEPS [--set ...]: one line of the table, trained with the cluster file that the probe wrote, so
+# that what it measured decides about epilogues, or with $trained_with.toml.
 speed() {
   local name=$1 file=$2 batch=$3 steps=$4
   shift 4
@@ -144,7 +149,7 @@ speed() {
       *) set -- "$@" --set size=tiny ;;
     esac
   fi
-  if ! "$hetsynth" run "$root/examples/$file" --cluster "$work/gpu.toml" --batch "$batch" --steps "$steps" --sample 0 \
+  if ! "$hetsynth" run "$root/examples/$file" --cluster "$work/$trained_with.toml" --batch "$batch" --steps "$steps" --sample 0 \
       --log-json "$work/log" "${data[@]}" "$@" --profile > "$work/out" 2>&1; then
     echo "| $name | $batch | failed: $(tail -n 1 "$work/out" | tr '|' ' ') | | | | |" >> "$results"
     failed=1
@@ -184,6 +189,11 @@ speed "MLP" mlp.cpp 256 30
 # PyTorch's has as many rows, so that tensor cores are used well.
 vocabulary=${doubles:+256}
 speed "GPT-2 124M bf16" gpt2.cpp 64 30 --set precision=bf16 --set "vocabulary=${vocabulary:-50304}"
+if "$hetsynth" doctor | grep -q '^CUDA cuDNN *good'; then
+  trained_with=cudnn
+  speed "GPT-2 124M bf16, attention by cuDNN" gpt2.cpp 64 30 --set precision=bf16 --set "vocabulary=${vocabulary:-50304}"
+  trained_with=probed
+fi
 speed "GPT-2 124M float32" gpt2.cpp 16 20
 speed "VGG-19" vgg19.cpp 64 20
 
