@@ -58,6 +58,7 @@ bool BoundedSearch::step() {
   const bool first = sweeps_ == 0;
   const double gain = messages_->improve(sweeps_at_once);
   sweeps_ += sweeps_at_once;
+  messages_->decode();
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
   if (gap() > worth_guessing && (first || gain < soon_gained)) guess();

@@ -111,7 +111,6 @@ double Reparametrisation::improve(int sweeps) {
     done += sweeps_beyond;
     stride_ = std::clamp(stride_ * (take_if_better() ? 2 : 0.5), least_stride, greatest_stride);
   }
-  decode(all_);
   return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.beside)));
 }
 

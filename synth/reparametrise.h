@@ -15,12 +15,14 @@ class Reparametrisation {
   void begin_with(const Reparametrisation& other);
   /// So many sweeps; what the bound gained, relative to the best before and what is beside the network.
   double improve(int sweeps);
+  /// Reads an assignment off the messages.
+  void decode() { decode(all_); }
   /// The best bound so far, up to rounding.
   double reached() const { return reached_; }
   /// At the best bound.
   Reparametrised apply() const { return all_.apply(); }
   Picoseconds exact_bound() const { return all_.exact_bound(); }
-  /// The best assignment read off the messages since the last call of `improve`; empty if all were forbidden.
+  /// The best assignment read off the messages so far (by `decode`); empty if all were forbidden.
   const std::vector<int>& decoded() const { return decoded_; }
 
   /// By cell: values among which a good solution is likely, a few such choices. Most values of a large network never

@@ -155,8 +155,8 @@ class Planning {
   bool in_a_hurry() { return !planned_ && budget_.part_spent() > part_for_bounds; }
 
   void learn(MeshCandidate candidate) {
-    if (!choice_.possible(candidate.problem(), candidate.bound(), [&] { check_memory_floor(candidate.problem()); }))
-      return;
+    const auto check = [&] { check_memory_floor(candidate.problem()); };
+    if (candidate.known() == 0 && !choice_.possible(candidate.problem(), candidate.bound(), check)) return;
     candidate.learn(choice_.to_beat(*candidate.devices()), budget_.stop());
     if (candidate.mesh().axes.size() < 2) on_one_axis_[candidate.devices()] = candidate.bound();
     waiting_.push_back(std::move(candidate));
