@@ -89,7 +89,7 @@ void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& valu
     lists[side] = lists_.number(values_at(from.cells[side], values));
     edge.values[side] = &lists_[lists[side]];
   }
-  auto& table = tables_[{from.table, lists[0], lists[1]}];
+  auto& table = tables_[{from.table, from.columns, lists[0], lists[1]}];
   if (!table)
     table = std::make_unique<PairTable>(network_.store()[from.table], from.columns, *edge.values[0], *edge.values[1]);
   edge.table = table.get();

@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "synth/pair_table.h"
@@ -74,7 +73,7 @@ class MessagePassing {
   const Quotient& quotient_;
   ValueLists values_;
   Interner<int> lists_;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store and lists
+  std::map<std::array<int, 4>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store, columns, and lists
   std::vector<Cell> cells_;
   std::vector<Edge> edges_;
   std::vector<Rough> unary_;                    ///< cell by cell

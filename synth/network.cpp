@@ -110,7 +110,8 @@ Network restrict(const Network& network, const ValueLists& values, const std::fu
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
     if (whole.stored && whole.table->size() == lists[rows].size() * lists[columns].size()) return whole.number;
-    const int key = keys.number({whole.number, rows, columns});
+    // Pairs of 2 x 3 and of 3 x 2 values may have one table.
+    const int key = keys.number({whole.number, rows, columns, int(stride)});
     if (key < int(made.size())) return made[size_t(key)];
     Table part;
     part.reserve(lists[rows].size() * lists[columns].size());

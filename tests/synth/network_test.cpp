@@ -160,6 +160,21 @@ RC_GTEST_PROP(Networks, VariablesOfOneCellHaveEquallyManyEndsOfEachEdge, ()) {
   }
 }
 
+/// Pairs of 2 x 3 and of 3 x 2 values whose tables are the same list of numbers: a part of one is none of the other.
+TEST(Networks, ThePartOfATableGoesByItsShape) {
+  Network network;
+  for (int values : {2, 3, 3, 2}) network.add_variable(network.store().intern(Table(size_t(values), 0)), 0);
+  const int table = network.store().intern({0, 1, 2, 3, 4, 5});
+  network.add_pair(0, 1, table);
+  network.add_pair(2, 3, table);
+  network.finish();
+  const Network part = restrict(network, ValueLists(4, {0, 1}));
+  for (int a : {0, 1})
+    for (int b : {0, 1})
+      for (int c : {0, 1})
+        for (int d : {0, 1}) EXPECT_EQ(part.cost({a, b, c, d}), network.cost({a, b, c, d})) << a << b << c << d;
+}
+
 TEST(Networks, AStoppedSearchKeepsAProvenBound) {
   Network network;
   TableStore& store = network.store();
