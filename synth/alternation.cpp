@@ -106,6 +106,16 @@ class Alternation {
     return candidate;
   }
 
+  /// Its program, if that costs no more at these shares, as it may where all devices are alike: none is cheaper.
+  Candidate relaxation_at(const Conversions& conversions, const Shares& shares) const {
+    if (several_axes() || !unequal_axes_.empty() || relaxation_->choices.empty()) return {};
+    const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_->choices);
+    if (cost > shares_bound_) return {};
+    Candidate candidate = make_candidate(problem_, conversions, shares, relaxation_->choices, cost);
+    candidate.bound = shares_bound_;
+    return candidate;
+  }
+
   /// On one axis, where a search of everything takes long: only around the relaxation.
   bool only_around_relaxation() const { return !several_axes() && relaxation_->hard && !relaxation_->choices.empty(); }
   Among worth_searching() const { return only_around_relaxation() ? Among::relaxation : Among::all; }
@@ -281,6 +291,7 @@ class Alternation {
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
   Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among) {
     if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
+    if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
     // What is no faster than the best hardly leads to what is.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Candidate candidate = cheapest_of_all(conversions, shares);

@@ -6,8 +6,7 @@
 namespace hetsynth::synth {
 namespace {
 
-DimensionClasses classes_for(const Program& program, const std::vector<int>& kinds, int axes) {
-  DimensionClasses classes = dimension_classes(program, kinds);
+DimensionClasses classes_for(DimensionClasses classes, int axes) {
   if (axes > 0) return classes;
   for (auto* table : {&classes.dims, &classes.factors})
     for (auto& row : *table) std::fill(row.begin(), row.end(), -1);
@@ -40,10 +39,19 @@ double moved_times(const Program& program, NodeId node) {
   return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
 }
 
-Analysis::Analysis(const Program& program, int axes)
+Analysis::Analysis(const Program& program, int axes) : Analysis(program, axes, node_kinds(program)) {}
+
+Analysis::Analysis(const Program& program, int axes, std::vector<int> kinds)
+    : Analysis(program, axes, kinds, dimension_classes(program, kinds)) {}
+
+std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
+  return std::shared_ptr<const Analysis>(new Analysis(several.program, 0, several.kinds, several.classes));
+}
+
+Analysis::Analysis(const Program& program, int axes, std::vector<int> known, DimensionClasses of_several)
     : program(program),
-      kinds(node_kinds(program)),
-      classes(classes_for(program, kinds, axes)),
+      kinds(std::move(known)),
+      classes(classes_for(std::move(of_several), axes)),
       rules(rules_for(program, classes, kinds, axes)),
       attention(program),
       consumers(program.consumers()),

@@ -1,5 +1,6 @@
 // What follows from the reference program alone, derived once for all clusters and meshes.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "synth/attention_cost.h"
@@ -14,6 +15,8 @@ double moved_times(const Program& program, NodeId node);
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
   Analysis(const Program& program, int axes);
+  /// The same for a single device, of what is known for several.
+  static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
   Analysis(const Analysis&) = delete;
   Analysis& operator=(const Analysis&) = delete;
 
@@ -25,9 +28,13 @@ struct Analysis {
   std::vector<std::vector<NodeId>> consumers;
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
-  std::vector<char> is_output;   ///< by node: a named output
+  std::vector<char> is_output;                      ///< by node: a named output
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
+
+ private:
+  Analysis(const Program& program, int axes, std::vector<int> kinds);
+  Analysis(const Program& program, int axes, std::vector<int> kinds, DimensionClasses classes);
 };
 
 }  // namespace hetsynth::synth

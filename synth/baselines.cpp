@@ -6,6 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "synth/device_subsets.h"
+#include "synth/ratios.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -196,9 +197,15 @@ std::vector<BaselinePrediction> baselines(const Problem& problem) {
     return AtShares(problem, rule).step_seconds(by_batch, data_parallelism);
   };
   record("even data parallel", [&] { return data_parallel(RatioRule::even); });
-  record("speed-proportional data parallel", [&] { return data_parallel(RatioRule::proportional); });
+  if (device_types(problem.cluster).devices.size() > 1) {
+    record("speed-proportional data parallel", [&] { return data_parallel(RatioRule::proportional); });
+  } else {  // the same
+    out.push_back(out.back());
+    out.back().name = "speed-proportional data parallel";
+  }
   record("fastest device alone", [&] {
-    const Problem alone(problem.program, restricted(problem.cluster, {fastest_device(problem)}));
+    const Cluster fastest = restricted(problem.cluster, {fastest_device(problem)});
+    const Problem alone(Analysis::of_one_device(*problem.analysis), fastest, flat_mesh(fastest));
     return AtShares(alone, {{1.0}}, {}).step_seconds(replicated_choices(alone), one_device);
   });
   return out;

@@ -290,13 +290,18 @@ PlanNetwork network_of(const Problem& problem) {
       [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
 }
 
+/// Among devices that are all alike the relaxation may be the whole search.
+double tolerance_of(const Problem& problem) {
+  if (problem.mesh.axes.size() > 1) return tolerance;
+  return device_types(problem.cluster).devices.size() > 1 ? precision : 0;
+}
+
 }  // namespace
 
 MeshBound::MeshBound(const Problem& problem, const Stop& stop)
     : problem_(problem),
       network_(std::make_shared<const PlanNetwork>(network_of(problem))),
-      minimisation_(network_->network, limits_of(problem, stop, problem.mesh.axes.size() > 1 ? tolerance : precision)) {
-}
+      minimisation_(network_->network, limits_of(problem, stop, tolerance_of(problem))) {}
 
 Picoseconds MeshBound::after(int sweeps) {
   const int more = sweeps - std::exchange(sweeps_, std::max(sweeps_, sweeps));

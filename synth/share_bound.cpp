@@ -39,6 +39,10 @@ class BestShares {
     for (const Device& device : problem.cluster.devices) ++on_host[size_t(device.host)];
     host_gain_ = double(problem.cluster.devices.size()) / double(on_host.size()) /
                  *std::max_element(on_host.begin(), on_host.end());
+    if (types.devices.size() == 1 && host_gain_ == 1 && hosts_alike()) {
+      const std::vector<double> even(problem.cluster.devices.size(), 1.0);
+      even_ = common_shares(problem.classes, {even});
+    }
   }
 
   /// The least time after which the parts that the devices can have done add up to the whole.
@@ -51,6 +55,10 @@ class BestShares {
     }
     const int class_id = problem_.classes.factors[node][option.factor[0]];
     const int64_t granules = granules_of(class_id);
+    if (types_.devices.size() == 1) {  // some device has as much as that
+      const int64_t devices = problem_.cost.device_count(), most = (granules + devices - 1) / devices;
+      return to_picoseconds(seconds(work, double(most) / double(granules), 0));
+    }
     double low = 0, high = 0;  // the least that types must do; all of it on each of them
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       const int device = types_.devices[t][0];
@@ -73,6 +81,9 @@ class BestShares {
   Conversion conversion_once(NodeId node, const Form& from, const Form& to) const {
     const int devices = problem_.cost.device_count();
     const double bytes = double(problem_.cost.bytes(node));
+    if (even_is_best(node, from) && even_is_best(node, to))
+      return problem_.cost.conversion(
+          from, to, [&](const Form& form, int device) { return problem_.cost.local_bytes(node, form, even_, device); });
     auto class_of = [&](const Form& form) { return problem_.classes.dims[node][form.on[0].dim]; };
     auto evenly = [&](const Form& form, int) { return bytes / (form.on[0].sharded() ? devices : 1); };
     Conversion made = problem_.cost.conversion(from, to, evenly);
@@ -107,6 +118,21 @@ class BestShares {
     });
     made.cost = std::max(made.cost, least.cost);
     return made;
+  }
+
+  bool hosts_alike() const {
+    const auto& hosts = problem_.cluster.hosts;
+    return std::ranges::all_of(hosts, [&](const Host& host) {
+      return host.inside.bandwidth_bytes_per_second == hosts[0].inside.bandwidth_bytes_per_second &&
+             host.inside.latency_seconds == hosts[0].inside.latency_seconds;
+    });
+  }
+
+  /// Where devices and hosts are alike, may trade places, and can have equal shares: costs are convex in these.
+  bool even_is_best(NodeId node, const Form& form) const {
+    if (even_.empty()) return false;
+    return !form.on[0].sharded() ||
+           granules_of(problem_.classes.dims[node][form.on[0].dim]) % problem_.cost.device_count() == 0;
   }
 
   double seconds(const Work& work, double part, int device) const {
@@ -152,6 +178,7 @@ class BestShares {
   const Branch& branch_;
   double slice_gain_ = 1;  ///< least over even shares' cost: by memory bandwidth
   double host_gain_ = 1;   ///< of an all-to-all between hosts of unequal numbers of devices
+  Shares even_;            ///< unless devices or hosts differ
 };
 
 PlanNetwork network_within(const Problem& problem, const DeviceTypes& types, const Branch& branch) {
