@@ -31,11 +31,16 @@ Picoseconds lift(Table* table) {
   return least;
 }
 
-/// Adds what the values of rows and columns hand to the pair.
-void hand_over(std::span<const Picoseconds> by_row, std::span<const Picoseconds> by_column, Table* table) {
-  Picoseconds* entry = table->data();
+/// The least entry once the values of rows and columns have handed something to the pair.
+Picoseconds least_moved(const Table& table, std::span<const Picoseconds> by_row,
+                        std::span<const Picoseconds> by_column) {
+  Picoseconds least = forbidden;
+  const Picoseconds* entry = table.data();
   for (size_t x = 0; x < by_row.size(); ++x, entry += by_column.size())
-    for (size_t y = 0; y < by_column.size(); ++y) entry[y] += entry[y] < forbidden ? by_row[x] + by_column[y] : 0;
+    for (size_t y = 0; y < by_column.size(); ++y)
+      if (entry[y] < forbidden) least = std::min(least, entry[y] + by_row[x] + by_column[y]);
+  HETSYNTH_CHECK(least < forbidden, "a table without a possible entry");
+  return least;
 }
 
 }  // namespace
@@ -264,11 +269,12 @@ Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
     if (out) out->cells.push_back(std::move(costs));
   }
   for (size_t e = 0; e < edges_.size(); ++e) {
-    costs = network_.store()[quotient_.edges[e].table];
-    hand_over(handed(e, 0), handed(e, 1), &costs);
-    bound += lift(&costs) * quotient_.edges[e].count;
-    if (out) out->edges.push_back(std::move(costs));
+    const Table& original = network_.store()[quotient_.edges[e].table];
+    const Picoseconds least = least_moved(original, handed(e, 0), handed(e, 1));
+    bound += least * quotient_.edges[e].count;
+    if (out) out->edges.push_back({&original, edges_[e].handed[0], edges_[e].handed[1], least});
   }
+  if (out) out->moved = std::move(rounded);
   return bound;
 }
 

@@ -14,9 +14,23 @@ namespace hetsynth::synth {
 /// Costs moved between a network's variables and pairs, the same for all that look alike: every assignment costs
 /// `bound` less than in the original, and no entry is negative.
 struct Reparametrised {
+  /// A pair's costs: the original ones, which the network keeps, and what has been moved there. Many pairs have one
+  /// table but no two the same messages: tables of their own would take gigabytes.
+  struct Edge {
+    const Table* original;
+    size_t from_rows, from_columns;  ///< where in `moved` that of their values begins
+    Picoseconds least;               ///< what was taken out of all entries
+  };
   std::vector<Table> cells;  ///< by cell: costs of single values
-  std::vector<Table> edges;  ///< by edge: [value of a][value of b]
+  std::vector<Edge> edges;
+  std::vector<Picoseconds> moved;
   Picoseconds bound = 0;
+
+  /// By edge: [value of a][value of b].
+  MovedTable edge(size_t e) const {
+    const Edge& at = edges[e];
+    return {at.original, moved.data() + at.from_rows, moved.data() + at.from_columns, at.least};
+  }
 };
 
 /// Messages in single precision. The network and the quotient must outlive this.

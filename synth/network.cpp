@@ -96,7 +96,7 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
 
 Network restrict(const Network& network, const ValueLists& values) {
   const TableStore& store = network.store();
-  const auto numbered = [&](int table) { return NumberedTable{&store[table], table, true}; };
+  const auto numbered = [&](int table) { return NumberedTable{{&store[table]}, table, true}; };
   return restrict(
       network, values, [&](int variable) { return numbered(network.unary_table(variable)); },
       [&](size_t pair) { return numbered(network.pairs()[pair].table); });
@@ -109,14 +109,14 @@ Network restrict(const Network& network, const ValueLists& values, const std::fu
   std::vector<int> list_of, made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
-    if (whole.stored && whole.table->size() == lists[rows].size() * lists[columns].size()) return whole.number;
+    if (whole.stored && whole.table.table->size() == lists[rows].size() * lists[columns].size()) return whole.number;
     // Pairs of 2 x 3 and of 3 x 2 values may have one table.
     const int key = keys.number({whole.number, rows, columns, int(stride)});
     if (key < int(made.size())) return made[size_t(key)];
     Table part;
     part.reserve(lists[rows].size() * lists[columns].size());
     for (int x : lists[rows])
-      for (int y : lists[columns]) part.push_back((*whole.table)[size_t(x) * stride + size_t(y)]);
+      for (int y : lists[columns]) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
     made.push_back(out.store().intern(std::move(part)));
     return made.back();
   };

@@ -90,9 +90,22 @@ class Network {
 /// Some values of each variable.
 using ValueLists = std::vector<std::vector<int>>;
 
+/// A table, and what has been moved to its rows and columns.
+struct MovedTable {
+  const Table* table;
+  const Picoseconds* by_row = nullptr;  ///< none: nothing
+  const Picoseconds* by_column = nullptr;
+  Picoseconds less = 0;  ///< of all entries
+
+  Picoseconds at(size_t row, size_t column, size_t columns) const {
+    const Picoseconds cost = (*table)[row * columns + column];
+    return cost < forbidden && by_row ? cost + by_row[row] + by_column[column] - less : cost;
+  }
+};
+
 /// A table, and a number that tables of the same content have.
 struct NumberedTable {
-  const Table* table;
+  MovedTable table;
   int number;
   bool stored = false;  ///< it is the network's own number
 };

@@ -71,14 +71,14 @@ class Pruning {
 
   void tighten(size_t e, size_t side) {
     Side& at = sides_[e][side];
-    const Table& table = costs_.edges[e];
+    const MovedTable table = costs_.edge(e);
     const size_t columns = size_t(quotient_.edges[e].columns);
     for (int x : at.values) {
       Picoseconds least = forbidden;
       if (side == 0)
-        for (int y : sides_[e][1].values) least = std::min(least, table[size_t(x) * columns + size_t(y)]);
+        for (int y : sides_[e][1].values) least = std::min(least, table.at(size_t(x), size_t(y), columns));
       else
-        for (int y : sides_[e][0].values) least = std::min(least, table[size_t(y) * columns + size_t(x)]);
+        for (int y : sides_[e][0].values) least = std::min(least, table.at(size_t(y), size_t(x), columns));
       Picoseconds& known = at.least[size_t(x)];
       if (least == known) continue;
       for (auto [cell, ends] : at.cells) {
@@ -113,11 +113,11 @@ Network restrict(const Network& network, const Quotient& quotient, const Reparam
       network, values,
       [&](int variable) {
         const int cell = quotient.cell_of[size_t(variable)];
-        return NumberedTable{&costs.cells[size_t(cell)], cell};
+        return NumberedTable{{&costs.cells[size_t(cell)]}, cell};
       },
       [&](size_t pair) {
         const int edge = quotient.edge_of[pair];
-        return NumberedTable{&costs.edges[size_t(edge)], cells + edge};
+        return NumberedTable{costs.edge(size_t(edge)), cells + edge};
       });
 }
 

@@ -108,9 +108,15 @@ Network unfolded(const Network& network, const Quotient& quotient, const Reparam
   Network out;
   for (int v = 0; v < network.variable_count(); ++v)
     out.add_variable(out.store().intern(costs.cells[size_t(quotient.cell_of[size_t(v)])]), network.position(v));
-  for (size_t p = 0; p < network.pairs().size(); ++p)
-    out.add_pair(network.pairs()[p].a, network.pairs()[p].b,
-                 out.store().intern(costs.edges[size_t(quotient.edge_of[p])]));
+  for (size_t p = 0; p < network.pairs().size(); ++p) {
+    const auto [a, b, table] = network.pairs()[p];
+    const MovedTable moved = costs.edge(size_t(quotient.edge_of[p]));
+    Table entries;
+    for (int x = 0; x < network.domain(a); ++x)
+      for (int y = 0; y < network.domain(b); ++y)
+        entries.push_back(moved.at(size_t(x), size_t(y), size_t(network.domain(b))));
+    out.add_pair(a, b, out.store().intern(std::move(entries)));
+  }
   out.finish();
   return out;
 }
