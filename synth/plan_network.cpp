@@ -12,8 +12,10 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Most forms of either of two sets that a tensor has before and after the forward phase.
+/// Most forms of either of two sets that a tensor has before and after the forward phase; of tensors with so many forms
+/// that there would be more pairs of sets than this, one form before and one after.
 constexpr int most_apart = 2;
+constexpr size_t most_pairs = 1000;
 
 /// Values by what matters of them: costs are worked out once for all that are alike.
 template <typename T>
@@ -379,8 +381,13 @@ class NetworkBuilder {
       if (serves(set, fixed)) out.push_back({true, false, set, 0});
     bool may_part = priced() && node.kind != NodeKind::input && !early.empty() && !late.empty();
     if (!may_part) return out;
-    std::vector<FormMask> late_sets = useful_sets(node, from, late, most_apart);
-    for (FormMask set : useful_sets(node, from, early, most_apart))
+    std::vector<FormMask> early_sets = useful_sets(node, from, early, most_apart),
+                          late_sets = useful_sets(node, from, late, most_apart);
+    if (early_sets.size() * late_sets.size() > most_pairs) {
+      early_sets = useful_sets(node, from, early, 1);
+      late_sets = useful_sets(node, from, late, 1);
+    }
+    for (FormMask set : early_sets)
       for (FormMask other : late_sets)
         if (serves(set, fixed) && (set | other) != 0) out.push_back({true, true, set, other});
     return unbeaten(node, from, early, late, out);
