@@ -25,11 +25,10 @@ class MemorySearch {
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
         budget_(budget) {
-    limits_.stop = budget.stop();
-    limits_.tolerance = near_enough / 2;
+    limits_ = limits_of(problem, budget.stop(), near_enough / 2);
     limits_.most_sweeps = 48;
-    limits_.table_limit = 1e6;
-    limits_.expansion_limit = 100'000;
+    limits_.table_limit = std::min(limits_.table_limit, 1e6);
+    limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
     result_.best = cheapest;
     result_.bound = cheapest.bound;
     for (double fullness : cheapest.fullness) tight_.push_back(fullness > 1);
@@ -76,10 +75,9 @@ class MemorySearch {
     for (MemoryPrice::Point& point : points_) point.weight = 1.0 / double(points_.size());
   }
 
-  bool enough() const {
-    Picoseconds best = std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden);
-    return budget_.spent() || double(result_.bound) * (1 + near_enough) >= double(best);
-  }
+  Picoseconds to_beat() const { return std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden); }
+
+  bool enough() const { return budget_.spent() || double(result_.bound) * (1 + near_enough) >= double(to_beat()); }
 
   /// Average over the devices whose memory has a price.
   double fullness_of(const Candidate& candidate) const {
@@ -159,7 +157,7 @@ class MemorySearch {
   }
 
   /// The price at which `low`, which does not fit, and `high`, which does, cost the same, until no other plan is
-  /// cheaper there.
+  /// cheaper there. 0 where that leads to no plan that is worth having.
   double approach(Point low, Point high) {
     double price = 0;
     for (int step = 0; step < most_prices && !enough(); ++step) {
@@ -170,6 +168,7 @@ class MemorySearch {
       result_.multiplier = price;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
       (next.fits ? high : low) = next;
+      if (low.time >= double(to_beat())) return 0;  // what takes less memory takes longer still
       if (reached >= known * (1 - near_enough / 4)) break;
     }
     return price;
