@@ -233,7 +233,7 @@ class Alternation {
       Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
       multiplier = search_at(conversions, start, multiplier);
       if (!best_.fits() || !has_linear_program() || best_.shares != start.shares) continue;
-      Shares shares;
+      Shares shares = best_.shares;
       if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) continue;
       Conversions refined(*problem_.analysis, problem_.cost, shares);
       Candidate there = cheapest(refined, shares, worth_searching());

@@ -114,6 +114,23 @@ TEST(MemorySearch, TheGapIsSmallWhereLayersAreMany) {
   }
 }
 
+TEST(MemorySearch, SharesAreRefinedAlongTwoAxesOfUnequalDevices) {
+  Program program = mlp(256, {64, 256, 256, 64});
+  Cluster roomy = cluster_of_speeds({3e10, 3e10, 1e10, 1e10}, 1e9, 1e-9);
+  roomy.hosts.push_back({"other", roomy.hosts[0].inside});
+  roomy.between = {1e8, 1e-6};
+  roomy.devices[2].host = roomy.devices[3].host = 1;
+  SynthesisOptions options;
+  options.pins.mesh = {2, 2};
+  const int64_t need = fullest(synthesize(program, roomy, options));
+  for (int percent : {90, 75}) {
+    const int64_t limit = need * percent / 100;
+    const Plan plan = synthesize(program, with_memory(roomy, limit), options);
+    EXPECT_LE(fullest(plan), limit);
+    EXPECT_GE(plan.prediction.lower_bound_seconds, 0.8 * plan.prediction.step_seconds) << percent << " %";
+  }
+}
+
 TEST(MemorySearch, ABatchTooLargeForTheClusterIsToBlame) {
   Program program = mlp(1 << 12, {64, 64, 64});
   try {
