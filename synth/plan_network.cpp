@@ -187,12 +187,23 @@ class NetworkBuilder {
 
   /// Price of keeping a tensor in a form on all devices.
   Picoseconds price(const Node& node, int form) const {
-    double sum = 0;
-    const std::vector<double>& by_device = input_.memory.by_device;
-    for (size_t d = 0; d < by_device.size(); ++d)
-      sum += by_device[d] * problem_.cost.local_bytes(node.id, problem_.rules.forms[node.id][form], shares_, int(d));
-    sum *= presence(node) * (before_turn_[node.id] ? input_.memory.before_turn : input_.memory.after_turn);
+    const double sum = prices_of_forms(node)[size_t(form)] * presence(node) *
+                       (before_turn_[node.id] ? input_.memory.before_turn : input_.memory.after_turn);
     return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
+  }
+
+  /// Of tensors of one kind, by form.
+  const std::vector<double>& prices_of_forms(const Node& node) const {
+    std::vector<double>& prices = prices_of_kind_[conversions_.kind_of(node.id)];
+    if (!prices.empty()) return prices;
+    const std::vector<double>& by_device = input_.memory.by_device;
+    for (const Form& form : problem_.rules.forms[node.id]) {
+      double sum = 0;
+      for (size_t d = 0; d < by_device.size(); ++d)
+        sum += by_device[d] * problem_.cost.local_bytes(node.id, form, shares_, int(d));
+      prices.push_back(sum);
+    }
+    return prices;
   }
 
   /// Inputs are read in the cut that their consumers need.
@@ -475,6 +486,7 @@ class NetworkBuilder {
   NodeId boundary_ = -1;
   std::vector<char> before_turn_;  ///< by node: within the first part of the program
   std::map<std::vector<int>, int> unary_of_kind_;
+  mutable std::map<int, std::vector<double>> prices_of_kind_;  ///< worked out when first asked for
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
   PlanNetwork out_;
 };
