@@ -13,6 +13,8 @@ constexpr double dearest = 30;
 constexpr int most_prices = 7, most_turns = 5;
 /// A bound this near to the plan ends the search, and a new price that promises less than this is not tried.
 constexpr double near_enough = 2e-3;
+/// Of large networks on several axes, where every price takes seconds: as in synth/alternation.cpp.
+constexpr double near_enough_if_large = 0.015;
 /// How much the two parts' prices differ when a part of the program is made thrifty.
 constexpr double tilt = 0.02;
 
@@ -25,6 +27,7 @@ class MemorySearch {
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
         budget_(budget) {
+    if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
     limits_ = limits_of(problem, budget.stop(), near_enough / 2);
     limits_.most_sweeps = 48;
     limits_.table_limit = std::min(limits_.table_limit, 1e6);
@@ -37,6 +40,7 @@ class MemorySearch {
   }
 
   MemorySearchResult run(double guess) {
+    if (enough()) return std::move(result_);
     double unit = double(cheapest_.cost);
     Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
     Point high;
@@ -77,7 +81,7 @@ class MemorySearch {
 
   Picoseconds to_beat() const { return std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden); }
 
-  bool enough() const { return budget_.spent() || double(result_.bound) * (1 + near_enough) >= double(to_beat()); }
+  bool enough() const { return budget_.spent() || double(result_.bound) * (1 + near_enough_) >= double(to_beat()); }
 
   /// Average over the devices whose memory has a price.
   double fullness_of(const Candidate& candidate) const {
@@ -192,6 +196,7 @@ class MemorySearch {
   Picoseconds cost_to_beat_;
   Budget& budget_;
   SearchLimits limits_;
+  double near_enough_ = near_enough;
   std::vector<char> tight_;  ///< by device: its memory has a price
   std::vector<MemoryPrice::Point> points_;
   MemorySearchResult result_;
