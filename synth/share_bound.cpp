@@ -159,15 +159,8 @@ class BestShares {
     int64_t sum = 0;
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       const auto& type = types_.devices[t];
-      double low = 0, high = 1;
-      if (seconds(work, 1, type[0]) <= time) low = 1;
-      for (int i = 0; i < most_halvings && low < 1 && high - low > precision / 4 * high; ++i) {
-        double middle = (low + high) / 2;
-        (seconds(work, middle, type[0]) <= time ? low : high) = middle;
-        if (high < precision / double(problem_.cost.device_count())) break;
-      }
-      const double part = low < 1 ? high : 1;
-      const int64_t done = int64_t(part * double(granules) * (1 + 1e-12) + 1e-9) * int64_t(type.size());
+      const double part = problem_.cost.part_within(work, whole_part, 0, type[0], time);
+      const int64_t done = int64_t(part * double(granules) * (1 + 1e-9) + 1e-9) * int64_t(type.size());
       sum += class_id == branch_.class_id ? std::min(done, branch_.high[t]) : done;
     }
     return sum;
