@@ -40,7 +40,7 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   if (proven() || narrowed_) return result_;
   shift();
   if (!done()) attempt(true);
-  if (!done() && !narrowed_) search_what_is_left();
+  if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
   return result_;
 }
 
@@ -144,11 +144,12 @@ ValueLists BoundedSearch::values_left(Picoseconds budget) const {
 }
 
 /// The part of the network that has these values. At the costs that the messages have moved, so that what they know is
-/// not lost; if it is deep, at the original ones: these are equal in repeated layers, which elimination then does once.
+/// not lost; if it is deep, or a good solution will do, at the original ones: these are equal in repeated layers, which
+/// elimination then does once, and need no tables of their own.
 /// `moved`: how much less its solutions cost.
 Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) const {
-  *moved = deep() ? 0 : shifted_.bound;
-  return deep() ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
+  *moved = forgets() ? 0 : shifted_.bound;
+  return forgets() ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
 }
 
 /// Nothing better than the best so far is outside of the values that are left. Where a search of these is too much,
@@ -171,7 +172,8 @@ void BoundedSearch::attempt(bool last) {
   const EliminationOrder order = elimination_order(part.core());
   if (order.largest <= limits_.direct_limit)
     return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
-  if (!fewer && double(part.core().value_count()) > worth * double(all) && rounds_ == 0) return;
+  const bool too_fine = rounds_ == 0 || (!limits_.thorough && rounds_ * more_rounds > most_rounds);
+  if (!fewer && double(part.core().value_count()) > worth * double(all) && too_fine) return;
   narrowed_ = true;
   const Picoseconds elsewhere = moved + part.constant();
   const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);

@@ -43,6 +43,8 @@ class BoundedSearch {
   static constexpr int64_t many_by_variable = 20;
   /// Networks with more are deep.
   static constexpr int many_variables = 4000;
+  /// Where a good solution will do, layers are not told apart from farther off in what was hardly narrowed.
+  static constexpr int most_rounds = 32;
   /// Of all values.
   static constexpr double likely_part = 0.1;
 
@@ -63,6 +65,8 @@ class BoundedSearch {
   ValueLists values_left(Picoseconds budget) const;
   void attempt(bool last);
   bool deep() const { return network_.variable_count() > many_variables; }
+  /// Whether narrowing forgets what the messages know.
+  bool forgets() const { return deep() || !limits_.thorough; }
   Network part_of(const ValueLists& values, Picoseconds* moved) const;
   void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
   void search_what_is_left();
