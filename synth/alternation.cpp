@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <set>
 
@@ -25,8 +26,13 @@ constexpr double near_enough = 1e-3;
 constexpr double near_enough_if_large = 0.015;
 /// Networks with no more values are searched to the end all the same.
 constexpr int64_t few_values = 60'000;
+/// Of all values, where a search of everything tells which are likely to be good at other shares.
+constexpr double likely_part = 0.25;
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
 constexpr int most_tight_shares = 2;
+/// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
+constexpr int most_tight_moves = 3;
+constexpr double worth_moving_again = 0.1;
 
 class Alternation {
  public:
@@ -117,20 +123,23 @@ class Alternation {
   }
 
   /// On one axis, where a search of everything takes long: only around the relaxation.
-  bool only_around_relaxation() const { return !several_axes() && relaxation_->hard && !relaxation_->choices.empty(); }
+  bool only_around_relaxation() const { return !several_axes() && !relaxation_->choices.empty() && relaxation_->hard; }
   Among worth_searching() const { return only_around_relaxation() ? Among::relaxation : Among::all; }
 
-  /// Everything at the best shares, if that was not searched yet, and not to the end.
+  /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
-    if (!only_around_relaxation() || best_.empty() || !best_.fits() || near_bound() || budget_.spent()) return;
-    const Shares shares = best_.shares;
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    limits_.cost_to_beat = best_.cost;
-    Candidate candidate = cheapest_of_all(conversions, shares);
-    limits_.cost_to_beat = forbidden;
-    if (candidate.empty()) return;
-    candidate.bound = std::max(candidate.bound, std::min(candidate.cost, best_.bound));
-    keep(candidate);
+    if ((!only_around_relaxation() && likely_.values.empty()) || best_.empty() || !best_.fits()) return;
+    Shares shares = best_.shares;
+    for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      limits_.cost_to_beat = best_.cost;
+      Candidate candidate = cheapest_of_all(conversions, shares);
+      limits_.cost_to_beat = forbidden;
+      if (candidate.empty()) return;
+      keep(candidate);
+      if (!candidate.fits()) tight_.push_back(candidate);
+      if (!has_linear_program() || !refine(conversions, candidate, &shares) || !searched_.insert(shares).second) return;
+    }
   }
 
   /// No other shares are worth a search.
@@ -227,30 +236,54 @@ class Alternation {
     std::stable_sort(tight_.begin(), tight_.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
     int searched = 0;
     double multiplier = 0;
-    for (const Candidate& start : tight_) {
+    for (Candidate start : tight_) {
       if (budget_.spent() || (best_.fits() && (searched >= most_tight_shares || start.bound >= cost_to_beat()))) return;
       ++searched;
-      Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
-      multiplier = search_at(conversions, start, multiplier);
-      if (!best_.fits() || !has_linear_program() || best_.shares != start.shares) continue;
-      Shares shares = best_.shares;
-      if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) continue;
-      Conversions refined(*problem_.analysis, problem_.cost, shares);
-      Candidate there = cheapest(refined, shares, worth_searching());
-      if (there.empty()) continue;
-      if (there.fits()) {
-        keep(there);
+      const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
+      if (!likely_.values.empty() && start.bound < start.cost) {
+        start = cheapest_of_all(conversions, start.shares);
+        if (start.empty()) return;
+      }
+      if (start.fits()) {
+        keep(start);
         continue;
       }
-      Choices choices = best_.choices;
-      Picoseconds cost = total_cost(problem_, refined, shares, choices);
-      Candidate moved = make_candidate(problem_, refined, shares, std::move(choices), cost);
-      moved.bound = there.bound;
-      keep(moved);
-      if (!moved.fits())
-        if (auto again = recomputed_to_fit(problem_, moved, cost_to_beat())) keep(*again);
-      search_at(refined, there, multiplier);
+      multiplier = search_at(conversions, start, multiplier);
+      Shares at = start.shares;
+      for (int move = 0; move < most_tight_moves && best_.fits() && best_.shares == at; ++move) {
+        if (move > 0 && double(best_.cost) <= double(best_.bound) * (1 + worth_moving_again)) break;
+        if (!move_tight_shares(multiplier)) break;
+        at = best_.shares;
+      }
     }
+  }
+
+  /// From the best plan's shares to those that linear programming finds for it, and a search there. False if there are
+  /// none, or nothing is tight there.
+  bool move_tight_shares(double multiplier) {
+    Shares shares = best_.shares;
+    if (!has_linear_program()) return false;
+    {
+      const Conversions conversions(*problem_.analysis, problem_.cost, best_.shares);
+      if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) return false;
+    }
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    const Candidate there = likely_.values.empty() ? cheapest(conversions, shares, worth_searching())
+                                                   : cheapest_of_all(conversions, shares);
+    if (there.empty()) return false;
+    if (there.fits()) {
+      keep(there);
+      return false;
+    }
+    Choices choices = best_.choices;
+    const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
+    Candidate moved = make_candidate(problem_, conversions, shares, std::move(choices), cost);
+    moved.bound = there.bound;
+    keep(moved);
+    if (!moved.fits())
+      if (auto again = recomputed_to_fit(problem_, moved, cost_to_beat())) keep(*again);
+    search_at(conversions, there, multiplier);
+    return true;
   }
 
   /// Returns the multiplier at which the bound was reached.
@@ -292,6 +325,7 @@ class Alternation {
   Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among) {
     if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
     if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
+    if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares);
     // What is no faster than the best hardly leads to what is.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
     Candidate candidate = cheapest_of_all(conversions, shares);
@@ -302,14 +336,43 @@ class Alternation {
 
   /// By a search of everything. Raises the bound of the best plan if that has these shares.
   Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares) {
-    Solution solution = search(problem_, conversions, shares, {}, limits_);
+    const bool learns = !several_axes() && has_linear_program() && !relaxation_->hard && is_long(problem_.program);
+    Solution solution = search(problem_, conversions, shares, {}, limits_, learns ? likely_part : 0);
     budget_.searched();
+    if (learns) remember_likely(solution);
     if (best_.shares == shares && best_.recomputed.empty())
       best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
     if (solution.choices.empty()) return {};
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = solution.search.lower_bound;
     return candidate;
+  }
+
+  /// Among the values that the relaxation or a search of everything at other shares called likely.
+  Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares) {
+    Solution solution = search_among(problem_, conversions, shares, likely_, limits_);
+    budget_.searched();
+    if (solution.choices.empty()) return {};
+    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
+    candidate.bound = shares_bound_;
+    return candidate;
+  }
+
+  void remember_likely(const Solution& found) {
+    ValueLists& values = likely_.values;
+    if (found.likely.empty() || found.choices.empty()) return;
+    const auto add = [&](size_t node, const std::vector<int>& more) {
+      std::vector<int> both;
+      std::ranges::set_union(values[node], more, std::back_inserter(both));
+      values[node] = std::move(both);
+    };
+    const bool first = values.empty();
+    values.resize(found.likely.size());
+    for (size_t n = 0; n < values.size(); ++n) {
+      if (first && !relaxation_->around.values.empty()) add(n, relaxation_->around.values[n]);
+      add(n, found.likely[n]);
+      add(n, {found.choices.of[n]});
+    }
   }
 
   /// Data parallelism and full replication: there without a search.
@@ -363,6 +426,8 @@ class Alternation {
   Picoseconds shares_bound_ = 0;   ///< over all shares
   std::vector<int> unequal_axes_;  ///< those that not all coordinates are alike along
   std::set<Shares> seen_;
+  Neighbourhood likely_;       ///< by node: values of good programs at some shares; none: not known
+  std::set<Shares> searched_;  ///< of these: where everything was searched after all
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;

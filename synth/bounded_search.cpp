@@ -44,8 +44,8 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   return result_;
 }
 
-ValueLists BoundedSearch::likely_values() const {
-  ValueLists values = spread(*quotient_, messages_->promising(likely_part));
+ValueLists BoundedSearch::likely_values(double part) const {
+  ValueLists values = spread(*quotient_, messages_->promising(part));
   for (size_t v = 0; v < result_.assignment.size(); ++v) {
     auto at = std::lower_bound(values[v].begin(), values[v].end(), result_.assignment[v]);
     if (at == values[v].end() || *at != result_.assignment[v]) values[v].insert(at, result_.assignment[v]);

@@ -19,7 +19,7 @@ class BoundedSearch {
   /// The rest. Solutions that cost as much or more are not looked for.
   SearchResult finish(Picoseconds cost_to_beat);
   /// By variable: the values in which the best solution and others that are nearly as good are found.
-  ValueLists likely_values() const;
+  ValueLists likely_values(double part) const;
 
  private:
   static constexpr int first_rounds = 8, more_rounds = 2;
@@ -45,8 +45,6 @@ class BoundedSearch {
   static constexpr int many_variables = 4000;
   /// Where a good solution will do, layers are not told apart from farther off in what was hardly narrowed.
   static constexpr int most_rounds = 32;
-  /// Of all values.
-  static constexpr double likely_part = 0.1;
 
   /// `rounds`: from how far layers are told apart.
   BoundedSearch(const Network& network, const SearchLimits& limits, int rounds);

@@ -19,6 +19,8 @@ constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
 /// Gap that is left in a search over all shares on several axes.
 constexpr double tolerance = 3e-5;
+/// Of all values: those near the relaxation.
+constexpr double likely_part = 0.1;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {
@@ -310,7 +312,7 @@ Picoseconds MeshBound::after(int sweeps) {
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
   const SearchResult found = minimisation_.finish(beyond(enough, precision));
-  return relaxation_of(problem_, network_, found, minimisation_.likely_values());
+  return relaxation_of(problem_, network_, found, minimisation_.likely_values(likely_part));
 }
 
 }  // namespace hetsynth::synth

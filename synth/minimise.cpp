@@ -108,9 +108,9 @@ SearchResult Minimisation::finish(Picoseconds cost_to_beat) {
   return found;
 }
 
-ValueLists Minimisation::likely_values() const {
+ValueLists Minimisation::likely_values(double part) const {
   if (!state_ || bound_ >= forbidden || state_->direct) return {};
-  return state_->contraction.expanded(state_->bounded->likely_values());
+  return state_->contraction.expanded(state_->bounded->likely_values(part));
 }
 
 SearchResult minimise(const Network& network, const SearchLimits& limits) {

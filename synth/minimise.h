@@ -28,7 +28,7 @@ class Minimisation {
   /// The rest. Solutions that cost as much or more than `cost_to_beat` are not looked for.
   SearchResult finish(Picoseconds cost_to_beat);
   /// By variable: values in which solutions are found that are nearly as good as the best. None if nothing is known.
-  ValueLists likely_values() const;
+  ValueLists likely_values(double part) const;
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 #include "synth/search.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "dsl/base/error.h"
 
@@ -37,15 +38,20 @@ Picoseconds beyond(Picoseconds enough, double tolerance) {
 }
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits) {
+                const SearchLimits& limits, double likely_part) {
   SearchInput pinned = input;
   if (!pinned.pins) pinned.pins = &problem.pins;
   PlanNetwork plan = build_network(problem, conversions, shares, pinned);
   Solution solution;
-  solution.search = minimise(plan.network, limits);
+  size_t nodes = problem.program.nodes.size();
+  Minimisation minimisation(plan.network, limits);
+  solution.search = minimisation.finish(limits.cost_to_beat);
+  if (likely_part > 0) {
+    solution.likely = minimisation.likely_values(likely_part);
+    if (!solution.likely.empty()) solution.likely.resize(nodes);
+  }
   if (!solution.search.found()) return solution;
   const auto& assignment = solution.search.assignment;
-  size_t nodes = problem.program.nodes.size();
   solution.choices.of.assign(assignment.begin(), assignment.begin() + nodes);
   if (input.memory.any()) {
     solution.choices.sets.resize(nodes);
@@ -70,8 +76,12 @@ Solution search_among(const Problem& problem, const Conversions& conversions, co
   input.like = where.network.get();
   const PlanNetwork plan = build_network(problem, conversions, shares, input);
   Solution solution;
-  solution.search =
-      where.values.empty() ? minimise(plan.network, limits) : minimise(restrict(plan.network, where.values), limits);
+  ValueLists values = where.values;
+  for (int v = int(values.size()); !values.empty() && v < plan.network.variable_count(); ++v) {
+    values.emplace_back(plan.network.domain(v));
+    std::iota(values.back().begin(), values.back().end(), 0);
+  }
+  solution.search = values.empty() ? minimise(plan.network, limits) : minimise(restrict(plan.network, values), limits);
   if (!solution.search.found()) return solution;
   for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
     const int value = solution.search.assignment[n];

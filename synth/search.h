@@ -21,12 +21,13 @@ struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only
   SearchResult search;           ///< cost and bound include the price of memory
+  ValueLists likely;             ///< by node: where good solutions are found; empty: not asked for, or not known
 };
 
 /// The relaxation of a problem (synth/mesh_bound.h), where its good solutions are found.
 struct Neighbourhood {
-  std::shared_ptr<const PlanNetwork> network;
-  ValueLists values;  ///< by variable of the network; none: all
+  std::shared_ptr<const PlanNetwork> network;  ///< none: tensors get any sets of forms
+  ValueLists values;                           ///< by variable of the network, or by node; none: all
 };
 
 /// What is known of all plans of a mesh, at any shares.
@@ -37,8 +38,9 @@ struct Relaxation {
   bool hard = false;  ///< the choices are not proven to be the best, or nearly so
 };
 
+/// `likely_part`: of all values, those that are to be called likely.
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits);
+                const SearchLimits& limits, double likely_part = 0);
 
 /// The cheapest of the choices in a neighbourhood. Its bound holds only there.
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
