@@ -153,7 +153,7 @@ class Alternation {
   }
 
   /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
-  bool worth_proving() const { return small_network() && best_.bound < best_.cost; }
+  bool worth_proving() const { return likely_.values.empty() && small_network() && best_.bound < best_.cost; }
 
   /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
   /// by the size of the program, not by the clock: the same input has the same bound.
@@ -170,9 +170,9 @@ class Alternation {
             pricer.price(instruction).seconds;
     const auto most = std::max_element(seconds.begin(), seconds.end());
     if (most == seconds.end() || *most <= 0) return;
-    shares_bound_ =
-        std::max(shares_bound_, tighter_bound_over_shares(problem_, int(most - seconds.begin()), shares_bound_,
-                                                          best_.cost, near_enough, searches, budget_.stop()));
+    shares_bound_ = std::max(shares_bound_,
+                             tighter_bound_over_shares(problem_, int(most - seconds.begin()), shares_bound_, best_.cost,
+                                                       near_enough, searches, budget_.stop(), relaxation_->choices));
     budget_.searched();
   }
 

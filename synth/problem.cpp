@@ -153,6 +153,13 @@ std::vector<Materialisation> materialise_all(const Problem& problem, const Conve
 
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const Choices& choices) {
+  return total_cost(problem, conversions, choices, [&](NodeId node, const Option& option) {
+    return problem.cost.operator_cost(node, option, shares);
+  });
+}
+
+Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Choices& choices,
+                       const std::function<Picoseconds(NodeId, const Option&)>& operation) {
   Picoseconds total = 0;
   std::unordered_map<std::vector<int>, Picoseconds, SequenceHash> operators;
   std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
@@ -161,8 +168,7 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
     if (node.leaf()) continue;
     auto [it, fresh] = operators.try_emplace(
         {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]}, 0);
-    if (fresh)
-      it->second = problem.cost.operator_cost(node.id, problem.rules.options[node.id][choices[node.id]], shares);
+    if (fresh) it->second = operation(node.id, problem.rules.options[node.id][choices[node.id]]);
     total = std::min(forbidden, total + it->second);
   }
   return total;

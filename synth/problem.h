@@ -1,5 +1,6 @@
 // The planning problem of one reference program on one cluster, and what a solution of it is.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -104,5 +105,8 @@ std::vector<Materialisation> materialise_all(const Problem& problem, const Conve
 /// met.
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const Choices& choices);
+/// The same at other costs of operations, which must be equal for nodes of one kind.
+Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Choices& choices,
+                       const std::function<Picoseconds(NodeId, const Option&)>& operation);
 
 }  // namespace hetsynth::synth

@@ -22,6 +22,7 @@ struct Branch {
   int class_id = -1;  ///< -1: any shares of all classes
   std::vector<int64_t> low, high;
   Picoseconds bound = 0;
+  Choices choices{};  ///< of the bound, or nearly; may be empty
 };
 
 class BestShares {
@@ -181,6 +182,17 @@ PlanNetwork network_within(const Problem& problem, const DeviceTypes& types, con
       [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
 }
 
+/// What a program costs if every instruction takes the shares of the branch that suit it.
+Picoseconds cost_within(const Problem& problem, const DeviceTypes& types, const Branch& branch,
+                        const Choices& choices) {
+  const BestShares best(problem, types, branch);
+  const Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
+    return best.conversion(node, from, to);
+  });
+  return total_cost(problem, conversions, choices,
+                    [&](NodeId node, const Option& option) { return best.operation(node, option); });
+}
+
 /// What one type holds follows from what the others may. False if nothing is left.
 bool narrow(Branch* branch, int64_t granules) {
   const auto sum = [](const std::vector<int64_t>& v) { return std::accumulate(v.begin(), v.end(), int64_t(0)); };
@@ -199,14 +211,14 @@ PlanNetwork network_over_shares(const Problem& problem) {
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
-                                      double tolerance, int most, const Stop& stop) {
+                                      double tolerance, int most, const Stop& stop, const Choices& of_root) {
   const DeviceTypes types = device_types(problem.cluster);
   const int64_t granules = problem.classes.classes[size_t(class_id)].granules;
   const auto enough = [&](Picoseconds bound) { return double(bound) >= double(cost) * (1 - tolerance); };
   const auto later = [](const Branch& a, const Branch& b) { return a.bound > b.bound; };
   std::priority_queue<Branch, std::vector<Branch>, decltype(later)> open(later);
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
-             std::vector<int64_t>(types.devices.size(), granules), root});
+             std::vector<int64_t>(types.devices.size(), granules), root, of_root});
   for (int searches = 0; searches + 2 <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;
@@ -220,11 +232,22 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     upper.low[widest] = lower.high[widest] + 1;
     for (Branch* half : {&lower, &upper}) {
       if (!narrow(half, granules)) continue;
+      ++searches;
+      // What is as good there as in the whole branch leaves nothing to raise the bound by.
+      if (!branch.choices.empty() &&
+          double(cost_within(problem, types, *half, branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
+        open.push(*half);
+        continue;
+      }
       const PlanNetwork network = network_within(problem, types, *half);
       SearchLimits limits = limits_of(problem, stop, precision);
       limits.cost_to_beat = beyond(cost, precision);
-      half->bound = std::max(branch.bound, minimise(network.network, limits).lower_bound);
-      ++searches;
+      const SearchResult found = minimise(network.network, limits);
+      half->bound = std::max(branch.bound, found.lower_bound);
+      half->choices = {};
+      if (found.found())
+        half->choices.of.assign(found.assignment.begin(),
+                                found.assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
       open.push(*half);
     }
   }
