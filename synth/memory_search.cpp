@@ -66,8 +66,13 @@ class MemorySearch {
   /// What a search at some price led to.
   struct Point {
     double time = 0, fullness = 0, price = -1;
+    double priced = 0;  ///< fullness as the network counts it; 0: not known
     bool fits = false;
     bool searched() const { return price >= 0; }
+    bool like(const Point& other) const {
+      const auto near = [](double a, double b) { return std::abs(a - b) <= near_enough / 4 * std::abs(b); };
+      return near(time, other.time) && near(fullness, other.fullness);
+    }
   };
 
   /// Where plans' memory peaks: tensors have a price at these moments, one for each phase in which a plan was over.
@@ -103,20 +108,23 @@ class MemorySearch {
     return input;
   }
 
-  Point try_price(double multiplier, MemoryPrice price) {
+  /// `known`: a solution that costs no more is there already, and need not be found.
+  Point try_price(double multiplier, MemoryPrice price, double known = double(forbidden)) {
     Point point;
     if (budget_.spent()) return point;
     price.points = points_;
     SearchInput input = priced_input(multiplier, std::move(price));
+    limits_.cost_to_beat = known < double(forbidden) ? Picoseconds(known) : forbidden;
     Solution solution = search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched();
-    if (solution.choices.empty()) return point;
+    if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
     candidate.bound = cheapest_.bound;
     for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
     if (!candidate.fits()) watch(candidate.peak);
-    point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fits()};
+    const double priced = double(solution.search.cost - candidate.cost) / multiplier;
+    point = {double(candidate.cost), fullness_of(candidate), multiplier, priced, candidate.fits()};
     if (!candidate.fits()) make_again(candidate);
     keep(std::move(candidate));
     return point;
@@ -147,6 +155,7 @@ class MemorySearch {
 
   /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory.
   void prove(double price) {
+    limits_.cost_to_beat = forbidden;
     for (double part : {1.0, 0.5}) {
       if (enough()) return;
       MemoryPrice least;
@@ -168,7 +177,10 @@ class MemorySearch {
     for (int step = 0; step < most_prices && !enough(); ++step) {
       if (low.fullness <= high.fullness || high.time <= low.time) break;
       price = (high.time - low.time) / (low.fullness - high.fullness);
-      Point next = try_price(price, {});
+      double found = double(forbidden);
+      if (!limits_.thorough && low.priced > 0 && high.priced > 0)
+        found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
+      Point next = try_price(price, {}, found);
       if (!next.searched()) break;
       result_.multiplier = price;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
@@ -182,12 +194,16 @@ class MemorySearch {
   /// Bisection over the part of the program that is made thrifty.
   void divide(double price) {
     double tried = 0.5, step = 0.25;
+    Point last;
     for (int turn = 0; turn < most_turns && !enough(); ++turn, step /= 2) {
       MemoryPrice divided;
       divided.turn = tried;
       divided.before_turn = 1 + tilt;
       divided.after_turn = 1 - tilt;
-      tried += try_price(price, divided).fits ? -step : step;
+      const Point next = try_price(price, divided);
+      tried += next.fits ? -step : step;
+      if (!limits_.thorough && next.like(last)) break;  // so small a difference of prices changes nothing
+      last = next;
     }
   }
 
