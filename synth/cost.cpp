@@ -160,7 +160,8 @@ Work CostModel::work(NodeId id, const Option& option) const {
   int all = 0;
   for (int a = 0; a < max_axes; ++a)
     if (option.factor[a] >= 0) {
-      work.class_id[a] = whole.factor_classes[option.factor[a]];
+      const int class_id = whole.factor_classes[option.factor[a]];
+      work.class_id[a] = a > 0 && option.factor[a] == option.factor[0] ? parts_of(class_id) : class_id;
       all |= 1 << a;
     }
   work.flops[all] = whole.flops;
@@ -177,9 +178,15 @@ Work CostModel::work(NodeId id, const Option& option) const {
   return work;
 }
 
-double CostModel::part(int class_id, int axis, const Shares& shares, int device) const {
-  if (class_id < 0) return 1;
-  return double(shares[axis][class_id][coordinate(device, axis)]) / double(classes_.classes[class_id].granules);
+double CostModel::part(CutClass cut, int axis, const Shares& shares, int device) const {
+  if (cut == -1) return 1;
+  const int class_id = class_of(cut);
+  const std::vector<int64_t>& along = shares[axis][class_id];
+  const auto at = size_t(coordinate(device, axis));
+  if (!cuts_parts(cut)) return double(along[at]) / double(classes_.classes[class_id].granules);
+  const int64_t granules = shares[0][class_id][coordinate(device, 0)];
+  if (granules == 0) return 0;
+  return double(bound_in_part(granules, along, at + 1) - bound_in_part(granules, along, at)) / double(granules);
 }
 
 Parts CostModel::parts(const Work& work, const Shares& shares, int d) const {
@@ -252,8 +259,7 @@ int64_t CostModel::bytes(NodeId node) const {
 
 double CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
   double local = double(bytes(node));
-  for (int a = 0; a < max_axes; ++a)
-    if (form.on[a].sharded()) local *= part(classes_.dims[node][form.on[a].dim], a, shares, device);
+  for (int a = 0; a < max_axes; ++a) local *= part(form.cut(a, classes_.dims[node]), a, shares, device);
   return local;
 }
 
@@ -278,6 +284,8 @@ CostModel::Step CostModel::step(const Form& from, const Form& to) const {
     axis = a;
   }
   if (axis < 0 || to.on[axis].kind == Kind::partial_max) return {};
+  // While another axis divides its parts further, axis 0 has to leave them as they are.
+  if (axis == 0 && (from.nested() || to.nested())) return {};
   const AxisForm &before = from.on[axis], &after = to.on[axis];
   std::optional<Opcode> opcode;
   if (before.kind == Kind::replicated)

@@ -38,7 +38,7 @@ constexpr int cut_sets = 1 << max_axes;
 /// What a device does for one operator: of every part, its shares on the axes that cut the part.
 struct Work {
   std::array<double, cut_sets> flops{}, bytes{};
-  std::array<int, max_axes> class_id{-1, -1, -1};  ///< by axis: the class that the axis cuts; -1: none
+  std::array<CutClass, max_axes> class_id{-1, -1, -1};  ///< by axis
   OperatorClass operators = OperatorClass::loop;
   bool called = true;  ///< not part of another operator's loop
   double turns = 1;    ///< the work is that of one turn of a loop; costs are of all
@@ -127,8 +127,8 @@ class CostModel {
   /// Bytes of a whole tensor, and of the part in this form on a device.
   int64_t bytes(NodeId node) const;
   double local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const;
-  /// Share of a class that a device has along an axis; 1 without a class.
-  double part(int class_id, int axis, const Shares& shares, int device) const;
+  /// What of the class, or of its parts, a device has along an axis, from 0 to 1; 1 where nothing is cut.
+  double part(CutClass cut, int axis, const Shares& shares, int device) const;
 
  private:
   struct Step {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/hosts.h"
@@ -21,7 +22,6 @@ class Lowering {
         choices_(choices),
         plans_(materialise_all(problem, conversions, choices)) {
     out_.mesh = problem.mesh;
-    table_of_class_.assign(out_.mesh.axes.size(), std::vector<int>(problem.classes.classes.size(), -1));
     value_of_.resize(program_.nodes.size());
     for (const Node& node : program_.nodes) {
       for (auto& stage : value_of_[node.id]) stage.assign(problem.rules.forms[node.id].size(), -1);
@@ -86,8 +86,13 @@ class Lowering {
       instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
     for (int axis = 0; axis < axis_count(); ++axis) {
       int factor = option.factor[axis];
-      instruction.splits.push_back(factor < 0 ? Split{}
-                                              : Split{factor, table(axis, problem_.classes.factors[node.id][factor])});
+      if (factor < 0) {
+        instruction.splits.emplace_back();
+        continue;
+      }
+      const int class_id = problem_.classes.factors[node.id][factor];
+      const bool again = axis > 0 && factor == option.factor[0];
+      instruction.splits.push_back({factor, table(axis, again ? parts_of(class_id) : class_id)});
     }
     instruction.result = define_source(node.id, option.form);
     check(instruction);
@@ -153,22 +158,22 @@ class Lowering {
   void emit(NodeId node, int from, int to, ValueId source, NodeId consumer) {
     const Conversion& conversion = conversions_.of(node).edge(from, to);
     const int axis = conversion.axis;
-    const AxisForm &before = problem_.rules.forms[node][from].on[axis],
-                   &after = problem_.rules.forms[node][to].on[axis];
+    const Form &form_before = problem_.rules.forms[node][from], &form_after = problem_.rules.forms[node][to];
+    const AxisForm &before = form_before.on[axis], &after = form_after.on[axis];
     Instruction instruction;
     instruction.opcode = conversion.opcode;
     instruction.realisation = conversion.realisation;
     instruction.axis = axis;
     instruction.operands = {source};
     if (before.partial()) instruction.reduce = out_.values[source].placements[axis].reduce;
-    const AxisForm& cut = before.sharded() ? before : after;
-    if (cut.sharded()) {
-      instruction.dim = cut.dim;
-      instruction.table = table(axis, problem_.classes.dims[node][cut.dim]);
+    const Form& cut = before.sharded() ? form_before : form_after;
+    if (cut.on[axis].sharded()) {
+      instruction.dim = cut.on[axis].dim;
+      instruction.table = table(axis, cut.cut(axis, problem_.classes.dims[node]));
     }
     if (instruction.opcode == Opcode::all_to_all) {
       instruction.to_dim = after.dim;
-      instruction.to_table = table(axis, problem_.classes.dims[node][after.dim]);
+      instruction.to_table = table(axis, form_after.cut(axis, problem_.classes.dims[node]));
     }
     instruction.cause = cause(node, axis, before, after, consumer);
     instruction.result = define(node, to, stage_of(node, consumer));
@@ -216,17 +221,17 @@ class Lowering {
     Value value;
     value.node = node;
     for (int axis = 0; axis < axis_count(); ++axis)
-      value.placements.push_back(placement(node, axis, problem_.rules.forms[node][form].on[axis]));
+      value.placements.push_back(placement(node, axis, problem_.rules.forms[node][form]));
     value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
     if (stage == 1) value.name += "#2";  // the same tensor and placement may have been made for the forward phase
     out_.values.push_back(value);
     return value_of_[node][stage][form] = ValueId(out_.values.size()) - 1;
   }
 
-  Placement placement(NodeId node, int axis, const AxisForm& form) {
-    switch (form.kind) {
+  Placement placement(NodeId node, int axis, const Form& form) {
+    switch (form.on[axis].kind) {
       case AxisForm::Kind::sharded:
-        return Placement::sharded(form.dim, table(axis, problem_.classes.dims[node][form.dim]));
+        return Placement::sharded(form.on[axis].dim, table(axis, form.cut(axis, problem_.classes.dims[node])));
       case AxisForm::Kind::partial_sum:
         return Placement::partial(ReduceOp::sum);
       case AxisForm::Kind::partial_max:
@@ -238,17 +243,28 @@ class Lowering {
 
   int axis_count() const { return int(out_.mesh.axes.size()); }
 
-  int table(int axis, int class_id) {
-    int& number = table_of_class_[axis][class_id];
-    if (number < 0) {
-      number = int(out_.tables.size());
-      const DimensionClass& c = problem_.classes.classes[class_id];
-      std::string name = axis_count() == 1 ? c.name : fmt::format("{}/{}", c.name, out_.mesh.axes[axis].name);
-      BoundaryTable table{name, axis, c.granules, {0}};
-      for (int64_t count : shares_[axis][class_id]) table.bounds.push_back(table.bounds.back() + count);
-      out_.tables.push_back(std::move(table));
+  int table(int axis, CutClass cut) {
+    if (const auto known = table_of_.find({axis, cut}); known != table_of_.end()) return known->second;
+    const DimensionClass& c = problem_.classes.classes[class_of(cut)];
+    const auto axis_name = [&](int a) { return "/" + out_.mesh.axes[size_t(a)].name; };
+    const std::string name = c.name + (cuts_parts(cut) ? axis_name(0) : "") + (axis_count() > 1 ? axis_name(axis) : "");
+    BoundaryTable table{name, axis, c.granules};
+    const std::vector<int64_t>& along = shares_[axis][class_of(cut)];
+    if (cuts_parts(cut)) {
+      table.by = 0;
+      int64_t begin = 0;
+      for (int64_t part : shares_[0][class_of(cut)]) {
+        table.rows.emplace_back();
+        for (size_t at = 0; at <= along.size(); ++at)
+          table.rows.back().push_back(begin + bound_in_part(part, along, at));
+        begin += part;
+      }
+    } else {
+      table.bounds = {0};
+      for (int64_t count : along) table.bounds.push_back(table.bounds.back() + count);
     }
-    return number;
+    out_.tables.push_back(std::move(table));
+    return table_of_[{axis, cut}] = int(out_.tables.size()) - 1;
   }
 
   const Problem& problem_;
@@ -259,7 +275,7 @@ class Lowering {
   std::vector<Materialisation> plans_;
   SpmdProgram out_;
   std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
-  std::vector<std::vector<int>> table_of_class_;               ///< by axis and class
+  std::map<std::pair<int, CutClass>, int> table_of_;           ///< by axis and what it cuts
 };
 
 }  // namespace

@@ -56,14 +56,15 @@ class BestShares {
       const AxisForm &before = from.on[axis], &after = to.on[axis];
       key[axis + 1] = int(before.kind) * 16 + int(after.kind) * 2 + (before == after);
     }
+    key.back() = from.nested() * 2 + to.nested();
     auto [it, fresh] = conversions_.try_emplace(key);
     if (fresh) it->second = conversion(double(key[0]), from, to);
     return problem_.cost.repeated(it->second, node);
   }
 
  private:
-  /// Bytes of a tensor, and by axis what becomes of its form.
-  using ConversionKey = std::array<int64_t, 1 + max_axes>;
+  /// Bytes of a tensor, by axis what becomes of its form, and whether two axes cut one dimension.
+  using ConversionKey = std::array<int64_t, 2 + max_axes>;
 
   /// `axes`: those that divide it, a bit each.
   Picoseconds operation(const Work& work, int axes) {

@@ -19,7 +19,9 @@ Pricer::Pricer(const Problem& problem, const SpmdProgram& program)
     for (int d = 0; d < problem.cost.device_count(); ++d) {
       const size_t at = size_t(problem.cost.coordinate(d, table.axis));
       const std::vector<int64_t>& bounds = table.bounds_of(program.mesh, d);
-      parts_.back().push_back(double(bounds[at + 1] - bounds[at]) / double(table.extent));
+      // Of the parts of another axis: the product of both is what a device has of all.
+      const int64_t whole = bounds.back() - bounds.front();
+      parts_.back().push_back(whole == 0 ? 0 : double(bounds[at + 1] - bounds[at]) / double(whole));
     }
   }
 }

@@ -49,7 +49,7 @@ RatioProgram::TypeShares RatioProgram::solve() const {
 double RatioProgram::bytes(const MemoryPoint& point, const TypeShares& shares, int device) const {
   double bytes = 0;
   for (const auto& [by, whole] : point.by_cuts) {
-    const int class_id = by[size_t(axis_)];
+    const int class_id = class_of(by[size_t(axis_)]);
     bytes += whole * beside(by, device) * (class_id < 0 ? 1 : shares[size_t(class_id)][type(device)]);
   }
   return bytes;
@@ -60,10 +60,10 @@ void RatioProgram::limit_memory(int device, const MemoryPoint& point, double lim
   double fixed = 0;
   for (const auto& [by, whole] : point.by_cuts) {
     const double part = whole * beside(by, device) / limit;
-    if (by[size_t(axis_)] < 0)
+    if (const int class_id = class_of(by[size_t(axis_)]); class_id < 0)
       fixed += part;
     else
-      entries[share(by[size_t(axis_)], device)] += part;
+      entries[share(class_id, device)] += part;
   }
   lp_.add_row(-HUGE_VAL, 1 - fixed, {entries.begin(), entries.end()});
 }
@@ -72,7 +72,7 @@ void RatioProgram::limit_memory(int device, const MemoryPoint& point, double lim
 double RatioProgram::beside(const Cuts& by, int device) const {
   double part = 1;
   for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
-    if (a != axis_ && by[size_t(a)] >= 0) part *= problem_.cost.part(by[size_t(a)], a, others_, device);
+    if (a != axis_) part *= problem_.cost.part(class_of(by[size_t(a)]), a, others_, device);
   return part;
 }
 
@@ -111,7 +111,7 @@ void RatioProgram::above(int maximum, double fixed, double slope, int variable) 
 
 void RatioProgram::add_operator(const CostTerm& term) {
   const Work& w = term.work;
-  const int class_id = w.class_id[size_t(axis_)];
+  const int class_id = class_of(w.class_id[size_t(axis_)]);
   if (class_id < 0) return;
   const int z = maximum(term.count * w.turns);
   Work moved = w;  // bytes in the place of operations
@@ -120,7 +120,7 @@ void RatioProgram::add_operator(const CostTerm& term) {
   for (int d : examples_) {
     Parts without = whole_part;
     for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
-      if (a != axis_) without[size_t(a)] = problem_.cost.part(w.class_id[size_t(a)], a, others_, d);
+      if (a != axis_) without[size_t(a)] = problem_.cost.part(class_of(w.class_id[size_t(a)]), a, others_, d);
     if (std::ranges::find(without, 0.0) != without.end()) continue;
     Parts with = without;
     without[size_t(axis_)] = 0;

@@ -9,7 +9,8 @@
 namespace hetsynth::synth {
 
 /// A variable per dimension class and type of coordinate: what each coordinate of that type takes of the class. For
-/// every term of the cost one per maximum over devices. What all devices wait for alike whatever the shares are, as
+/// every term of the cost one per maximum over devices. Where two axes cut one class, parts count as the product of the
+/// shares, before they are whole granules. What all devices wait for alike whatever the shares are, as
 /// latencies, is left out.
 class RatioProgram {
  public:

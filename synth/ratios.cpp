@@ -30,7 +30,8 @@ double term_seconds(const Problem& problem, const CostTerm& term, const Shares& 
 std::vector<int> classes_of(const Problem& problem, const CostTerm& term, int axis) {
   const auto a = size_t(axis);
   std::vector<int> out;
-  if (term.is_operator) return term.work.class_id[a] >= 0 ? std::vector<int>{term.work.class_id[a]} : out;
+  if (const int class_id = class_of(term.work.class_id[a]); term.is_operator)
+    return class_id >= 0 ? std::vector<int>{class_id} : out;
   for (const Form& form : {term.from, term.to})
     if (form.on[a].sharded()) out.push_back(problem.classes.dims[term.node][size_t(form.on[a].dim)]);
   return out;
@@ -46,7 +47,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
   std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
   auto operator_term = [&](const Node& node) {
     Work w = problem.cost.work(node.id, problem.rules.options[node.id][choices[node.id]]);
-    if (std::ranges::all_of(w.class_id, [](int class_id) { return class_id < 0; })) return -1;
+    if (std::ranges::all_of(w.class_id, [](CutClass cut) { return cut == -1; })) return -1;
     auto [it, fresh] = operators.try_emplace(w, terms.size());
     if (fresh) {
       terms.emplace_back();
@@ -138,7 +139,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
     for (int c : classes_of(problem, term, axis)) matters[size_t(c)] = 1;
   for (const MemoryPoint& point : profile)
     for (const auto& [cuts, bytes] : point.by_cuts)
-      if (cuts[size_t(axis)] >= 0) matters[size_t(cuts[size_t(axis)])] = 1;
+      if (const int class_id = class_of(cuts[size_t(axis)]); class_id >= 0) matters[size_t(class_id)] = 1;
   Fractions fractions;
   for (size_t c = 0; c < shares.size(); ++c) {
     fractions.emplace_back();

@@ -16,6 +16,9 @@ constexpr size_t max_cut_dims[] = {0, 6, 5, 3};
 /// The same where maxima are computed.
 constexpr size_t max_cut_dims_beside_maxima[] = {0, 6, 5, 2};
 
+/// Whether two of so many axes can cut one thing.
+constexpr bool can_nest(int axes) { return axes == 2; }
+
 /// Whether an axis of so many is one of depth.
 constexpr bool is_depth(int axis, int axes) { return axes > 2 && axis == 0; }
 
@@ -120,18 +123,22 @@ FormMask accepted(const std::vector<Form>& forms, const ByAxis& by_axis, size_t 
       const std::vector<AxisForm>& needs = by_axis[a]->needs[operand];
       good = std::find(needs.begin(), needs.end(), forms[i].on[a]) != needs.end();
     }
+    // Where two axes split one factor, the inner one reads parts of parts: its parts of the whole are others.
+    const bool together = by_axis[0]->factor >= 0 && by_axis[0]->factor == by_axis[1]->factor;
+    good = good && (together ? !forms[i].on[1].sharded() || forms[i].nested() : !forms[i].nested());
     if (good) mask |= FormMask(1) << i;
   }
   return mask;
 }
 
 /// False if the axes cannot do this together.
-bool combine(const Rules& rules, const Node& node, const ByAxis& by_axis, Option* out) {
+bool combine(const DimensionClasses& classes, const Rules& rules, const Node& node, const ByAxis& by_axis, Option* out) {
   *out = {};
   Form form;
   for (int a = 0; a < max_axes; ++a) {
     const int factor = by_axis[a]->factor;
-    if (factor >= 0 && std::find(out->factor.begin(), out->factor.end(), factor) != out->factor.end()) return false;
+    const bool again = factor >= 0 && std::find(out->factor.begin(), out->factor.end(), factor) != out->factor.end();
+    if (again && !(can_nest(rules.axes) && cuts_first_dims(classes, node, *by_axis[a]))) return false;
     out->factor[a] = factor;
     form.on[a] = by_axis[a]->form;
   }
@@ -153,7 +160,7 @@ std::vector<Option> options_of(const Program& program, const DimensionClasses& c
   for (const AxisOption& a : by_axis[0])
     for (const AxisOption& b : by_axis[1])
       for (const AxisOption& c : by_axis[2])
-        if (combine(rules, node, {&a, &b, &c}, &option)) options.push_back(option);
+        if (combine(classes, rules, node, {&a, &b, &c}, &option)) options.push_back(option);
   return options;
 }
 
@@ -168,6 +175,14 @@ bool Form::sharded() const {
   return any(*this, [](const AxisForm& f) { return f.sharded(); });
 }
 bool Form::whole() const { return !partial() && !sharded(); }
+bool Form::nested() const { return on[0].sharded() && on[0] == on[1]; }
+
+CutClass Form::cut(int axis, const std::vector<int>& classes) const {
+  const AxisForm& along = on[size_t(axis)];
+  if (!along.sharded()) return -1;
+  const int class_id = classes[size_t(along.dim)];
+  return axis > 0 && along == on[0] ? parts_of(class_id) : class_id;
+}
 
 bool Option::splits() const {
   return std::any_of(factor.begin(), factor.end(), [](int f) { return f >= 0; });
@@ -191,8 +206,9 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
       });
     return out;
   };
-  const auto clash = [](const AxisForm& a, const AxisForm& b) {
-    return (a.sharded() && b.sharded() && a.dim == b.dim) || (a.partial() && b.partial() && a.kind != b.kind);
+  const auto clash = [&](const AxisForm& a, const AxisForm& b) {
+    const bool nests = can_nest(axes) && a.dim == first_dim(classes, node);
+    return (a.sharded() && b.sharded() && a.dim == b.dim && !nests) || (a.partial() && b.partial() && a.kind != b.kind);
   };
   std::vector<Form> forms;
   for (const AxisForm& a : on(0))

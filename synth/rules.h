@@ -8,6 +8,7 @@
 #include "dsl/ir/program.h"
 #include "synth/classes.h"
 #include "synth/kinds.h"
+#include "synth/shares.h"
 
 namespace hetsynth::synth {
 
@@ -33,6 +34,9 @@ struct Form {
   bool partial() const;  ///< on some axis
   bool sharded() const;  ///< on some axis
   bool whole() const;    ///< replicated on all axes
+  bool nested() const;   ///< a dimension is cut along two axes: the inner one divides the parts of axis 0
+  /// What an axis cuts of the tensor, `classes` being those of its dimensions.
+  CutClass cut(int axis, const std::vector<int>& classes) const;
 };
 
 /// A set of a tensor's forms, by their positions in its list.
@@ -40,8 +44,9 @@ using FormMask = uint64_t;
 constexpr int max_forms = 64;
 
 /// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
-/// a class, partial sums, and partial maxima (only where its operator computes maxima). A dimension is cut by one axis
-/// at most; sums and maxima do not mix. Whole comes first, partial forms (on any axis) last.
+/// a class, partial sums, and partial maxima (only where its operator computes maxima). Two axes can cut the same
+/// dimension, the inner one the parts of the outer; of three each cuts another. Sums and maxima do not mix. Whole comes
+/// first, partial forms (on any axis) last.
 /// Of three axes the first is one of depth: it cuts nothing but a tensor's first dimension with a class (samples of
 /// activations, rows of parameters) and holds no maxima.
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes);
@@ -74,8 +79,8 @@ struct Rules {
 ///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max);
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 ///   others replicated.
-/// Several axes take every combination of these that does not split one factor twice and whose result has a form. The
-/// axis of depth splits only factors that index nothing but first dimensions of what it cuts.
+/// Several axes take every combination of these whose result has a form. Two axes can split the same factor, three
+/// cannot. The axis of depth splits only factors that index nothing but first dimensions of what it cuts.
 /// Derived once for every kind of operation and operand forms.
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/nested_cut.h"
 #include "synth/memory_floor.h"
 #include "synth/price.h"
 
@@ -90,6 +91,10 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
   for (const Instruction& instruction : spmd.instructions)
     begun[made[instruction.result]].push_back(instruction.result);
   MemoryPoint live;
+  auto cut = [&](const Value& value, size_t axis) {
+    const int dim = value.placements[axis].dim, class_id = problem.classes.dims[value.node][size_t(dim)];
+    return nests(spmd.tables[size_t(value.placements[axis].table)]) ? parts_of(class_id) : class_id;
+  };
   auto change = [&](ValueId id, double sign) {
     const Value& value = spmd.values[id];
     if (!stored[id]) return;
@@ -98,7 +103,7 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
     cuts.fill(-1);
     for (size_t axis = 0; axis < value.placements.size(); ++axis)
       if (value.placements[axis].kind == Placement::Kind::sharded)
-        cuts[axis] = problem.classes.dims[value.node][value.placements[axis].dim];
+        cuts[axis] = cut(value, axis);
     live.by_cuts[cuts] += bytes;
   };
   for (ValueId leaf : spmd.leaves) change(leaf, 1);

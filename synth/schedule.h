@@ -20,8 +20,8 @@ std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd);
 /// over the old ones.
 std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd);
 
-/// Classes that cut a tensor, by mesh axis; -1: none.
-using Cuts = std::array<int, max_axes>;
+/// What of a tensor is cut, by mesh axis.
+using Cuts = std::array<CutClass, max_axes>;
 
 /// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
 struct MemoryPoint {

@@ -9,6 +9,14 @@
 
 namespace hetsynth::synth {
 
+int64_t bound_in_part(int64_t granules, const std::vector<int64_t>& shares, size_t at) {
+  const auto middle = shares.begin() + std::ptrdiff_t(at);
+  const int64_t before = std::accumulate(shares.begin(), middle, int64_t(0));
+  const int64_t all = std::accumulate(middle, shares.end(), before);
+  HETSYNTH_CHECK(all > 0, "shares must have a positive sum");
+  return int64_t((static_cast<__int128>(2) * granules * before + all) / (2 * all));
+}
+
 std::vector<int64_t> round_shares(int64_t granules, const std::vector<double>& fractions) {
   double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
   HETSYNTH_CHECK(sum > 0, "fractions must have a positive sum");

@@ -73,27 +73,38 @@ void expect_proved(const JsonReader& item) {
                   ExitCode::invalid_input);
 }
 
+std::string table_text(const BoundaryTable& t) {
+  if (t.by < 0) return fmt::format("{}", fmt::join(t.bounds, ","));
+  std::string out = fmt::format("by {}", t.by);
+  for (const std::vector<int64_t>& row : t.rows) out += fmt::format(" [{}]", fmt::join(row, ","));
+  return out;
+}
+
+std::string stage_text(int stage) { return stage < 0 ? "" : fmt::format("@{}", stage); }
+
 }  // namespace
 
 std::string program_hash(const SpmdProgram& p) {
   std::string out;
   for (const Mesh::Axis& axis : p.mesh.axes) out += fmt::format("axis {} {}\n", json_quoted(axis.name), axis.size);
   for (const BoundaryTable& t : p.tables)
-    out += fmt::format("table {} {} {} {}\n", json_quoted(t.name), t.axis, t.extent, fmt::join(t.bounds, ","));
+    out += fmt::format("table {} {} {} {}\n", json_quoted(t.name), t.axis, t.extent, table_text(t));
   for (const Value& v : p.values) {
     out += fmt::format("value {}", v.node);
     for (const Placement& at : v.placements)
-      out += fmt::format(" {} {} {} {}", int(at.kind), at.dim, at.table, int(at.reduce));
+      out += fmt::format(" {} {} {} {}{}", int(at.kind), at.dim, at.table, int(at.reduce), stage_text(at.at));
     out += "\n";
   }
   if (!p.hosts.empty()) out += fmt::format("hosts {}\n", fmt::join(p.hosts, ","));
   out += fmt::format("leaves {}\n", fmt::join(p.leaves, ","));
   for (const Instruction& i : p.instructions) {
     out += fmt::format("{} {} {} {}", int(i.opcode), i.result, fmt::join(i.operands, ","), i.node);
-    for (const Split& s : i.splits) out += fmt::format(" {}/{}", s.factor, s.table);
-    out += fmt::format(" {} {} {} {} {} {} {} {}\n", i.axis, i.dim, i.table, i.to_dim, i.to_table, int(i.reduce),
+    for (const Split& s : i.splits) out += fmt::format(" {}/{}{}", s.factor, s.table, stage_text(s.stage));
+    out += fmt::format(" {} {} {} {} {} {} {} {}", i.axis, i.dim, i.table, i.to_dim, i.to_table, int(i.reduce),
                        int(i.realisation), i.root);
+    out += i.opcode == Opcode::send ? fmt::format(" to {}\n", i.to) : "\n";
   }
+  for (const auto& [carry, value] : p.carried) out += fmt::format("carried {} {}\n", carry, value);
   for (const auto& [target, value] : p.finals) out += fmt::format("final {} {}\n", target, value);
   return wide_content_hash(out + fmt::format("loss {}", p.loss));
 }

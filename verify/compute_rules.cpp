@@ -149,7 +149,9 @@ class Compute {
       return refuse(fmt::format("{} is partial over axis {}, over which {} is divided",
                                 s_.node(operands_[partial_operand_].node).name, s_.axis(a).name, node_.name));
     int table = s_.table_of.at(split.table);
-    run.executed = run.claimed = cut(table, factor.size);
+    const Cut part = cut(table, factor.size);
+    if (run.executed != whole) lies_in(out, part, run.executed);
+    run.executed = run.claimed = part;
     if (factor.reduced()) {
       bool sum = factor.kind == FactorKind::sum;
       result = Placement::partial(sum ? ReduceOp::sum : ReduceOp::max);
@@ -165,6 +167,12 @@ class Compute {
     }
     return refuse(
         fmt::format("dividing factor {} of {} does not cut its result into connected parts", factor.name, node_.name));
+  }
+
+  /// A second axis divides the parts of the first further (form is checked: flaw_of, unfit).
+  void lies_in(ComputeInference& out, Cut inner, Cut outer) const {
+    out.obligation.nested.push_back({inner, outer});
+    out.lemmas.insert("nested_parts");
   }
 
   Cut cut(int table, int64_t digit_size) {

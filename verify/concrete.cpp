@@ -283,37 +283,45 @@ class Execution {
     }
   }
 
-  Range share(int table, int dim, ValueId of, int rank) const {
+  /// What a rank holds under a table, and what its group holds together.
+  struct Share {
+    Range own, group;
+    /// Counted from where the group's part begins.
+    Range within() const { return {own.lo - group.lo, own.hi - group.lo}; }
+  };
+
+  Share share(int table, int dim, ValueId of, int rank) const {
     expect(dim >= 0 && dim < int(logical_[of].size()), fmt::format("there is no dimension {} to cut", dim));
     const BoundaryTable& t = p_.tables[table];
     int64_t unit = unit_of(t, logical_[of][dim]);
     int at = p_.mesh.coordinate(rank, t.axis);
     const std::vector<int64_t>& bounds = t.bounds_of(p_.mesh, rank);
-    return {bounds[at] * unit, bounds[at + 1] * unit};
+    return {{bounds[at] * unit, bounds[at + 1] * unit}, {bounds.front() * unit, bounds.back() * unit}};
   }
 
   LocalArray part(const Instruction& i, const LocalArray& whole, int dim, int table, ValueId of, int rank) const {
-    Range range = share(table, dim, of, rank);
-    expect(whole.array.shape[dim] == logical_[of][dim],
+    const Share share = this->share(table, dim, of, rank);
+    const int64_t extent = share.group.hi - share.group.lo;
+    expect(whole.array.shape[dim] == extent && (extent == 0 || whole.offset[dim] == share.group.lo),
            fmt::format("{} needs dimension {} whole, but device {} holds {} of {} elements", name(i.opcode), dim, rank,
-                       whole.array.shape[dim], logical_[of][dim]));
+                       whole.array.shape[dim], extent));
     std::vector<Range> box = box_of(whole.array.shape);
-    box[dim] = range;
+    box[dim] = share.within();
     LocalArray out{cut_out(whole.array, box), whole.offset};
-    out.offset[dim] = range.lo;
+    out.offset[dim] = share.own.lo;
     return out;
   }
 
   LocalArray gathered(const Instruction& i, ValueId from, int rank) const {
     LocalArray out = local(from, rank);
     expect(i.dim >= 0 && i.dim < int(out.offset.size()), fmt::format("there is no dimension {} to gather", i.dim));
-    out.array.shape[i.dim] = logical_[from][i.dim];
-    out.offset[i.dim] = 0;
+    const Range group = share(i.table, i.dim, from, rank).group;
+    out.array.shape[i.dim] = group.hi - group.lo;
+    out.offset[i.dim] = group.lo;
     out.array = Array(out.array.shape);
     for (int peer : p_.mesh.group(rank, i.axis)) {
-      Range range = share(i.table, i.dim, from, peer);
       std::vector<Range> box = box_of(out.array.shape);
-      box[i.dim] = range;
+      box[i.dim] = share(i.table, i.dim, from, peer).within();
       const Array& block = local(from, peer).array;
       expect(block.shape == shape_of(box), fmt::format("device {} contributes {} where {} is expected", peer,
                                                        text(block.shape), text(shape_of(box))));

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "dsl/spmd/nested_cut.h"
 #include "verify/digits.h"
 #include "verify/subject.h"
 
@@ -308,10 +309,13 @@ class Shrink {
 
   void cut_tables(SpmdProgram& program) {
     std::map<int, BoundaryTable> made;
+    for (int same : subject_.table_of)  // before what divides their parts
+      if (!nests(in_.program.tables[same]) && !made.count(same)) made[same] = cut(same, program.mesh);
     for (size_t t = 0; t < program.tables.size(); ++t) {
       BoundaryTable& table = program.tables[t];
       int same = subject_.table_of[t];
-      if (!made.count(same)) made[same] = cut(same, program.mesh);
+      if (!made.count(same)) made[same] = nests(in_.program.tables[same]) ? cut_parts(same, made, program.mesh)
+                                                                         : cut(same, program.mesh);
       table.extent = made[same].extent;
       table.by = made[same].by;
       table.bounds = made[same].bounds;
@@ -332,8 +336,32 @@ class Shrink {
     return out;
   }
 
+  /// A table that divides the parts of another one further.
+  BoundaryTable cut_parts(int table, const std::map<int, BoundaryTable>& made, const Mesh& mesh) {
+    const BoundaryTable& old = in_.program.tables[table];
+    std::vector<int> together(in_.program.mesh.axes.size(), -1);
+    together[old.axis] = table;
+    for (const auto& [number, outer] : made) {
+      together[old.by] = in_.program.tables[number].axis == old.by ? number : -1;
+      if (together[old.by] < 0 || !why_not_cut_by(in_.program, together).empty()) continue;
+      BoundaryTable out;
+      out.by = old.by;
+      for (int c : cuts_[table]) out.extent = std::gcd(out.extent, sizes_[c]);
+      if (out.extent == 0) out.extent = outer.extent;
+      const int64_t units = out.extent / outer.extent;
+      for (size_t j = 0; j + 1 < outer.bounds.size(); ++j) {
+        const int64_t lo = units * outer.bounds[j], hi = units * outer.bounds[j + 1];
+        out.rows.push_back(random_bounds(hi - lo, mesh.axes[old.axis].size));
+        for (int64_t& bound : out.rows.back()) bound += lo;
+      }
+      return out;
+    }
+    return cut(table, mesh);  // of no use to the plan
+  }
+
   std::vector<int64_t> random_bounds(int64_t extent, int devices) {
     std::vector<int64_t> bounds(size_t(devices) + 1, 0);
+    if (extent == 0) return bounds;
     bounds.back() = extent;
     if (seed_ % 3 == 2) {  // an empty share, the others at random
       for (int i = 1; i < devices; ++i) bounds[i] = below(2) ? extent : 0;

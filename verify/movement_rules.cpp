@@ -2,6 +2,7 @@
 // arbitrary index.
 #include <fmt/format.h>
 
+#include "dsl/spmd/nested_cut.h"
 #include "verify/rules.h"
 
 namespace hetsynth {
@@ -56,6 +57,8 @@ class Movement {
   Inference becomes(Placement placement, std::set<std::string> lemmas = {}) const {
     Held result = operand_;
     result.placements[i_.axis] = placement;
+    for (const Placement& along : {held_, placement})
+      if (along.kind == Kind::sharded && nests(s_.program.tables[along.table])) lemmas.insert("nested_parts");
     std::string misfit = unfit(s_, s_.node(result.node).type.shape, result.placements);
     if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
     result.placements = normalised(s_, result.placements);

@@ -40,6 +40,12 @@ void number_cuts(Obligation& o) {
   each_cut(o, [&](Cut& cut) {
     if (cut != whole) cut = numbers.try_emplace(cut, int(numbers.size())).first->second;
   });
+  // Of a cut that nothing is held or executed by, nothing needs to be known.
+  std::erase_if(o.nested, [&](const auto& pair) { return !numbers.count(pair.first) || !numbers.count(pair.second); });
+  for (auto& [inner, outer] : o.nested) inner = numbers[inner], outer = numbers[outer];
+  std::ranges::sort(o.nested);
+  const auto again = std::ranges::unique(o.nested);
+  o.nested.erase(again.begin(), again.end());
 }
 
 std::string key(const Obligation& o) {
@@ -59,6 +65,7 @@ std::string key(const Obligation& o) {
     out += '>';
     append_index(out, dim, true);
   }
+  for (const auto& [inner, outer] : o.nested) out += fmt::format(";{} in {}", inner, outer);
   for (const PartialInputs& p : o.partial) {
     out += fmt::format(";P{}", int(p.reduce));
     for (int input : p.inputs) out += fmt::format(" {}", input);
@@ -80,6 +87,10 @@ class Proof {
     }
     for (size_t f = 0; f < o_.factors.size(); ++f) declare_factor(int(f));
     for (size_t p = 0; p < o_.operands.size(); ++p) declare_operand(int(p));
+    for (const auto& [inner, outer] : o_.nested) {
+      const Bounds in = of_cut(inner), out = of_cut(outer);
+      facts_.push_back(s_.all({s_.less_equal(out.lo, in.lo), s_.less_equal(in.hi, out.hi)}));
+    }
   }
 
   ObligationResult run() {
@@ -106,10 +117,14 @@ class Proof {
     Term lo, hi;
   };
 
+  Bounds of_cut(Cut cut) {
+    return {s_.integer_symbol(fmt::format("lo{}", cut)), s_.integer_symbol(fmt::format("hi{}", cut))};
+  }
+
   /// The range of a cut, or [0, size) if there is none; that the cut lies inside of the size becomes a premise.
   Bounds bounds(Cut cut, Term size) {
     if (cut == whole) return {zero_, size};
-    Bounds b{s_.integer_symbol(fmt::format("lo{}", cut)), s_.integer_symbol(fmt::format("hi{}", cut))};
+    Bounds b = of_cut(cut);
     facts_.push_back(s_.all({s_.less_equal(zero_, b.lo), s_.less_equal(b.lo, b.hi), s_.less_equal(b.hi, size)}));
     return b;
   }

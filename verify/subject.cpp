@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "dsl/spmd/hosts.h"
+#include "dsl/spmd/nested_cut.h"
 #include "verify/same_tensor.h"
 
 namespace hetsynth {
@@ -65,24 +66,38 @@ class FormCheck {
       if (t.rows.size() != size_t(p_.mesh.axes[t.by].size))
         return fail(fmt::format("table {} has {} rows for {} devices of axis {}", t.name, t.rows.size(),
                                 p_.mesh.axes[t.by].size, p_.mesh.axes[t.by].name));
+      if (nests(t)) {
+        if (t.extent < 1 || t.by > t.axis)
+          return fail(fmt::format("table {} divides parts over axis {}, which does not come before its own", t.name,
+                                  p_.mesh.axes[t.by].name));
+        for (const std::vector<int64_t>& row : t.rows)
+          if (!rises(t, row)) return false;
+        continue;
+      }
       for (const std::vector<int64_t>& row : t.rows)
         if (!bounds(t, row)) return false;
     }
     return true;
   }
 
-  /// How one group of the table's axis cuts.
-  bool bounds(const BoundaryTable& t, const std::vector<int64_t>& bounds) {
+  /// A boundary for every device of a group and one more, none before the last.
+  bool rises(const BoundaryTable& t, const std::vector<int64_t>& bounds) {
     size_t devices = size_t(p_.mesh.axes[t.axis].size);
     if (bounds.size() != devices + 1)
       return fail(fmt::format("table {} has {} boundaries for {} devices", t.name, bounds.size(), devices));
-    if (t.extent < 1 || bounds.front() != 0)
-      return fail(fmt::format("table {} begins at {} of {} units, which leaves units without a device", t.name,
-                              bounds.front(), t.extent));
     for (size_t i = 0; i + 1 < bounds.size(); ++i)
       if (bounds[i] > bounds[i + 1])
         return fail(
             fmt::format("table {} falls from {} to {}, so that shares overlap", t.name, bounds[i], bounds[i + 1]));
+    return true;
+  }
+
+  /// How one group of the table's axis cuts everything.
+  bool bounds(const BoundaryTable& t, const std::vector<int64_t>& bounds) {
+    if (!rises(t, bounds)) return false;
+    if (t.extent < 1 || bounds.front() != 0)
+      return fail(fmt::format("table {} begins at {} of {} units, which leaves units without a device", t.name,
+                              bounds.front(), t.extent));
     if (bounds.back() != t.extent)
       return fail(fmt::format("table {} ends at {} of {} units, which leaves units without a device", t.name,
                               bounds.back(), t.extent));
@@ -181,12 +196,9 @@ class FormCheck {
         return fail(fmt::format("{} is divided over axis {} by table {} of axis {}", node.name, p_.mesh.axes[a].name,
                                 table.name, p_.mesh.axes[table.axis].name),
                     number, i.node);
-      for (size_t b = 0; b < a; ++b)
-        if (i.splits[b].factor == s.factor)
-          return fail(
-              fmt::format("factor {} of {} is divided over two axes", node.space.factors[s.factor].name, node.name),
-              number, i.node);
     }
+    if (const std::string why = why_not_divided(p_, node.space.factors, i.splits); !why.empty())
+      return fail(fmt::format("in {}, {}", node.name, why), number, i.node);
     return true;
   }
 
@@ -397,7 +409,6 @@ std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int 
 }
 
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements) {
-  std::vector<bool> cut(shape.size(), false);
   std::vector<int> tables(placements.size(), -1);
   std::optional<ReduceOp> reduce;
   for (int a = 0; a < int(placements.size()); ++a) {
@@ -409,16 +420,15 @@ std::string unfit(const Subject& subject, const Shape& shape, const Placements& 
     } else if (p.kind == Placement::Kind::sharded) {
       const BoundaryTable& table = subject.program.tables.at(p.table);
       if (!below(p.dim, shape.size())) return fmt::format("there is no dimension {} to cut", p.dim);
-      if (cut[p.dim]) return fmt::format("dimension {} is cut by two axes", p.dim);
       if (table.axis != a)
         return fmt::format("table {} belongs to axis {}, not {}", table.name, subject.axis(table.axis).name,
                            subject.axis(a).name);
-      cut[p.dim] = true;
       tables[size_t(a)] = p.table;
     } else if (p.kind == Placement::Kind::stage && !below(p.at, size_t(subject.axis(a).size))) {
       return fmt::format("axis {} has no stage {}", subject.axis(a).name, p.at);
     }
   }
+  if (const std::string why = why_not_held(subject.program, placements); !why.empty()) return why;
   return circular(subject.program, tables);
 }
 

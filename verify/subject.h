@@ -52,8 +52,9 @@ std::string circular(const SpmdProgram& program, const std::vector<int>& tables)
 /// Why a table of the plan cannot cut a dimension of a tensor of this shape; empty if it can.
 std::string uncuttable(const Subject& subject, const Shape& shape, int dim, int table);
 
-/// Why a tensor of this shape cannot be held so; empty if it can: one axis per dimension, tables of their axes that
-/// together cover it, one kind of reduction, stages of their axes.
+/// Why a tensor of this shape cannot be held so; empty if it can: a dimension cut over one axis, or over a second one
+/// that divides the parts further; tables of their axes that together cover it; one kind of reduction; stages of their
+/// axes.
 std::string unfit(const Subject& subject, const Shape& shape, const Placements& placements);
 
 /// "replicated over axis dp", "cut in dimension 1 by table rows over axis dp", "partial(sum) over axis dp", "held by

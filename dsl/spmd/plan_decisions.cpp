@@ -11,6 +11,7 @@
 #include "dsl/base/suggest.h"
 #include "dsl/spmd/cluster.h"
 #include "dsl/spmd/hosts.h"
+#include "dsl/spmd/nested_cut.h"
 #include "dsl/spmd/plan_text.h"
 
 namespace hetsynth {
@@ -121,10 +122,25 @@ class DecisionReader {
       list.fail("the table has the wrong number of rows",
                 fmt::format("{}: one per device of axis {}", groups, quote(program_.mesh.axes[table.by].name)),
                 fmt::format("{}", rows.size()));
-    for (const JsonReader& row : rows) table.rows.push_back(read_bounds(row, table));
+    for (const JsonReader& row : rows) table.rows.push_back(read_row(row, table));
+    if (nests(table)) {
+      if (table.by > table.axis)
+        reader.member("by").fail("a table can only divide parts of an axis before its own",
+                                 fmt::format("an axis before {}", quote(program_.mesh.axes[table.axis].name)),
+                                 quote(program_.mesh.axes[table.by].name));
+      return;
+    }
+    for (size_t row = 0; row < rows.size(); ++row) covers(rows[row], table.rows[row], table);
   }
 
   std::vector<int64_t> read_bounds(const JsonReader& list, const BoundaryTable& table) const {
+    std::vector<int64_t> bounds = read_row(list, table);
+    covers(list, bounds, table);
+    return bounds;
+  }
+
+  /// Bounds that do not fall.
+  std::vector<int64_t> read_row(const JsonReader& list, const BoundaryTable& table) const {
     const auto bounds = list.elements();
     const int size = program_.mesh.axes[table.axis].size;
     if (bounds.size() != size_t(size) + 1)
@@ -133,14 +149,18 @@ class DecisionReader {
     std::vector<int64_t> out;
     for (const JsonReader& bound : bounds) {
       const int64_t value = bound.integer(0, table.extent);
-      if (out.empty() ? value != 0 : value < out.back())
-        bound.fail(out.empty() ? "the first bound is not 0" : "the bounds decrease", "", fmt::format("{}", value));
+      if (!out.empty() && value < out.back()) bound.fail("the bounds decrease", "", fmt::format("{}", value));
       out.push_back(value);
     }
-    if (out.back() != table.extent)
-      list.fail("the table does not cover its extent", fmt::format("the last bound is {}", table.extent),
-                fmt::format("{}", out.back()));
     return out;
+  }
+
+  void covers(const JsonReader& list, const std::vector<int64_t>& bounds, const BoundaryTable& table) const {
+    if (bounds.front() != 0)
+      list.elements().front().fail("the first bound is not 0", "", fmt::format("{}", bounds.front()));
+    if (bounds.back() != table.extent)
+      list.fail("the table does not cover its extent", fmt::format("the last bound is {}", table.extent),
+                fmt::format("{}", bounds.back()));
   }
 
   void read_leaf(const JsonReader& reader) {
@@ -204,13 +224,12 @@ class DecisionReader {
                                  fmt::format("{}", instruction.operands.size()));
     const JsonReader splits = reader.member("split");
     splits.check_members(axis_names());
-    std::set<int> used;
     for (size_t a = 0; a < program_.mesh.axes.size(); ++a) {
       const JsonReader text = splits.member(program_.mesh.axes[a].name);
-      const Split split = read_split(text, node, int(a));
-      if (split.factor >= 0 && !used.insert(split.factor).second) text.fail("two axes split the same factor");
-      instruction.splits.push_back(split);
+      instruction.splits.push_back(read_split(text, node, int(a)));
     }
+    if (const std::string why = why_not_divided(program_, node.space.factors, instruction.splits); !why.empty())
+      splits.fail(why);
   }
 
   Split read_split(const JsonReader& reader, const Node& node, int axis) const {
@@ -283,13 +302,9 @@ class DecisionReader {
   Placements placements(const JsonReader& reader, const Node& node) const {
     reader.check_members(axis_names());
     Placements result;
-    std::set<int> cut;
-    for (size_t a = 0; a < program_.mesh.axes.size(); ++a) {
-      const JsonReader text = reader.member(program_.mesh.axes[a].name);
-      result.push_back(placement(text, node, int(a)));
-      if (result.back().kind == Placement::Kind::sharded && !cut.insert(result.back().dim).second)
-        text.fail("two axes cut the same dimension");
-    }
+    for (size_t a = 0; a < program_.mesh.axes.size(); ++a)
+      result.push_back(placement(reader.member(program_.mesh.axes[a].name), node, int(a)));
+    if (const std::string why = why_not_held(program_, result); !why.empty()) reader.fail(why);
     return result;
   }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "dsl/spmd/nested_cut.h"
+
 namespace hetsynth {
 
 int Mesh::device_count() const {
@@ -80,7 +82,8 @@ std::vector<int64_t> bounds_in_elements(const SpmdProgram& program, int table, i
   const BoundaryTable& t = program.tables.at(size_t(table));
   const int64_t unit = unit_of(t, extent);
   std::vector<int64_t> out;
-  for (int64_t bound : t.bounds_of(program.mesh, rank)) out.push_back(bound * unit);
+  const std::vector<int64_t>& bounds = t.bounds_of(program.mesh, rank);
+  for (int64_t bound : bounds) out.push_back((bound - bounds.front()) * unit);
   return out;
 }
 
@@ -260,20 +263,17 @@ std::optional<Placements> infer_placements(const SpmdProgram& program, const Pro
     if (!p) return std::nullopt;
     out.push_back(*p);
   }
-  // A dimension or a factor is cut by at most one axis.
+  auto refuse = [&](const std::string& why) {
+    if (reason) *reason = fmt::format("{}: {}", reference[instruction.node].name, why);
+    return std::nullopt;
+  };
   for (size_t a = 0; a < out.size(); ++a)
-    for (size_t b = a + 1; b < out.size(); ++b) {
-      bool same_factor =
-          instruction.splits[a].factor >= 0 && instruction.splits[a].factor == instruction.splits[b].factor;
-      bool same_dim = out[a].kind == Placement::Kind::sharded && out[b].kind == Placement::Kind::sharded &&
-                      out[a].dim == out[b].dim;
-      bool mixed = out[a].kind == Placement::Kind::partial && out[b].kind == Placement::Kind::partial &&
-                   out[a].reduce != out[b].reduce;
-      if (same_factor || same_dim || mixed) {
-        if (reason) *reason = fmt::format("{} is divided twice in one place", reference[instruction.node].name);
-        return std::nullopt;
-      }
-    }
+    for (size_t b = a + 1; b < out.size(); ++b)
+      if (out[a].kind == Placement::Kind::partial && out[b].kind == Placement::Kind::partial &&
+          out[a].reduce != out[b].reduce)
+        return refuse("sums and maxima are left open together");
+  if (const std::string why = why_not_divided(program, reference[instruction.node].space.factors, instruction.splits); !why.empty()) return refuse(why);
+  if (const std::string why = why_not_held(program, out); !why.empty()) return refuse(why);
   return out;
 }
 

@@ -31,8 +31,8 @@ struct Mesh {
 /// [bounds[i], bounds[i+1]). bounds[0] = 0, bounds[n] = extent, non-decreasing; empty shares are legal. A dimension of
 /// D elements cut by the table has D / extent elements per unit.
 ///
-/// A table may cut differently in each group of the axis: the groups at coordinate j of the axis `by` then cut by
-/// rows[j], and `bounds` is empty.
+/// A table may cut differently in each group of the axis: the groups at coordinate j of axis `by` then cut by rows[j],
+/// and `bounds` is empty. Rows cover the extent each, or lie one behind the other (dsl/spmd/nested_cut.h).
 struct BoundaryTable {
   std::string name;
   int axis = 0;
@@ -65,7 +65,7 @@ struct Placement {
   static Placement partial(ReduceOp reduce) { return {Kind::partial, -1, -1, reduce}; }
   static Placement stage(int at) { return {Kind::stage, -1, -1, ReduceOp::sum, at}; }
 };
-using Placements = std::vector<Placement>;  ///< one per mesh axis; a dimension is cut by at most one axis
+using Placements = std::vector<Placement>;  ///< one per mesh axis; why_not_held tells which go together
 
 /// A distributed value: one placement of one logical tensor. Defined once: by a binding of a leaf or by one
 /// instruction. One tensor may exist as several values at once. The claim (node, placements) is checked, never trusted,
@@ -160,7 +160,7 @@ std::vector<LoopSpan> loop_spans(const Program& reference, const SpmdProgram& pr
 
 /// Elements per table unit of a dimension of `extent` elements. Throws UserError if the table does not divide it.
 int64_t unit_of(const BoundaryTable& table, int64_t extent);
-/// The bounds in elements of such a dimension, as the group of `rank` cuts it. Throws UserError likewise.
+/// The bounds in elements, as the group of `rank` cuts its part of such a dimension: from 0. Throws UserError likewise.
 std::vector<int64_t> bounds_in_elements(const SpmdProgram& program, int table, int64_t extent, int rank);
 
 /// Whether the rank holds anything of a value placed so: it does unless the value lies on another stage.

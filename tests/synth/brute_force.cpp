@@ -217,7 +217,7 @@ class Enumeration {
   /// By set of forms that exist: least cost to get there from one form.
   const std::vector<Picoseconds>& set_costs(NodeId id, int source) {
     const auto& forms = problem_.rules.forms[id];
-    HETSYNTH_CHECK(forms.size() <= 14, "too many forms to enumerate their sets");
+    HETSYNTH_CHECK(forms.size() <= 16, "too many forms to enumerate their sets");
     auto [it, fresh] = sets_.try_emplace({id, source});
     if (!fresh) return it->second;
     std::vector<Picoseconds> costs(size_t(1) << forms.size(), forbidden);

@@ -128,7 +128,7 @@ void ContentsWalk::collective(const Expression& call) {
       break;
     default: {
       std::vector<Range> whole = meaning_.ranges(from);
-      whole[size_t(i.dim)] = {0, shape[size_t(i.dim)]};
+      whole[size_t(i.dim)] = {0, bounds(i.table, shape[size_t(i.dim)]).back()};
       size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
       expect_table(x[5],
                    {part_elements(whole, 0, first), part_elements(whole, first, first + 1),
