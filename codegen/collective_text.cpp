@@ -68,11 +68,10 @@ std::string CollectiveText::table(int table, int64_t extent) {
   auto [entry, fresh] = tables_.insert({{table, unit_of(t, extent)}, ""});
   if (fresh) {
     entry->second = names_.take("bounds_" + t.name);
-    const std::vector<int64_t> bounds =
-        bounds_in_elements(*lowered_.program, table, extent, lowered_.local.rank);
-    tables_text_ += fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
-                                fmt::join(bounds, ", "), bounds.back(),
-                                lowered_.program->mesh.axes[size_t(t.axis)].name);
+    const std::vector<int64_t> bounds = bounds_in_elements(*lowered_.program, table, extent, lowered_.local.rank);
+    tables_text_ +=
+        fmt::format("static const long {}[] = {{{}}};  // of {} elements over {}\n", entry->second,
+                    fmt::join(bounds, ", "), bounds.back(), lowered_.program->mesh.axes[size_t(t.axis)].name);
   }
   return entry->second;
 }
@@ -135,9 +134,8 @@ std::string CollectiveText::exchange_arguments(const LocalOp& op, std::string& b
   const LocalValue& source = lowered_.local.values[size_t(op.inputs[0].value)];
   std::vector<Range> whole = source.ranges;
   // What the group holds together: all, or the part that another axis leaves it.
-  whole[size_t(i.dim)] = {0, bounds_in_elements(*lowered_.program, i.table, source.type.shape[size_t(i.dim)],
-                                                lowered_.local.rank)
-                                 .back()};
+  whole[size_t(i.dim)] = {
+      0, bounds_in_elements(*lowered_.program, i.table, source.type.shape[size_t(i.dim)], lowered_.local.rank).back()};
   size_t first = size_t(std::min(i.dim, i.to_dim)), second = size_t(std::max(i.dim, i.to_dim));
   before = fmt::format("const long extents_{}[] = {{{}, {}, {}, {}, {}}};", id(i), part_elements(whole, 0, first),
                        part_elements(whole, first, first + 1), part_elements(whole, first + 1, second),

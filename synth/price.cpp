@@ -62,7 +62,8 @@ std::vector<int64_t> Pricer::content(const Instruction& instruction) const {
     for (const Split& split : instruction.splits) out.insert(out.end(), {split.factor, split.table});
   } else {
     const int64_t times = std::llround(moved_times(program, program_.values[instruction.result].node));
-    out.insert(out.end(), {instruction.axis, instruction.root, instruction.to, int64_t(instruction.realisation), times});
+    out.insert(out.end(),
+               {instruction.axis, instruction.root, instruction.to, int64_t(instruction.realisation), times});
   }
   const auto add_value = [&](ValueId id) {
     const Value& value = program_.values[id];

@@ -132,7 +132,8 @@ FormMask accepted(const std::vector<Form>& forms, const ByAxis& by_axis, size_t 
 }
 
 /// False if the axes cannot do this together.
-bool combine(const DimensionClasses& classes, const Rules& rules, const Node& node, const ByAxis& by_axis, Option* out) {
+bool combine(const DimensionClasses& classes, const Rules& rules, const Node& node, const ByAxis& by_axis,
+             Option* out) {
   *out = {};
   Form form;
   for (int a = 0; a < max_axes; ++a) {

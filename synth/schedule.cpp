@@ -102,8 +102,7 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
     Cuts cuts;
     cuts.fill(-1);
     for (size_t axis = 0; axis < value.placements.size(); ++axis)
-      if (value.placements[axis].kind == Placement::Kind::sharded)
-        cuts[axis] = cut(value, axis);
+      if (value.placements[axis].kind == Placement::Kind::sharded) cuts[axis] = cut(value, axis);
     live.by_cuts[cuts] += bytes;
   };
   for (ValueId leaf : spmd.leaves) change(leaf, 1);

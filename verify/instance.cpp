@@ -314,8 +314,8 @@ class Shrink {
     for (size_t t = 0; t < program.tables.size(); ++t) {
       BoundaryTable& table = program.tables[t];
       int same = subject_.table_of[t];
-      if (!made.count(same)) made[same] = nests(in_.program.tables[same]) ? cut_parts(same, made, program.mesh)
-                                                                         : cut(same, program.mesh);
+      if (!made.count(same))
+        made[same] = nests(in_.program.tables[same]) ? cut_parts(same, made, program.mesh) : cut(same, program.mesh);
       table.extent = made[same].extent;
       table.by = made[same].by;
       table.bounds = made[same].bounds;

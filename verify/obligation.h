@@ -51,11 +51,11 @@ struct PartialInputs {
 
 struct Obligation {
   std::vector<FactorRun> factors;
-  std::vector<OperandRead> operands;   ///< by operand of the instruction
-  std::vector<DimIndex> output;        ///< digits of the result's dimensions: what a random draw is indexed by
+  std::vector<OperandRead> operands;          ///< by operand of the instruction
+  std::vector<DimIndex> output;               ///< digits of the result's dimensions: what a random draw is indexed by
   std::vector<std::pair<Cut, Cut>> nested{};  ///< the part under the first cut lies in that under the second
-  std::vector<PartialInputs> partial;  ///< one entry per mesh axis with partial operands
-  int64_t turns = 0;                   ///< of the loop around, if indices follow its turn: any one of them is meant
+  std::vector<PartialInputs> partial;         ///< one entry per mesh axis with partial operands
+  int64_t turns = 0;  ///< of the loop around, if indices follow its turn: any one of them is meant
   Expr body = 0.0;
 };
 

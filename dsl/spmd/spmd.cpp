@@ -272,7 +272,9 @@ std::optional<Placements> infer_placements(const SpmdProgram& program, const Pro
       if (out[a].kind == Placement::Kind::partial && out[b].kind == Placement::Kind::partial &&
           out[a].reduce != out[b].reduce)
         return refuse("sums and maxima are left open together");
-  if (const std::string why = why_not_divided(program, reference[instruction.node].space.factors, instruction.splits); !why.empty()) return refuse(why);
+  if (const std::string why = why_not_divided(program, reference[instruction.node].space.factors, instruction.splits);
+      !why.empty())
+    return refuse(why);
   if (const std::string why = why_not_held(program, out); !why.empty()) return refuse(why);
   return out;
 }

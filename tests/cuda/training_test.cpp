@@ -12,6 +12,7 @@
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
 #include "tests/support/by_host.h"
+#include "tests/support/nested_plan.h"
 #include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::testing {
@@ -73,6 +74,14 @@ TEST_P(CudaRun, FiveUnevenRanksWithinTheirHostsFirst) {
     expect_float64_losses(GetParam(),
                           train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
   }
+}
+
+TEST_P(CudaRun, SixUnevenRanksInGroups) {
+  const Cluster cluster = devices({5, 1, 2, 4, 3, 2});
+  Plan plan = data_parallel_plan(program_of(GetParam()), cluster, RatioRule::proportional);
+  plan.program = test::nested_plan(plan.program, 2);
+  expect_float64_losses(GetParam(),
+                        train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
 }
 
 TEST_P(CudaRun, FiveUnevenRanksDataParallel) {

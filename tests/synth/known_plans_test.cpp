@@ -46,6 +46,37 @@ TEST(KnownPlans, ModerateBatchIsDataParallelWithShardedOptimizer) {
   EXPECT_EQ(count(program, plan, Opcode::all_reduce, "d_w1"), 0);
 }
 
+/// Samples over all devices, parameters and states cut within hosts or over all of them, gradients scattered within
+/// hosts before they cross (hybrid sharding, as FSDP calls it), where links between hosts are slow.
+TEST(KnownPlans, SlowLinksBetweenHostsMakeHybridSharding) {
+  const Program program = mlp(16384, {512, 512, 512, 512});
+  Cluster cluster = cluster_of_speeds(std::vector<double>(8, 1e12), 2e10, 1e-6);
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  for (size_t d = 4; d < 8; ++d) cluster.devices[d].host = 1;
+  cluster.between = {1e9, 1e-5};
+  SynthesisOptions options;
+  options.most_axes = 2;
+  const Plan plan = synthesize(program, cluster, options);
+  ASSERT_EQ(plan.program.mesh.axes.size(), 2u);
+  for (const Instruction& i : plan.program.instructions) {
+    if (i.opcode == Opcode::compute && program[i.node].name == "z1") {
+      const Space& space = program[i.node].space;
+      EXPECT_EQ(space.factors[size_t(i.splits[0].factor)].name, "b");
+      EXPECT_EQ(i.splits[0].factor, i.splits[1].factor);
+    }
+  }
+  // The gradient crosses hosts in shares.
+  const auto node = [&](ValueId v) { return program[plan.program.values[size_t(v)].node].name; };
+  std::vector<std::pair<Opcode, int>> moves;
+  for (const Instruction& i : plan.program.instructions)
+    if (i.opcode != Opcode::compute && node(i.result) == "d_w2") moves.push_back({i.opcode, i.axis});
+  ASSERT_GE(moves.size(), 2u);
+  EXPECT_EQ(moves[0], (std::pair{Opcode::reduce_scatter, 1}));
+  EXPECT_EQ(moves[1], (std::pair{Opcode::reduce_scatter, 0}));
+  options.most_axes = 1;
+  EXPECT_GT(synthesize(program, cluster, options).prediction.step_seconds, plan.prediction.step_seconds);
+}
+
 TEST(KnownPlans, TinyBatchOnACheapLinkPairsColumnsAndRows) {
   Program program = mlp(2, {128, 2048, 128});
   Plan plan = synthesize(program, cluster_of_speeds({1e9, 1e9, 1e9, 1e9}, 1e11, 1e-7));

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "programs.h"
 #include "random_programs.h"
@@ -32,6 +33,22 @@ TEST(LinearProgram, FindsTheOptimumAndTellsInfeasibility) {
   EXPECT_NEAR((*solution)[y], 3, 1e-9);
   lp.add_row(5, HUGE_VAL, {{x, 1}, {y, 1}});
   EXPECT_FALSE(lp.solve().has_value());
+}
+
+/// Each share of a part is less than one granule from its due; together they are the part; none where none is due.
+RC_GTEST_PROP(Shares, OfAPartFollowThoseOfTheWhole, ()) {
+  const auto shares = *rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 9)));
+  const int64_t all = std::accumulate(shares.begin(), shares.end(), int64_t(0)), part = *rc::gen::inRange(0, 30);
+  RC_PRE(all > 0);
+  RC_ASSERT(bound_in_part(part, shares, 0) == 0);
+  RC_ASSERT(bound_in_part(part, shares, shares.size()) == part);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const int64_t share = bound_in_part(part, shares, i + 1) - bound_in_part(part, shares, i);
+    const double due = double(part) * double(shares[i]) / double(all);
+    RC_ASSERT(share >= 0);
+    RC_ASSERT(std::abs(double(share) - due) < 1);
+    RC_ASSERT(shares[i] > 0 || share == 0);
+  }
 }
 
 TEST(RoundShares, LargestRemainderKeepsTheSumAndAllowsZero) {

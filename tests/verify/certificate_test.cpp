@@ -82,6 +82,34 @@ TEST(CertificateTest, ChangedOnesAreRefused) {
   EXPECT_THAT(refusal([&] { certificate_from_json(std::string(1 << 20, '['), "c"); }), HasSubstr("certificate"));
 }
 
+/// Whatever a plan decides changes the hash that its certificate is for.
+TEST(CertificateTest, IsOfTablesByGroupStagesAndCarries) {
+  const Proof p;
+  SpmdProgram plan = p.plan;
+  plan.mesh.axes.push_back({"pp", 2});
+  plan.tables.push_back({"rows", 0, 8, {}, 1, {{0, 3, 8}, {0, 6, 8}}});
+  for (Value& value : plan.values) value.placements.push_back(Placement::stage(0));
+  for (Instruction& i : plan.instructions)
+    if (i.opcode == Opcode::compute) i.splits.push_back(Split::on_stage(0));
+  Instruction send;
+  send.opcode = Opcode::send;
+  send.to = 1;
+  plan.instructions.push_back(send);
+  plan.carried.push_back({0, 0});
+  const auto differs = [&](auto change) {
+    SpmdProgram other = plan;
+    change(other);
+    EXPECT_FALSE(other == plan);
+    EXPECT_NE(program_hash(other), program_hash(plan));
+  };
+  differs([](SpmdProgram& q) { q.tables.back().rows[1][1] = 5; });
+  differs([](SpmdProgram& q) { q.tables.back().by = 0; });
+  differs([](SpmdProgram& q) { q.values[0].placements.back().at = 1; });
+  differs([](SpmdProgram& q) { q.instructions[0].splits.back().stage = 1; });
+  differs([](SpmdProgram& q) { q.instructions.back().to = 0; });
+  differs([](SpmdProgram& q) { q.carried[0].second = 1; });
+}
+
 /// Even a certificate whose seal was made anew proves nothing that it does not list.
 TEST(CertificateTest, ResealedLiesAreFound) {
   Proof p;

@@ -434,10 +434,12 @@ TEST(Counterexample, APlanThatContradictsItselfIsRefutedByItsForm) {
   refuted("h is divided over axis b by table batch of axis a", [&](SpmdProgram& plan) {
     at(plan, p, Opcode::compute, "h").splits = {{}, {0, 0}};
   });
-  refuted("in h, factor b cannot be divided so: axis a and axis b both cut it, and table again does not divide the parts", [&](SpmdProgram& plan) {
-    plan.tables.push_back({"again", 1, 8, {0, 5, 8}});
-    at(plan, p, Opcode::compute, "h").splits[1] = {0, 1};
-  });
+  refuted(
+      "in h, factor b cannot be divided so: axis a and axis b both cut it, and table again does not divide the parts",
+      [&](SpmdProgram& plan) {
+        plan.tables.push_back({"again", 1, 8, {0, 5, 8}});
+        at(plan, p, Opcode::compute, "h").splits[1] = {0, 1};
+      });
   refuted("is said to be held as it cannot be: table batch belongs to axis a, not b", [&](SpmdProgram& plan) {
     Placements& word = plan.values[leaf(plan, p, "x")].placements;
     std::swap(word[0], word[1]);

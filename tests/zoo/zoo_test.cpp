@@ -10,7 +10,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "synth/baselines.h"
 #include "synth/synthesize.h"
+#include "tests/support/nested_plan.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
 
@@ -62,6 +64,23 @@ TEST_P(TinySize, TrainsAlikeOnOneRankAndOnThreeUnevenOnes) {
                                                    << ::testing::PrintToString(runs.together);
   RecordProperty("difference", std::to_string(runs.largest_difference()));
   EXPECT_THAT(runs.alone, ::testing::Each(::testing::Truly([](double loss) { return std::isfinite(loss); })));
+}
+
+/// Every model's batch over two axes of two devices, each half of it divided again.
+TEST_P(TinySize, TrainsAlikeWhereTwoAxesCutTheBatch) {
+  constexpr int64_t steps = 5;
+  const ListedModel& model = GetParam();
+  const TracedModel traced = trace_model(model, model.tiny);
+  Cluster four = three_uneven_devices();
+  four.devices.push_back(four.devices[1]);
+  four.devices.back().name = "fourth";
+  Plan plan = data_parallel_plan(traced.program, four, RatioRule::proportional);
+  plan.program = test::nested_plan(plan.program, 2);
+  const Verification proof = verify(traced.program, plan.program);
+  EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
+  const TwoRuns runs = train_on_both(traced.program, plan, four, steps);
+  EXPECT_LT(runs.largest_difference(), loss_bound) << ::testing::PrintToString(runs.alone) << "\n"
+                                                   << ::testing::PrintToString(runs.together);
 }
 
 TEST(ModelList, ReadsCountsAndSettingsFromComments) {
