@@ -14,8 +14,9 @@ DimensionClasses classes_for(DimensionClasses classes, int axes) {
   return classes;
 }
 
-Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes) {
-  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes));
+Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
+                NestedCuts nested) {
+  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes), nested);
   if (axes > 0) return rules;
   Rules whole;
   whole.forms = std::move(rules.forms);
@@ -39,20 +40,23 @@ double moved_times(const Program& program, NodeId node) {
   return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
 }
 
-Analysis::Analysis(const Program& program, int axes) : Analysis(program, axes, node_kinds(program)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested)
+    : Analysis(program, axes, nested, node_kinds(program)) {}
 
-Analysis::Analysis(const Program& program, int axes, std::vector<int> kinds)
-    : Analysis(program, axes, kinds, dimension_classes(program, kinds)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds)
+    : Analysis(program, axes, nested, kinds, dimension_classes(program, kinds)) {}
 
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
-  return std::shared_ptr<const Analysis>(new Analysis(several.program, 0, several.kinds, several.classes));
+  return std::shared_ptr<const Analysis>(
+      new Analysis(several.program, 0, NestedCuts::none, several.kinds, several.classes));
 }
 
-Analysis::Analysis(const Program& program, int axes, std::vector<int> known, DimensionClasses of_several)
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> known,
+                   DimensionClasses of_several)
     : program(program),
       kinds(std::move(known)),
       classes(classes_for(std::move(of_several), axes)),
-      rules(rules_for(program, classes, kinds, axes)),
+      rules(rules_for(program, classes, kinds, axes, nested)),
       attention(program),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),

@@ -14,7 +14,7 @@ double moved_times(const Program& program, NodeId node);
 
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
-  Analysis(const Program& program, int axes);
+  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_first_dims);
   /// The same for a single device, of what is known for several.
   static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
   Analysis(const Analysis&) = delete;
@@ -33,8 +33,8 @@ struct Analysis {
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
 
  private:
-  Analysis(const Program& program, int axes, std::vector<int> kinds);
-  Analysis(const Program& program, int axes, std::vector<int> kinds, DimensionClasses classes);
+  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds);
+  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds, DimensionClasses classes);
 };
 
 }  // namespace hetsynth::synth

@@ -10,17 +10,21 @@ namespace hetsynth::synth {
 
 class MeshCandidate {
  public:
-  /// `ideal`: what a step takes that spreads all work without loss.
+  /// `least`: no plan is faster for reasons that are known before: a step takes that if all work is spread without
+  /// loss.
   MeshCandidate(std::shared_ptr<const Analysis> analysis, std::shared_ptr<const Cluster> devices, Mesh mesh,
-                const PlanPins& pins, Picoseconds ideal)
+                const PlanPins& pins, Picoseconds least)
       : analysis_(std::move(analysis)),
         devices_(std::move(devices)),
         mesh_(std::move(mesh)),
         pins_(&pins),
-        bound_(ideal) {}
+        least_(least),
+        bound_(least) {}
 
   const std::shared_ptr<const Cluster>& devices() const { return devices_; }
   const Mesh& mesh() const { return mesh_; }
+  bool nests_cuts() const { return analysis_->rules.nested != NestedCuts::none; }
+  Picoseconds least() const { return least_; }
   /// Made when it is first asked for.
   const Problem& problem();
   /// No plan of the mesh is faster.
@@ -43,7 +47,7 @@ class MeshCandidate {
   std::shared_ptr<const Cluster> devices_;
   Mesh mesh_;
   const PlanPins* pins_;
-  Picoseconds bound_;
+  Picoseconds least_, bound_;
   int known_ = 0;
   bool worth_more_sweeps_ = true;
   std::unique_ptr<Problem> problem_;

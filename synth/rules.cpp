@@ -16,9 +16,6 @@ constexpr size_t max_cut_dims[] = {0, 6, 5, 3};
 /// The same where maxima are computed.
 constexpr size_t max_cut_dims_beside_maxima[] = {0, 6, 5, 2};
 
-/// Whether two of so many axes can cut one thing.
-constexpr bool can_nest(int axes) { return axes == 2; }
-
 /// Whether an axis of so many is one of depth.
 constexpr bool is_depth(int axis, int axes) { return axes > 2 && axis == 0; }
 
@@ -139,7 +136,7 @@ bool combine(const DimensionClasses& classes, const Rules& rules, const Node& no
   for (int a = 0; a < max_axes; ++a) {
     const int factor = by_axis[a]->factor;
     const bool again = factor >= 0 && std::find(out->factor.begin(), out->factor.end(), factor) != out->factor.end();
-    if (again && !(can_nest(rules.axes) && cuts_first_dims(classes, node, *by_axis[a]))) return false;
+    if (again && !(rules.nested != NestedCuts::none && cuts_first_dims(classes, node, *by_axis[a]))) return false;
     out->factor[a] = factor;
     form.on[a] = by_axis[a]->form;
   }
@@ -189,7 +186,8 @@ bool Option::splits() const {
   return std::any_of(factor.begin(), factor.end(), [](int f) { return f >= 0; });
 }
 
-std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes) {
+std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
+                           NestedCuts nested) {
   const bool maxima = program[node].space.reduction() == FactorKind::max;
   const size_t most = (maxima ? max_cut_dims_beside_maxima : max_cut_dims)[axes];
   std::vector<AxisForm> single{{}};
@@ -208,7 +206,7 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
     return out;
   };
   const auto clash = [&](const AxisForm& a, const AxisForm& b) {
-    const bool nests = can_nest(axes) && a.dim == first_dim(classes, node);
+    const bool nests = nested != NestedCuts::none && a.dim == first_dim(classes, node);
     return (a.sharded() && b.sharded() && a.dim == b.dim && !nests) || (a.partial() && b.partial() && a.kind != b.kind);
   };
   std::vector<Form> forms;
@@ -226,9 +224,11 @@ int Rules::form_index(NodeId node, const Form& form) const {
   return it == forms[node].end() ? -1 : int(it - forms[node].begin());
 }
 
-Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes) {
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
+                   NestedCuts nested) {
   Rules rules;
   rules.axes = axes;
+  rules.nested = axes == 2 ? nested : NestedCuts::none;
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content
   for (const Node& node : program.nodes) {
@@ -236,7 +236,7 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
     for (int c : classes.dims[node.id]) key.push_back(c >= 0);
     auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Form> forms = forms_of(program, classes, node.id, axes);
+      std::vector<Form> forms = forms_of(program, classes, node.id, axes, rules.nested);
       std::vector<int> content;
       for (const Form& form : forms)
         for (const AxisForm& on : form.on) content.push_back(int(on.kind) * 64 + on.dim + 1);

@@ -16,6 +16,8 @@ namespace hetsynth::synth {
 constexpr int max_axes = 3;
 /// Axes that the planner tries where nothing else is said.
 constexpr int usual_axes = 2;
+/// Whether two axes may cut one dimension, where the number of axes allows for it.
+enum class NestedCuts : uint8_t { none, of_first_dims };
 
 /// How one mesh axis holds a tensor. (Placement without the table: the table follows from the dimension's class.)
 struct AxisForm {
@@ -49,7 +51,8 @@ constexpr int max_forms = 64;
 /// first, partial forms (on any axis) last.
 /// Of three axes the first is one of depth: it cuts nothing but a tensor's first dimension with a class (samples of
 /// activations, rows of parameters) and holds no maxima.
-std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes);
+std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
+                           NestedCuts nested);
 
 /// One way to compute an operator.
 struct Option {
@@ -63,6 +66,7 @@ struct Option {
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
 struct Rules {
   int axes = 1;
+  NestedCuts nested = NestedCuts::none;
   ByKind<std::vector<Form>> forms;                      ///< by node
   ByKind<std::vector<Option>> options;                  ///< by node; empty for leaves
   int form_index(NodeId node, const Form& form) const;  ///< -1 if the tensor cannot take it
@@ -82,6 +86,7 @@ struct Rules {
 /// Several axes take every combination of these whose result has a form. Two axes can split the same factor, three
 /// cannot. The axis of depth splits only factors that index nothing but first dimensions of what it cuts.
 /// Derived once for every kind of operation and operand forms.
-Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes);
+Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
+                   NestedCuts nested);
 
 }  // namespace hetsynth::synth

@@ -25,24 +25,27 @@ using namespace synth;
 
 /// Of the time, if it is limited, until some mesh is planned.
 constexpr double part_for_bounds = 0.3;
+/// Where the best plan of two axes is so far above its bound, memory is short, and the way to it a matter of luck:
+/// plans that cut no dimension along both are searched for as well, if that takes little time or no plan fits.
+constexpr double wide_gap = 0.1;
 /// In networks of meshes that wait: about half a gigabyte.
 constexpr int64_t most_values_kept = 3'000'000;
 
-/// What is known of the program, by the number of mesh axes.
+/// What is known of the program, by the number of mesh axes and whether two of them may cut one dimension.
 class Analyses {
  public:
   explicit Analyses(const Problem& known) : program_(known.program) {
-    by_axes_[known.cluster.devices.size() > 1 ? 1 : 0] = known.analysis;
+    by_axes_[{known.cluster.devices.size() > 1 ? 1 : 0, NestedCuts::none}] = known.analysis;
   }
-  const std::shared_ptr<const Analysis>& of(int axes) {
-    auto& analysis = by_axes_[axes];
-    if (!analysis) analysis = std::make_shared<const Analysis>(program_, axes);
+  const std::shared_ptr<const Analysis>& of(int axes, NestedCuts nested = NestedCuts::of_first_dims) {
+    auto& analysis = by_axes_[{axes, axes == 2 ? nested : NestedCuts::none}];
+    if (!analysis) analysis = std::make_shared<const Analysis>(program_, axes, nested);
     return analysis;
   }
 
  private:
   const Program& program_;
-  std::map<int, std::shared_ptr<const Analysis>> by_axes_;
+  std::map<std::pair<int, NestedCuts>, std::shared_ptr<const Analysis>> by_axes_;
 };
 
 /// One synthesis over all devices and, if asked, over fewer: best first. Of the meshes over all sets of devices, that
@@ -168,17 +171,34 @@ class Planning {
 
   void plan(MeshCandidate candidate, Picoseconds to_beat) {
     const Problem& problem = candidate.problem();
+    const bool wider = candidate.mesh().axes.size() == 2 && !candidate.nests_cuts();
+    bool possible = false, fits = false, near = false;
     choice_.consider(problem, candidate.bound(), [&](Picoseconds* bound) {
       check_memory_floor(problem);
+      possible = true;
       Candidate at_hand = quick_plan(problem, budget_);
       while (!candidate.relaxed()) candidate.learn(to_beat, budget_.stop());
       *bound = candidate.bound();
       std::vector<Plan> plans = best_plans(problem, budget_, to_beat, std::move(candidate).relaxation(),
                                            std::move(at_hand), options_.runners_up);
       for (Plan& plan : plans) plan.cluster_hash = hash_text(all_.cluster);
-      planned_ = true;
+      // What is proven is so for all plans of the mesh.
+      if (wider) *bound = candidate.least();
+      for (Plan& plan : plans)
+        if (wider) limit_bounds(candidate.least(), &plan.prediction);
+      planned_ = fits = true;
+      near = plans.empty() || plans.front().prediction.step_seconds <= to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
+    if (candidate.nests_cuts() && possible && !near && (!fits || !is_long(all_.program)))
+      waiting_.push_back(
+          {analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins, candidate.bound()});
+  }
+
+  static void limit_bounds(Picoseconds most, Prediction* prediction) {
+    for (double* bound : {&prediction->lower_bound_seconds, &prediction->shares_bound_seconds})
+      *bound = std::min(*bound, to_seconds(most));
+    prediction->optimal = prediction->optimal && prediction->lower_bound_seconds >= prediction->step_seconds;
   }
 
   /// Those of the cluster that the plan gives a part of the work.
