@@ -128,7 +128,8 @@ class Alternation {
 
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
-    if ((!only_around_relaxation() && likely_.values.empty()) || best_.empty() || !best_.fits()) return;
+    const bool searched = !only_around_relaxation() && likely_.values.empty() && !(several_axes() && worth_proving());
+    if (searched || best_.empty() || !best_.fits()) return;
     Shares shares = best_.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);

@@ -25,9 +25,9 @@ using namespace synth;
 
 /// Of the time, if it is limited, until some mesh is planned.
 constexpr double part_for_bounds = 0.3;
-/// Where the best plan of two axes is so far above its bound, memory is short, and the way to it a matter of luck:
-/// plans that cut no dimension along both are searched for as well, if that takes little time or no plan fits.
-constexpr double wide_gap = 0.1;
+/// Where the best plan of two axes is so far above its bound, with a device that full, the way to it was a matter of
+/// luck: plans that cut no dimension along both are searched for as well, if that takes little time or no plan fits.
+constexpr double wide_gap = 0.1, nearly_full = 0.8;
 /// In networks of meshes that wait: about half a gigabyte.
 constexpr int64_t most_values_kept = 3'000'000;
 
@@ -187,12 +187,20 @@ class Planning {
       for (Plan& plan : plans)
         if (wider) limit_bounds(candidate.least(), &plan.prediction);
       planned_ = fits = true;
-      near = plans.empty() || plans.front().prediction.step_seconds <= to_seconds(*bound) * (1 + wide_gap);
+      near = plans.empty() || !short_of_memory(plans.front()) ||
+             plans.front().prediction.step_seconds <= to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
     if (candidate.nests_cuts() && possible && !near && (!fits || !is_long(all_.program)))
       waiting_.push_back(
           {analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins, candidate.bound()});
+  }
+
+  static bool short_of_memory(const Plan& plan) {
+    return std::ranges::any_of(plan.prediction.devices, [](const DevicePrediction& device) {
+      const double limit = double(device.memory_limit_bytes);
+      return limit > 0 && double(device.memory_bytes) > nearly_full * limit;
+    });
   }
 
   static void limit_bounds(Picoseconds most, Prediction* prediction) {
