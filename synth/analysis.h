@@ -14,7 +14,7 @@ double moved_times(const Program& program, NodeId node);
 
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
-  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_first_dims);
+  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_samples);
   /// The same for a single device, of what is known for several.
   static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
   Analysis(const Analysis&) = delete;

@@ -85,12 +85,7 @@ std::vector<std::vector<double>> axis_fractions(const Problem& problem, const st
   return fractions;
 }
 
-int batch_class(const Problem& problem) {
-  for (const Node& node : problem.program.nodes)
-    if (node.kind == NodeKind::input && !node.type.shape.empty() && problem.classes.dims[node.id][0] >= 0)
-      return problem.classes.dims[node.id][0];
-  return -1;
-}
+int batch_class(const Problem& problem) { return samples_class(problem.program, problem.classes); }
 
 namespace {
 

@@ -163,4 +163,11 @@ DimensionClasses dimension_classes(const Program& program, const std::vector<int
   return Builder(program, kinds).result();
 }
 
+int samples_class(const Program& program, const DimensionClasses& classes) {
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && !node.type.shape.empty() && classes.dims[node.id][0] >= 0)
+      return classes.dims[node.id][0];
+  return -1;
+}
+
 }  // namespace hetsynth::synth

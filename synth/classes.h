@@ -28,4 +28,7 @@ struct DimensionClasses {
 /// the shares. `kinds`: as node_kinds gives them.
 DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds);
 
+/// The class of the batch: that of the first dimension of the inputs; -1: none.
+int samples_class(const Program& program, const DimensionClasses& classes);
+
 }  // namespace hetsynth::synth

@@ -23,7 +23,7 @@ class MeshCandidate {
 
   const std::shared_ptr<const Cluster>& devices() const { return devices_; }
   const Mesh& mesh() const { return mesh_; }
-  bool nests_cuts() const { return analysis_->rules.nested != NestedCuts::none; }
+  const Rules& rules() const { return analysis_->rules; }
   Picoseconds least() const { return least_; }
   /// Made when it is first asked for.
   const Problem& problem();

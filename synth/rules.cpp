@@ -136,7 +136,8 @@ bool combine(const DimensionClasses& classes, const Rules& rules, const Node& no
   for (int a = 0; a < max_axes; ++a) {
     const int factor = by_axis[a]->factor;
     const bool again = factor >= 0 && std::find(out->factor.begin(), out->factor.end(), factor) != out->factor.end();
-    if (again && !(rules.nested != NestedCuts::none && cuts_first_dims(classes, node, *by_axis[a]))) return false;
+    const bool of_class = again && classes.factors[node.id][size_t(factor)] == rules.nested_class;
+    if (again && !(of_class && cuts_first_dims(classes, node, *by_axis[a]))) return false;
     out->factor[a] = factor;
     form.on[a] = by_axis[a]->form;
   }
@@ -187,7 +188,7 @@ bool Option::splits() const {
 }
 
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
-                           NestedCuts nested) {
+                           int nested_class) {
   const bool maxima = program[node].space.reduction() == FactorKind::max;
   const size_t most = (maxima ? max_cut_dims_beside_maxima : max_cut_dims)[axes];
   std::vector<AxisForm> single{{}};
@@ -206,7 +207,8 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
     return out;
   };
   const auto clash = [&](const AxisForm& a, const AxisForm& b) {
-    const bool nests = nested != NestedCuts::none && a.dim == first_dim(classes, node);
+    const bool nests =
+        a.sharded() && a.dim == first_dim(classes, node) && classes.dims[node][size_t(a.dim)] == nested_class;
     return (a.sharded() && b.sharded() && a.dim == b.dim && !nests) || (a.partial() && b.partial() && a.kind != b.kind);
   };
   std::vector<Form> forms;
@@ -228,15 +230,18 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
                    NestedCuts nested) {
   Rules rules;
   rules.axes = axes;
-  rules.nested = axes == 2 ? nested : NestedCuts::none;
+  rules.nested = nested;
+  if (axes == 2 && nested == NestedCuts::of_samples) rules.nested_class = samples_class(program, classes);
+  // A dimension or factor with a class may be cut, of one class along both axes.
+  const auto may_cut = [&](int c) { return c < 0 ? 0 : c == rules.nested_class ? 2 : 1; };
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content
   for (const Node& node : program.nodes) {
     std::vector<int> key{kinds[node.id]};
-    for (int c : classes.dims[node.id]) key.push_back(c >= 0);
+    for (int c : classes.dims[node.id]) key.push_back(may_cut(c));
     auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Form> forms = forms_of(program, classes, node.id, axes, rules.nested);
+      std::vector<Form> forms = forms_of(program, classes, node.id, axes, rules.nested_class);
       std::vector<int> content;
       for (const Form& form : forms)
         for (const AxisForm& on : form.on) content.push_back(int(on.kind) * 64 + on.dim + 1);
@@ -249,7 +254,7 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
   for (const Node& node : program.nodes) {
     std::vector<int> key{node.leaf() ? -1 : kinds[node.id], rules.forms.kind(node.id)};
     for (NodeId input : node.inputs) key.push_back(rules.forms.kind(input));
-    for (int c : classes.factors[node.id]) key.push_back(c >= 0);
+    for (int c : classes.factors[node.id]) key.push_back(may_cut(c));
     auto [it, fresh] = option_kinds.try_emplace(std::move(key), -1);
     if (fresh) it->second = rules.options.add_kind(options_of(program, classes, rules, node));
     rules.options.add(it->second);

@@ -16,8 +16,8 @@ namespace hetsynth::synth {
 constexpr int max_axes = 3;
 /// Axes that the planner tries where nothing else is said.
 constexpr int usual_axes = 2;
-/// Whether two axes may cut one dimension, where the number of axes allows for it.
-enum class NestedCuts : uint8_t { none, of_first_dims };
+/// What two axes may cut together where there are two.
+enum class NestedCuts : uint8_t { none, of_samples };
 
 /// How one mesh axis holds a tensor. (Placement without the table: the table follows from the dimension's class.)
 struct AxisForm {
@@ -46,13 +46,13 @@ using FormMask = uint64_t;
 constexpr int max_forms = 64;
 
 /// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
-/// a class, partial sums, and partial maxima (only where its operator computes maxima). Two axes can cut the same
-/// dimension, the inner one the parts of the outer; of three each cuts another. Sums and maxima do not mix. Whole comes
-/// first, partial forms (on any axis) last.
-/// Of three axes the first is one of depth: it cuts nothing but a tensor's first dimension with a class (samples of
-/// activations, rows of parameters) and holds no maxima.
+/// a class, partial sums, and partial maxima (only where its operator computes maxima). Two axes
+/// can cut the same dimension, if it is a tensor's first and of `nested_class`, the inner one the parts of the outer.
+/// Sums and maxima do not mix. Whole comes first, partial forms (on any axis) last. Of three axes the first is one of
+/// depth: it cuts nothing but a tensor's first dimension with a class (samples of activations, rows of parameters) and
+/// holds no maxima.
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
-                           NestedCuts nested);
+                           int nested_class);
 
 /// One way to compute an operator.
 struct Option {
@@ -66,7 +66,8 @@ struct Option {
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
 struct Rules {
   int axes = 1;
-  NestedCuts nested = NestedCuts::none;
+  NestedCuts nested = NestedCuts::none;                 ///< what was asked for
+  int nested_class = -1;                                ///< that two axes may cut together; -1: none
   ByKind<std::vector<Form>> forms;                      ///< by node
   ByKind<std::vector<Option>> options;                  ///< by node; empty for leaves
   int form_index(NodeId node, const Form& form) const;  ///< -1 if the tensor cannot take it
@@ -83,9 +84,9 @@ struct Rules {
 ///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max);
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 ///   others replicated.
-/// Several axes take every combination of these whose result has a form. Two axes can split the same factor, three
-/// cannot. The axis of depth splits only factors that index nothing but first dimensions of what it cuts.
-/// Derived once for every kind of operation and operand forms.
+/// Several axes take every combination of these whose result has a form. Two axes can split the same factor if it
+/// is of the batch and indexes nothing but first dimensions. The axis of depth splits only factors that index nothing
+/// but first dimensions of what it cuts. Derived once for every kind of operation and operand forms.
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
                    NestedCuts nested);
 

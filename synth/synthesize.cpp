@@ -37,7 +37,7 @@ class Analyses {
   explicit Analyses(const Problem& known) : program_(known.program) {
     by_axes_[{known.cluster.devices.size() > 1 ? 1 : 0, NestedCuts::none}] = known.analysis;
   }
-  const std::shared_ptr<const Analysis>& of(int axes, NestedCuts nested = NestedCuts::of_first_dims) {
+  const std::shared_ptr<const Analysis>& of(int axes, NestedCuts nested = NestedCuts::of_samples) {
     auto& analysis = by_axes_[{axes, axes == 2 ? nested : NestedCuts::none}];
     if (!analysis) analysis = std::make_shared<const Analysis>(program_, axes, nested);
     return analysis;
@@ -171,7 +171,7 @@ class Planning {
 
   void plan(MeshCandidate candidate, Picoseconds to_beat) {
     const Problem& problem = candidate.problem();
-    const bool wider = candidate.mesh().axes.size() == 2 && !candidate.nests_cuts();
+    const bool wider = candidate.mesh().axes.size() == 2 && candidate.rules().nested == NestedCuts::none;
     bool possible = false, fits = false, near = false;
     choice_.consider(problem, candidate.bound(), [&](Picoseconds* bound) {
       check_memory_floor(problem);
@@ -191,7 +191,7 @@ class Planning {
              plans.front().prediction.step_seconds <= to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
-    if (candidate.nests_cuts() && possible && !near && (!fits || !is_long(all_.program)))
+    if (candidate.rules().nested_class >= 0 && possible && !near && (!fits || !is_long(all_.program)))
       waiting_.push_back(
           {analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins, candidate.bound()});
   }
