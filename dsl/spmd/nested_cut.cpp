@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <optional>
 
 namespace hetsynth {
 namespace {
@@ -35,17 +36,16 @@ std::vector<int64_t> outer_bounds(const BoundaryTable& table) {
 }
 
 std::string why_not_cut_by(const SpmdProgram& program, const std::vector<int>& tables) {
-  std::vector<const BoundaryTable*> cuts;
-  for (int table : tables)
-    if (table >= 0) cuts.push_back(&program.tables.at(size_t(table)));
-  if (cuts.empty()) return "";
-  const BoundaryTable& inner = *cuts.back();
+  const auto cuts = [](int table) { return table >= 0; };
+  const auto count = std::ranges::count_if(tables, cuts);
+  if (count == 0) return "";
+  const BoundaryTable& outer = program.tables.at(size_t(*std::ranges::find_if(tables, cuts)));
+  const BoundaryTable& inner = program.tables.at(size_t(*std::find_if(tables.rbegin(), tables.rend(), cuts)));
   const auto axis = [&](int a) { return program.mesh.axes.at(size_t(a)).name; };
-  if (cuts.size() == 1 && nests(inner))
+  if (count == 1 && nests(inner))
     return fmt::format("table {} divides parts over axis {}, which does not cut it", inner.name, axis(inner.by));
-  if (cuts.size() == 1) return "";
-  const BoundaryTable& outer = *cuts.front();
-  if (cuts.size() > 2) return fmt::format("{} axes cut it: two can", cuts.size());
+  if (count == 1) return "";
+  if (count > 2) return fmt::format("{} axes cut it: two can", count);
   if (!nests(inner) || inner.by != outer.axis)
     return fmt::format("axis {} and axis {} both cut it, and table {} does not divide the parts over axis {}",
                        axis(outer.axis), axis(inner.axis), inner.name, axis(outer.axis));
@@ -59,35 +59,42 @@ std::string why_not_cut_by(const SpmdProgram& program, const std::vector<int>& t
 
 namespace {
 
-/// By thing that is cut: the tables that cut it, by mesh axis.
-using CutThings = std::map<int, std::vector<int>>;
+struct Wrong {
+  int thing;
+  std::string why;
+};
 
-void note(CutThings& things, int thing, size_t axis, size_t axes, int table) {
-  things.try_emplace(thing, axes, -1).first->second[axis] = table;
+/// The first thing that its tables cannot cut together. `thing(a)`, `table(a)`: what axis a cuts, and by what; no
+/// thing: -1.
+template <typename Thing, typename TableOf>
+std::optional<Wrong> first_wrong(const SpmdProgram& program, size_t axes, const Thing& thing, const TableOf& table) {
+  std::vector<int> together;
+  for (size_t a = 0; a < axes; ++a) {
+    if (thing(a) < 0) continue;
+    together.assign(axes, -1);
+    for (size_t b = 0; b < axes; ++b)
+      if (thing(b) == thing(a)) together[b] = table(b);
+    if (std::string why = why_not_cut_by(program, together); !why.empty()) return Wrong{thing(a), std::move(why)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::string why_not_held(const SpmdProgram& program, const Placements& placements) {
-  CutThings dims;
-  for (size_t a = 0; a < placements.size(); ++a)
-    if (placements[a].kind == Placement::Kind::sharded)
-      note(dims, placements[a].dim, a, placements.size(), placements[a].table);
-  for (const auto& [dim, tables] : dims)
-    if (const std::string why = why_not_cut_by(program, tables); !why.empty())
-      return fmt::format("dimension {} cannot be cut so: {}", dim, why);
-  return "";
+  const auto wrong = first_wrong(
+      program, placements.size(),
+      [&](size_t a) { return placements[a].kind == Placement::Kind::sharded ? placements[a].dim : -1; },
+      [&](size_t a) { return placements[a].table; });
+  return wrong ? fmt::format("dimension {} cannot be cut so: {}", wrong->thing, wrong->why) : "";
 }
 
 std::string why_not_divided(const SpmdProgram& program, const std::vector<Factor>& factors,
                             const std::vector<Split>& splits) {
-  CutThings divided;
-  for (size_t a = 0; a < splits.size(); ++a)
-    if (splits[a].factor >= 0) note(divided, splits[a].factor, a, splits.size(), splits[a].table);
-  for (const auto& [factor, tables] : divided)
-    if (const std::string why = why_not_cut_by(program, tables); !why.empty())
-      return fmt::format("factor {} cannot be divided so: {}", factors.at(size_t(factor)).name, why);
-  return "";
+  const auto wrong = first_wrong(
+      program, splits.size(), [&](size_t a) { return splits[a].factor; }, [&](size_t a) { return splits[a].table; });
+  return wrong ? fmt::format("factor {} cannot be divided so: {}", factors.at(size_t(wrong->thing)).name, wrong->why)
+               : "";
 }
 
 }  // namespace hetsynth
