@@ -6,7 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/plan.h"
-#include "tests/support/plan_fixture.h"
+#include "tests/support/changed_plan.h"
 
 namespace hetsynth {
 namespace {
@@ -75,24 +75,8 @@ Plan plan_of(const Program& reference) {
   return plan;
 }
 
-struct NestedPlan : ::testing::Test {
-  const Program reference = testing::plan_test_program();
-  const Plan plan = plan_of(reference);
-  const std::string json = plan_to_json(plan, reference);
-
-  std::string error_of(const std::string& from, const std::string& to) const {
-    std::string text = json;
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from << "\n" << json;
-    if (at == std::string::npos) return "";
-    text.replace(at, from.size(), to);
-    try {
-      plan_from_json(text, "p.json", reference);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
+struct NestedPlan : testing::ChangedPlan {
+  NestedPlan() : ChangedPlan(plan_of) {}
 };
 
 TEST_F(NestedPlan, ComesBackAsItWas) {

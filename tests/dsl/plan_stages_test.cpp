@@ -4,8 +4,8 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/plan.h"
+#include "tests/support/changed_plan.h"
 #include "tests/support/pipelined_plan.h"
-#include "tests/support/plan_fixture.h"
 
 namespace hetsynth {
 namespace {
@@ -27,24 +27,8 @@ Plan staged(const Program& reference) {
   return plan;
 }
 
-struct PlanStages : ::testing::Test {
-  const Program reference = testing::plan_test_program();
-  const Plan plan = staged(reference);
-  const std::string json = plan_to_json(plan, reference);
-
-  std::string error_of(const std::string& from, const std::string& to) const {
-    std::string text = json;
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from << "\n" << json;
-    if (at == std::string::npos) return "";
-    text.replace(at, from.size(), to);
-    try {
-      plan_from_json(text, "p.json", reference);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
+struct PlanStages : testing::ChangedPlan {
+  PlanStages() : ChangedPlan(staged) {}
 };
 
 TEST_F(PlanStages, ComeBackAsTheyWere) {
