@@ -309,13 +309,12 @@ class Shrink {
 
   void cut_tables(SpmdProgram& program) {
     std::map<int, BoundaryTable> made;
-    for (int same : subject_.table_of)  // before what divides their parts
+    for (int same : subject_.table_of)  // before those that divide their parts
       if (!nests(in_.program.tables[same]) && !made.count(same)) made[same] = cut(same, program.mesh);
     for (size_t t = 0; t < program.tables.size(); ++t) {
       BoundaryTable& table = program.tables[t];
       int same = subject_.table_of[t];
-      if (!made.count(same))
-        made[same] = nests(in_.program.tables[same]) ? cut_parts(same, made, program.mesh) : cut(same, program.mesh);
+      if (!made.count(same)) made[same] = cut_parts(same, made, program.mesh);
       table.extent = made[same].extent;
       table.by = made[same].by;
       table.bounds = made[same].bounds;

@@ -46,6 +46,8 @@ TEST(Lemmas, BrokenLemmasHaveCounterexamples) {
       {"owner_unique", "(assert (<= (b d) (b (+ d 1))))", ""},
       {"owner_unique", "(< i (b (+ c 1))))", "(<= i (b (+ c 1))))"},
       {"displacement", "(- (b (+ c 1)) (b c))", "(b (+ c 1))"},
+      {"nested_parts", "(assert (= (b n) hi))", "(assert (>= (b n) hi))"},
+      {"nested_parts", "(assert (= (s 0) (- (b 0) lo)))", "(assert (= (s 0) (b 0)))"},
       {"max_congruence", "(assert (= (f m) (g (+ lo m))))", "(assert (= (f m) (g m)))"},
       {"max_of_boxes", "(assert (<= (b c) (b (+ c 1))))\n(assert (= (A (+ c 1)) (op (A c)",
        "(assert (<= (b c) (b (+ c 1))))\n(assert (= (A (+ c 1)) (op (A 0)"},
