@@ -24,6 +24,7 @@ class MeshCandidate {
   const std::shared_ptr<const Cluster>& devices() const { return devices_; }
   const Mesh& mesh() const { return mesh_; }
   const Rules& rules() const { return analysis_->rules; }
+  /// What was known before.
   Picoseconds least() const { return least_; }
   /// Made when it is first asked for.
   const Problem& problem();

@@ -172,10 +172,10 @@ class Planning {
   void plan(MeshCandidate candidate, Picoseconds to_beat) {
     const Problem& problem = candidate.problem();
     const bool wider = candidate.mesh().axes.size() == 2 && candidate.rules().nested == NestedCuts::none;
-    bool possible = false, fits = false, near = false;
+    bool narrow = false;  // the space, and try again
     choice_.consider(problem, candidate.bound(), [&](Picoseconds* bound) {
       check_memory_floor(problem);
-      possible = true;
+      narrow = true;  // unless something fits
       Candidate at_hand = quick_plan(problem, budget_);
       while (!candidate.relaxed()) candidate.learn(to_beat, budget_.stop());
       *bound = candidate.bound();
@@ -186,12 +186,12 @@ class Planning {
       if (wider) *bound = candidate.least();
       for (Plan& plan : plans)
         if (wider) limit_bounds(candidate.least(), &plan.prediction);
-      planned_ = fits = true;
-      near = plans.empty() || !short_of_memory(plans.front()) ||
-             plans.front().prediction.step_seconds <= to_seconds(*bound) * (1 + wide_gap);
+      planned_ = true;
+      narrow = !plans.empty() && !is_long(all_.program) && short_of_memory(plans.front()) &&
+               plans.front().prediction.step_seconds > to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
-    if (candidate.rules().nested_class >= 0 && possible && !near && (!fits || !is_long(all_.program)))
+    if (narrow && candidate.rules().nested_class >= 0)
       waiting_.push_back(
           {analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins, candidate.bound()});
   }
