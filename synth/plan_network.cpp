@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <numeric>
 #include <set>
 #include <unordered_map>
@@ -51,11 +50,14 @@ struct VariableNeeds {
 class NetworkBuilder {
  public:
   NetworkBuilder(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input)
-      : problem_(problem), program_(problem.program), conversions_(conversions), shares_(shares), input_(input) {}
+      : problem_(problem),
+        program_(problem.program),
+        conversions_(conversions),
+        shares_(shares),
+        input_(input),
+        prices_(problem, conversions, shares, input.memory) {}
 
   PlanNetwork build() {
-    find_progress();
-    find_boundary();
     for (const Node& node : program_.nodes) add_node(node);
     for (const Node& node : program_.nodes) add_tensor(node);
     out_.network.finish();
@@ -89,12 +91,12 @@ class NetworkBuilder {
   }
 
   void add_node(const Node& node) {
-    int& unary =
-        unary_of_kind_
-            .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                          node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind), before_turn_[node.id]},
-                         -1)
-            .first->second;
+    int& unary = unary_of_kind_
+                     .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
+                                   node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind),
+                                   prices_.kind_of(node).first},
+                                  -1)
+                     .first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     out_.network.add_variable(unary, node.id);
     if (!input_.pins) return;
@@ -108,7 +110,7 @@ class NetworkBuilder {
   Table node_costs(const Node& node) const {
     Table costs;
     if (node.leaf())
-      for (int form : sources(node)) costs.push_back(leaf_price(node, form));
+      for (int form : sources(node)) costs.push_back(prices_.of_leaf(node, form));
     else
       for (const Option& option : problem_.rules.options[node.id]) costs.push_back(operation_cost(node.id, option));
     return costs;
@@ -152,99 +154,6 @@ class NetworkBuilder {
     return out;
   }
 
-  bool priced() const { return input_.memory.any(); }
-
-  /// Where a node stands among those of its kind and phase, from 0 to 1.
-  void find_progress() {
-    std::map<std::pair<int, int>, int> count;
-    auto group = [](const Node& node) { return std::pair(int(node.kind), int(node.phase)); };
-    std::vector<int> rank;
-    for (const Node& node : program_.nodes) rank.push_back(count[group(node)]++);
-    for (const Node& node : program_.nodes)
-      before_turn_.push_back(rank[node.id] < input_.memory.turn * count[group(node)]);
-  }
-
-  /// The last node of the forward phase.
-  void find_boundary() {
-    for (const Node& node : program_.nodes)
-      if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
-  }
-
-  /// Weight of the points at which a tensor must be there in some form: it is computed then, read, or waits.
-  double presence(const Node& node) const {
-    if (node.leaf()) return 1;
-    // New contents of leaves are written over the old ones where that can be.
-    if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
-    NodeId last = node.id;
-    for (NodeId consumer : problem_.consumers[node.id]) last = std::max(last, consumer);
-    if (input_.memory.least) return node.id <= boundary_ && last > boundary_ ? 1 : 0;
-    bool outlives = problem_.is_output[node.id] || node.id == program_.loss;
-    double weight = 0;
-    for (const MemoryPrice::Point& point : input_.memory.points)
-      if (node.id <= point.node && (outlives || last >= point.node)) weight += point.weight;
-    return weight;
-  }
-
-  /// Price of keeping a tensor in a form on all devices.
-  Picoseconds price(const Node& node, int form) const {
-    const double sum = prices_of_forms(node)[size_t(form)] * presence(node) *
-                       (before_turn_[node.id] ? input_.memory.before_turn : input_.memory.after_turn);
-    return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
-  }
-
-  /// Of tensors of one kind, by form.
-  const std::vector<double>& prices_of_forms(const Node& node) const {
-    std::vector<double>& prices = prices_of_kind_[conversions_.kind_of(node.id)];
-    if (!prices.empty()) return prices;
-    const std::vector<double>& by_device = input_.memory.by_device;
-    for (const Form& form : problem_.rules.forms[node.id]) {
-      double sum = 0;
-      for (size_t d = 0; d < by_device.size(); ++d)
-        sum += by_device[d] * problem_.cost.local_bytes(node.id, form, shares_, int(d));
-      prices.push_back(sum);
-    }
-    return prices;
-  }
-
-  /// Inputs are read in the cut that their consumers need.
-  Picoseconds leaf_price(const Node& node, int form) const {
-    if (!priced()) return 0;
-    if (node.kind != NodeKind::input) return price(node, form);
-    Picoseconds least = forbidden;
-    for (int f = 0; f < int(problem_.rules.forms[node.id].size()); ++f)
-      if (!problem_.rules.forms[node.id][f].partial()) least = std::min(least, price(node, f));
-    return least;
-  }
-
-  /// Price of what there is of a tensor at the points; a leaf's own form is priced at the leaf.
-  Picoseconds kept_price(const Node& node, int source, const FormSets& sets) const {
-    if (!priced() || node.kind == NodeKind::input || presence(node) == 0) return 0;
-    if (input_.memory.least) return least_kept_price(node, source, sets);
-    FormMask kept = sets.apart ? 0 : sets.early;
-    if (!problem_.rules.forms[node.id][source].partial()) kept |= FormMask(1) << source;
-    Picoseconds sum = 0;
-    for (int form = 0; kept >> form; ++form)
-      if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = add(sum, price(node, form));
-    return sum;
-  }
-
-  /// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
-  /// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
-  /// forms, the smallest of them.
-  Picoseconds least_kept_price(const Node& node, int source, const FormSets& sets) const {
-    bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
-    for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
-    FormMask made = sets.early & ~(FormMask(1) << source);
-    if (node.leaf() && (sets.apart || !early || !late)) return 0;
-    bool only_source = sets.apart || made == 0 || !early;
-    if (only_source && !partial) return price(node, source);
-    if (std::popcount(made) > 1 && !node.leaf() && !partial) made |= FormMask(1) << source;
-    Picoseconds least = made ? forbidden : 0;
-    for (int form = 0; made >> form; ++form)
-      if (made >> form & 1) least = std::min(least, price(node, form));
-    return least;
-  }
-
   /// By source.
   void sets_cost(const Node& node, const std::vector<int>& from, const FormSets& sets, Picoseconds* costs) const {
     static const Table none(max_forms, 0);
@@ -257,7 +166,7 @@ class NetworkBuilder {
       costs[s] = early[source];
       if (sets.apart)
         costs[s] = problem_.rules.forms[node.id][source].partial() ? forbidden : add(costs[s], late[source]);
-      if (priced()) costs[s] = add(costs[s], kept_price(node, from[s], sets));
+      if (prices_.any()) costs[s] = add(costs[s], prices_.of_kept(node, from[s], sets));
     }
   }
 
@@ -296,8 +205,8 @@ class NetworkBuilder {
                          node.id == program_.loss,
                          problem_.is_output[node.id],
                          problem_.cost.fused(node.id),
-                         before_turn_[node.id],
-                         priced() ? int(presence(node) * 1000) : 0};
+                         prices_.kind_of(node).first,
+                         prices_.kind_of(node).second};
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
       key.push_back(int(program_[consumer].phase));
@@ -329,7 +238,7 @@ class NetworkBuilder {
       Table costs(from.kinds.size());
       for (size_t k = 0; k < costs.size(); ++k) table.best_set(from.kinds[k], fixed, &costs[k]);
       out.unary = store().intern(spread(costs, from.of, {0}, 1));
-    } else if (needs.size() == 1 && !priced()) {
+    } else if (needs.size() == 1 && !prices_.any()) {
       const auto& asked = needs[0].masks;
       Table costs;
       for (int source : from.kinds)
@@ -390,7 +299,7 @@ class NetworkBuilder {
     std::vector<FormSets> out;
     for (FormMask set : useful_sets(node, from, all))
       if (serves(set, fixed)) out.push_back({true, false, set, 0});
-    bool may_part = priced() && node.kind != NodeKind::input && !early.empty() && !late.empty();
+    bool may_part = prices_.any() && node.kind != NodeKind::input && !early.empty() && !late.empty();
     if (!may_part) return out;
     std::vector<FormMask> early_sets = useful_sets(node, from, early, most_apart),
                           late_sets = useful_sets(node, from, late, most_apart);
@@ -483,10 +392,8 @@ class NetworkBuilder {
   const Conversions& conversions_;
   const Shares& shares_;
   const SearchInput& input_;
-  NodeId boundary_ = -1;
-  std::vector<char> before_turn_;  ///< by node: within the first part of the program
+  FormPrices prices_;
   std::map<std::vector<int>, int> unary_of_kind_;
-  mutable std::map<int, std::vector<double>> prices_of_kind_;  ///< worked out when first asked for
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
   PlanNetwork out_;
 };

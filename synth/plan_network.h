@@ -9,29 +9,11 @@
 #include <functional>
 #include <map>
 
+#include "synth/form_prices.h"
 #include "synth/network.h"
 #include "synth/problem.h"
 
 namespace hetsynth::synth {
-
-/// A price on memory, on top of time (a Lagrangian multiplier): of leaves, and of other tensors that are there at
-/// certain points of the program.
-struct MemoryPrice {
-  struct Point {
-    NodeId node;    ///< the moment in which it is computed
-    double weight;  ///< weights of all points add up to 1
-  };
-  std::vector<double> by_device;  ///< picoseconds per byte; empty: no price
-  std::vector<Point> points;
-  /// Tensors within this first part of the program (0 to 1) pay `before_turn` times the price, others `after_turn`
-  /// times.
-  double turn = 0, before_turn = 1, after_turn = 1;
-  /// For a bound: only what is there for certain between the forward phase and the rest is paid for, so that no
-  /// solution pays more than what its memory costs. (Else: all forms that a tensor is given, a closer guess.) Points do
-  /// not matter then.
-  bool least = false;
-  bool any() const { return !by_device.empty(); }
-};
 
 struct SearchInput {
   const Pins* pins = nullptr;

@@ -1,0 +1,114 @@
+#include "synth/form_prices.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace hetsynth::synth {
+
+FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                       const MemoryPrice& memory)
+    : problem_(problem),
+      conversions_(conversions),
+      shares_(shares),
+      memory_(memory),
+      before_turn_(problem.program.nodes.size(), 0) {
+  if (!any()) return;
+  find_progress();
+  find_boundary();
+}
+
+std::pair<int, int> FormPrices::kind_of(const Node& node) const {
+  if (!any()) return {0, 0};
+  return {before_turn_[node.id], int(presence(node) * 1000)};
+}
+
+/// Where a node stands among those of its kind and phase, from 0 to 1.
+void FormPrices::find_progress() {
+  std::map<std::pair<int, int>, int> count;
+  auto group = [](const Node& node) { return std::pair(int(node.kind), int(node.phase)); };
+  std::vector<int> rank;
+  for (const Node& node : problem_.program.nodes) rank.push_back(count[group(node)]++);
+  for (const Node& node : problem_.program.nodes)
+    before_turn_[node.id] = rank[node.id] < memory_.turn * count[group(node)];
+}
+
+void FormPrices::find_boundary() {
+  for (const Node& node : problem_.program.nodes)
+    if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
+}
+
+/// Weight of the points at which a tensor must be there in some form: it is computed then, read, or waits.
+double FormPrices::presence(const Node& node) const {
+  if (node.leaf()) return 1;
+  // New contents of leaves are written over the old ones where that can be.
+  if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
+  NodeId last = node.id;
+  for (NodeId consumer : problem_.consumers[node.id]) last = std::max(last, consumer);
+  if (memory_.least) return node.id <= boundary_ && last > boundary_ ? 1 : 0;
+  bool outlives = problem_.is_output[node.id] || node.id == problem_.program.loss;
+  double weight = 0;
+  for (const MemoryPrice::Point& point : memory_.points)
+    if (node.id <= point.node && (outlives || last >= point.node)) weight += point.weight;
+  return weight;
+}
+
+/// Of keeping a tensor in a form on all devices.
+Picoseconds FormPrices::price(const Node& node, int form) const {
+  const double sum = prices_of_forms(node)[size_t(form)] * presence(node) *
+                     (before_turn_[node.id] ? memory_.before_turn : memory_.after_turn);
+  return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
+}
+
+/// Of tensors of one kind, by form.
+const std::vector<double>& FormPrices::prices_of_forms(const Node& node) const {
+  std::vector<double>& prices = prices_of_kind_[conversions_.kind_of(node.id)];
+  if (!prices.empty()) return prices;
+  const std::vector<double>& by_device = memory_.by_device;
+  for (const Form& form : problem_.rules.forms[node.id]) {
+    double sum = 0;
+    for (size_t d = 0; d < by_device.size(); ++d)
+      sum += by_device[d] * problem_.cost.local_bytes(node.id, form, shares_, int(d));
+    prices.push_back(sum);
+  }
+  return prices;
+}
+
+Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
+  if (!any()) return 0;
+  if (node.kind != NodeKind::input) return price(node, form);
+  Picoseconds least = forbidden;
+  for (int f = 0; f < int(problem_.rules.forms[node.id].size()); ++f)
+    if (!problem_.rules.forms[node.id][f].partial()) least = std::min(least, price(node, f));
+  return least;
+}
+
+Picoseconds FormPrices::of_kept(const Node& node, int source, const FormSets& sets) const {
+  if (!any() || node.kind == NodeKind::input || presence(node) == 0) return 0;
+  if (memory_.least) return least_of_kept(node, source, sets);
+  FormMask kept = sets.apart ? 0 : sets.early;
+  if (!problem_.rules.forms[node.id][source].partial()) kept |= FormMask(1) << source;
+  Picoseconds sum = 0;
+  for (int form = 0; kept >> form; ++form)
+    if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = std::min(forbidden, sum + price(node, form));
+  return sum;
+}
+
+/// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
+/// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
+/// forms, the smallest of them.
+Picoseconds FormPrices::least_of_kept(const Node& node, int source, const FormSets& sets) const {
+  bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
+  for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
+  FormMask made = sets.early & ~(FormMask(1) << source);
+  if (node.leaf() && (sets.apart || !early || !late)) return 0;
+  bool only_source = sets.apart || made == 0 || !early;
+  if (only_source && !partial) return price(node, source);
+  if (std::popcount(made) > 1 && !node.leaf() && !partial) made |= FormMask(1) << source;
+  Picoseconds least = made ? forbidden : 0;
+  for (int form = 0; made >> form; ++form)
+    if (made >> form & 1) least = std::min(least, price(node, form));
+  return least;
+}
+
+}  // namespace hetsynth::synth
