@@ -51,14 +51,16 @@ ConversionTable::Trees ConversionTable::solve(FormMask targets) const {
   // Where the tree first splits, and at what cost from there on.
   std::vector<Picoseconds> split(forms_, forbidden);
   std::vector<FormMask> parts(forms_, 0);
-  for (int v = 0; v < forms_; ++v) {
+  for (int v = 0; v < forms_; ++v)
     if (targets >> v & 1) {
       split[v] = tree_cost(v, targets & ~(FormMask(1) << v));
       parts[v] = FormMask(1) << v;
-      continue;
     }
-    for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
-      Picoseconds sum = std::min(forbidden, tree_cost(v, part) + tree_cost(v, targets ^ part));
+  for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
+    const std::vector<Picoseconds>&one = tree_costs(part), &other = tree_costs(targets ^ part);
+    for (int v = 0; v < forms_; ++v) {
+      if (targets >> v & 1) continue;
+      const Picoseconds sum = std::min(forbidden, one[v] + other[v]);
       if (sum < split[v]) split[v] = sum, parts[v] = part;
     }
   }
