@@ -130,7 +130,22 @@ class DecisionReader {
                                  quote(program_.mesh.axes[table.by].name));
       return;
     }
-    for (size_t row = 0; row < rows.size(); ++row) covers(rows[row], table.rows[row], table);
+    const bool parts = std::any_of(table.rows.begin() + 1, table.rows.end(), [](auto& row) { return row.front() > 0; });
+    for (size_t row = 0; row < rows.size(); ++row)
+      if (parts)
+        follows(rows[row], table, row);
+      else
+        covers(rows[row], table.rows[row], table);
+  }
+
+  /// Rows that divide the parts of another cut lie one behind the other, the last up to the extent.
+  static void follows(const JsonReader& list, const BoundaryTable& table, size_t row) {
+    const int64_t begin = row > 0 ? table.rows[row - 1].back() : 0, first = table.rows[row].front();
+    if (first != begin)
+      list.elements().front().fail("the row does not begin where the one before it ends",
+                                   fmt::format("{}; or every row from 0 to {}", begin, table.extent),
+                                   fmt::format("{}", first));
+    if (row + 1 == table.rows.size()) last_bound(list, table.rows[row], table);
   }
 
   std::vector<int64_t> read_bounds(const JsonReader& list, const BoundaryTable& table) const {
@@ -155,9 +170,13 @@ class DecisionReader {
     return out;
   }
 
-  void covers(const JsonReader& list, const std::vector<int64_t>& bounds, const BoundaryTable& table) const {
+  static void covers(const JsonReader& list, const std::vector<int64_t>& bounds, const BoundaryTable& table) {
     if (bounds.front() != 0)
       list.elements().front().fail("the first bound is not 0", "", fmt::format("{}", bounds.front()));
+    last_bound(list, bounds, table);
+  }
+
+  static void last_bound(const JsonReader& list, const std::vector<int64_t>& bounds, const BoundaryTable& table) {
     if (bounds.back() != table.extent)
       list.fail("the table does not cover its extent", fmt::format("the last bound is {}", table.extent),
                 fmt::format("{}", bounds.back()));

@@ -91,7 +91,13 @@ TEST_F(NestedPlan, WrongOnesAreRefusedWithTheirPlace) {
       error_of("[[0, 1, 4], [4, 4, 6]]", "[[0, 1, 3], [3, 4, 6]]"),
       HasSubstr("[plan.decisions.leaves[0].placement] dimension 0 cannot be cut so: the rows of table parts are "
                 "not the parts of table rows"));
-  EXPECT_THAT(error_of("[4, 4, 6]]", "[5, 5, 6]]"), HasSubstr("the table does not cover its extent"));
+  EXPECT_THAT(
+      error_of("[4, 4, 6]]", "[5, 5, 6]]"),
+      HasSubstr("bounds[1][0]] the row does not begin where the one before it ends\n  expected: 4; or every row from "
+                "0 to 6\n  found:    5"));
+  EXPECT_THAT(error_of("[4, 4, 6]]", "[4, 4, 5]]"),
+              HasSubstr("bounds[1]] the table does not cover its extent\n  expected: the last bound is 6"));
+  EXPECT_THAT(error_of("[4, 4, 6]]", "[0, 4, 6]]"), HasSubstr("bounds[0]] the table does not cover its extent"));
   EXPECT_THAT(error_of("[4, 4, 6]]", "[4, 3, 6]]"), HasSubstr("the bounds decrease"));
   EXPECT_THAT(error_of("\"host\": \"sharded(0, rows)\"", "\"host\": \"replicated\""),
               HasSubstr("table parts divides parts over axis host, which does not cut it"));
