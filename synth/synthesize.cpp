@@ -113,7 +113,7 @@ class Planning {
       const Cluster& devices = *candidate.devices();
       const bool late = budget_.spent() && planned_, cannot = candidate.bound() >= choice_.to_beat(devices);
       if (late && !cannot)
-        choice_.pass_over(devices, candidate.mesh(), candidate.bound(), "not tried: the time is spent");
+        choice_.pass_over(devices, candidate.mesh(), candidate.bound(), "not tried: planning ended before");
       else if (cannot && !late && is_what_others_are_told_against(candidate))
         plan(std::move(candidate), forbidden);
       else if (cannot)
