@@ -34,6 +34,20 @@ class NestPrinter {
   /// Of a long loop, so many turns at once: left to itself the compiler takes all, and seconds.
   void unroll(int64_t turns);
   void next_kernel();
+  /// That of the forward pass, or one for all gradients that sum over the same.
+  template <class Forward, class Backward>
+  StepKernels kernels(const Forward& forward, const Backward& backward) {
+    StepKernels out;
+    if (!a_.backward) {
+      out.kernels.push_back(forward());
+      return out;
+    }
+    for (const Gradients& gradients : gradients_of(nest_)) {
+      next_kernel();
+      out.kernels.push_back(backward(gradients));
+    }
+    return out;
+  }
 
   const std::string& tensor(ValueId value) const { return context_.lowered.names[size_t(value)]; }
   std::string element(ValueId value) const { return tensor(value) + "_"; }

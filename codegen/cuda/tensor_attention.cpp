@@ -15,16 +15,7 @@ class TensorKernels : TensorPrinter {
       : TensorPrinter(context, attention, name) {}
 
   StepKernels print() {
-    StepKernels out;
-    if (!a_.backward) {
-      out.kernels.push_back(forward());
-      return out;
-    }
-    for (const Gradients& gradients : gradients_of(nest_)) {
-      next_kernel();
-      out.kernels.push_back(backward(gradients));
-    }
-    return out;
+    return kernels([&] { return forward(); }, [&](const Gradients& gradients) { return backward(gradients); });
   }
 
  private:
