@@ -12,7 +12,7 @@
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/synthesize.h"
-#include "tests/support/cuda/cuda_cluster.h"
+#include "tests/support/cuda/after_step.h"
 
 namespace hetsynth::testing_support {
 namespace {
@@ -96,37 +96,10 @@ TEST(CudaEpilogue, ProductsOfBf16AreForAMeasurementToShow) {
 
 // ---- executed on doubles ----
 
-/// Parameters after a step, or what the doubles say is wrong with it.
-struct After {
-  std::vector<double> values;
-  std::string problem;
-};
-
 After after_a_step(const Program& reference, const Cluster& cluster, DeviceProgram device,
                    MachineOptions options = {}) {
-  After out;
-  try {
-    CudaCluster machine(reference, single_device_plan(reference, cluster).program, cluster, std::move(options),
-                        std::vector<DeviceProgram>{std::move(device)});
-    const Bindings start = initial_values(reference, 3);
-    for (const auto& [leaf, contents] : start) machine.write_leaf(leaf, contents);
-    machine.step(0);
-    for (const Update& update : reference.updates) {
-      const Array found = machine.read(update.target);
-      out.values.insert(out.values.end(), found.values.begin(), found.values.end());
-    }
-  } catch (const std::exception& error) {
-    out.problem = error.what();
-  }
-  return out;
-}
-
-std::vector<double> expected_after_a_step(const Program& reference) {
-  const std::vector<Array> values = interpret(reference, initial_values(reference, 3), {});
-  std::vector<double> out;
-  for (const Update& update : reference.updates)
-    out.insert(out.end(), values[size_t(update.value)].values.begin(), values[size_t(update.value)].values.end());
-  return out;
+  return after_a_step(reference, single_device_plan(reference, cluster).program, cluster, {std::move(device)},
+                      std::move(options));
 }
 
 /// Whether a step went through and all numbers are near: float32 sums of up to 32 products, in another order.
@@ -153,22 +126,12 @@ INSTANTIATE_TEST_SUITE_P(Activations, CudaEpilogueStep,
                                            std::pair("gelu_erf", Activation(gelu_erf))),
                          [](const auto& info) { return std::string(info.param.first); });
 
-struct Fault {
-  std::string name, from, to;
-};
-std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
-
 class CudaEpilogueFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(CudaEpilogueFault, IsFound) {
   const Program reference = network(gelu);
   const Cluster cluster = gpu();
-  DeviceProgram device = generated(reference, cluster);
-  std::string& text = device.files.at(0).text;
-  const std::string changed =
-      std::regex_replace(text, std::regex(GetParam().from), GetParam().to, std::regex_constants::format_first_only);
-  ASSERT_NE(changed, text) << "nothing to damage in\n" << text;
-  text = changed;
+  const DeviceProgram device = damaged(generated(reference, cluster), GetParam());
   EXPECT_FALSE(right(after_a_step(reference, cluster, device), expected_after_a_step(reference)));
 }
 

@@ -14,7 +14,7 @@
 #include "hetsynth/hetsynth.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/generated_check.h"
-#include "tests/support/cuda/cuda_cluster.h"
+#include "tests/support/cuda/after_step.h"
 #include "tests/support/propagated_plan.h"
 
 namespace hetsynth::testing_support {
@@ -126,39 +126,6 @@ TEST(CudnnPrograms, HaveCallsOnlyWhereCudnnComputesTheSame) {
 
 // ---- executed on doubles ----
 
-/// Parameters after a step, or what the doubles say is wrong with it.
-struct After {
-  std::vector<double> values;
-  std::string problem;
-};
-
-After after_steps(const Program& reference, const SpmdProgram& plan, const Cluster& cluster,
-                  std::vector<DeviceProgram> devices = {}, MachineOptions options = {}) {
-  After out;
-  options.gpus = int(cluster.devices.size());
-  try {
-    CudaCluster machine(reference, plan, cluster, std::move(options), std::move(devices));
-    for (const auto& [leaf, contents] : initial_values(reference, 3)) machine.write_leaf(leaf, contents);
-    machine.step(0, Eager::random, Turns::shuffled);
-    for (const Update& update : reference.updates) {
-      const Array found = machine.read(update.target);
-      out.values.insert(out.values.end(), found.values.begin(), found.values.end());
-    }
-    out.problem = machine.leave();
-  } catch (const std::exception& error) {
-    out.problem = error.what();
-  }
-  return out;
-}
-
-std::vector<double> expected_after_a_step(const Program& reference) {
-  const std::vector<Array> values = interpret(reference, initial_values(reference, 3), {});
-  std::vector<double> out;
-  for (const Update& update : reference.updates)
-    out.insert(out.end(), values[size_t(update.value)].values.begin(), values[size_t(update.value)].values.end());
-  return out;
-}
-
 /// The interpreter rounds to bf16 where the program does; cuDNN's results are rounded besides, and so are sums over
 /// heads that share a head of keys: each by 2^-9 of numbers that are no larger than the largest. Seen: 0.3 percent of
 /// that.
@@ -200,7 +167,7 @@ TEST(CudnnPrograms, TrainAsTheInterpreterDoesOnOneTwoAndFourRanks) {
       for (const std::vector<double>& speeds : {std::vector<double>{1}, {1, 3}, {1, 1, 1, 1}}) {
         const Cluster cluster = gpus(speeds);
         const SpmdProgram plan = plan_for(reference, cluster);
-        const After after = after_steps(reference, plan, cluster);
+        const After after = after_a_step(reference, plan, cluster);
         EXPECT_TRUE(right(after, expected)) << speeds.size() << " ranks: " << after.problem << worst(after, expected);
       }
     }
@@ -244,11 +211,6 @@ TEST(CudnnPrograms, AreRefusedWhereThereIsNoCudnnAndBeforeSm80) {
   EXPECT_THAT(refusal(old, gpus({1})), AllOf(HasSubstr("sm_80 or later"), HasSubstr("sm_75")));
 }
 
-struct Fault {
-  std::string name, from, to;
-};
-std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
-
 class CudnnProgramFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(CudnnProgramFault, IsFoundByTheCheckAndByDoubles) {
@@ -256,13 +218,8 @@ TEST_P(CudnnProgramFault, IsFoundByTheCheckAndByDoubles) {
   const Program reference = attends(form);
   const Cluster cluster = gpus({1});
   const SpmdProgram plan = plan_for(reference, cluster);
-  DeviceProgram device = generate(reference, plan, cluster, 0);
-  std::string& text = device.files.at(0).text;
-  const std::string changed =
-      std::regex_replace(text, std::regex(GetParam().from), GetParam().to, std::regex_constants::format_first_only);
-  ASSERT_NE(changed, text) << "nothing to damage in\n" << text;
-  text = changed;
-  EXPECT_FALSE(right(after_steps(reference, plan, cluster, {device}), expected_after_a_step(reference)));
+  const DeviceProgram device = damaged(generate(reference, plan, cluster, 0), GetParam());
+  EXPECT_FALSE(right(after_a_step(reference, plan, cluster, {device}), expected_after_a_step(reference)));
   EXPECT_EQ(check_source(reference, plan, rank_source(device), source_options()).verdict, Verdict::refuted);
 }
 
