@@ -221,7 +221,8 @@ double ideal_seconds(const Problem& problem) {
 }
 
 Plan single_device_plan(const Problem& all) {
-  Problem problem(all.program, restricted(all.cluster, {fastest_device(all)}));
+  const Cluster fastest = restricted(all.cluster, {fastest_device(all)});
+  const Problem problem(Analysis::of_one_device(*all.analysis), fastest, flat_mesh(fastest));
   Plan plan = AtShares(problem, {{1.0}}, {}).plan(replicated_choices(problem), one_device);
   plan.cluster_hash = hash_text(all.cluster);
   plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;

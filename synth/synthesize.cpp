@@ -34,17 +34,19 @@ constexpr int64_t most_values_kept = 3'000'000;
 /// What is known of the program, by the number of mesh axes and whether two of them may cut one dimension.
 class Analyses {
  public:
-  explicit Analyses(const Problem& known) : program_(known.program) {
+  explicit Analyses(const Problem& known) : known_(*known.analysis) {
     by_axes_[{known.cluster.devices.size() > 1 ? 1 : 0, NestedCuts::none}] = known.analysis;
   }
   const std::shared_ptr<const Analysis>& of(int axes, NestedCuts nested = NestedCuts::of_samples) {
     auto& analysis = by_axes_[{axes, axes == 2 ? nested : NestedCuts::none}];
-    if (!analysis) analysis = std::make_shared<const Analysis>(program_, axes, nested);
+    if (!analysis)
+      analysis =
+          axes == 0 ? Analysis::of_one_device(known_) : std::make_shared<const Analysis>(known_.program, axes, nested);
     return analysis;
   }
 
  private:
-  const Program& program_;
+  const Analysis& known_;
   std::map<std::pair<int, NestedCuts>, std::shared_ptr<const Analysis>> by_axes_;
 };
 
