@@ -117,7 +117,7 @@ void BoundedSearch::guess() {
     const ValueLists values = spread(*quotient_, by_cell);
     Contraction part(restrict(network_, values), limits_.stop);
     if (part.impossible()) continue;
-    EliminationOrder order = elimination_order(part.core());
+    EliminationOrder order = elimination_order(part.core(), limits_.direct_limit);
     if (order.largest > limits_.direct_limit) return;
     adopt(eliminate_and_search(part.core(), order, limits_), values, part, 0);
   }
@@ -169,7 +169,7 @@ void BoundedSearch::attempt(bool last) {
   Picoseconds moved = 0;
   const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);
-  const EliminationOrder order = elimination_order(part.core());
+  const EliminationOrder order = elimination_order(part.core(), limits_.direct_limit);
   if (order.largest <= limits_.direct_limit)
     return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
   const bool too_fine = rounds_ == 0 || (!limits_.thorough && rounds_ * more_rounds > most_rounds);

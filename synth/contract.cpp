@@ -1,6 +1,7 @@
 #include "synth/contract.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "synth/dead_ends.h"
@@ -12,7 +13,10 @@ namespace {
 class Contracting {
  public:
   explicit Contracting(const Network& network) : store_(network.store()), at_(network.variable_count()) {
-    for (int v = 0; v < network.variable_count(); ++v) unary_.push_back(network.unary_table(v));
+    for (int v = 0; v < network.variable_count(); ++v) {
+      unary_.push_back(network.unary_table(v));
+      at_[v].reserve(network.ends(v).size());
+    }
     for (const Network::Pair& pair : network.pairs()) {
       at_[pair.a].push_back({pair.b, pair.table});
       at_[pair.b].push_back({pair.a, store_.turned(pair.table, network.domain(pair.a))});
@@ -94,10 +98,15 @@ Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness 
     : store_(network.shared_store()), core_(network) {
   variables_.resize(network.variable_count());
   std::iota(variables_.begin(), variables_.end(), 0);
+  std::unordered_map<int, int> all_of;  // by number of values: a list
   for (int v = 0; v < network.variable_count(); ++v) {
-    std::vector<int> all(network.domain(v));
-    std::iota(all.begin(), all.end(), 0);
-    alive_.push_back(lists_.number(std::move(all)));
+    const auto [it, fresh] = all_of.try_emplace(network.domain(v), -1);
+    if (fresh) {
+      std::vector<int> all(size_t(network.domain(v)));
+      std::iota(all.begin(), all.end(), 0);
+      it->second = lists_.number(std::move(all));
+    }
+    alive_.push_back(it->second);
   }
   drop_values(values);
   for (int list : alive_) values_ += int64_t(lists_[list].size());
@@ -136,18 +145,23 @@ ValueLists Contraction::expanded(const ValueLists& of_core) const {
 
 /// False if every value stays.
 bool Contraction::drop_values(Thoroughness values) {
-  ValueLists left = values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_);
+  NumberedLists left = values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_);
   bool changed = false;
-  for (size_t i = 0; i < left.size(); ++i) {
-    int& list = alive_[variables_[i]];
+  std::map<std::pair<int, int>, int> kept_of;  // of what was there, and of that: a list
+  for (size_t i = 0; i < left.of.size(); ++i) {
+    int& list = alive_[size_t(variables_[i])];
     impossible_ = impossible_ || left[i].empty();
     if (left[i].size() == lists_[list].size()) continue;
     changed = true;
-    std::vector<int> kept;
-    for (int value : left[i]) kept.push_back(lists_[list][value]);
-    list = lists_.number(std::move(kept));
+    const auto [it, fresh] = kept_of.try_emplace({list, left.of[i]}, -1);
+    if (fresh) {
+      std::vector<int> kept;
+      for (int value : left[i]) kept.push_back(lists_[list][size_t(value)]);
+      it->second = lists_.number(std::move(kept));
+    }
+    list = it->second;
   }
-  if (changed && !impossible_) core_ = restrict(core_, left);
+  if (changed && !impossible_) core_ = restrict(core_, std::move(left));
   return changed;
 }
 

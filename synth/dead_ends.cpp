@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
@@ -10,15 +11,15 @@ class DeadEnds {
  public:
   DeadEnds(const Network& network, bool only_impossible)
       : network_(network), only_impossible_(only_impossible), pending_(network.variable_count(), 1) {
+    std::unordered_map<int, int> allowed;  // by table: a list
     for (int v = 0; v < network.variable_count(); ++v) {
-      std::vector<int> values(network.domain(v));
-      std::iota(values.begin(), values.end(), 0);
-      std::erase_if(values, [&](int value) { return network.unary(v)[value] >= forbidden; });
-      alive_.push_back(lists_.number(std::move(values)));
+      const auto [it, fresh] = allowed.try_emplace(network.unary_table(v), -1);
+      if (fresh) it->second = allowed_values(network.unary(v));
+      alive_.push_back(it->second);
     }
   }
 
-  ValueLists run() {
+  NumberedLists run() {
     // Sweeps in turn forwards and backwards, so that what follows from a change follows within the sweep.
     for (bool forward = true, changed = true; changed; forward = !forward) {
       changed = false;
@@ -35,12 +36,17 @@ class DeadEnds {
         for (const Network::End& end : network_.ends(v)) pending_[end.other] = 1;
       }
     }
-    ValueLists out;
-    for (int list : alive_) out.push_back(lists_[list]);
-    return out;
+    return {std::move(lists_), std::move(alive_)};
   }
 
  private:
+  int allowed_values(const Table& unary) {
+    std::vector<int> values(unary.size());
+    std::iota(values.begin(), values.end(), 0);
+    std::erase_if(values, [&](int value) { return unary[size_t(value)] >= forbidden; });
+    return lists_.number(std::move(values));
+  }
+
   struct Neighbour {
     const Picoseconds* table;
     size_t own_stride, its_stride;
@@ -166,8 +172,8 @@ class DeadEnds {
 
 }  // namespace
 
-ValueLists undominated_values(const Network& network) { return DeadEnds(network, false).run(); }
+NumberedLists undominated_values(const Network& network) { return DeadEnds(network, false).run(); }
 
-ValueLists possible_values(const Network& network) { return DeadEnds(network, true).run(); }
+NumberedLists possible_values(const Network& network) { return DeadEnds(network, true).run(); }
 
 }  // namespace hetsynth::synth

@@ -8,9 +8,9 @@ namespace hetsynth::synth {
 ///   cost(b) - cost(a) + sum over pairs of max over the neighbour's values of [cost(b, .) - cost(a, .)] <= 0
 /// (Desmet et al. 1992; Goldstein 1994). At least one optimum survives; of two values that dominate each other the
 /// first stays. A variable without a possible value keeps none. Variables with equal tables are decided once.
-ValueLists undominated_values(const Network& network);
+NumberedLists undominated_values(const Network& network);
 
 /// Values that are allowed and that every neighbour has an allowed value for, to a fixed point (arc consistency).
-ValueLists possible_values(const Network& network);
+NumberedLists possible_values(const Network& network);
 
 }  // namespace hetsynth::synth

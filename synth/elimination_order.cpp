@@ -23,7 +23,7 @@ class Ordering {
     for (int v = 0; v < network.variable_count(); ++v) push(v);
   }
 
-  EliminationOrder run() {
+  EliminationOrder run(double limit) {
     EliminationOrder out;
     while (!queue_.empty()) {
       Entry next = queue_.top();
@@ -32,6 +32,7 @@ class Ordering {
       out.variables.push_back(next.variable);
       out.sizes.push_back(next.size);
       out.largest = std::max(out.largest, next.size);
+      if (out.largest > limit) break;
       remove(next.variable);
     }
     return out;
@@ -78,6 +79,6 @@ class Ordering {
 
 }  // namespace
 
-EliminationOrder elimination_order(const Network& network) { return Ordering(network).run(); }
+EliminationOrder elimination_order(const Network& network, double limit) { return Ordering(network).run(limit); }
 
 }  // namespace hetsynth::synth

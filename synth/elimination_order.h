@@ -1,5 +1,7 @@
 // In which order bucket elimination takes the variables.
 #pragma once
+#include <cmath>
+
 #include "synth/network.h"
 
 namespace hetsynth::synth {
@@ -10,7 +12,8 @@ struct EliminationOrder {
   double largest = 0;
 };
 
-/// Always the variable with the smallest joint table, of equals the one with fewest neighbours, then the first.
-EliminationOrder elimination_order(const Network& network);
+/// Always the variable with the smallest joint table, of equals the one with fewest neighbours, then the first. Ends
+/// where that table would have more than `limit` entries: `largest` says so.
+EliminationOrder elimination_order(const Network& network, double limit = HUGE_VAL);
 
 }  // namespace hetsynth::synth

@@ -1,7 +1,8 @@
 // Numbers for values by content: equal contents, equal numbers. What repeats in a deep program is then computed once.
 #pragma once
+#include <algorithm>
 #include <cstdint>
-#include <unordered_map>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct SequenceHash {
   }
 };
 
-/// A number per distinct sequence of integers, counted from 0 in the order of first sight.
+/// A number per distinct sequence of integers, counted from 0 in the order of first sight. Looking up what is known
+/// allocates nothing.
 template <typename Integer>
 class Interner {
  public:
@@ -41,16 +43,43 @@ class Interner {
   Interner(Interner&&) = default;  // sequences keep their addresses; a copy's would be the original's
   Interner& operator=(Interner&&) = default;
 
-  int number(std::vector<Integer> sequence) {
-    auto [it, fresh] = numbers_.try_emplace(std::move(sequence), int(sequences_.size()));
-    if (fresh) sequences_.push_back(&it->first);
-    return it->second;
-  }
-  const std::vector<Integer>& operator[](int number) const { return *sequences_[number]; }
+  int number(const std::vector<Integer>& sequence) { return number_of(sequence); }
+  int number(std::vector<Integer>&& sequence) { return number_of(std::move(sequence)); }
+  const std::vector<Integer>& operator[](int number) const { return *sequences_[size_t(number)]; }
   int size() const { return int(sequences_.size()); }
 
  private:
-  std::unordered_map<std::vector<Integer>, int, SequenceHash> numbers_;
+  /// Open addressing: sequences by hash, in the first free slot from where it points to.
+  struct Slot {
+    size_t hash = 0;
+    int number = -1;  ///< -1: free
+  };
+
+  template <typename Sequence>
+  int number_of(Sequence&& sequence) {
+    if (2 * (sequences_.size() + 1) > slots_.size()) grow();
+    const size_t hash = SequenceHash()(sequence), mask = slots_.size() - 1;
+    size_t at = hash & mask;
+    for (; slots_[at].number >= 0; at = (at + 1) & mask)
+      if (slots_[at].hash == hash && *sequences_[size_t(slots_[at].number)] == sequence) return slots_[at].number;
+    slots_[at] = {hash, int(sequences_.size())};
+    sequences_.push_back(&stored_.emplace_back(std::forward<Sequence>(sequence)));
+    return slots_[at].number;
+  }
+
+  void grow() {
+    std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(std::max<size_t>(16, 2 * slots_.size())));
+    const size_t mask = slots_.size() - 1;
+    for (const Slot& slot : before) {
+      if (slot.number < 0) continue;
+      size_t at = slot.hash & mask;
+      while (slots_[at].number >= 0) at = (at + 1) & mask;
+      slots_[at] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;  ///< a power of two, at most half of them taken
+  std::deque<std::vector<Integer>> stored_;
   std::vector<const std::vector<Integer>*> sequences_;
 };
 

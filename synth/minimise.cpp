@@ -43,8 +43,9 @@ struct Minimisation::State {
   State(const Network& whole, const SearchLimits& given)
       : network(whole), limits(given), contraction(whole, limits.stop, thoroughness(whole)) {
     if (contraction.impossible()) return;
-    order = elimination_order(contraction.core());
-    direct = order.largest <= std::min(limits.direct_limit, limits.table_limit);
+    const double direct_limit = std::min(limits.direct_limit, limits.table_limit);
+    order = elimination_order(contraction.core(), direct_limit);
+    direct = order.largest <= direct_limit;
     if (direct) return;
     SearchLimits of_core = limits;
     of_core.beside += contraction.constant();

@@ -94,43 +94,61 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
   return total;
 }
 
-Network restrict(const Network& network, const ValueLists& values) {
+namespace {
+
+/// `of_variable` and `of_pair`: numbered tables.
+Network restricted(const Network& network, NumberedLists values, const auto& of_variable, const auto& of_pair) {
+  Network out(network.shared_store());
+  Interner<int> keys;
+  std::vector<int> made, key;
+  /// The part's table, computed once for equal tables and lists.
+  const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
+    const std::vector<int>&row_values = values.lists[rows], &column_values = values.lists[columns];
+    if (whole.stored && whole.table.table->size() == row_values.size() * column_values.size()) return whole.number;
+    // Pairs of 2 x 3 and of 3 x 2 values may have one table.
+    key.assign({whole.number, rows, columns, int(stride)});
+    const int number = keys.number(key);
+    if (number < int(made.size())) return made[size_t(number)];
+    Table part;
+    part.reserve(row_values.size() * column_values.size());
+    for (int x : row_values)
+      for (int y : column_values) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
+    made.push_back(out.store().intern(std::move(part)));
+    return made.back();
+  };
+  const int only = values.lists.number({0});
+  for (int v = 0; v < network.variable_count(); ++v)
+    out.add_variable(part_of(of_variable(v), only, values.of[size_t(v)], 0), network.position(v));
+  for (size_t p = 0; p < network.pairs().size(); ++p) {
+    const auto [a, b, table] = network.pairs()[p];
+    out.add_pair(a, b, part_of(of_pair(p), values.of[size_t(a)], values.of[size_t(b)], size_t(network.domain(b))));
+  }
+  out.finish();
+  return out;
+}
+
+NumberedLists numbered(const ValueLists& values) {
+  NumberedLists out;
+  out.of.reserve(values.size());
+  for (const std::vector<int>& list : values) out.of.push_back(out.lists.number(list));
+  return out;
+}
+
+}  // namespace
+
+Network restrict(const Network& network, const ValueLists& values) { return restrict(network, numbered(values)); }
+
+Network restrict(const Network& network, NumberedLists values) {
   const TableStore& store = network.store();
-  const auto numbered = [&](int table) { return NumberedTable{{&store[table]}, table, true}; };
-  return restrict(
-      network, values, [&](int variable) { return numbered(network.unary_table(variable)); },
-      [&](size_t pair) { return numbered(network.pairs()[pair].table); });
+  const auto stored = [&](int table) { return NumberedTable{{&store[table]}, table, true}; };
+  return restricted(
+      network, std::move(values), [&](int variable) { return stored(network.unary_table(variable)); },
+      [&](size_t pair) { return stored(network.pairs()[pair].table); });
 }
 
 Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,
                  const std::function<NumberedTable(size_t)>& of_pair) {
-  Network out(network.shared_store());
-  Interner<int> lists, keys;
-  std::vector<int> list_of, made;
-  /// The part's table, computed once for equal tables and lists.
-  const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
-    if (whole.stored && whole.table.table->size() == lists[rows].size() * lists[columns].size()) return whole.number;
-    // Pairs of 2 x 3 and of 3 x 2 values may have one table.
-    const int key = keys.number({whole.number, rows, columns, int(stride)});
-    if (key < int(made.size())) return made[size_t(key)];
-    Table part;
-    part.reserve(lists[rows].size() * lists[columns].size());
-    for (int x : lists[rows])
-      for (int y : lists[columns]) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
-    made.push_back(out.store().intern(std::move(part)));
-    return made.back();
-  };
-  const int only = lists.number({0});
-  for (int v = 0; v < network.variable_count(); ++v) {
-    list_of.push_back(lists.number(values[size_t(v)]));
-    out.add_variable(part_of(of_variable(v), only, list_of.back(), 0), network.position(v));
-  }
-  for (size_t p = 0; p < network.pairs().size(); ++p) {
-    const auto [a, b, table] = network.pairs()[p];
-    out.add_pair(a, b, part_of(of_pair(p), list_of[size_t(a)], list_of[size_t(b)], size_t(network.domain(b))));
-  }
-  out.finish();
-  return out;
+  return restricted(network, numbered(values), of_variable, of_pair);
 }
 
 }  // namespace hetsynth::synth

@@ -2,9 +2,9 @@
 // minimises the sum of all costs.
 #pragma once
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,7 +31,13 @@ class TableStore {
 
  private:
   Interner<Picoseconds> tables_;
-  std::map<std::pair<int, int>, int> sums_, turned_;
+  /// By two numbers.
+  struct PairHash {
+    size_t operator()(const std::pair<int, int>& key) const {
+      return size_t((uint64_t(uint32_t(key.first)) << 32 | uint32_t(key.second)) * 0x9e3779b97f4a7c15ull >> 20);
+    }
+  };
+  std::unordered_map<std::pair<int, int>, int, PairHash> sums_, turned_;
 };
 
 class Network {
@@ -90,6 +96,13 @@ class Network {
 /// Some values of each variable.
 using ValueLists = std::vector<std::vector<int>>;
 
+/// The same, equal lists once.
+struct NumberedLists {
+  Interner<int> lists;
+  std::vector<int> of;  ///< by variable: a list
+  const std::vector<int>& operator[](size_t variable) const { return lists[of[variable]]; }
+};
+
 /// A table, and what has been moved to its rows and columns.
 struct MovedTable {
   const Table* table;
@@ -112,6 +125,7 @@ struct NumberedTable {
 
 /// The network over some values of each variable only, in rising order, renumbered from 0.
 Network restrict(const Network& network, const ValueLists& values);
+Network restrict(const Network& network, NumberedLists values);
 
 /// The same with other costs: by variable, and by pair of the network.
 Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,

@@ -91,12 +91,9 @@ class NetworkBuilder {
   }
 
   void add_node(const Node& node) {
-    int& unary = unary_of_kind_
-                     .try_emplace({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                                   node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind),
-                                   prices_.kind_of(node).first},
-                                  -1)
-                     .first->second;
+    key_.assign({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
+                 node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind), prices_.kind_of(node).first});
+    int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     out_.network.add_variable(unary, node.id);
     if (!input_.pins) return;
@@ -171,7 +168,8 @@ class NetworkBuilder {
   }
 
   void add_tensor(const Node& node) {
-    auto [it, fresh] = costs_of_kind_.try_emplace(tensor_key(node));
+    set_key(node);
+    auto [it, fresh] = costs_of_kind_.try_emplace(key_);
     if (fresh) it->second = tensor_costs(node);
     const TensorCosts& costs = it->second;
     if (costs.unary >= 0) out_.network.add_costs(node.id, costs.unary);
@@ -196,17 +194,13 @@ class NetworkBuilder {
   }
 
   /// Everything that tensor_costs depends on.
-  std::vector<int> tensor_key(const Node& node) const {
+  void set_key(const Node& node) {
     const auto& options = problem_.rules.options;
-    std::vector<int> key{conversions_.kind_of(node.id),
-                         options.kind(node.id),
-                         int(node.kind),
-                         int(node.phase),
-                         node.id == program_.loss,
-                         problem_.is_output[node.id],
-                         problem_.cost.fused(node.id),
-                         prices_.kind_of(node).first,
-                         prices_.kind_of(node).second};
+    const auto [priced, priced_after] = prices_.kind_of(node);
+    std::vector<int>& key = key_;
+    key.assign({conversions_.kind_of(node.id), options.kind(node.id), int(node.kind), int(node.phase),
+                node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id), priced,
+                priced_after});
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
       key.push_back(int(program_[consumer].phase));
@@ -224,7 +218,6 @@ class NetworkBuilder {
       key.push_back(problem_.rules.options.kind(leaf));
       key.push_back(is_late(problem_, leaf));
     }
-    return key;
   }
 
   TensorCosts tensor_costs(const Node& node) {
@@ -393,8 +386,9 @@ class NetworkBuilder {
   const Shares& shares_;
   const SearchInput& input_;
   FormPrices prices_;
-  std::map<std::vector<int>, int> unary_of_kind_;
+  std::unordered_map<std::vector<int>, int, SequenceHash> unary_of_kind_;
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
+  std::vector<int> key_;  ///< of the node at hand
   PlanNetwork out_;
 };
 

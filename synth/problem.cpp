@@ -58,19 +58,27 @@ const Form& kept_form(const Problem& problem, const Choices& choices, NodeId nod
   return problem.rules.forms[node][form];
 }
 
-std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {
-  std::vector<TensorNeed> needs;
+namespace {
+
+void add_needs(const Problem& problem, const Choices& choices, NodeId node, std::vector<TensorNeed>* needs) {
   for (NodeId consumer : problem.consumers[node]) {
     const Option& option = problem.rules.options[consumer][choices[consumer]];
     const auto& inputs = problem.program[consumer].inputs;
     for (size_t j = 0; j < inputs.size(); ++j)
-      if (inputs[j] == node) needs.push_back({consumer, int(j), option.needs[j]});
+      if (inputs[j] == node) needs->push_back({consumer, int(j), option.needs[j]});
   }
   for (NodeId leaf : problem.update_targets[node]) {
-    needs.push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});
+    needs->push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});
   }
-  if (node == problem.program.loss) needs.push_back({-1, -1, 1});
-  if (problem.is_output[node]) needs.push_back({-1, -1, not_partial(problem.rules.forms[node])});
+  if (node == problem.program.loss) needs->push_back({-1, -1, 1});
+  if (problem.is_output[node]) needs->push_back({-1, -1, not_partial(problem.rules.forms[node])});
+}
+
+}  // namespace
+
+std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node) {
+  std::vector<TensorNeed> needs;
+  add_needs(problem, choices, node, &needs);
   return needs;
 }
 
@@ -112,12 +120,11 @@ FormSets chosen_sets(const Choices& choices, const Node& node) {
   return choices.sets[node.id];
 }
 
-std::vector<FormMask> distinct_masks(const std::vector<TensorNeed>& needs) {
-  std::vector<FormMask> masks;
-  for (const TensorNeed& need : needs) masks.push_back(need.forms);
-  std::sort(masks.begin(), masks.end());
-  masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
-  return masks;
+void set_distinct_masks(const std::vector<TensorNeed>& needs, std::vector<FormMask>* masks) {
+  masks->clear();
+  for (const TensorNeed& need : needs) masks->push_back(need.forms);
+  std::sort(masks->begin(), masks->end());
+  masks->erase(std::unique(masks->begin(), masks->end()), masks->end());
 }
 
 }  // namespace
@@ -125,21 +132,23 @@ std::vector<FormMask> distinct_masks(const std::vector<TensorNeed>& needs) {
 Materialisation materialise(const Problem& problem, const Conversions& conversions, const Choices& choices, NodeId id) {
   const Node& node = problem.program[id];
   std::vector<TensorNeed> needs = needs_of(problem, choices, id);
-  return made_from(conversions.of(id), source_of(problem, choices, node, needs), chosen_sets(choices, node),
-                   distinct_masks(needs));
+  std::vector<FormMask> masks;
+  set_distinct_masks(needs, &masks);
+  return made_from(conversions.of(id), source_of(problem, choices, node, needs), chosen_sets(choices, node), masks);
 }
 
 const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
   const Node& node = problem_.program[id];
-  std::vector<TensorNeed> needs = needs_of(problem_, choices, id);
-  std::vector<FormMask> masks = distinct_masks(needs);
-  int source = source_of(problem_, choices, node, needs);
+  needs_.clear();
+  add_needs(problem_, choices, id, &needs_);
+  set_distinct_masks(needs_, &masks_);
+  int source = source_of(problem_, choices, node, needs_);
   FormSets sets = chosen_sets(choices, node);
-  std::vector<int64_t> key{conversions_.kind_of(id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early),
-                           int64_t(sets.late)};
-  key.insert(key.end(), masks.begin(), masks.end());
-  auto [it, fresh] = seen_.try_emplace(std::move(key));
-  if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks);
+  key_.assign(
+      {conversions_.kind_of(id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early), int64_t(sets.late)});
+  key_.insert(key_.end(), masks_.begin(), masks_.end());
+  auto [it, fresh] = seen_.try_emplace(key_);
+  if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks_);
   return it->second;
 }
 
@@ -147,6 +156,7 @@ std::vector<Materialisation> materialise_all(const Problem& problem, const Conve
                                              const Choices& choices) {
   Materialiser materialiser(problem, conversions);
   std::vector<Materialisation> out;
+  out.reserve(problem.program.nodes.size());
   for (const Node& node : problem.program.nodes) out.push_back(materialiser.of(choices, node.id));
   return out;
 }
@@ -162,12 +172,13 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
                        const std::function<Picoseconds(NodeId, const Option&)>& operation) {
   Picoseconds total = 0;
   std::unordered_map<std::vector<int>, Picoseconds, SequenceHash> operators;
-  std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
+  std::vector<int> key;
+  Materialiser materialiser(problem, conversions);
   for (const Node& node : problem.program.nodes) {
-    total = std::min(forbidden, total + made[node.id].cost);
+    total = std::min(forbidden, total + materialiser.of(choices, node.id).cost);
     if (node.leaf()) continue;
-    auto [it, fresh] = operators.try_emplace(
-        {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]}, 0);
+    key.assign({problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
+    auto [it, fresh] = operators.try_emplace(key, 0);
     if (fresh) it->second = operation(node.id, problem.rules.options[node.id][choices[node.id]]);
     total = std::min(forbidden, total + it->second);
   }

@@ -96,6 +96,9 @@ class Materialiser {
   const Problem& problem_;
   const Conversions& conversions_;
   std::unordered_map<std::vector<int64_t>, Materialisation, SequenceHash> seen_;
+  std::vector<TensorNeed> needs_;  ///< of the last, as its masks and key: their memory is used again
+  std::vector<FormMask> masks_;
+  std::vector<int64_t> key_;
 };
 /// Of every node.
 std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,

@@ -91,8 +91,8 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
 RC_GTEST_PROP(Networks, DeadEndsAndContractionKeepAnOptimum, ()) {
   Network network = random_network(*rc::gen::inRange(1, 7));
   Picoseconds best = least_cost(network);
-  for (const ValueLists& values : {undominated_values(network), possible_values(network)})
-    if (best < forbidden) RC_ASSERT(least_cost(restrict(network, values)) == best);
+  for (const auto& values_of : {undominated_values, possible_values})
+    if (best < forbidden) RC_ASSERT(least_cost(restrict(network, values_of(network))) == best);
   Contraction contraction(network, {}, *rc::gen::element(Thoroughness::impossible, Thoroughness::dead_ends));
   if (contraction.impossible()) {
     RC_ASSERT(best >= forbidden);
@@ -122,9 +122,9 @@ Network unfolded(const Network& network, const Quotient& quotient, const Reparam
 }
 
 void check_messages(Network network) {
-  ValueLists possible = possible_values(network);
-  for (const auto& values : possible) RC_PRE(!values.empty());
-  network = restrict(network, possible);
+  NumberedLists possible = possible_values(network);
+  for (size_t v = 0; v < possible.of.size(); ++v) RC_PRE(!possible[v].empty());
+  network = restrict(network, std::move(possible));
   const Picoseconds best = least_cost(network);
   RC_PRE(best < forbidden);
   const Quotient alike =
