@@ -1,5 +1,5 @@
 // How long planning takes for the models of examples/ at their published sizes, and what it finds.
-//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--all-devices] [NAME...]
+//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--two-ways] [--all-devices] [NAME...]
 // One line per model: seconds of processor time for the whole planning, the step, the gap, the fullest device.
 // Names as in docs/models.md; none: all models.
 #include <fmt/format.h>
@@ -71,6 +71,8 @@ int main(int argc, char** argv) {
       options.most_axes = std::atoi(value("--mesh-axes="));
     else if (argument.starts_with("--time-limit="))
       options.time_limit_seconds = std::atof(value("--time-limit="));
+    else if (argument == "--two-ways")
+      options.two_ways = true;
     else if (argument == "--all-devices")
       options.drop_devices = false;
     else

@@ -412,8 +412,10 @@ class Alternation {
     double total = 0;
     for (const Node& node : problem_.program.nodes) {
       if (node.leaf()) continue;
-      Work work = problem_.cost.work(node.id, problem_.rules.options[node.id][choices[node.id]]);
-      for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, shares, int(d));
+      problem_.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
+        const Work work = problem_.cost.work(node.id, option);
+        for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, shares, int(d));
+      });
     }
     for (double f : flops) total += f;
     return total > 0 ? flops : std::vector<double>(flops.size(), 1.0);

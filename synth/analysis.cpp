@@ -14,9 +14,28 @@ DimensionClasses classes_for(DimensionClasses classes, int axes) {
   return classes;
 }
 
+/// By node: operations whose result is read more than once. Not in loops, whose carries have one form; not in
+/// attention, which is generated in one piece; nor where an operand lives only inside of the operation's loop, since it
+/// would have to live outside of two.
+std::vector<char> may_be_computed_twice(const Program& program, const std::vector<int>& kinds,
+                                        const AttentionCost& attention) {
+  std::vector<int> readers(program.nodes.size(), 0);
+  for (const Node& node : program.nodes)
+    for (NodeId input : node.inputs) ++readers[size_t(input)];
+  for (const Update& update : program.updates) ++readers[size_t(update.value)];
+  for (const NamedOutput& output : program.outputs) ++readers[size_t(output.node)];
+  if (program.loss >= 0) ++readers[size_t(program.loss)];
+  const std::vector<char> fused = fused_tensors(program, kinds);
+  std::vector<char> out;
+  for (const Node& node : program.nodes)
+    out.push_back(!node.leaf() && node.loop < 0 && readers[size_t(node.id)] > 1 && attention.role(node.id) == 0 &&
+                  std::ranges::none_of(node.inputs, [&](NodeId input) { return fused[size_t(input)]; }));
+  return out;
+}
+
 Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
-                NestedCuts nested) {
-  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes), nested);
+                NestedCuts nested, const std::vector<char>& twice) {
+  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes), nested, twice);
   if (axes > 0) return rules;
   Rules whole;
   whole.forms = std::move(rules.forms);
@@ -40,24 +59,26 @@ double moved_times(const Program& program, NodeId node) {
   return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
 }
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested)
-    : Analysis(program, axes, nested, node_kinds(program)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways)
+    : Analysis(program, axes, nested, two_ways && axes == 1, node_kinds(program)) {}
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds)
-    : Analysis(program, axes, nested, kinds, dimension_classes(program, kinds)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds)
+    : Analysis(program, axes, nested, two_ways, kinds, dimension_classes(program, kinds)) {}
 
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
   return std::shared_ptr<const Analysis>(
-      new Analysis(several.program, 0, NestedCuts::none, several.kinds, several.classes));
+      new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes));
 }
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> known,
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> known,
                    DimensionClasses of_several)
     : program(program),
       kinds(std::move(known)),
       classes(classes_for(std::move(of_several), axes)),
-      rules(rules_for(program, classes, kinds, axes, nested)),
       attention(program),
+      two_ways(two_ways),
+      rules(rules_for(program, classes, kinds, axes, nested,
+                      two_ways ? may_be_computed_twice(program, kinds, attention) : std::vector<char>())),
       consumers(program.consumers()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {

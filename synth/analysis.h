@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "synth/attention_cost.h"
+#include "synth/cost.h"
 #include "synth/rules.h"
 
 namespace hetsynth::synth {
@@ -14,7 +15,9 @@ double moved_times(const Program& program, NodeId node);
 
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
-  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_samples);
+  /// `two_ways`: on one axis operations may be computed in two ways (may_be_computed_twice).
+  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_samples,
+                    bool two_ways = false);
   /// The same for a single device, of what is known for several.
   static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
   Analysis(const Analysis&) = delete;
@@ -23,8 +26,9 @@ struct Analysis {
   const Program& program;
   std::vector<int> kinds;    ///< node_kinds
   DimensionClasses classes;  ///< none on a single device
-  Rules rules;
   AttentionCost attention;
+  bool two_ways;
+  Rules rules;
   std::vector<std::vector<NodeId>> consumers;
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
@@ -33,8 +37,9 @@ struct Analysis {
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
 
  private:
-  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds);
-  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds, DimensionClasses classes);
+  Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
+  Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds,
+           DimensionClasses classes);
 };
 
 }  // namespace hetsynth::synth

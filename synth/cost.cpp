@@ -61,6 +61,30 @@ Picoseconds to_picoseconds(double seconds) {
 }
 double to_seconds(Picoseconds cost) { return double(cost) * 1e-12; }
 
+std::vector<char> fused_tensors(const Program& program, const std::vector<int>& kinds) {
+  std::vector<char> fused(program.nodes.size(), 0);
+  auto consumers = program.consumers();
+  std::vector<char> kept(program.nodes.size(), 0);
+  for (const Update& update : program.updates) kept[update.value] = 1;
+  for (const NamedOutput& output : program.outputs) kept[output.node] = 1;
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) kept[c.carry] = kept[c.next] = 1;
+  std::map<std::pair<int, size_t>, bool> read_once;
+  for (const Node& node : program.nodes) {
+    if (node.leaf() || node.space.reduction() || kept[node.id] || consumers[node.id].size() != 1) continue;
+    const Node& consumer = program[consumers[node.id][0]];
+    bool once = consumer.phase == node.phase && consumer.loop == node.loop && stacked_dim(node.space) < 0;
+    for (size_t j = 0; j < consumer.inputs.size(); ++j) {
+      if (consumer.inputs[j] != node.id) continue;
+      auto [it, fresh] = read_once.try_emplace({kinds[consumer.id], j}, false);
+      if (fresh) it->second = reads_once(consumer, j, element_count(node.type.shape));
+      once = once && it->second;
+    }
+    fused[node.id] = once;
+  }
+  return fused;
+}
+
 CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
                      const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh)
     : program_(program),
@@ -76,31 +100,8 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
   for (OperatorClass operators : operator_classes)
     for (const Device& device : cluster.devices) speeds_[size_t(operators)].push_back(device.compute_speed(operators));
   for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
-  find_fused(kinds);
+  fused_ = fused_tensors(program, kinds);
   find_works(kinds);
-}
-
-void CostModel::find_fused(const std::vector<int>& kinds) {
-  fused_.assign(program_.nodes.size(), 0);
-  auto consumers = program_.consumers();
-  std::vector<char> kept(program_.nodes.size(), 0);
-  for (const Update& update : program_.updates) kept[update.value] = 1;
-  for (const NamedOutput& output : program_.outputs) kept[output.node] = 1;
-  for (const TurnLoop& loop : program_.loops)
-    for (const TurnLoop::Carry& c : loop.carries) kept[c.carry] = kept[c.next] = 1;
-  std::map<std::pair<int, size_t>, bool> read_once;
-  for (const Node& node : program_.nodes) {
-    if (node.leaf() || node.space.reduction() || kept[node.id] || consumers[node.id].size() != 1) continue;
-    const Node& consumer = program_[consumers[node.id][0]];
-    bool once = consumer.phase == node.phase && consumer.loop == node.loop && stacked_dim(node.space) < 0;
-    for (size_t j = 0; j < consumer.inputs.size(); ++j) {
-      if (consumer.inputs[j] != node.id) continue;
-      auto [it, fresh] = read_once.try_emplace({kinds[consumer.id], j}, false);
-      if (fresh) it->second = reads_once(consumer, j, element_count(node.type.shape));
-      once = once && it->second;
-    }
-    fused_[node.id] = once;
-  }
 }
 
 void CostModel::find_works(const std::vector<int>& kinds) {

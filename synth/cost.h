@@ -62,6 +62,10 @@ struct Conversion {
   Picoseconds cost = forbidden;
 };
 
+/// By node: an elementwise operation's result that one operation of its phase reads once, in order, and that so lives
+/// only inside that one's loop.
+std::vector<char> fused_tensors(const Program& program, const std::vector<int>& kinds);
+
 class CostModel {
  public:
   /// `kinds`: as node_kinds gives them. `mesh`: over the cluster's devices in rank order.
@@ -137,7 +141,6 @@ class CostModel {
   };
   Step step(const Form& from, const Form& to) const;
   Parts parts(const Work& work, const Shares& shares, int device) const;
-  void find_fused(const std::vector<int>& kinds);
   void find_works(const std::vector<int>& kinds);
   bool in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }
 

@@ -83,21 +83,31 @@ Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
   return least;
 }
 
-Picoseconds FormPrices::of_kept(const Node& node, int source, const FormSets& sets) const {
+Picoseconds FormPrices::of_kept(const Node& node, Sources source, const FormSets& sets) const {
   if (!any() || node.kind == NodeKind::input || presence(node) == 0) return 0;
   if (memory_.least) return least_of_kept(node, source, sets);
   FormMask kept = sets.apart ? 0 : sets.early;
-  if (!problem_.rules.forms[node.id][source].partial()) kept |= FormMask(1) << source;
+  for (int form : {source.first, source.second})
+    if (form >= 0 && !problem_.rules.forms[node.id][size_t(form)].partial()) kept |= FormMask(1) << form;
   Picoseconds sum = 0;
   for (int form = 0; kept >> form; ++form)
-    if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = std::min(forbidden, sum + price(node, form));
+    if ((kept >> form & 1) && !(node.leaf() && form == source.first))
+      sum = std::min(forbidden, sum + price(node, form));
   return sum;
 }
 
 /// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
 /// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
-/// forms, the smallest of them.
-Picoseconds FormPrices::least_of_kept(const Node& node, int source, const FormSets& sets) const {
+/// forms, the smallest of them. Of what is computed in two forms one is there, the smallest at least.
+Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const FormSets& sets) const {
+  if (sources.second >= 0) {
+    Picoseconds least = forbidden;
+    const FormMask made = sets.early | sets.late | sources.mask();
+    for (int form = 0; made >> form; ++form)
+      if (made >> form & 1) least = std::min(least, price(node, form));
+    return least;
+  }
+  const int source = sources.first;
   bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
   for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
   FormMask made = sets.early & ~(FormMask(1) << source);

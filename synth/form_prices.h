@@ -38,8 +38,8 @@ class FormPrices {
   std::pair<int, int> kind_of(const Node& node) const;
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
   Picoseconds of_leaf(const Node& node, int form) const;
-  /// Of what there is of a tensor at the points, made in the form `source`; a leaf's own form is priced at the leaf.
-  Picoseconds of_kept(const Node& node, int source, const FormSets& sets) const;
+  /// Of what there is of a tensor at the points, made in the forms `source`; a leaf's own form is priced at the leaf.
+  Picoseconds of_kept(const Node& node, Sources source, const FormSets& sets) const;
 
  private:
   void find_progress();
@@ -47,7 +47,7 @@ class FormPrices {
   double presence(const Node& node) const;
   Picoseconds price(const Node& node, int form) const;
   const std::vector<double>& prices_of_forms(const Node& node) const;
-  Picoseconds least_of_kept(const Node& node, int source, const FormSets& sets) const;
+  Picoseconds least_of_kept(const Node& node, Sources source, const FormSets& sets) const;
 
   const Problem& problem_;
   const Conversions& conversions_;

@@ -31,7 +31,7 @@ class Lowering {
 
   SpmdProgram run() {
     for (const Node& node : program_.nodes)
-      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id].source));
+      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id].source.first));
     for (const Node& node : program_.nodes) {
       if (node.leaf()) continue;
       if (node.loop >= 0 && program_[node.id - 1].loop != node.loop) enter(node.loop);
@@ -79,7 +79,15 @@ class Lowering {
   }
 
   void compute(const Node& node) {
-    const Option& option = problem_.rules.options[node.id][choices_[node.id]];
+    problem_.rules.for_each_way(node.id, choices_[node.id], [&](const Option& option) { compute(node, option); });
+    if (node.loop < 0)
+      convert_early(node);
+    else if (stacked_dim(node.space) < 0)
+      for (const TensorNeed& need : needs_of(problem_, choices_, node.id))  // in the same turn, whoever needs it
+        obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
+  }
+
+  void compute(const Node& node, const Option& option) {
     Instruction instruction;
     instruction.node = node.id;
     for (size_t j = 0; j < node.inputs.size(); ++j)
@@ -97,11 +105,6 @@ class Lowering {
     instruction.result = define_source(node.id, option.form);
     check(instruction);
     out_.instructions.push_back(instruction);
-    if (node.loop < 0)
-      convert_early(node);
-    else if (stacked_dim(node.space) < 0)
-      for (const TensorNeed& need : needs_of(problem_, choices_, node.id))  // in the same turn, whoever needs it
-        obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
   }
 
   void check(const Instruction& instruction) {
@@ -115,7 +118,9 @@ class Lowering {
   /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
   /// can be freed.
   void convert_early(const Node& node) {
-    if (problem_.rules.forms[node.id][plans_[node.id].source].partial()) {
+    const Sources& made = plans_[node.id].source;
+    const auto partial = [&](int form) { return form >= 0 && problem_.rules.forms[node.id][size_t(form)].partial(); };
+    if (partial(made.first) || partial(made.second)) {
       for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
         obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
       return;
@@ -136,7 +141,7 @@ class Lowering {
   /// The form a consumer is given: a shard rather than the whole where both exist.
   int pick(NodeId node, FormMask acceptable, NodeId consumer) const {
     FormMask exist = stage_of(node, consumer) ? plans_[node].sets.late : plans_[node].sets.early;
-    FormMask both = (exist | FormMask(1) << plans_[node].source) & acceptable;
+    FormMask both = (exist | plans_[node].source.mask()) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
     for (int form = max_forms - 1; form > 0; --form)
       if (both >> form & 1) return form;
@@ -206,9 +211,13 @@ class Lowering {
   /// Why a node's value is partial.
   std::string origin(NodeId node, int axis) const {
     if (program_[node].leaf()) return "";
-    const Option& option = problem_.rules.options[node][choices_[node]];
-    if (option.factor[axis] < 0) return "";
-    return fmt::format(" (each device has its share of {})", program_[node].space.factors[option.factor[axis]].name);
+    std::string out;
+    problem_.rules.for_each_way(node, choices_[node], [&](const Option& option) {
+      const int factor = option.factor[size_t(axis)];
+      if (factor >= 0 && problem_.rules.forms[node][size_t(option.form)].on[size_t(axis)].partial())
+        out = fmt::format(" (each device has its share of {})", program_[node].space.factors[size_t(factor)].name);
+    });
+    return out;
   }
 
   /// The form a tensor is first made in: there for all its consumers.

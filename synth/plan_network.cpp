@@ -78,21 +78,39 @@ class NetworkBuilder {
 
   TableStore& store() const { return out_.network.store(); }
 
-  /// The form a node's tensor is first made in, by value of its variable.
-  std::vector<int> sources(const Node& node) const {
-    std::vector<int> forms;
+  /// The form, or two, a node's tensor is first made in, by value of its variable. Of what no solution needs to compute
+  /// in two ways: the first.
+  std::vector<Sources> sources(const Node& node) const {
+    std::vector<Sources> forms;
     if (node.kind == NodeKind::input) return {0};
     if (!node.leaf())
-      for (const Option& option : problem_.rules.options[node.id]) forms.push_back(option.form);
+      for (int choice = 0; choice < int(problem_.rules.options[node.id].size()); ++choice)
+        forms.push_back(pays(node, choice) ? problem_.rules.sources(node.id, choice)
+                                           : Sources(problem_.rules.options[node.id][size_t(choice)].form));
     else
       for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
         if (!problem_.rules.forms[node.id][f].partial()) forms.push_back(int(f));
     return forms;
   }
 
+  /// False where it costs no more to compute an operation in one of two ways and to convert the result.
+  bool pays(const Node& node, int choice) const {
+    const std::vector<Option>& options = problem_.rules.options[node.id];
+    const Option& both = options[size_t(choice)];
+    if (!both.twice()) return true;
+    for (int first : {0, 1}) {
+      const Option &one = options[size_t(both.ways[size_t(first)])],
+                   &other = options[size_t(both.ways[size_t(1 - first)])];
+      if (conversions_.of(node.id).tree_cost(one.form, FormMask(1) << other.form) <= operation_cost(node.id, other))
+        return false;
+    }
+    return true;
+  }
+
   void add_node(const Node& node) {
     key_.assign({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                 node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind), prices_.kind_of(node).first});
+                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind),
+                 prices_.kind_of(node).first});
     int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     out_.network.add_variable(unary, node.id);
@@ -107,9 +125,14 @@ class NetworkBuilder {
   Table node_costs(const Node& node) const {
     Table costs;
     if (node.leaf())
-      for (int form : sources(node)) costs.push_back(prices_.of_leaf(node, form));
+      for (Sources form : sources(node)) costs.push_back(prices_.of_leaf(node, form.first));
     else
-      for (const Option& option : problem_.rules.options[node.id]) costs.push_back(operation_cost(node.id, option));
+      for (int choice = 0; choice < int(problem_.rules.options[node.id].size()); ++choice) {
+        costs.push_back(pays(node, choice) ? 0 : forbidden);
+        problem_.rules.for_each_way(node.id, choice, [&](const Option& option) {
+          costs.back() = add(costs.back(), operation_cost(node.id, option));
+        });
+      }
     return costs;
   }
 
@@ -122,11 +145,13 @@ class NetworkBuilder {
     std::vector<VariableNeeds> out;
     for (NodeId consumer : problem_.consumers[node.id]) {
       VariableNeeds needs{consumer, is_late(problem_, consumer), {}};
-      for (const Option& option : problem_.rules.options[consumer]) {
+      const auto& inputs = program_[consumer].inputs;
+      for (int choice = 0; choice < int(problem_.rules.options[consumer].size()); ++choice) {
         std::set<FormMask> masks;
-        const auto& inputs = program_[consumer].inputs;
-        for (size_t j = 0; j < inputs.size(); ++j)
-          if (inputs[j] == node.id) masks.insert(option.needs[j]);
+        problem_.rules.for_each_way(consumer, choice, [&](const Option& option) {
+          for (size_t j = 0; j < inputs.size(); ++j)
+            if (inputs[j] == node.id) masks.insert(option.needs[j]);
+        });
         needs.masks.add({masks.begin(), masks.end()});
       }
       out.push_back(std::move(needs));
@@ -134,8 +159,8 @@ class NetworkBuilder {
     for (NodeId leaf : problem_.update_targets[node.id]) {
       if (leaf == node.id) continue;  // kept as it is
       VariableNeeds needs{leaf, is_late(problem_, leaf), {}};
-      for (int form : sources(program_[leaf]))
-        needs.masks.add({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][form])});
+      for (Sources form : sources(program_[leaf]))
+        needs.masks.add({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][size_t(form.first)])});
       out.push_back(std::move(needs));
     }
     return out;
@@ -152,17 +177,19 @@ class NetworkBuilder {
   }
 
   /// By source.
-  void sets_cost(const Node& node, const std::vector<int>& from, const FormSets& sets, Picoseconds* costs) const {
+  void sets_cost(const Node& node, const std::vector<Sources>& from, const FormSets& sets, Picoseconds* costs) const {
     static const Table none(max_forms, 0);
-    const auto trees = [&](FormMask set) -> const Table& {
-      return set == 0 ? none : conversions_.of(node.id).tree_costs(set);
-    };
+    const ConversionTable& table = conversions_.of(node.id);
+    const auto trees = [&](FormMask set) -> const Table& { return set == 0 ? none : table.tree_costs(set); };
+    const auto partial = [&](int form) { return form >= 0 && problem_.rules.forms[node.id][size_t(form)].partial(); };
     const Table &early = trees(sets.early), &late = trees(sets.late);
     for (size_t s = 0; s < from.size(); ++s) {
-      const size_t source = size_t(from[s]);
-      costs[s] = early[source];
+      const auto cost = [&](const Table& of_first, FormMask set) {
+        return from[s].second < 0 ? of_first[size_t(from[s].first)] : table.tree_cost(from[s], set);
+      };
+      costs[s] = cost(early, sets.early);
       if (sets.apart)
-        costs[s] = problem_.rules.forms[node.id][source].partial() ? forbidden : add(costs[s], late[source]);
+        costs[s] = partial(from[s].first) || partial(from[s].second) ? forbidden : add(costs[s], cost(late, sets.late));
       if (prices_.any()) costs[s] = add(costs[s], prices_.of_kept(node, from[s], sets));
     }
   }
@@ -201,6 +228,8 @@ class NetworkBuilder {
     key.assign({conversions_.kind_of(node.id), options.kind(node.id), int(node.kind), int(node.phase),
                 node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id), priced,
                 priced_after});
+    // Which pairs of ways pay depends on what they cost.
+    if (problem_.analysis->two_ways) key.push_back(problem_.cost.work_kind(node.id));
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
       key.push_back(int(program_[consumer].phase));
@@ -223,8 +252,8 @@ class NetworkBuilder {
   TensorCosts tensor_costs(const Node& node) {
     std::vector<VariableNeeds> needs = variable_needs(node);
     std::vector<FormMask> fixed = constant_needs(node);
-    Grouped<int> from;
-    for (int form : sources(node)) from.add(form);
+    Grouped<Sources> from;
+    for (Sources form : sources(node)) from.add(form);
     const ConversionTable& table = conversions_.of(node.id);
     TensorCosts out;
     if (needs.empty()) {
@@ -234,7 +263,7 @@ class NetworkBuilder {
     } else if (needs.size() == 1 && !prices_.any()) {
       const auto& asked = needs[0].masks;
       Table costs;
-      for (int source : from.kinds)
+      for (Sources source : from.kinds)
         for (const auto& masks : asked.kinds) {
           std::vector<FormMask> all = fixed;
           all.insert(all.end(), masks.begin(), masks.end());
@@ -248,7 +277,7 @@ class NetworkBuilder {
     return out;
   }
 
-  void add_sets(const Node& node, const Grouped<int>& from, const std::vector<VariableNeeds>& needs,
+  void add_sets(const Node& node, const Grouped<Sources>& from, const std::vector<VariableNeeds>& needs,
                 const std::vector<FormMask>& fixed, TensorCosts* out) {
     out_.set_lists.push_back(input_.like ? *sets_there(node.id) : candidate_sets(node, from.kinds, needs, fixed));
     const std::vector<FormSets>& sets = out_.set_lists.back();
@@ -280,7 +309,7 @@ class NetworkBuilder {
 
   /// Sets for all consumers alike and, with a price on memory, pairs of sets for the forward phase and for what
   /// follows.
-  std::vector<FormSets> candidate_sets(const Node& node, const std::vector<int>& from,
+  std::vector<FormSets> candidate_sets(const Node& node, const std::vector<Sources>& from,
                                        const std::vector<VariableNeeds>& needs,
                                        const std::vector<FormMask>& fixed) const {
     std::set<FormMask> early(fixed.begin(), fixed.end()), late, all(fixed.begin(), fixed.end());
@@ -307,7 +336,7 @@ class NetworkBuilder {
   }
 
   /// Without those that serve the same needs as another and cost no less from any source.
-  std::vector<FormSets> unbeaten(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
+  std::vector<FormSets> unbeaten(const Node& node, const std::vector<Sources>& from, const std::set<FormMask>& early,
                                  const std::set<FormMask>& late, const std::vector<FormSets>& sets) const {
     std::map<std::vector<char>, std::vector<std::pair<Table, size_t>>> by_service;
     auto no_dearer = [](const Table& a, const Table& b) {
@@ -335,7 +364,7 @@ class NetworkBuilder {
   }
 
   /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
-  std::vector<FormMask> useful_sets(const Node& node, const std::vector<int>& from, const std::set<FormMask>& masks,
+  std::vector<FormMask> useful_sets(const Node& node, const std::vector<Sources>& from, const std::set<FormMask>& masks,
                                     int most = max_forms) const {
     FormMask useful = 0;
     for (FormMask mask : masks) useful |= mask;

@@ -62,10 +62,11 @@ namespace {
 
 void add_needs(const Problem& problem, const Choices& choices, NodeId node, std::vector<TensorNeed>* needs) {
   for (NodeId consumer : problem.consumers[node]) {
-    const Option& option = problem.rules.options[consumer][choices[consumer]];
     const auto& inputs = problem.program[consumer].inputs;
-    for (size_t j = 0; j < inputs.size(); ++j)
-      if (inputs[j] == node) needs->push_back({consumer, int(j), option.needs[j]});
+    problem.rules.for_each_way(consumer, choices[consumer], [&](const Option& option) {
+      for (size_t j = 0; j < inputs.size(); ++j)
+        if (inputs[j] == node) needs->push_back({consumer, int(j), option.needs[j]});
+    });
   }
   for (NodeId leaf : problem.update_targets[node]) {
     needs->push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});
@@ -90,14 +91,15 @@ bool is_late(const Problem& problem, NodeId consumer) {
 
 namespace {
 
-/// The form a tensor is first made in.
-int source_of(const Problem& problem, const Choices& choices, const Node& node, const std::vector<TensorNeed>& needs) {
+/// The form or forms a tensor is first made in.
+Sources source_of(const Problem& problem, const Choices& choices, const Node& node,
+                  const std::vector<TensorNeed>& needs) {
   if (node.kind == NodeKind::input) return input_form(problem.rules.forms[node.id], needs);
-  return node.leaf() ? choices[node.id] : problem.rules.options[node.id][choices[node.id]].form;
+  return node.leaf() ? Sources(choices[node.id]) : problem.rules.sources(node.id, choices[node.id]);
 }
 
 /// `chosen`: the sets that memory decided, or none. `masks`: what the consumers need.
-Materialisation made_from(const ConversionTable& table, int source, const FormSets& chosen,
+Materialisation made_from(const ConversionTable& table, Sources source, const FormSets& chosen,
                           const std::vector<FormMask>& masks) {
   Materialisation out;
   out.source = source;
@@ -142,10 +144,10 @@ const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
   needs_.clear();
   add_needs(problem_, choices, id, &needs_);
   set_distinct_masks(needs_, &masks_);
-  int source = source_of(problem_, choices, node, needs_);
+  const Sources source = source_of(problem_, choices, node, needs_);
   FormSets sets = chosen_sets(choices, node);
-  key_.assign(
-      {conversions_.kind_of(id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early), int64_t(sets.late)});
+  key_.assign({conversions_.kind_of(id), source.first, source.second, sets.chosen * 2 + sets.apart, int64_t(sets.early),
+               int64_t(sets.late)});
   key_.insert(key_.end(), masks_.begin(), masks_.end());
   auto [it, fresh] = seen_.try_emplace(key_);
   if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks_);
@@ -179,7 +181,9 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
     if (node.leaf()) continue;
     key.assign({problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
     auto [it, fresh] = operators.try_emplace(key, 0);
-    if (fresh) it->second = operation(node.id, problem.rules.options[node.id][choices[node.id]]);
+    if (fresh)
+      problem.rules.for_each_way(node.id, choices[node.id],
+                                 [&](const Option& option) { it->second += operation(node.id, option); });
     total = std::min(forbidden, total + it->second);
   }
   return total;

@@ -66,7 +66,7 @@ Mesh flat_mesh(const Cluster& cluster, const std::string& axis = "dev");
 /// What one consumer needs of a tensor.
 struct TensorNeed {
   NodeId consumer;  ///< an operation, the leaf that is updated (or carry), or -1 for the loss and named outputs
-  int position;     ///< operand position of an operation
+  int position;     ///< operand position of an operation, which needs two of what it computes in two ways
   FormMask forms;
 };
 /// All needs of a tensor's consumers under the choices, in program order.
@@ -79,7 +79,7 @@ bool is_late(const Problem& problem, NodeId consumer);
 /// How one tensor is materialised under the choices: its first form, all forms, and the cheapest conversions between
 /// them.
 struct Materialisation {
-  int source = 0;
+  Sources source;
   FormSets sets;
   std::vector<std::pair<int, int>> steps, late_steps;  ///< late: only if apart
   Picoseconds cost = 0;

@@ -42,25 +42,29 @@ std::vector<int> classes_of(const Problem& problem, const CostTerm& term, int ax
 std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices) {
   std::vector<CostTerm> terms;
   std::map<Work, size_t> operators;
-  std::unordered_map<std::vector<int>, int, SequenceHash> operator_of;  // term; -1: none
+  std::unordered_map<std::vector<int>, std::vector<size_t>, SequenceHash> operator_of;  // terms
   std::map<std::tuple<int, int, int>, size_t> converted;
   std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
-  auto operator_term = [&](const Node& node) {
-    Work w = problem.cost.work(node.id, problem.rules.options[node.id][choices[node.id]]);
-    if (std::ranges::all_of(w.class_id, [](CutClass cut) { return cut == -1; })) return -1;
-    auto [it, fresh] = operators.try_emplace(w, terms.size());
-    if (fresh) {
-      terms.emplace_back();
-      terms.back().work = w;
-    }
-    return int(it->second);
+  auto operator_terms = [&](const Node& node) {
+    std::vector<size_t> out;
+    problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
+      Work w = problem.cost.work(node.id, option);
+      if (std::ranges::all_of(w.class_id, [](CutClass cut) { return cut == -1; })) return;
+      auto [it, fresh] = operators.try_emplace(w, terms.size());
+      if (fresh) {
+        terms.emplace_back();
+        terms.back().work = w;
+      }
+      out.push_back(it->second);
+    });
+    return out;
   };
   for (const Node& node : problem.program.nodes) {
     if (!node.leaf()) {
       auto [it, fresh] = operator_of.try_emplace(
-          {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]}, -1);
-      if (fresh) it->second = operator_term(node);
-      if (it->second >= 0) ++terms[size_t(it->second)].count;
+          {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
+      if (fresh) it->second = operator_terms(node);
+      for (size_t term : it->second) ++terms[term].count;
     }
     const auto& forms = problem.rules.forms[node.id];
     for (const auto* steps : {&made[node.id].steps, &made[node.id].late_steps})

@@ -45,6 +45,17 @@ struct Form {
 using FormMask = uint64_t;
 constexpr int max_forms = 64;
 
+/// The form that a tensor is computed in, or two of them.
+struct Sources {
+  int first = 0;
+  int second = -1;  ///< -1: none
+  Sources() = default;
+  Sources(int only) : first(only) {}
+  Sources(int first, int second) : first(first), second(second) {}
+  FormMask mask() const { return FormMask(1) << first | (second < 0 ? 0 : FormMask(1) << second); }
+  auto operator<=>(const Sources&) const = default;
+};
+
 /// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
 /// a class, partial sums, and partial maxima (only where its operator computes maxima). Two axes
 /// can cut the same dimension, if it is a tensor's first and of `nested_class`, the inner one the parts of the outer.
@@ -60,7 +71,11 @@ struct Option {
   std::array<int, max_axes> factor{-1, -1, -1};
   std::vector<FormMask> needs;  ///< per operand position: the forms of that tensor it can be given in
   int form = 0;                 ///< of the result
-  bool splits() const;          ///< some factor
+  /// Both of these options of the operation, which then computes its result twice, in two forms; what stands above is
+  /// that of the first. -1: no other option.
+  std::array<int, 2> ways{-1, -1};
+  bool twice() const { return ways[0] >= 0; }
+  bool splits() const;  ///< some factor
 };
 
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
@@ -76,6 +91,19 @@ struct Rules {
     const int index = form_index(node, form);
     return index < 0 ? 0 : FormMask(1) << index;
   }
+  /// What an operation's choice makes.
+  Sources sources(NodeId node, int choice) const {
+    const std::vector<Option>& all = options[node];
+    const Option& option = all[size_t(choice)];
+    return option.twice() ? Sources(option.form, all[size_t(option.ways[1])].form) : Sources(option.form);
+  }
+  /// Calls `visit` for the one or two options that an operation is computed by.
+  template <typename Visit>
+  void for_each_way(NodeId node, int choice, const Visit& visit) const {
+    const std::vector<Option>& all = options[node];
+    if (!all[size_t(choice)].twice()) return visit(all[size_t(choice)]);
+    for (int way : all[size_t(choice)].ways) visit(all[size_t(way)]);
+  }
 };
 
 /// On every axis:
@@ -87,7 +115,8 @@ struct Rules {
 /// Several axes take every combination of these whose result has a form. Two axes can split the same factor if it
 /// is of the batch and indexes nothing but first dimensions. The axis of depth splits only factors that index nothing
 /// but first dimensions of what it cuts. Derived once for every kind of operation and operand forms.
+/// `twice`: by node, whether any two of its options that give different forms may be taken together; empty: of none.
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
-                   NestedCuts nested);
+                   NestedCuts nested, const std::vector<char>& twice = {});
 
 }  // namespace hetsynth::synth

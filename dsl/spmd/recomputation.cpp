@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace hetsynth {
 
@@ -16,6 +17,18 @@ std::vector<char> made_again(const SpmdProgram& program) {
     made.emplace(value.node, instruction.result);
   }
   return again;
+}
+
+int computed_in_two_ways(const SpmdProgram& program) {
+  std::map<NodeId, const Placements*> first;
+  std::set<NodeId> others;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.opcode != Opcode::compute) continue;
+    const Placements& placements = program.values[size_t(instruction.result)].placements;
+    const auto [it, fresh] = first.try_emplace(instruction.node, &placements);
+    if (*it->second != placements) others.insert(instruction.node);
+  }
+  return int(others.size());
 }
 
 }  // namespace hetsynth

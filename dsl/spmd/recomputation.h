@@ -1,4 +1,5 @@
-// Values that a plan makes twice, so as not to keep them from the forward phase to the backward phase.
+// Values that a plan makes twice: so as not to keep them from the forward phase to the backward phase, or in another
+// form instead of converting the first.
 #pragma once
 #include <vector>
 
@@ -8,5 +9,7 @@ namespace hetsynth {
 
 /// By value: made after another value of the same tensor with the same placements.
 std::vector<char> made_again(const SpmdProgram& program);
+/// Operations that are computed more than once, with results of different placements.
+int computed_in_two_ways(const SpmdProgram& program);
 
 }  // namespace hetsynth

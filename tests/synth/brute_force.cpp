@@ -87,20 +87,31 @@ class Dijkstra {
   void compute(Picoseconds cost, const State& state) {
     NodeId id = order_[state.done];
     for (const Option& option : problem_.rules.options[id]) {
+      const auto& all = problem_.rules.options[id];
+      State next = state;
+      Picoseconds sum = cost;
       bool ready = true;
-      for (size_t j = 0; j < option.needs.size(); ++j) {
-        bool held = false;
-        for (int form = 0; form < max_forms; ++form)
-          held = held || ((option.needs[j] >> form & 1) && state.exists.count({problem_.program[id].inputs[j], form}));
-        ready = ready && held;
+      for (const Option* way : option.twice() ? std::vector{&all[size_t(option.ways[0])], &all[size_t(option.ways[1])]}
+                                              : std::vector{&option}) {
+        ready = ready && holds_operands(state, id, *way);
+        next.exists.insert({id, way->form});
+        sum += problem_.cost.operator_cost(id, *way, shares_);
       }
       if (!ready) continue;
-      State next = state;
       ++next.done;
-      next.exists.insert({id, option.form});
       forget(&next);
-      push(cost + problem_.cost.operator_cost(id, option, shares_), std::move(next));
+      push(sum, std::move(next));
     }
+  }
+
+  bool holds_operands(const State& state, NodeId id, const Option& option) const {
+    for (size_t j = 0; j < option.needs.size(); ++j) {
+      bool held = false;
+      for (int form = 0; form < max_forms; ++form)
+        held = held || ((option.needs[j] >> form & 1) && state.exists.count({problem_.program[id].inputs[j], form}));
+      if (!held) return false;
+    }
+    return true;
   }
 
   /// Values that nothing can use any more do not tell states apart.
