@@ -94,7 +94,7 @@ RC_GTEST_PROP(TwoWays, AreNeverDearerAndComputeTheReference, ()) {
   const Conversions conversions(*one_way.analysis, one_way.cost, s.shares);
   const Picoseconds in_one = search(one_way, conversions, s.shares, {}, {}).cost;
   RC_ASSERT(s.solution.cost <= in_one);
-  RC_ASSERT((s.count() > 0) == (s.solution.cost < in_one));
+  RC_ASSERT(s.count() > 0 || s.solution.cost == in_one);
   RC_ASSERT(MeshBound(s.problem, {}).relaxation().bound <= s.solution.cost);
   const SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
   RC_LOG() << text(spmd, program);
@@ -110,7 +110,7 @@ RC_GTEST_PROP(TwoWays, FitWhereMemoryIsShort, ()) {
   SynthesisOptions one_way, two_ways;
   two_ways.two_ways = true;
   const int64_t taken = synthesize(program, cluster, two_ways).prediction.devices[0].memory_bytes;
-  for (Device& device : cluster.devices) device.memory_bytes = taken * 8 / 10;
+  for (Device& device : cluster.devices) device.memory_bytes = taken * 9 / 10;
   const auto planned = [&](const SynthesisOptions& options) -> std::optional<Plan> {
     try {
       return synthesize(program, cluster, options);
