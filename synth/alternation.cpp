@@ -30,9 +30,14 @@ constexpr int64_t few_values = 60'000;
 constexpr double likely_part = 0.25;
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
 constexpr int most_tight_shares = 2;
+/// Unless the plan takes longer than the cheapest there by more than this.
+constexpr double worth_searching_more = 0.5;
 /// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
 constexpr int most_tight_moves = 3;
 constexpr double worth_moving_again = 0.1;
+/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
+constexpr int most_roundings = 3;
+constexpr double worth_rounding_anew = 1.1;
 
 class Alternation {
  public:
@@ -220,12 +225,12 @@ class Alternation {
     }
   }
 
-  /// Shares by linear programming, under the memory limits, for the program of a candidate, axis by axis. False if
-  /// there are none.
-  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares) const {
+  /// Shares by linear programming, under the memory limits or this part of them, for the program of a candidate, axis
+  /// by axis. False if there are none.
+  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares, double memory = 1) const {
     const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
     for (int axis : unequal_axes_) {
-      const Fractions fractions = best_fractions(problem_, terms, *candidate.spmd, axis, *shares);
+      const Fractions fractions = best_fractions(problem_, terms, *candidate.spmd, axis, *shares, memory);
       if (fractions.empty()) return false;
       *shares = round_fractions(problem_, terms, fractions, axis, *shares);
     }
@@ -238,8 +243,9 @@ class Alternation {
     int searched = 0;
     double multiplier = 0;
     for (Candidate start : tight_) {
-      if (budget_.spent() || (best_.fits() && (searched >= most_tight_shares || start.bound >= cost_to_beat()))) return;
-      ++searched;
+      if (budget_.spent() || (cost_to_beat() < forbidden && start.bound >= cost_to_beat())) return;
+      const bool far = double(cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
+      if (searched >= most_tight_shares && !far) return;
       const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
       if (!likely_.values.empty() && start.bound < start.cost) {
         start = cheapest_of_all(conversions, start.shares);
@@ -247,27 +253,34 @@ class Alternation {
       }
       if (start.fits()) {
         keep(start);
+        ++searched;
         continue;
       }
-      multiplier = search_at(conversions, start, multiplier);
+      const MemorySearchResult found = search_at(conversions, start, multiplier);
+      multiplier = found.multiplier;
+      searched += found.beaten || best_.fits();
+      if (found.beaten) continue;
       Shares at = start.shares;
+      // The most thrifty program may fit at other shares.
+      if (!found.best.fits() && far) {
+        const Picoseconds before = cost_to_beat();
+        if (!move_tight_shares(found.best, multiplier) || cost_to_beat() >= before) continue;
+        at = best_.shares;
+      }
       for (int move = 0; move < most_tight_moves && best_.fits() && best_.shares == at; ++move) {
         if (move > 0 && double(best_.cost) <= double(best_.bound) * (1 + worth_moving_again)) break;
-        if (!move_tight_shares(multiplier)) break;
+        if (!move_tight_shares(best_, multiplier)) break;
         at = best_.shares;
       }
     }
   }
 
-  /// From the best plan's shares to those that linear programming finds for it, and a search there. False if there are
-  /// none, or nothing is tight there.
-  bool move_tight_shares(double multiplier) {
-    Shares shares = best_.shares;
-    if (!has_linear_program()) return false;
-    {
-      const Conversions conversions(*problem_.analysis, problem_.cost, best_.shares);
-      if (!refine(conversions, best_, &shares) || !seen_.insert(shares).second) return false;
-    }
+  /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
+  /// or nothing is tight there.
+  bool move_tight_shares(const Candidate& from, double multiplier) {
+    Candidate moved = moved_to_fit(from);
+    if (moved.empty() || !seen_.insert(moved.shares).second) return false;
+    const Shares& shares = moved.shares;
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
     const Candidate there = likely_.values.empty() ? cheapest(conversions, shares, worth_searching())
                                                    : cheapest_of_all(conversions, shares);
@@ -276,29 +289,46 @@ class Alternation {
       keep(there);
       return false;
     }
-    Choices choices = best_.choices;
-    const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
-    Candidate moved = make_candidate(problem_, conversions, shares, std::move(choices), cost);
     moved.bound = there.bound;
     keep(moved);
     if (!moved.fits())
       if (auto again = recomputed_to_fit(problem_, moved, cost_to_beat())) keep(*again);
-    search_at(conversions, there, multiplier);
+    const MemorySearchResult found = search_at(conversions, there, multiplier);
+    if (!found.best.fits() && !found.beaten) keep(moved_to_fit(found.best));
     return true;
   }
 
-  /// Returns the multiplier at which the bound was reached.
-  double search_at(const Conversions& conversions, const Candidate& start, double guess) {
+  /// A plan's program at the shares that linear programming finds for it under the memory limits. Whole granules can
+  /// take more than the limits allow: then, with a little less memory, once more. Empty if there are no such shares.
+  Candidate moved_to_fit(const Candidate& from) const {
+    Candidate out;
+    if (!has_linear_program()) return out;
+    double memory = 1;
+    for (int round = 0; round < most_roundings; ++round) {
+      Shares shares = from.shares;
+      const Conversions before(*problem_.analysis, problem_.cost, from.shares);
+      if (!refine(before, from, &shares, memory) || (!out.empty() && shares == out.shares)) break;
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      Choices choices = from.choices;
+      const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
+      out = make_candidate(problem_, conversions, shares, std::move(choices), cost);
+      if (out.fits() || out.fullest() > worth_rounding_anew) break;
+      memory /= out.fullest();
+    }
+    return out;
+  }
+
+  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess) {
     MemorySearchResult result = search_within_memory(problem_, conversions, start, cost_to_beat(), guess, budget_);
     // The bound within memory is one for plans that make every value once.
     result.best.bound = result.best.recomputed.empty() ? result.bound : start.bound;
     if (best_.shares == start.shares && best_.recomputed.empty()) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
-    return result.multiplier;
+    return result;
   }
 
   Picoseconds cost_to_beat() const {
-    return std::min(limits_.cost_to_beat, best_.fits() && !best_.empty() ? best_.cost : forbidden);
+    return std::min({to_beat_, limits_.cost_to_beat, best_.fits() && !best_.empty() ? best_.cost : forbidden});
   }
 
   void keep(const Candidate& candidate) {

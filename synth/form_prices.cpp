@@ -8,30 +8,11 @@ namespace hetsynth::synth {
 
 FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const MemoryPrice& memory)
-    : problem_(problem),
-      conversions_(conversions),
-      shares_(shares),
-      memory_(memory),
-      before_turn_(problem.program.nodes.size(), 0) {
-  if (!any()) return;
-  find_progress();
-  find_boundary();
+    : problem_(problem), conversions_(conversions), shares_(shares), memory_(memory) {
+  if (any()) find_boundary();
 }
 
-std::pair<int, int> FormPrices::kind_of(const Node& node) const {
-  if (!any()) return {0, 0};
-  return {before_turn_[node.id], int(presence(node) * 1000)};
-}
-
-/// Where a node stands among those of its kind and phase, from 0 to 1.
-void FormPrices::find_progress() {
-  std::map<std::pair<int, int>, int> count;
-  auto group = [](const Node& node) { return std::pair(int(node.kind), int(node.phase)); };
-  std::vector<int> rank;
-  for (const Node& node : problem_.program.nodes) rank.push_back(count[group(node)]++);
-  for (const Node& node : problem_.program.nodes)
-    before_turn_[node.id] = rank[node.id] < memory_.turn * count[group(node)];
-}
+int FormPrices::kind_of(const Node& node) const { return any() ? int(presence(node) * 1000) : 0; }
 
 void FormPrices::find_boundary() {
   for (const Node& node : problem_.program.nodes)
@@ -55,8 +36,7 @@ double FormPrices::presence(const Node& node) const {
 
 /// Of keeping a tensor in a form on all devices.
 Picoseconds FormPrices::price(const Node& node, int form) const {
-  const double sum = prices_of_forms(node)[size_t(form)] * presence(node) *
-                     (before_turn_[node.id] ? memory_.before_turn : memory_.after_turn);
+  const double sum = prices_of_forms(node)[size_t(form)] * presence(node);
   return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
 }
 
@@ -111,7 +91,7 @@ Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const F
   bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
   for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
   FormMask made = sets.early & ~(FormMask(1) << source);
-  if (node.leaf() && (sets.apart || !early || !late)) return 0;
+  if (node.leaf() && (sets.apart || !early || !late || made == 0)) return 0;
   bool only_source = sets.apart || made == 0 || !early;
   if (only_source && !partial) return price(node, source);
   if (std::popcount(made) > 1 && !node.leaf() && !partial) made |= FormMask(1) << source;

@@ -17,9 +17,6 @@ struct MemoryPrice {
   };
   std::vector<double> by_device;  ///< picoseconds per byte; empty: no price
   std::vector<Point> points;
-  /// Tensors within this first part of the program (0 to 1) pay `before_turn` times the price, others `after_turn`
-  /// times.
-  double turn = 0, before_turn = 1, after_turn = 1;
   /// For a bound: only what is there for certain between the forward phase and the rest is paid for, so that no
   /// solution pays more than what its memory costs. (Else: all forms that a tensor is given, a closer guess.) Points do
   /// not matter then.
@@ -33,16 +30,14 @@ class FormPrices {
 
   /// Without a price all else is 0.
   bool any() const { return memory_.any(); }
-  /// Equal for tensors of one kind that pay alike: whether it is within the first part of the program, and how much of
-  /// the time it is there, in thousandths.
-  std::pair<int, int> kind_of(const Node& node) const;
+  /// Equal for tensors of one kind that pay alike: how much of the time they are there, in thousandths.
+  int kind_of(const Node& node) const;
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
   Picoseconds of_leaf(const Node& node, int form) const;
   /// Of what there is of a tensor at the points, made in the forms `source`; a leaf's own form is priced at the leaf.
   Picoseconds of_kept(const Node& node, Sources source, const FormSets& sets) const;
 
  private:
-  void find_progress();
   void find_boundary();
   double presence(const Node& node) const;
   Picoseconds price(const Node& node, int form) const;
@@ -54,7 +49,6 @@ class FormPrices {
   const Shares& shares_;
   const MemoryPrice& memory_;
   NodeId boundary_ = -1;                                       ///< the last node of the forward phase
-  std::vector<char> before_turn_;                              ///< by node: within the first part of the program
   mutable std::map<int, std::vector<double>> prices_of_kind_;  ///< worked out when first asked for
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "synth/plan_mixture.h"
 #include "synth/recompute.h"
 
 namespace hetsynth::synth {
@@ -10,13 +11,16 @@ namespace {
 
 /// Steps' time that a full memory costs when only memory is to count. Much more would make sums overflow.
 constexpr double dearest = 30;
-constexpr int most_prices = 7, most_turns = 5;
+constexpr size_t most_points = 4;
+/// Part of the fullness that another moment must save at least for one more to be tried.
+constexpr double worth_dearer = 0.9;
+/// Bounds at prices that differ by less than this part are hardly better.
+constexpr double worth_proving_anew = 0.03;
+constexpr int most_dearest = 3, most_prices = 7;
 /// A bound this near to the plan ends the search, and a new price that promises less than this is not tried.
 constexpr double near_enough = 2e-3;
 /// Of large networks on several axes, where every price takes seconds: as in synth/alternation.cpp.
 constexpr double near_enough_if_large = 0.015;
-/// How much the two parts' prices differ when a part of the program is made thrifty.
-constexpr double tilt = 0.02;
 
 class MemorySearch {
  public:
@@ -33,7 +37,7 @@ class MemorySearch {
     limits_.thorough = !is_long(problem.program);
     limits_.table_limit = std::min(limits_.table_limit, 1e6);
     limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
-    result_.best = cheapest;
+    result_.best = fast_ = cheapest;
     result_.bound = cheapest.bound;
     for (double fullness : cheapest.fullness) tight_.push_back(fullness > 1);
     watch(cheapest.peak);
@@ -41,51 +45,65 @@ class MemorySearch {
   }
 
   MemorySearchResult run(double guess) {
-    if (enough()) return std::move(result_);
-    double unit = double(cheapest_.cost);
-    Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
-    Point high;
-    if (guess > 0) high = try_price(guess, {});
-    if (!high.fits) {
-      if (guess > 0 && high.searched()) low = high;
-      high = try_price(dearest * unit, {});
-    }
-    if (!high.fits) {
-      if (result_.best.fits())  // by making values twice: less thrifty plans may get there at less time
-        for (double part : {0.1, 0.01})
-          if (!enough()) try_price(dearest * part * unit, {});
-      return std::move(result_);
-    }
-    double price = approach(low, high);
-    if (price > 0 && !forward_comes_in_turns()) prove(price);
-    if (result_.best.fits() && price > 0) divide(price);
+    search(guess);
+    result_.beaten = hopeless() || result_.bound >= cost_to_beat_;
     return std::move(result_);
   }
 
  private:
+  void search(double guess) {
+    if (enough()) return;
+    double unit = double(cheapest_.cost);
+    Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
+    Point high;
+    if (cost_to_beat_ < forbidden) prove(guess);
+    if (enough()) return;
+    if (guess <= 0) guess = price_to_beat(low);
+    if (guess > 0) high = try_price(guess);
+    if (hopeless()) return;
+    if (!high.fits) {
+      if (high.searched()) low = high;
+      high = try_dearest(unit);
+    }
+    if (!high.fits) {
+      if (result_.best.fits())  // by making values twice: less thrifty plans may get there at less time
+        for (double part : {0.1, 0.01})
+          if (!enough()) try_price(dearest * part * unit);
+      return;
+    }
+    if (cost_to_beat_ < forbidden) prove(price_between(low, high));
+    const double price = approach(low, high);
+    if (hopeless()) return;
+    prove(price);
+    if (result_.bound == cheapest_.bound) prove(price / 2);
+    if (price > 0) mix();
+  }
+
   /// What a search at some price led to.
   struct Point {
     double time = 0, fullness = 0, price = -1;
-    double priced = 0;  ///< fullness as the network counts it; 0: not known
+    double fullest = 0;  ///< of the fullest device
+    double priced = 0;   ///< fullness as the network counts it; 0: not known
     bool fits = false;
     bool searched() const { return price >= 0; }
-    bool like(const Point& other) const {
-      const auto near = [](double a, double b) { return std::abs(a - b) <= near_enough / 4 * std::abs(b); };
-      return near(time, other.time) && near(fullness, other.fullness);
-    }
   };
 
-  /// Where plans' memory peaks: tensors have a price at these moments, one for each phase in which a plan was over.
-  void watch(NodeId peak) {
-    if (peak < 0) return;
+  /// Where plans' memory peaks: tensors have a price at these moments, at all alike. After the first of a phase only
+  /// where `also_beside`.
+  void watch(NodeId peak, bool also_beside = false) {
+    if (peak < 0 || points_.size() >= most_points) return;
     auto phase = [&](NodeId node) { return problem_.program[node].phase; };
     for (const MemoryPrice::Point& point : points_)
-      if (phase(point.node) == phase(peak)) return;
+      if (point.node == peak || (!also_beside && phase(point.node) == phase(peak))) return;
     points_.push_back({peak, 0});
     for (MemoryPrice::Point& point : points_) point.weight = 1.0 / double(points_.size());
   }
 
   Picoseconds to_beat() const { return std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden); }
+
+  /// All that fit here and make every value once are slower than a plan from elsewhere, or one that makes some twice,
+  /// as far as prices tell.
+  bool hopeless() const { return estimate_ >= double(result_.best.recomputed.empty() ? cost_to_beat_ : to_beat()); }
 
   bool enough() const { return budget_.spent() || double(result_.bound) * (1 + near_enough_) >= double(to_beat()); }
 
@@ -97,10 +115,11 @@ class MemorySearch {
     return count > 0 ? sum / count : 0;
   }
 
-  SearchInput priced_input(double multiplier, MemoryPrice price) const {
+  SearchInput priced_input(double multiplier, bool least = false) const {
     SearchInput input;
     input.pins = &problem_.pins;
-    input.memory = std::move(price);
+    input.memory.points = points_;
+    input.memory.least = least;
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
       input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(problem_.cluster.devices[d].memory_bytes)
@@ -109,24 +128,40 @@ class MemorySearch {
   }
 
   /// `known`: a solution that costs no more is there already, and need not be found.
-  Point try_price(double multiplier, MemoryPrice price, double known = double(forbidden)) {
+  Point try_price(double multiplier, double known = double(forbidden)) {
     Point point;
     if (budget_.spent()) return point;
-    price.points = points_;
-    SearchInput input = priced_input(multiplier, std::move(price));
+    SearchInput input = priced_input(multiplier);
     limits_.cost_to_beat = known < double(forbidden) ? Picoseconds(known) : forbidden;
-    Solution solution = search(problem_, conversions_, cheapest_.shares, input, limits_);
+    Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched();
+    if (solution.search.found()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
     if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
     candidate.bound = cheapest_.bound;
     for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
-    if (!candidate.fits()) watch(candidate.peak);
+    if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
     const double priced = double(solution.search.cost - candidate.cost) / multiplier;
-    point = {double(candidate.cost), fullness_of(candidate), multiplier, priced, candidate.fits()};
+    point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), priced, candidate.fits()};
     if (!candidate.fits()) make_again(candidate);
+    (candidate.fits() ? thrifty_ : fast_) = candidate;
     keep(std::move(candidate));
+    return point;
+  }
+
+  /// Where the thriftiest plan is over at a moment or on a device that memory had no price at, it gets one there.
+  Point try_dearest(double unit) {
+    Point point;
+    double fullest = HUGE_VAL;
+    for (int round = 0; round < most_dearest; ++round) {
+      const auto tight = tight_;
+      const size_t points = points_.size();
+      point = try_price(dearest * unit);
+      const bool same = tight == tight_ && points == points_.size();
+      if (point.fits || !point.searched() || same || point.fullest > worth_dearer * fullest) break;
+      fullest = point.fullest;
+    }
     return point;
   }
 
@@ -155,32 +190,40 @@ class MemorySearch {
 
   /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory.
   void prove(double price) {
+    if (price <= 0 || enough() || forward_comes_in_turns()) return;
+    if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
+    const PlanNetwork network = build_network(problem_, conversions_, cheapest_.shares, priced_input(price, true));
     limits_.cost_to_beat = forbidden;
-    for (double part : {1.0, 0.5}) {
-      if (enough()) return;
-      MemoryPrice least;
-      least.least = true;
-      PlanNetwork network =
-          build_network(problem_, conversions_, cheapest_.shares, priced_input(price * part, std::move(least)));
-      Picoseconds bound = minimise(network.network, limits_).lower_bound;
-      budget_.searched();
-      if (bound >= forbidden || bound - Picoseconds(price * part) <= result_.bound) continue;
-      result_.bound = bound - Picoseconds(price * part);
-      return;
-    }
+    const Picoseconds bound = minimise(network.network, limits_).lower_bound;
+    budget_.searched();
+    proven_at_ = price;
+    if (bound < forbidden) result_.bound = std::max(result_.bound, bound - Picoseconds(price));
+  }
+
+  /// That at which both cost the same; 0 if there is none.
+  static double price_between(const Point& low, const Point& high) {
+    if (low.fullness <= high.fullness || high.time <= low.time) return 0;
+    return (high.time - low.time) / (low.fullness - high.fullness);
+  }
+
+  /// Well above the price at which the cheapest plan costs as much as the one to beat; 0 if there is none.
+  double price_to_beat(const Point& cheapest) const {
+    if (to_beat() >= forbidden || cheapest.fullness <= 1) return 0;
+    return 2 * (double(to_beat()) - cheapest.time) / (cheapest.fullness - 1);
   }
 
   /// The price at which `low`, which does not fit, and `high`, which does, cost the same, until no other plan is
   /// cheaper there. 0 where that leads to no plan that is worth having.
   double approach(Point low, Point high) {
     double price = 0;
-    for (int step = 0; step < most_prices && !enough(); ++step) {
-      if (low.fullness <= high.fullness || high.time <= low.time) break;
-      price = (high.time - low.time) / (low.fullness - high.fullness);
+    for (int step = 0; step < most_prices && !enough() && !hopeless(); ++step) {
+      const double between = price_between(low, high);
+      if (between <= 0) break;
+      price = between;
       double found = double(forbidden);
       if (!limits_.thorough && low.priced > 0 && high.priced > 0)
         found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
-      Point next = try_price(price, {}, found);
+      Point next = try_price(price, found);
       if (!next.searched()) break;
       result_.multiplier = price;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
@@ -191,19 +234,20 @@ class MemorySearch {
     return price;
   }
 
-  /// Bisection over the part of the program that is made thrifty.
-  void divide(double price) {
-    double tried = 0.5, step = 0.25;
-    Point last;
-    for (int turn = 0; turn < most_turns && !enough(); ++turn, step /= 2) {
-      MemoryPrice divided;
-      divided.turn = tried;
-      divided.before_turn = 1 + tilt;
-      divided.after_turn = 1 - tilt;
-      const Point next = try_price(price, divided);
-      tried += next.fits ? -step : step;
-      if (!limits_.thorough && next.like(last)) break;  // so small a difference of prices changes nothing
-      last = next;
+  /// Between the cheapest plan met that does not fit and the best that does: as many thrifty parts as are needed.
+  void mix() {
+    if (fast_.empty() || thrifty_.empty() || enough()) return;
+    const MemoryPrice price = priced_input(double(cheapest_.cost)).memory;
+    const PlanMixture mixture(problem_, conversions_, cheapest_.shares, price, fast_.choices, thrifty_.choices);
+    size_t few = 0, enough_parts = mixture.count();
+    while (few + 1 < enough_parts && !budget_.spent()) {
+      const size_t middle = (few + enough_parts) / 2;
+      Choices choices = mixture.with(middle);
+      const Picoseconds cost = total_cost(problem_, conversions_, cheapest_.shares, choices);
+      Candidate candidate = make_candidate(problem_, conversions_, cheapest_.shares, std::move(choices), cost);
+      candidate.bound = cheapest_.bound;
+      (candidate.fits() ? enough_parts : few) = middle;
+      keep(std::move(candidate));
     }
   }
 
@@ -216,6 +260,9 @@ class MemorySearch {
   double near_enough_ = near_enough;
   std::vector<char> tight_;  ///< by device: its memory has a price
   std::vector<MemoryPrice::Point> points_;
+  double proven_at_ = 0;      ///< price of the last bound
+  double estimate_ = 0;       ///< a bound, but for what has a price without being in memory
+  Candidate fast_, thrifty_;  ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;
 };
 

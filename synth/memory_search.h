@@ -9,6 +9,7 @@ namespace hetsynth::synth {
 struct MemorySearchResult {
   Candidate best;  ///< fits if any plan met does; else the one nearest to it; empty if stopped before any was met
   Picoseconds bound = 0;  ///< proven for all plans that fit at these shares
+  bool beaten = false;    ///< nothing that fits here is faster than the plan to beat, as far as prices tell (no proof)
   double multiplier = 0;  ///< picoseconds for a full memory at which the bound was reached
 };
 
@@ -19,8 +20,8 @@ struct MemorySearchResult {
 ///   planes in one dimension): ends after a few searches.
 /// - There, with a price only on what is certainly taken, the least of both sums less lambda is a bound for all plans
 ///   that fit.
-/// - Like layers all change at that one price. A price that is a little higher for the first part of the program than
-///   for the rest changes some of them: bisection over the part closes most of the gap.
+/// - Like layers all change at that one price: between a plan that fits and one that does not there are mixtures, of
+///   which that with just enough thrifty parts is taken (synth/plan_mixture.h).
 /// `cheapest`: the plan without memory limits, which does not fit. Gives up when the bound shows that nothing below
 /// `cost_to_beat` fits. `guess`: a multiplier to begin with, 0 for none.
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,

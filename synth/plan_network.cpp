@@ -109,8 +109,7 @@ class NetworkBuilder {
 
   void add_node(const Node& node) {
     key_.assign({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind),
-                 prices_.kind_of(node).first});
+                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind)});
     int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     out_.network.add_variable(unary, node.id);
@@ -223,11 +222,10 @@ class NetworkBuilder {
   /// Everything that tensor_costs depends on.
   void set_key(const Node& node) {
     const auto& options = problem_.rules.options;
-    const auto [priced, priced_after] = prices_.kind_of(node);
     std::vector<int>& key = key_;
     key.assign({conversions_.kind_of(node.id), options.kind(node.id), int(node.kind), int(node.phase),
-                node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id), priced,
-                priced_after});
+                node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id),
+                prices_.kind_of(node)});
     // Which pairs of ways pay depends on what they cost.
     if (problem_.analysis->two_ways) key.push_back(problem_.cost.work_kind(node.id));
     for (NodeId consumer : problem_.consumers[node.id]) {

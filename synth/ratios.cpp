@@ -118,7 +118,7 @@ DeviceTypes coordinate_types(const Problem& problem, int axis) {
 }
 
 Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
-                         const Shares& others) {
+                         const Shares& others, double memory) {
   const DeviceTypes types = coordinate_types(problem, axis);
   RatioProgram program(problem, axis, others, types, terms);
   const std::vector<MemoryPoint> profile = memory_profile(problem, spmd);
@@ -127,7 +127,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   for (int round = 0; !shares.empty() && !fits && round < max_memory_rounds; ++round) {
     fits = true;
     for (int d : program.examples()) {
-      const double limit = double(problem.cluster.devices[size_t(d)].memory_bytes) * memory_fill;
+      const double limit = double(problem.cluster.devices[size_t(d)].memory_bytes) * memory_fill * memory;
       if (limit <= 0) continue;
       const auto bytes = [&](const MemoryPoint& point) { return program.bytes(point, shares, d); };
       const auto worst = std::ranges::max_element(profile, {}, bytes);

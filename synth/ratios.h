@@ -34,9 +34,9 @@ DeviceTypes coordinate_types(const Problem& problem, int axis);
 /// Minimises the sum of every term's maximum over devices under the devices' memories (constraints of the program's
 /// liveness, added where they are violated). Classes that no term depends on get even fractions. Empty if the memories
 /// cannot hold the program at any shares. `others`: of a mesh of several axes shares, of which those along the axis are
-/// not read.
+/// not read. `memory`: the part of every device's memory that may be taken.
 Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
-                         int axis = 0, const Shares& others = {});
+                         int axis = 0, const Shares& others = {}, double memory = 1);
 
 /// Whole granules near the fractions: largest remainder, then single granules moved between types of coordinates while
 /// the terms' sum falls, no share leaving the nearest two whole numbers. Shares along the axis are those, the others

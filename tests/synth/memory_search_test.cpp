@@ -14,6 +14,7 @@
 #include "synth/lower.h"
 #include "synth/memory_floor.h"
 #include "synth/meshes.h"
+#include "synth/plan_mixture.h"
 #include "synth/schedule.h"
 #include "synth/synthesize.h"
 
@@ -127,6 +128,49 @@ TEST(MemorySearch, APriceAddsFewSetsOfFormsOnTwoAxes) {
   }
   EXPECT_GT(apart, 0u);
   EXPECT_LT(longest, 3000u);
+}
+
+/// The bound rests on this: what has a price there is in memory under every plan.
+RC_GTEST_PROP(MemorySearch, WhatIsCertainlyInMemoryCostsNoMoreThanWhatPlansTake, ()) {
+  const Program program = random_program(4);
+  const Problem problem(program, random_cluster());
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  SearchInput priced;
+  for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
+    priced.memory.by_device.push_back(*rc::gen::element(0.0, 1e2, 1e5));
+  priced.memory.points = {{NodeId(program.nodes.size()) / 2, 1}};
+  const auto paid = [&](const Choices& choices) {
+    double sum = double(total_cost(problem, conversions, shares, choices));
+    const auto bytes = peak_memory(problem, shares, lower(problem, conversions, shares, choices));
+    for (size_t d = 0; d < bytes.size(); ++d) sum += priced.memory.by_device[d] * double(bytes[d]);
+    return sum;
+  };
+  SearchInput certain = priced;
+  certain.memory.least = true;
+  const Picoseconds bound = minimise(build_network(problem, conversions, shares, certain).network).lower_bound;
+  RC_ASSERT(double(bound) <= paid(search(problem, conversions, shares, {}, {}).choices) * (1 + 1e-9) + 100);
+  RC_ASSERT(double(bound) <= paid(search(problem, conversions, shares, priced, {}).choices) * (1 + 1e-9) + 100);
+}
+
+/// Every mixture of a fast plan and a thrifty one is a plan, and what it costs adds up.
+RC_GTEST_PROP(MemorySearch, PartsInWhichTwoPlansDifferAreIndependent, ()) {
+  const Program program = random_program(4);
+  const Problem problem(program, random_cluster());
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  const Solution fast = search(problem, conversions, shares, {}, {});
+  SearchInput priced;
+  priced.memory.by_device.assign(problem.cluster.devices.size(), *rc::gen::element(1e2, 1e5, 1e8));
+  priced.memory.points = {{NodeId(program.nodes.size()) / 2, 1}};
+  const Solution thrifty = search(problem, conversions, shares, priced, {});
+  const PlanMixture mixture(problem, conversions, shares, priced.memory, fast.choices, thrifty.choices);
+  const auto cost = [&](size_t parts) { return total_cost(problem, conversions, shares, mixture.with(parts)); };
+  RC_ASSERT(cost(0) + cost(mixture.count()) == fast.cost + thrifty.cost);
+  const size_t parts = *rc::gen::inRange<size_t>(0, mixture.count() + 1);
+  RC_ASSERT(cost(parts) < forbidden);
+  const SpmdProgram mixed = lower(problem, conversions, shares, mixture.with(parts));
+  RC_ASSERT(compare_with_reference(program, mixed, 5) == "");
 }
 
 RC_GTEST_PROP(MemorySearch, TheFloorIsBelowWhatPlansTake, ()) {
