@@ -17,26 +17,76 @@ std::vector<int> ranks(const Network& network) {
   return rank;
 }
 
-/// One round of colour refinement. `count`: of the new colours.
-std::vector<int> refined(const Network& network, const std::vector<int>& rank, const std::vector<int>& colours,
-                         int* count) {
-  Interner<int> seen;
-  std::vector<int> out, key;
-  std::vector<std::pair<int, int>> around;
-  for (int v = 0; v < network.variable_count(); ++v) {
-    around.clear();
-    for (const Network::End& end : network.ends(v))
-      around.push_back(
-          {network.pairs()[size_t(end.pair)].table * 4 + end.first * 2 + (rank[size_t(v)] < rank[size_t(end.other)]),
-           colours[size_t(end.other)]});
-    std::sort(around.begin(), around.end());
-    key.assign({colours[size_t(v)]});
-    for (auto [side, other] : around) key.insert(key.end(), {side, other});
-    out.push_back(seen.number(key));
+/// Colour refinement. Of what a round parts the part that saw no change keeps its colour, so that a later round looks
+/// only at variables beside those that got another: farther and farther in, where layers are told apart by how far they
+/// are from the ends of the program.
+class Colouring {
+ public:
+  Colouring(const Network& network, const std::vector<int>& rank) : network_(network), rank_(rank) {
+    Interner<int> first;
+    for (int v = 0; v < network.variable_count(); ++v) {
+      colours_.push_back(first.number({network.unary_table(v)}));
+      affected_.push_back(v);
+    }
+    members_.assign(size_t(first.size()), 0);
+    for (int colour : colours_) ++members_[size_t(colour)];
   }
-  *count = seen.size();
-  return out;
-}
+
+  const std::vector<int>& colours() const { return colours_; }
+
+  /// One round. False if nothing changed, and so it stays.
+  bool refine() {
+    // What is beside no change looks as before, like all others of its colour there; what is beside a change does not.
+    std::vector<int> unseen = members_;  // by colour
+    for (int v : affected_) --unseen[size_t(colours_[size_t(v)])];
+    Interner<int> looks;
+    std::vector<int> look_of, colour_of;  // by affected variable; by look: -1: none yet
+    for (int v : affected_) look_of.push_back(looks.number(look(v)));
+    colour_of.assign(size_t(looks.size()), -1);
+    std::vector<std::pair<int, int>> changed;  // variables and their new colours
+    for (size_t i = 0; i < affected_.size(); ++i) {
+      const int v = affected_[i], own = colours_[size_t(v)];
+      int& colour = colour_of[size_t(look_of[i])];
+      if (colour < 0) {
+        colour = std::exchange(unseen[size_t(own)], 1) == 0 ? own : int(members_.size());
+        if (colour != own) members_.push_back(0);
+      }
+      if (colour != own) changed.push_back({v, colour});
+    }
+    affected_.clear();
+    std::vector<char> listed(colours_.size(), 0);
+    for (auto [v, colour] : changed) {
+      --members_[size_t(colours_[size_t(v)])];
+      ++members_[size_t(colour)];
+      colours_[size_t(v)] = colour;
+      for (const Network::End& end : network_.ends(v))
+        if (!std::exchange(listed[size_t(end.other)], 1)) affected_.push_back(end.other);
+    }
+    return !changed.empty();
+  }
+
+ private:
+  /// Its colour and its pairs with the colours at their other ends.
+  const std::vector<int>& look(int v) {
+    around_.clear();
+    for (const Network::End& end : network_.ends(v))
+      around_.push_back(
+          {network_.pairs()[size_t(end.pair)].table * 4 + end.first * 2 + (rank_[size_t(v)] < rank_[size_t(end.other)]),
+           colours_[size_t(end.other)]});
+    std::sort(around_.begin(), around_.end());
+    look_.assign({colours_[size_t(v)]});
+    for (auto [side, other] : around_) look_.insert(look_.end(), {side, other});
+    return look_;
+  }
+
+  const Network& network_;
+  const std::vector<int>& rank_;
+  std::vector<int> colours_;   ///< by variable
+  std::vector<int> members_;   ///< by colour: how many variables
+  std::vector<int> affected_;  ///< variables that may look otherwise than before
+  std::vector<std::pair<int, int>> around_;
+  std::vector<int> look_;
+};
 
 /// The cell with the most variables: what is told suits most pairs.
 void let_one_speak(Quotient* out) {
@@ -99,18 +149,14 @@ Quotient assembled(const Network& network, const std::vector<int>& rank, const s
 Quotient quotient(const Network& network, int rounds) {
   HETSYNTH_CHECK(rounds > 0, "without refinement neighbours may differ");
   const std::vector<int> rank = ranks(network);
-  Interner<int> first;
-  std::vector<int> sides, cells;
-  for (int v = 0; v < network.variable_count(); ++v) cells.push_back(first.number({network.unary_table(v)}));
-  sides = cells;
-  int count = first.size();
-  for (int round = 0; round < rounds; ++round) {
-    const int known = count;
-    sides = std::move(cells);
-    cells = refined(network, rank, sides, &count);
-    if (count == known) break;  // and so it stays
+  Colouring colouring(network, rank);
+  std::vector<int> sides;
+  bool changed = true;
+  for (int round = 0; round < rounds && changed; ++round) {
+    sides = colouring.colours();
+    changed = colouring.refine();
   }
-  return assembled(network, rank, cells, sides);
+  return assembled(network, rank, colouring.colours(), sides);
 }
 
 Quotient every_variable(const Network& network) {
