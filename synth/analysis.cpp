@@ -66,8 +66,17 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
     : Analysis(program, axes, nested, two_ways, kinds, dimension_classes(program, kinds)) {}
 
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
-  return std::shared_ptr<const Analysis>(
-      new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes));
+  if (!several.of_one_device_) {
+    several.of_one_device_.reset(
+        new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes));
+    several.of_one_device_->hash_ = several.hash_;
+  }
+  return several.of_one_device_;
+}
+
+const std::string& Analysis::program_hash() const {
+  if (hash_->empty()) *hash_ = hash_text(program);
+  return *hash_;
 }
 
 Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> known,
@@ -80,12 +89,15 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
       rules(rules_for(program, classes, kinds, axes, nested,
                       two_ways ? may_be_computed_twice(program, kinds, attention) : std::vector<char>())),
       consumers(program.consumers()),
+      uses(program.nodes.size()),
       update_targets(program.nodes.size()),
       is_output(program.nodes.size(), 0) {
   for (const Update& update : program.updates) update_targets[update.value].push_back(update.target);
   for (const TurnLoop& loop : program.loops)
     for (const TurnLoop::Carry& c : loop.carries) update_targets[c.next].push_back(c.carry);
   for (const NamedOutput& output : program.outputs) is_output[output.node] = 1;
+  for (const Node& node : program.nodes)
+    for (size_t j = 0; j < node.inputs.size(); ++j) uses[node.inputs[j]].push_back({node.id, int(j)});
   std::map<std::vector<int64_t>, int> number;
   for (const Node& node : program.nodes) {
     std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id),

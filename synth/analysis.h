@@ -1,6 +1,7 @@
 // What follows from the reference program alone, derived once for all clusters and meshes.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "synth/attention_cost.h"
@@ -20,6 +21,8 @@ struct Analysis {
                     bool two_ways = false);
   /// The same for a single device, of what is known for several.
   static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
+  /// hash_text of the program.
+  const std::string& program_hash() const;
   Analysis(const Analysis&) = delete;
   Analysis& operator=(const Analysis&) = delete;
 
@@ -30,6 +33,12 @@ struct Analysis {
   bool two_ways;
   Rules rules;
   std::vector<std::vector<NodeId>> consumers;
+  /// One operand of an operation.
+  struct Use {
+    NodeId consumer;
+    int position;
+  };
+  std::vector<std::vector<Use>> uses;               ///< by node: in program order
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
   std::vector<char> is_output;                      ///< by node: a named output
@@ -40,6 +49,10 @@ struct Analysis {
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds,
            DimensionClasses classes);
+
+  // Worked out when first asked for.
+  mutable std::shared_ptr<const Analysis> of_one_device_;
+  mutable std::shared_ptr<std::string> hash_ = std::make_shared<std::string>();  ///< that of one device shares it
 };
 
 }  // namespace hetsynth::synth

@@ -166,7 +166,7 @@ Plan assemble(const Problem& problem, const Conversions& conversions, const Shar
 
 Plan assemble(const Problem& problem, const Shares& shares, SpmdProgram program,
               const std::vector<std::vector<double>>& fractions) {
-  Plan plan = identify_plan(problem.program, problem.cluster);
+  Plan plan = identify_plan(problem.program, problem.analysis->program_hash(), problem.cluster);
   plan.ratios = fractions;
   plan.program = std::move(program);
   plan.prediction = predict(problem, shares, plan.program);

@@ -100,6 +100,8 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
   for (OperatorClass operators : operator_classes)
     for (const Device& device : cluster.devices) speeds_[size_t(operators)].push_back(device.compute_speed(operators));
   for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
+  bytes_.reserve(program.nodes.size());
+  for (const Node& node : program.nodes) bytes_.push_back(element_count(node.type.shape) * size_bytes(node.type.dtype));
   fused_ = fused_tensors(program, kinds);
   find_works(kinds);
 }
@@ -254,9 +256,7 @@ Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Sh
   return to_picoseconds(slowest);
 }
 
-int64_t CostModel::bytes(NodeId node) const {
-  return element_count(program_[node].type.shape) * size_bytes(program_[node].type.dtype);
-}
+int64_t CostModel::bytes(NodeId node) const { return bytes_[size_t(node)]; }
 
 double CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
   double local = double(bytes(node));

@@ -170,6 +170,7 @@ class CostModel {
   CommunicationCost communication_;
   std::array<std::vector<ComputeSpeed>, std::size(operator_classes)> speeds_;  ///< [class][device]
   std::vector<double> memory_speeds_;                                          ///< by device: bytes per second
+  std::vector<int64_t> bytes_;                                                 ///< by node
   std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
   ByKind<WholeWork> works_;
 };

@@ -54,9 +54,10 @@ InstructionPrice Pricer::computation(const Instruction& instruction) const {
 }
 
 /// What the price depends on: repeated layers have few contents.
-std::vector<int64_t> Pricer::content(const Instruction& instruction) const {
+const std::vector<int64_t>& Pricer::content(const Instruction& instruction) const {
   const auto& program = problem_.program;
-  std::vector<int64_t> out{int64_t(instruction.opcode)};
+  std::vector<int64_t>& out = content_;
+  out.assign({int64_t(instruction.opcode)});
   if (instruction.opcode == Opcode::compute) {
     out.push_back(problem_.cost.work_kind(instruction.node));
     for (const Split& split : instruction.splits) out.insert(out.end(), {split.factor, split.table});

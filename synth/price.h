@@ -47,15 +47,16 @@ class Pricer {
  private:
   /// Part of what the table cuts that each device holds.
   const std::vector<double>& parts(int table) const { return parts_[size_t(table)]; }
-  std::vector<int64_t> content(const Instruction& instruction) const;
+  const std::vector<int64_t>& content(const Instruction& instruction) const;
   InstructionPrice worked_out(const Instruction& instruction) const;
   InstructionPrice computation(const Instruction& instruction) const;
 
   const Problem& problem_;
   const SpmdProgram& program_;
-  const bool staged_;                       ///< has_stages
-  std::vector<std::vector<double>> parts_;  ///< [table][device]
+  const bool staged_;                                                                       ///< has_stages
+  std::vector<std::vector<double>> parts_;                                                  ///< [table][device]
   mutable std::unordered_map<std::vector<int64_t>, InstructionPrice, SequenceHash> known_;  ///< by content
+  mutable std::vector<int64_t> content_;                                                    ///< of the last
 };
 
 std::vector<InstructionPrice> price_instructions(const Problem& problem, const SpmdProgram& program);

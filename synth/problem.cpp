@@ -61,12 +61,14 @@ const Form& kept_form(const Problem& problem, const Choices& choices, NodeId nod
 namespace {
 
 void add_needs(const Problem& problem, const Choices& choices, NodeId node, std::vector<TensorNeed>* needs) {
-  for (NodeId consumer : problem.consumers[node]) {
-    const auto& inputs = problem.program[consumer].inputs;
-    problem.rules.for_each_way(consumer, choices[consumer], [&](const Option& option) {
-      for (size_t j = 0; j < inputs.size(); ++j)
-        if (inputs[j] == node) needs->push_back({consumer, int(j), option.needs[j]});
+  const auto& uses = problem.analysis->uses[node];
+  for (auto begin = uses.begin(); begin != uses.end();) {
+    const auto end = std::find_if(begin, uses.end(), [&](auto& use) { return use.consumer != begin->consumer; });
+    problem.rules.for_each_way(begin->consumer, choices[begin->consumer], [&](const Option& option) {
+      for (auto use = begin; use != end; ++use)
+        needs->push_back({use->consumer, use->position, option.needs[size_t(use->position)]});
     });
+    begin = end;
   }
   for (NodeId leaf : problem.update_targets[node]) {
     needs->push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});

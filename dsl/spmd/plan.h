@@ -87,6 +87,8 @@ struct Plan {
 /// A plan with everything filled in that says what it is for: tool, model, options, cluster, devices. Decisions and
 /// predictions are still empty.
 Plan identify_plan(const Program& reference, const Cluster& cluster);
+/// With the reference's hash_text, where it is known.
+Plan identify_plan(const Program& reference, std::string model_hash, const Cluster& cluster);
 
 /// The devices of a plan as a cluster without speeds and links: enough to generate source.
 Cluster cluster_of(const Plan& plan);

@@ -6,10 +6,14 @@
 namespace hetsynth {
 
 Plan identify_plan(const Program& reference, const Cluster& cluster) {
+  return identify_plan(reference, hash_text(reference), cluster);
+}
+
+Plan identify_plan(const Program& reference, std::string model_hash, const Cluster& cluster) {
   Plan plan;
   plan.tool_version = tool_version();
   plan.model_file = reference.model_file;
-  plan.model_hash = hash_text(reference);
+  plan.model_hash = std::move(model_hash);
   plan.model_options = reference.options;
   plan.cluster_name = cluster.name;
   plan.cluster_hash = hash_text(cluster);
