@@ -73,9 +73,11 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
     if (!runs_in_blocks(a, spmd))
       for (NodeId node : a.hidden()) scores.insert(node);
   for (const Value& value : spmd.values) stored.push_back(!problem.cost.fused(value.node) || scores.count(value.node));
+  std::multimap<NodeId, ValueId> leaves;
+  for (ValueId leaf : spmd.leaves) leaves.emplace(spmd.values[leaf].node, leaf);
   for (const auto& [target, value] : spmd.finals)
-    for (ValueId leaf : spmd.leaves)
-      if (spmd.values[leaf].node == target && value != leaf && read[leaf] <= made[value]) stored[value] = 0;
+    for (auto [it, end] = leaves.equal_range(target); it != end; ++it)
+      if (value != it->second && read[it->second] <= made[value]) stored[value] = 0;
   return stored;
 }
 
