@@ -259,7 +259,7 @@ class Alternation {
       const MemorySearchResult found = search_at(conversions, start, multiplier);
       multiplier = found.multiplier;
       searched += found.beaten || best_.fits();
-      if (found.beaten) continue;
+      if (found.beaten && cost_to_beat() == to_beat_) continue;  // by a plan from elsewhere
       Shares at = start.shares;
       // The most thrifty program may fit at other shares.
       if (!found.best.fits() && far) {
