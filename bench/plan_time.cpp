@@ -86,6 +86,12 @@ double resident_gibibytes() {
   return double(usage.ru_maxrss) / (1 << 20);
 }
 
+/// The same devices with so much memory each.
+Cluster with_memory(Cluster cluster, int64_t memory_bytes) {
+  for (Device& device : cluster.devices) device.memory_bytes = memory_bytes;
+  return cluster;
+}
+
 /// 512 GPUs of three kinds, eight to a host, with so much memory each.
 Cluster many_gpus(const Cluster& model, int64_t memory_bytes) {
   Cluster cluster = model;
@@ -164,6 +170,9 @@ int main(int argc, char** argv) {
   for (int layers : {6, 12, 24, 48, 96})
     bench.report(
         fmt::format("GPT-{}, 64 GPUs of 2 kinds", layers), [=] { return trace_gpt(layers, 384, 64, 128); }, two_types);
+  bench.report(
+      "GPT-96, 64 GPUs with 32 GiB each", [] { return trace_gpt(96, 384, 64, 128); },
+      with_memory(two_types, int64_t(32) << 30));
   bench.report(
       "GPT-6, batch 8, 2 unequal cores", [] { return trace_gpt(6, 384, 8, 128); }, cores);
   bench.report(
