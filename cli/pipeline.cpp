@@ -68,10 +68,12 @@ Cluster given_cluster(const Compilation& c) {
 }
 
 std::string progress_text(const SynthesisProgress& p) {
-  if (!p.best_seconds) return fmt::format("planning: {}, no plan yet", seconds_text(p.elapsed_seconds));
+  const std::string so_far = fmt::format("planning: {}, {} searches, {} expansions", seconds_text(p.elapsed_seconds),
+                                         p.searches, p.expansions);
+  if (!p.best_seconds) return so_far + ", no plan yet";
   double gap = *p.best_seconds > 0 ? 1 - p.bound_seconds / *p.best_seconds : 0;
-  return fmt::format("planning: {}, {} searches, best step {}, bound {}, gap {:.2g} %", seconds_text(p.elapsed_seconds),
-                     p.searches, seconds_text(*p.best_seconds), seconds_text(p.bound_seconds), 100 * gap);
+  return fmt::format("{}, best step {}, bound {}, gap {:.2g} %", so_far, seconds_text(*p.best_seconds),
+                     seconds_text(p.bound_seconds), 100 * gap);
 }
 
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.

@@ -60,7 +60,7 @@ class Alternation {
     shares_bound_ = relaxation_->bound;
     if (!several_axes() || !small_network()) limits_ = limits_of(problem_, budget_.stop());
     if (several_axes()) limits_.cost_to_beat = to_beat_;
-    budget_.searched();
+    budget_.searched(relaxation_->expansions);
     if (shares_bound_ >= to_beat_) return {};
     std::vector<Shares> starts;
     for (const std::vector<double>& by_device : fractions_to_start_at())
@@ -109,7 +109,7 @@ class Alternation {
   /// What suits the shares of each instruction is changed a little to suit the shares there are.
   Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares) {
     Solution solution = search_among(problem_, conversions, shares, relaxation_->around, limits_);
-    budget_.searched();
+    budget_.searched(solution.search.expansions);
     const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_->choices);
     if (solution.choices.empty() || solution.cost > cost) solution.choices = relaxation_->choices, solution.cost = cost;
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
@@ -369,7 +369,7 @@ class Alternation {
   Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares) {
     const bool learns = !several_axes() && has_linear_program() && !relaxation_->hard && is_long(problem_.program);
     Solution solution = search(problem_, conversions, shares, {}, limits_, learns ? likely_part : 0);
-    budget_.searched();
+    budget_.searched(solution.search.expansions);
     if (learns) remember_likely(solution);
     if (best_.shares == shares && best_.recomputed.empty())
       best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
@@ -382,7 +382,7 @@ class Alternation {
   /// Among the values that the relaxation or a search of everything at other shares called likely.
   Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares) {
     Solution solution = search_among(problem_, conversions, shares, likely_, limits_);
-    budget_.searched();
+    budget_.searched(solution.search.expansions);
     if (solution.choices.empty()) return {};
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = shares_bound_;

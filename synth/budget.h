@@ -26,7 +26,11 @@ class Budget {
   }
   /// A plan was found: step seconds, and the proven bound at its shares.
   void found(double step_seconds, double bound_seconds);
-  void searched() { ++progress_.searches; }
+  /// A search ended. `expansions`: of states.
+  void searched(int64_t expansions = 0) {
+    ++progress_.searches;
+    progress_.expansions += expansions;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -134,7 +134,7 @@ class MemorySearch {
     SearchInput input = priced_input(multiplier);
     limits_.cost_to_beat = known < double(forbidden) ? Picoseconds(known) : forbidden;
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
-    budget_.searched();
+    budget_.searched(solution.search.expansions);
     if (solution.search.found()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
     if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
     Candidate candidate =
@@ -194,8 +194,9 @@ class MemorySearch {
     if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
     const PlanNetwork network = build_network(problem_, conversions_, cheapest_.shares, priced_input(price, true));
     limits_.cost_to_beat = forbidden;
-    const Picoseconds bound = minimise(network.network, limits_).lower_bound;
-    budget_.searched();
+    const SearchResult found = minimise(network.network, limits_);
+    const Picoseconds bound = found.lower_bound;
+    budget_.searched(found.expansions);
     proven_at_ = price;
     if (bound < forbidden) result_.bound = std::max(result_.bound, bound - Picoseconds(price));
   }

@@ -95,6 +95,7 @@ Relaxation relaxation_of(const Problem& problem, std::shared_ptr<const PlanNetwo
                          ValueLists likely) {
   Relaxation out;
   out.bound = found.lower_bound;
+  out.expansions = found.expansions;
   if (!found.found()) return out;
   const auto nodes = ptrdiff_t(problem.program.nodes.size());
   out.choices.of.assign(found.assignment.begin(), found.assignment.begin() + nodes);

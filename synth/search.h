@@ -36,6 +36,7 @@ struct Relaxation {
   Choices choices;        ///< cost no more than that at the shares that suit each instruction; empty: not known
   Neighbourhood around{};
   bool hard = false;  ///< the choices are not proven to be the best, or nearly so
+  int64_t expansions = 0;
 };
 
 /// `likely_part`: of all values, those that are to be called likely.

@@ -18,6 +18,7 @@ struct SynthesisProgress {
   std::optional<double> best_seconds;  ///< a step of the fastest plan so far
   double bound_seconds = 0;            ///< proven for that plan's devices and shares
   int64_t searches = 0;                ///< at fixed shares, finished
+  int64_t expansions = 0;              ///< of states, in these
 };
 
 /// By which measure one of the plans found is taken.

@@ -160,6 +160,11 @@ TEST(Synthesize, AListenerCanStopIt) {
   int calls = 0;
   options.progress = [&](const SynthesisProgress& progress) {
     ++calls;
+    if (progress.best_seconds) {
+      EXPECT_GE(progress.searches, 1);
+      EXPECT_GE(progress.expansions, 1);
+      EXPECT_LE(progress.bound_seconds, *progress.best_seconds);
+    }
     return !progress.best_seconds.has_value();  // the first plan will do
   };
   Plan plan = synthesize(program, cluster, options);
