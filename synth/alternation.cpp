@@ -22,6 +22,8 @@ namespace {
 constexpr int max_alternations = 6;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
+/// In long programs what is left between plan and bound is not worth one more search of everything.
+constexpr double as_good_as_proven = 1e-6;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 /// Networks with no more values are searched to the end all the same.
@@ -135,6 +137,7 @@ class Alternation {
   void search_best_shares() {
     const bool searched = !only_around_relaxation() && likely_.values.empty() && !(several_axes() && worth_proving());
     if (searched || best_.empty() || !best_.fits()) return;
+    if (!several_axes() && is_long(problem_.program) && near_bound(as_good_as_proven)) return;
     Shares shares = best_.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
