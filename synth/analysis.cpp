@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "synth/cost.h"
+
 namespace hetsynth::synth {
 namespace {
 
@@ -14,28 +16,47 @@ DimensionClasses classes_for(DimensionClasses classes, int axes) {
   return classes;
 }
 
+std::vector<std::vector<Analysis::Use>> uses_of(const Program& program) {
+  std::vector<std::vector<Analysis::Use>> uses(program.nodes.size());
+  for (const Node& node : program.nodes)
+    for (size_t j = 0; j < node.inputs.size(); ++j) uses[size_t(node.inputs[j])].push_back({node.id, int(j)});
+  return uses;
+}
+
+std::vector<std::vector<NodeId>> update_targets_of(const Program& program) {
+  std::vector<std::vector<NodeId>> targets(program.nodes.size());
+  for (const Update& update : program.updates) targets[size_t(update.value)].push_back(update.target);
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) targets[size_t(c.next)].push_back(c.carry);
+  return targets;
+}
+
+std::vector<char> outputs_of(const Program& program) {
+  std::vector<char> outputs(program.nodes.size(), 0);
+  for (const NamedOutput& output : program.outputs) outputs[size_t(output.node)] = 1;
+  return outputs;
+}
+
 /// By node: operations whose result is read more than once. Not in loops, whose carries have one form; not in
 /// attention, which is generated in one piece; nor where an operand lives only inside of the operation's loop, since it
 /// would have to live outside of two.
-std::vector<char> may_be_computed_twice(const Program& program, const std::vector<int>& kinds,
-                                        const AttentionCost& attention) {
-  std::vector<int> readers(program.nodes.size(), 0);
-  for (const Node& node : program.nodes)
-    for (NodeId input : node.inputs) ++readers[size_t(input)];
-  for (const Update& update : program.updates) ++readers[size_t(update.value)];
-  for (const NamedOutput& output : program.outputs) ++readers[size_t(output.node)];
-  if (program.loss >= 0) ++readers[size_t(program.loss)];
-  const std::vector<char> fused = fused_tensors(program, kinds);
+std::vector<char> may_be_computed_twice(const Analysis& of) {
   std::vector<char> out;
-  for (const Node& node : program.nodes)
-    out.push_back(!node.leaf() && node.loop < 0 && readers[size_t(node.id)] > 1 && attention.role(node.id) == 0 &&
-                  std::ranges::none_of(node.inputs, [&](NodeId input) { return fused[size_t(input)]; }));
+  for (const Node& node : of.program.nodes) {
+    const auto n = size_t(node.id);
+    const size_t readers = of.uses[n].size() + of.update_targets[n].size() + size_t(of.is_output[n]) +
+                           (node.id == of.program.loss ? 1 : 0);
+    out.push_back(!node.leaf() && node.loop < 0 && readers > 1 && of.attention.role(node.id) == 0 &&
+                  std::ranges::none_of(node.inputs, [&](NodeId input) { return of.fused[size_t(input)]; }));
+  }
   return out;
 }
 
-Rules rules_for(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
-                NestedCuts nested, const std::vector<char>& twice) {
-  Rules rules = derive_rules(program, classes, kinds, std::max(1, axes), nested, twice);
+/// Of what is known so far.
+Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
+  const Program& program = of.program;
+  Rules rules = derive_rules(program, of.classes, of.kinds, std::max(1, axes), nested,
+                             of.two_ways ? may_be_computed_twice(of) : std::vector<char>());
   if (axes > 0) return rules;
   Rules whole;
   whole.forms = std::move(rules.forms);
@@ -85,19 +106,13 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
       kinds(std::move(known)),
       classes(classes_for(std::move(of_several), axes)),
       attention(program),
-      two_ways(two_ways),
-      rules(rules_for(program, classes, kinds, axes, nested,
-                      two_ways ? may_be_computed_twice(program, kinds, attention) : std::vector<char>())),
+      fused(fused_tensors(program, kinds)),
       consumers(program.consumers()),
-      uses(program.nodes.size()),
-      update_targets(program.nodes.size()),
-      is_output(program.nodes.size(), 0) {
-  for (const Update& update : program.updates) update_targets[update.value].push_back(update.target);
-  for (const TurnLoop& loop : program.loops)
-    for (const TurnLoop::Carry& c : loop.carries) update_targets[c.next].push_back(c.carry);
-  for (const NamedOutput& output : program.outputs) is_output[output.node] = 1;
-  for (const Node& node : program.nodes)
-    for (size_t j = 0; j < node.inputs.size(); ++j) uses[node.inputs[j]].push_back({node.id, int(j)});
+      uses(uses_of(program)),
+      update_targets(update_targets_of(program)),
+      is_output(outputs_of(program)),
+      two_ways(two_ways),
+      rules(rules_for(*this, axes, nested)) {
   std::map<std::vector<int64_t>, int> number;
   for (const Node& node : program.nodes) {
     std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id),

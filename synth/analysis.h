@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "synth/attention_cost.h"
-#include "synth/cost.h"
 #include "synth/rules.h"
 
 namespace hetsynth::synth {
@@ -30,8 +29,7 @@ struct Analysis {
   std::vector<int> kinds;    ///< node_kinds
   DimensionClasses classes;  ///< none on a single device
   AttentionCost attention;
-  bool two_ways;
-  Rules rules;
+  std::vector<char> fused;  ///< fused_tensors
   std::vector<std::vector<NodeId>> consumers;
   /// One operand of an operation.
   struct Use {
@@ -42,6 +40,8 @@ struct Analysis {
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
   std::vector<char> is_output;                      ///< by node: a named output
+  bool two_ways;
+  Rules rules;
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
 

@@ -86,7 +86,8 @@ std::vector<char> fused_tensors(const Program& program, const std::vector<int>& 
 }
 
 CostModel::CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-                     const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh)
+                     const AttentionCost& attention, const std::vector<char>& fused, const Cluster& cluster,
+                     const Mesh& mesh)
     : program_(program),
       classes_(classes),
       attention_(attention),
@@ -94,7 +95,8 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
       mesh_(mesh),
       native_(std::all_of(cluster.devices.begin(), cluster.devices.end(),
                           [](const Device& device) { return device.kind == DeviceKind::cpu; })),
-      communication_(cluster, mesh, native_) {
+      communication_(cluster, mesh, native_),
+      fused_(fused) {
   HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
                  "a mesh must fit the cluster");
   for (OperatorClass operators : operator_classes)
@@ -102,7 +104,6 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
   for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
   bytes_.reserve(program.nodes.size());
   for (const Node& node : program.nodes) bytes_.push_back(element_count(node.type.shape) * size_bytes(node.type.dtype));
-  fused_ = fused_tensors(program, kinds);
   find_works(kinds);
 }
 

@@ -68,9 +68,10 @@ std::vector<char> fused_tensors(const Program& program, const std::vector<int>& 
 
 class CostModel {
  public:
-  /// `kinds`: as node_kinds gives them. `mesh`: over the cluster's devices in rank order.
+  /// `kinds`: as node_kinds gives them; `fused`: as fused_tensors does. `mesh`: over the cluster's devices in rank
+  /// order.
   CostModel(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds,
-            const AttentionCost& attention, const Cluster& cluster, const Mesh& mesh);
+            const AttentionCost& attention, const std::vector<char>& fused, const Cluster& cluster, const Mesh& mesh);
 
   int device_count() const { return int(cluster_.devices.size()); }
   const Cluster& cluster() const { return cluster_; }
@@ -171,7 +172,7 @@ class CostModel {
   std::array<std::vector<ComputeSpeed>, std::size(operator_classes)> speeds_;  ///< [class][device]
   std::vector<double> memory_speeds_;                                          ///< by device: bytes per second
   std::vector<int64_t> bytes_;                                                 ///< by node
-  std::vector<char> fused_;  ///< by node: never stored, its consumer's loop makes it
+  const std::vector<char>& fused_;  ///< by node: never stored, its consumer's loop makes it
   ByKind<WholeWork> works_;
 };
 

@@ -36,7 +36,7 @@ Problem::Problem(std::shared_ptr<const Analysis> given, const Cluster& cluster, 
       mesh(mesh),
       classes(analysis->classes),
       rules(analysis->rules),
-      cost(program, classes, analysis->kinds, analysis->attention, this->cluster, mesh),
+      cost(program, classes, analysis->kinds, analysis->attention, analysis->fused, this->cluster, mesh),
       consumers(analysis->consumers),
       update_targets(analysis->update_targets),
       is_output(analysis->is_output) {}
