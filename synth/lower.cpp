@@ -118,9 +118,7 @@ class Lowering {
   /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
   /// can be freed.
   void convert_early(const Node& node) {
-    const Sources& made = plans_[node.id].source;
-    const auto partial = [&](int form) { return form >= 0 && problem_.rules.forms[node.id][size_t(form)].partial(); };
-    if (partial(made.first) || partial(made.second)) {
+    if (problem_.rules.partial(node.id, plans_[node.id].source)) {
       for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
         obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
       return;

@@ -85,26 +85,25 @@ class NetworkBuilder {
     if (node.kind == NodeKind::input) return {0};
     if (!node.leaf())
       for (int choice = 0; choice < int(problem_.rules.options[node.id].size()); ++choice)
-        forms.push_back(pays(node, choice) ? problem_.rules.sources(node.id, choice)
-                                           : Sources(problem_.rules.options[node.id][size_t(choice)].form));
+        forms.push_back(store()[costs_of_[size_t(node.id)]][size_t(choice)] < forbidden
+                            ? problem_.rules.sources(node.id, choice)
+                            : Sources(problem_.rules.options[node.id][size_t(choice)].form));
     else
       for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
         if (!problem_.rules.forms[node.id][f].partial()) forms.push_back(int(f));
     return forms;
   }
 
-  /// False where it costs no more to compute an operation in one of two ways and to convert the result.
-  bool pays(const Node& node, int choice) const {
-    const std::vector<Option>& options = problem_.rules.options[node.id];
-    const Option& both = options[size_t(choice)];
-    if (!both.twice()) return true;
-    for (int first : {0, 1}) {
-      const Option &one = options[size_t(both.ways[size_t(first)])],
-                   &other = options[size_t(both.ways[size_t(1 - first)])];
-      if (conversions_.of(node.id).tree_cost(one.form, FormMask(1) << other.form) <= operation_cost(node.id, other))
-        return false;
-    }
-    return true;
+  /// Of computing an operation in two ways, whose costs alone are known; forbidden where it costs no more to compute it
+  /// in one of them and to convert the result.
+  Picoseconds cost_of_both(const Node& node, const Option& both, const Table& alone) const {
+    const auto [a, b] = both.ways;
+    const auto converted = [&](int from, int to) {
+      const auto form = [&](int way) { return problem_.rules.options[node.id][size_t(way)].form; };
+      return conversions_.of(node.id).tree_cost(form(from), FormMask(1) << form(to));
+    };
+    const Picoseconds of_a = alone[size_t(a)], of_b = alone[size_t(b)];
+    return converted(a, b) <= of_b || converted(b, a) <= of_a ? forbidden : add(of_a, of_b);
   }
 
   void add_node(const Node& node) {
@@ -112,6 +111,7 @@ class NetworkBuilder {
                  node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind)});
     int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
+    costs_of_.push_back(unary);
     out_.network.add_variable(unary, node.id);
     if (!input_.pins) return;
     auto pin = input_.pins->find(node.id);
@@ -126,12 +126,8 @@ class NetworkBuilder {
     if (node.leaf())
       for (Sources form : sources(node)) costs.push_back(prices_.of_leaf(node, form.first));
     else
-      for (int choice = 0; choice < int(problem_.rules.options[node.id].size()); ++choice) {
-        costs.push_back(pays(node, choice) ? 0 : forbidden);
-        problem_.rules.for_each_way(node.id, choice, [&](const Option& option) {
-          costs.back() = add(costs.back(), operation_cost(node.id, option));
-        });
-      }
+      for (const Option& option : problem_.rules.options[node.id])  // two ways come after each alone
+        costs.push_back(option.twice() ? cost_of_both(node, option, costs) : operation_cost(node.id, option));
     return costs;
   }
 
@@ -180,7 +176,6 @@ class NetworkBuilder {
     static const Table none(max_forms, 0);
     const ConversionTable& table = conversions_.of(node.id);
     const auto trees = [&](FormMask set) -> const Table& { return set == 0 ? none : table.tree_costs(set); };
-    const auto partial = [&](int form) { return form >= 0 && problem_.rules.forms[node.id][size_t(form)].partial(); };
     const Table &early = trees(sets.early), &late = trees(sets.late);
     for (size_t s = 0; s < from.size(); ++s) {
       const auto cost = [&](const Table& of_first, FormMask set) {
@@ -188,7 +183,7 @@ class NetworkBuilder {
       };
       costs[s] = cost(early, sets.early);
       if (sets.apart)
-        costs[s] = partial(from[s].first) || partial(from[s].second) ? forbidden : add(costs[s], cost(late, sets.late));
+        costs[s] = problem_.rules.partial(node.id, from[s]) ? forbidden : add(costs[s], cost(late, sets.late));
       if (prices_.any()) costs[s] = add(costs[s], prices_.of_kept(node, from[s], sets));
     }
   }
@@ -414,6 +409,7 @@ class NetworkBuilder {
   const SearchInput& input_;
   FormPrices prices_;
   std::unordered_map<std::vector<int>, int, SequenceHash> unary_of_kind_;
+  std::vector<int> costs_of_;  ///< by node: the table of its costs, without pins
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
   std::vector<int> key_;  ///< of the node at hand
   PlanNetwork out_;

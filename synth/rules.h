@@ -97,6 +97,11 @@ struct Rules {
     const Option& option = all[size_t(choice)];
     return option.twice() ? Sources(option.form, all[size_t(option.ways[1])].form) : Sources(option.form);
   }
+  /// Whether one of the forms that a tensor is computed in is.
+  bool partial(NodeId node, Sources made) const {
+    return forms[node][size_t(made.first)].partial() ||
+           (made.second >= 0 && forms[node][size_t(made.second)].partial());
+  }
   /// Calls `visit` for the one or two options that an operation is computed by.
   template <typename Visit>
   void for_each_way(NodeId node, int choice, const Visit& visit) const {
