@@ -306,10 +306,10 @@ class Alternation {
   Candidate moved_to_fit(const Candidate& from) const {
     Candidate out;
     if (!has_linear_program()) return out;
+    const Conversions before(*problem_.analysis, problem_.cost, from.shares);
     double memory = 1;
     for (int round = 0; round < most_roundings; ++round) {
       Shares shares = from.shares;
-      const Conversions before(*problem_.analysis, problem_.cost, from.shares);
       if (!refine(before, from, &shares, memory) || (!out.empty() && shares == out.shares)) break;
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Choices choices = from.choices;
