@@ -9,7 +9,7 @@
 #include "brute_force.h"
 #include "programs.h"
 #include "random_programs.h"
-#include "synth/baselines.h"
+#include "searched.h"
 #include "synth/mesh_bound.h"
 #include "synth/share_bound.h"
 
@@ -19,38 +19,13 @@ namespace {
 using namespace synth;
 using namespace testing_support;
 
-struct Searched {
-  explicit Searched(const Program& program, const Cluster& cluster, RatioRule rule, SearchLimits limits = {})
-      : problem(program, cluster),
-        shares(common_shares(problem.classes, fractions_of(problem, rule))),
-        conversions(*problem.analysis, problem.cost, shares),
-        solution(search(problem, conversions, shares, {}, limits)) {}
-  Problem problem;
-  Shares shares;
-  Conversions conversions;
-  Solution solution;
-};
-
-/// On a mesh of two axes.
-struct SearchedMesh {
-  SearchedMesh(const Program& program, const Cluster& cluster, const Mesh& mesh, const SearchLimits& limits = {})
-      : problem(std::make_shared<const Analysis>(program, 2), cluster, mesh),
-        shares(common_shares(problem.classes, fractions_of(problem, RatioRule::proportional))),
-        conversions(*problem.analysis, problem.cost, shares),
-        solution(search(problem, conversions, shares, {}, limits)) {}
-  Problem problem;
-  Shares shares;
-  Conversions conversions;
-  Solution solution;
-};
-
-bool splits_work(const auto& s) {
+bool splits_work(const Searched& s) {
   for (const Node& node : s.problem.program.nodes)
     if (!node.leaf() && s.problem.rules.options[node.id][s.solution.choices[node.id]].splits()) return true;
   return false;
 }
 
-bool communicates(const auto& s) {
+bool communicates(const Searched& s) {
   for (const Node& node : s.problem.program.nodes)
     if (materialise(s.problem, s.conversions, s.solution.choices, node.id).cost > 0) return true;
   return false;
@@ -119,7 +94,7 @@ TEST(TwoAxes, OnEqualDevicesTheBoundOverSharesIsReached) {
   cluster.between = {1e8, 1e-6};
   cluster.hosts.resize(2, cluster.hosts[0]);
   cluster.devices[2].host = cluster.devices[3].host = 1;
-  SearchedMesh s(program, cluster, {{{"outer", 2}, {"inner", 2}}});
+  Searched s(program, cluster, Mesh{{{"outer", 2}, {"inner", 2}}});
   EXPECT_NEAR(double(MeshBound(s.problem, {}).relaxation().bound), double(s.solution.cost),
               1e-3 * double(s.solution.cost));
 }
@@ -178,7 +153,7 @@ RC_GTEST_PROP(Search, PlansComputeTheReference, ()) {
   RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
 }
 
-bool uses_both_axes(const SearchedMesh& s) {
+bool uses_both_axes(const Searched& s) {
   std::array<bool, max_axes> used{};
   for (const Node& node : s.problem.program.nodes)
     if (!node.leaf())
@@ -192,7 +167,7 @@ RC_GTEST_PROP(TwoAxes, EqualEnumeration, ()) {
   for (const Node& node : program.nodes)  // no maxima, whose tensors have more forms
     RC_PRE(node.space.reduction() != FactorKind::max);
   auto [cluster, mesh] = random_mesh();
-  SearchedMesh s(program, cluster, mesh);
+  Searched s(program, cluster, mesh);
   RC_LOG() << text(program);
   RC_CLASSIFY(uses_both_axes(s), "both axes divide work");
   RC_CLASSIFY(communicates(s), "some tensor is converted");
@@ -261,8 +236,8 @@ TEST(TwoAxes, PruningEqualsElimination) {
     SearchLimits plain, pruned;
     plain.direct_limit = plain.table_limit = 1e9;
     pruned.direct_limit = 100;
-    SearchedMesh one(program, cluster, {{{"outer", 2}, {"inner", 2}}}, plain);
-    SearchedMesh other(program, cluster, {{{"outer", 2}, {"inner", 2}}}, pruned);
+    Searched one(program, cluster, Mesh{{{"outer", 2}, {"inner", 2}}}, plain);
+    Searched other(program, cluster, Mesh{{{"outer", 2}, {"inner", 2}}}, pruned);
     EXPECT_EQ(one.solution.search.relaxation, 0);
     EXPECT_GT(other.solution.search.relaxation, 0);
     EXPECT_TRUE(other.solution.search.optimal());
@@ -280,7 +255,7 @@ TEST(TwoAxes, EnumerationEqualsTheLiveSetSearchOnOneAxis) {
 RC_GTEST_PROP(TwoAxes, PlansComputeTheReference, ()) {
   Program program = random_program(6);
   auto [cluster, mesh] = random_mesh();
-  SearchedMesh s(program, cluster, mesh);
+  Searched s(program, cluster, mesh);
   RC_CLASSIFY(uses_both_axes(s), "both axes divide work");
   SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
   RC_LOG() << text(spmd, program);

@@ -5,11 +5,10 @@
 #include "dsl/spmd/nested_cut.h"
 #include "programs.h"
 #include "random_programs.h"
-#include "synth/baselines.h"
+#include "searched.h"
 #include "synth/lower.h"
 #include "synth/mesh_bound.h"
 #include "synth/meshes.h"
-#include "synth/search.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth {
@@ -17,18 +16,6 @@ namespace {
 
 using namespace synth;
 using namespace testing_support;
-
-struct Planned {
-  Planned(const Program& program, const Cluster& cluster, const Mesh& mesh)
-      : problem(std::make_shared<const Analysis>(program, int(mesh.axes.size())), cluster, mesh),
-        shares(common_shares(problem.classes, fractions_of(problem, RatioRule::proportional))),
-        conversions(*problem.analysis, problem.cost, shares),
-        solution(search(problem, conversions, shares, {}, {})) {}
-  Problem problem;
-  Shares shares;
-  Conversions conversions;
-  Solution solution;
-};
 
 /// Eight or twelve devices of random speeds on one or two hosts.
 std::pair<Cluster, Mesh> random_deep_mesh() {
@@ -48,7 +35,7 @@ RC_GTEST_PROP(ThreeAxes, ADepthOfOneDeviceChangesNothing, ()) {
   const auto [cluster, mesh] = random_mesh();
   Mesh deep = mesh;
   deep.axes.insert(deep.axes.begin(), {"depth", 1});
-  const Planned flat(program, cluster, mesh), three(program, cluster, deep);
+  const Searched flat(program, cluster, mesh), three(program, cluster, deep);
   RC_LOG() << text(program);
   RC_ASSERT(three.solution.search.optimal());
   // Of three axes none divides another's parts.
@@ -62,7 +49,7 @@ RC_GTEST_PROP(ThreeAxes, ADepthOfOneDeviceChangesNothing, ()) {
 RC_GTEST_PROP(ThreeAxes, NoOtherChoiceOfAnOperationIsCheaper, ()) {
   const Program program = random_program(3);
   const auto [cluster, mesh] = random_deep_mesh();
-  const Planned s(program, cluster, mesh);
+  const Searched s(program, cluster, mesh);
   RC_LOG() << text(program);
   RC_ASSERT(s.solution.search.optimal());
   bool deep = false;
@@ -82,7 +69,7 @@ RC_GTEST_PROP(ThreeAxes, NoOtherChoiceOfAnOperationIsCheaper, ()) {
 RC_GTEST_PROP(ThreeAxes, PlansComputeTheReference, ()) {
   const Program program = random_program(4);
   const auto [cluster, mesh] = random_deep_mesh();
-  const Planned s(program, cluster, mesh);
+  const Searched s(program, cluster, mesh);
   const SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
   RC_LOG() << text(spmd, program);
   RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
@@ -91,7 +78,7 @@ RC_GTEST_PROP(ThreeAxes, PlansComputeTheReference, ()) {
 RC_GTEST_PROP(ThreeAxes, NothingIsBelowTheBoundOverShares, ()) {
   const Program program = random_program(3);
   const auto [cluster, mesh] = random_deep_mesh();
-  const Planned s(program, cluster, mesh);
+  const Searched s(program, cluster, mesh);
   const Picoseconds bound = MeshBound(s.problem, {}).relaxation().bound;
   RC_ASSERT(bound > 0);
   RC_ASSERT(bound <= s.solution.cost);

@@ -7,10 +7,9 @@
 #include "dsl/spmd/recomputation.h"
 #include "programs.h"
 #include "random_programs.h"
-#include "synth/baselines.h"
+#include "searched.h"
 #include "synth/lower.h"
 #include "synth/mesh_bound.h"
-#include "synth/search.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth {
@@ -19,25 +18,17 @@ namespace {
 using namespace synth;
 using namespace testing_support;
 
-/// On one axis.
-struct InTwoWays {
-  InTwoWays(const Program& program, const Cluster& cluster, const Shares* at = nullptr)
-      : problem(std::make_shared<const Analysis>(program, 1, NestedCuts::none, true), cluster, flat_mesh(cluster)),
-        shares(at ? *at : common_shares(problem.classes, fractions_of(problem, RatioRule::proportional))),
-        conversions(*problem.analysis, problem.cost, shares),
-        solution(search(problem, conversions, shares, {}, {})) {}
-  Problem problem;
-  Shares shares;
-  Conversions conversions;
-  Solution solution;
+Searched searched_in_two_ways(const Program& program, const Cluster& cluster) {
+  return {std::make_shared<const Analysis>(program, 1, NestedCuts::none, true), cluster, flat_mesh(cluster)};
+}
 
-  int count() const {
-    int out = 0;
-    for (const Node& node : problem.program.nodes)
-      out += !node.leaf() && problem.rules.options[node.id][size_t(solution.choices[node.id])].twice();
-    return out;
-  }
-};
+/// Operations that the solution computes in two ways.
+int count(const Searched& s) {
+  int out = 0;
+  for (const Node& node : s.problem.program.nodes)
+    out += !node.leaf() && s.problem.rules.options[node.id][size_t(s.solution.choices[node.id])].twice();
+  return out;
+}
 
 /// A result that is cheap to compute, and operations that read it in one cut each, if they are not to communicate.
 Program read_in_cuts(const std::vector<std::string>& readers, int64_t extent, bool trained) {
@@ -77,9 +68,9 @@ RC_GTEST_PROP(TwoWays, EqualBruteForce, ()) {
   for (int i = 0; i < 4; ++i) {
     const bool any = *rc::gen::inRange(0, 4) == 0;
     const Program program = any ? random_program(3) : random_read_in_cuts(2);
-    const InTwoWays s(program, any ? random_cluster() : random_slow_cluster());
+    const Searched s = searched_in_two_ways(program, any ? random_cluster() : random_slow_cluster());
     RC_LOG() << text(program);
-    RC_CLASSIFY(s.count() > 0, "some operation is computed in two ways");
+    RC_CLASSIFY(count(s) > 0, "some operation is computed in two ways");
     RC_ASSERT(s.solution.search.optimal());
     RC_ASSERT(s.solution.cost == brute_force_cost(s.problem, s.shares));
   }
@@ -89,17 +80,17 @@ RC_GTEST_PROP(TwoWays, AreNeverDearerAndComputeTheReference, ()) {
   const bool any = *rc::gen::inRange(0, 4) == 0;
   const Program program = any ? random_program(6) : random_read_in_cuts(4);
   const Cluster cluster = any ? random_cluster() : random_slow_cluster();
-  const InTwoWays s(program, cluster);
+  const Searched s = searched_in_two_ways(program, cluster);
   const Problem one_way(program, cluster);
   const Conversions conversions(*one_way.analysis, one_way.cost, s.shares);
   const Picoseconds in_one = search(one_way, conversions, s.shares, {}, {}).cost;
   RC_ASSERT(s.solution.cost <= in_one);
-  RC_ASSERT(s.count() > 0 || s.solution.cost == in_one);
+  RC_ASSERT(count(s) > 0 || s.solution.cost == in_one);
   RC_ASSERT(MeshBound(s.problem, {}).relaxation().bound <= s.solution.cost);
   const SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
   RC_LOG() << text(spmd, program);
-  RC_CLASSIFY(s.count() > 0, "some operation is computed in two ways");
-  RC_ASSERT(computed_in_two_ways(spmd) == s.count());
+  RC_CLASSIFY(count(s) > 0, "some operation is computed in two ways");
+  RC_ASSERT(computed_in_two_ways(spmd) == count(s));
   RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
 }
 
@@ -132,8 +123,8 @@ RC_GTEST_PROP(TwoWays, FitWhereMemoryIsShort, ()) {
 TEST(TwoWays, PayWhereAResultIsReadInTwoCuts) {
   const Program program = read_in_cuts({"ab->a", "ab->b"}, 512, false);
   const Cluster cluster = cluster_of_speeds({1e9, 1e9, 1e9, 1e9}, 1e8, 2e-3);
-  const InTwoWays s(program, cluster);
-  EXPECT_EQ(s.count(), 1);
+  const Searched s = searched_in_two_ways(program, cluster);
+  EXPECT_EQ(count(s), 1);
   EXPECT_EQ(s.solution.cost, brute_force_cost(s.problem, s.shares));
   SynthesisOptions options;
   const Plan one = synthesize(program, cluster, options);
