@@ -3,6 +3,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 
 #include "synth/contract.h"
@@ -164,6 +166,38 @@ RC_GTEST_PROP(Networks, VariablesOfOneCellHaveEquallyManyEndsOfEachEdge, ()) {
     RC_ASSERT(network.unary_table(v) == network.unary_table(example));
     RC_ASSERT(ends_of(v) == ends_of(example));
   }
+}
+
+/// Every variable looked at anew in every round.
+std::vector<int> plainly_refined(const Network& network, int rounds) {
+  std::vector<int> rank(size_t(network.variable_count())), colours;
+  const std::vector<int> order = network.in_order();
+  for (size_t k = 0; k < order.size(); ++k) rank[size_t(order[k])] = int(k);
+  for (int v = 0; v < network.variable_count(); ++v) colours.push_back(network.unary_table(v));
+  for (; rounds > 0; --rounds) {
+    std::map<std::pair<int, std::multiset<std::array<int, 4>>>, int> number;
+    std::vector<int> next;
+    for (int v = 0; v < network.variable_count(); ++v) {
+      std::multiset<std::array<int, 4>> around;
+      for (const Network::End& end : network.ends(v))
+        around.insert({network.pairs()[size_t(end.pair)].table, end.first, rank[size_t(v)] < rank[size_t(end.other)],
+                       colours[size_t(end.other)]});
+      next.push_back(number.try_emplace({colours[size_t(v)], around}, int(number.size())).first->second);
+    }
+    colours = next;
+  }
+  return colours;
+}
+
+RC_GTEST_PROP(Networks, CellsAreThoseOfPlainRefinement, ()) {
+  const Network network =
+      *rc::gen::arbitrary<bool>() ? random_chain(*rc::gen::inRange(2, 30)) : random_network(*rc::gen::inRange(1, 7));
+  const int rounds = *rc::gen::inRange(1, 12);
+  const std::vector<int> cells = quotient(network, rounds).cell_of, expected = plainly_refined(network, rounds);
+  std::set<std::pair<int, int>> together;
+  for (size_t v = 0; v < cells.size(); ++v) together.insert({cells[v], expected[v]});
+  RC_ASSERT(together.size() == std::set<int>(cells.begin(), cells.end()).size());
+  RC_ASSERT(together.size() == std::set<int>(expected.begin(), expected.end()).size());
 }
 
 /// Pairs of 2 x 3 and of 3 x 2 values whose tables are the same list of numbers: a part of one is none of the other.
