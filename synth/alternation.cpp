@@ -24,6 +24,9 @@ constexpr int max_alternations = 6;
 constexpr double near_enough = 1e-3;
 /// In long programs what is left between plan and bound is not worth one more search of everything.
 constexpr double as_good_as_proven = 1e-6;
+/// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
+/// begins there; and what it must lead to for the next start to be left out.
+constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 /// Networks with no more values are searched to the end all the same.
@@ -68,8 +71,11 @@ class Alternation {
     for (const std::vector<double>& by_device : fractions_to_start_at())
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
+    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
+    double enough = several_axes() ? near_enough : near_enough_at_first;
     for (const Shares& shares : starts) {
-      if (budget_.spent() || (near_bound() && !worth_proving())) break;
+      if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
+      enough = near_enough;
       alternate(shares, worth_searching(), &seen_);
     }
     search_best_shares();
@@ -145,9 +151,12 @@ class Alternation {
       Candidate candidate = cheapest_of_all(conversions, shares);
       limits_.cost_to_beat = forbidden;
       if (candidate.empty()) return;
+      const bool faster = better(candidate, best_);
       keep(candidate);
       if (!candidate.fits()) tight_.push_back(candidate);
-      if (!has_linear_program() || !refine(conversions, candidate, &shares) || !searched_.insert(shares).second) return;
+      if (!faster || !has_linear_program() || !refine(conversions, candidate, &shares) ||
+          !searched_.insert(shares).second)
+        return;
     }
   }
 
@@ -207,6 +216,24 @@ class Alternation {
     return starts;
   }
 
+  /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
+  /// relaxation calls likely.
+  void alternate_from_relaxation() {
+    if (!has_linear_program() || relaxation_->choices.empty() || relaxation_->hard) return;
+    Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    if (!refine(conversions, make_candidate(problem_, conversions, shares, relaxation_->choices, 0), &shares)) return;
+    const Conversions there(*problem_.analysis, problem_.cost, shares);
+    const Picoseconds cost = total_cost(problem_, there, shares, relaxation_->choices);
+    if (double(cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
+    if (learns() && !relaxation_->around.values.empty()) {
+      likely_.values = relaxation_->around.values;
+      likely_.values.resize(problem_.program.nodes.size());
+    }
+    alternate(shares, Among::all, &seen_);
+    if (!near_bound(near_enough_at_first)) likely_.values.clear();
+  }
+
   /// Devices of one type share evenly.
   bool has_linear_program() const { return problem_.ratio.empty() && !unequal_axes_.empty(); }
 
@@ -216,8 +243,9 @@ class Alternation {
     Candidate last;
     for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = cheapest(conversions, shares, among);
+      Candidate candidate = cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
       if (candidate.empty()) return;
+      programs_.insert(realised(conversions, candidate.choices));
       if (!several_axes() || candidate.cost < to_beat_) {
         keep(candidate);
         if (!candidate.fits()) tight_.push_back(candidate);
@@ -355,38 +383,63 @@ class Alternation {
     if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
   }
 
-  /// Whatever the memory. Empty if the search was stopped before it met a plan.
-  Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among) {
+  static constexpr Picoseconds never_idle = -1;
+
+  /// A program and how it is realised: all that the shares which suit it follow from.
+  std::vector<int> realised(const Conversions& conversions, const Choices& choices) const {
+    std::vector<int> out = choices.of;
+    for (const CostTerm& term : cost_terms(problem_, conversions, choices))
+      if (!term.is_operator)
+        out.insert(out.end(), {term.node, int(term.opcode), int(term.realisation), int(term.count)});
+    return out;
+  }
+
+  /// Nothing is to be learnt of what was found: it is no faster than the best, and the same program was met at other
+  /// shares, those that suit it included, or it is no better than what led to its shares.
+  bool idle(const Conversions& conversions, const Solution& found, Picoseconds last) const {
+    if (last == never_idle || several_axes() || most_runners_up_ > 0 || best_.empty() || !best_.fits() ||
+        found.cost < best_.cost)
+      return false;
+    return found.cost >= last || programs_.contains(realised(conversions, found.choices));
+  }
+
+  /// Whatever the memory. Empty if the search was stopped before it met a plan, or in an alternation that came from a
+  /// plan of cost `last`, if it is idle to go on.
+  Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among, Picoseconds last = never_idle) {
     if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
     if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
-    if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares);
+    if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares, last);
     // What is no faster than the best hardly leads to what is.
     if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
-    Candidate candidate = cheapest_of_all(conversions, shares);
-    HETSYNTH_CHECK(!candidate.empty() || budget_.spent() || several_axes() || problem_.constrained,
-                   "replicating everything is always a plan");
-    return candidate;
+    return cheapest_of_all(conversions, shares, last);
+  }
+
+  /// Which values are likely to be good at other shares.
+  bool learns() const {
+    return !several_axes() && has_linear_program() && !relaxation_->hard && is_long(problem_.program);
   }
 
   /// By a search of everything. Raises the bound of the best plan if that has these shares.
-  Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares) {
-    const bool learns = !several_axes() && has_linear_program() && !relaxation_->hard && is_long(problem_.program);
-    Solution solution = search(problem_, conversions, shares, {}, limits_, learns ? likely_part : 0);
+  Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares, Picoseconds last = never_idle) {
+    Solution solution = search(problem_, conversions, shares, {}, limits_, learns() ? likely_part : 0);
     budget_.searched(solution.search.expansions);
-    if (learns) remember_likely(solution);
+    if (learns()) remember_likely(solution);
     if (best_.shares == shares && best_.recomputed.empty())
       best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
-    if (solution.choices.empty()) return {};
+    HETSYNTH_CHECK(!solution.choices.empty() || budget_.spent() || several_axes() || problem_.constrained ||
+                       limits_.cost_to_beat < forbidden,
+                   "replicating everything is always a plan");
+    if (solution.choices.empty() || idle(conversions, solution, last)) return {};
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = solution.search.lower_bound;
     return candidate;
   }
 
   /// Among the values that the relaxation or a search of everything at other shares called likely.
-  Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares) {
+  Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares, Picoseconds last) {
     Solution solution = search_among(problem_, conversions, shares, likely_, limits_);
     budget_.searched(solution.search.expansions);
-    if (solution.choices.empty()) return {};
+    if (solution.choices.empty() || idle(conversions, solution, last)) return {};
     Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
     candidate.bound = shares_bound_;
     return candidate;
@@ -462,8 +515,9 @@ class Alternation {
   Picoseconds shares_bound_ = 0;   ///< over all shares
   std::vector<int> unequal_axes_;  ///< those that not all coordinates are alike along
   std::set<Shares> seen_;
-  Neighbourhood likely_;       ///< by node: values of good programs at some shares; none: not known
-  std::set<Shares> searched_;  ///< of these: where everything was searched after all
+  std::set<std::vector<int>> programs_;  ///< as `realised` tells them: met in the alternation
+  Neighbourhood likely_;                 ///< by node: values of good programs at some shares; none: not known
+  std::set<Shares> searched_;            ///< of these: where everything was searched after all
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;

@@ -62,7 +62,7 @@ bool BoundedSearch::step() {
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
   if (gap() > worth_guessing && (first || gain < soon_gained)) guess();
-  if (gap() < worth_pruning && (first || gain < gained_of_gap * gap())) {
+  if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= limits_.tolerance)) {
     shift();
     if (!done()) attempt(false);
   }
