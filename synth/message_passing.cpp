@@ -54,6 +54,8 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
     const Table& unary = network.unary(from.example);
     Cell cell{unary_.size(), values[c].size(), 1};
     for (int value : values[c]) unary_.push_back(rough(unary[size_t(value)]));
+    unary_.resize(padded(unary_.size()), rough_padding);
+    value_count_ += cell.domain;
     double later = 0;
     for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
       const Quotient::End& end = quotient.ends[e];
@@ -80,11 +82,11 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
     widest = std::max(widest, cell.domain);
     cells_.push_back(cell);
   }
-  total_.resize(widest);
+  total_.resize(padded(widest));
   for (const Edge& edge : edges_)
     for (bool first : {true, false}) widest = std::max(widest, size_t(edge.table->class_count(first)));
-  by_class_.resize(widest);
-  sent_.resize(PairTable::padded(int(widest)));
+  by_class_.resize(padded(widest));
+  sent_.resize(padded(widest));
 }
 
 void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& values) {
@@ -99,9 +101,9 @@ void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& valu
     table = std::make_unique<PairTable>(network_.store()[from.table], from.columns, *edge.values[0], *edge.values[1]);
   edge.table = table.get();
   edge.into_a = messages_.size();
-  messages_.resize(messages_.size() + size_t(table->class_count(true)), 0);
+  messages_.resize(messages_.size() + padded(size_t(table->class_count(true))), 0);
   edge.into_b = messages_.size();
-  messages_.resize(messages_.size() + size_t(table->class_count(false)), 0);
+  messages_.resize(messages_.size() + padded(size_t(table->class_count(false))), 0);
   edges_.push_back(edge);
 }
 
@@ -132,16 +134,16 @@ void MessagePassing::sweep() {
   pass(false);
 }
 
-/// A cell's own costs and all that it was told.
+/// A cell's own costs and all that it was told, in a padded line.
 void MessagePassing::believe(size_t c, Rough* total) const {
   const Cell& cell = cells_[c];
-  std::copy_n(unary_.data() + cell.unary, cell.domain, total);
+  std::copy_n(unary_.data() + cell.unary, padded(cell.domain), total);
   for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
     const Quotient::End& end = quotient_.ends[e];
     const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
     const int* own = classes(e);
     if (plain_[e])
-      for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[x];
+      for_quads(cell.domain, total, incoming, total, [](Quad a, Quad b) { return a + b; });
     else
       for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
   }
@@ -152,8 +154,9 @@ void MessagePassing::pass(bool forward) {
     const size_t c = forward ? k : cells_.size() - 1 - k;
     const Cell& cell = cells_[c];
     believe(c, total_.data());
-    const Rough least = least_of(total_.data(), cell.domain);
-    for (size_t x = 0; x < cell.domain; ++x) total_[x] = (total_[x] - least) * cell.weight;
+    Rough* total = total_.data();
+    const Rough least = least_of_line(total, cell.domain), weight = cell.weight;
+    for_quads(cell.domain, total, total, total, [&](Quad own, Quad) { return (own - least) * weight; });
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
       if (quotient_.ends[e].later == forward && quotient_.ends[e].speaks) send(e, cell.domain);
   }
@@ -168,15 +171,17 @@ void MessagePassing::send(size_t e, size_t domain) {
   const int* own = classes(e);
   const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
   if (plain_[e]) {
-    for (size_t x = 0; x < domain; ++x) by_class_[x] = std::min(rough_forbidden, total_[x]) - back[x];
+    for_quads(domain, total_.data(), back, by_class_.data(),
+              [](Quad total, Quad known) { return lesser(total, Quad{} + rough_forbidden) - known; });
   } else {
     std::fill_n(by_class_.data(), senders, rough_forbidden);
     for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
     for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
   }
   edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
-  const Rough least = least_of(sent_.data(), size_t(receivers));
-  for (int y = 0; y < receivers; ++y) message[y] = sent_[size_t(y)] - least;
+  const Rough least = least_of_line(sent_.data(), size_t(receivers));  // the table's padding adds what is forbidden
+  for_quads(size_t(receivers), sent_.data(), sent_.data(), message, [&](Quad sent, Quad) { return sent - least; });
+  for (size_t y = size_t(receivers); y < padded(size_t(receivers)); ++y) message[y] = 0;
 }
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
@@ -190,7 +195,7 @@ void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) co
 
 /// Edge by edge, either end.
 std::vector<Rough> MessagePassing::all_handed() const {
-  std::vector<Rough> out(handed_), total(total_.size());
+  std::vector<Rough> out(handed_), total(total_.size());  // as wide as the widest, padded
   std::vector<std::array<char, 2>> known(edges_.size(), {0, 0});
   for (size_t c = 0; c < cells_.size(); ++c) {
     believe(c, total.data());
@@ -314,8 +319,9 @@ std::vector<int> MessagePassing::decode() const {
 std::vector<std::vector<Rough>> MessagePassing::excess() const {
   std::vector<std::vector<Rough>> out;
   for (size_t c = 0; c < cells_.size(); ++c) {
-    out.emplace_back(cells_[c].domain);
+    out.emplace_back(padded(cells_[c].domain));
     believe(c, out.back().data());
+    out.back().resize(cells_[c].domain);
     const Rough least = *std::min_element(out.back().begin(), out.back().end());
     for (Rough& total : out.back()) total -= least;
   }

@@ -57,7 +57,7 @@ class MessagePassing {
   std::vector<int> decode() const;
   /// By cell: what each value lacks to the cell's best.
   std::vector<std::vector<Rough>> excess() const;
-  size_t value_count() const { return unary_.size(); }
+  size_t value_count() const { return value_count_; }
   const std::vector<Rough>& messages() const { return messages_; }
   void set_messages(std::vector<Rough> messages) { messages_ = std::move(messages); }
 
@@ -90,8 +90,9 @@ class MessagePassing {
   std::map<std::array<int, 4>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store, columns, and lists
   std::vector<Cell> cells_;
   std::vector<Edge> edges_;
-  std::vector<Rough> unary_;                    ///< cell by cell
-  std::vector<Rough> messages_;                 ///< edge by edge, either end
+  size_t value_count_ = 0;
+  std::vector<Rough> unary_;                    ///< cell by cell, in padded lines (synth/lanes.h)
+  std::vector<Rough> messages_;                 ///< edge by edge, either end, in lines padded with 0
   std::vector<int> classes_;                    ///< end by end: class of every value
   std::vector<size_t> class_of_end_;            ///< by end: where its classes begin
   std::vector<char> plain_;                     ///< by end: every value is a class of its own, in order

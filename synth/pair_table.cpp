@@ -35,9 +35,6 @@ Table turned(const Table& lines, size_t length, const std::vector<size_t>& kept)
   return out;
 }
 
-constexpr size_t lanes = PairTable::lanes;
-typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
-
 [[gnu::always_inline]] inline void lower(const Rough* numbers, Lanes* best) {
   Lanes next;
   std::memcpy(&next, numbers, sizeof next);
@@ -95,18 +92,17 @@ PairTable::PairTable(const Table& table, int columns, const std::vector<int>& ro
   const auto cost = [&](size_t x, size_t y) {
     return rough(turned_rows[column_examples[y] * row_examples.size() + x]);
   };
-  by_row_.assign(row_examples.size() * padded(column_count_), rough_forbidden);
-  by_column_.assign(column_examples.size() * padded(row_count_), rough_forbidden);
+  by_row_.assign(row_examples.size() * padded(size_t(column_count_)), rough_forbidden);
+  by_column_.assign(column_examples.size() * padded(size_t(row_count_)), rough_forbidden);
   for (size_t y = 0; y < column_examples.size(); ++y)
     for (size_t x = 0; x < row_examples.size(); ++x)
-      by_row_[x * padded(column_count_) + y] = by_column_[y * padded(row_count_) + x] = cost(x, y);
+      by_row_[x * padded(size_t(column_count_)) + y] = by_column_[y * padded(size_t(row_count_)) + x] = cost(x, y);
 }
 
-// Sums and minima of single entries are the same in vectors of any width: so are plans, on any machine.
 __attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const Rough* weights,
                                                                                Rough* out) const {
   constexpr size_t at_once = 6 * lanes;
-  const size_t columns = padded(class_count(!from_first));
+  const size_t columns = padded(size_t(class_count(!from_first)));
   const int rows = class_count(from_first);
   const Rough* row = beside(from_first, 0);
   size_t y = 0;

@@ -3,14 +3,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "synth/lanes.h"
 #include "synth/network.h"
 
 namespace hetsynth::synth {
 
-/// Costs in message passing. Single precision does: bounds are worked out anew in whole picoseconds.
-using Rough = float;
-/// What is forbidden: finite, so that differences stay numbers.
-constexpr Rough rough_forbidden = 1e17f;
 inline Rough rough(Picoseconds cost) { return cost >= forbidden ? rough_forbidden : Rough(cost); }
 
 /// The least of some numbers, one at least.
@@ -28,10 +25,8 @@ class PairTable {
   int class_count(bool first) const { return first ? row_count_ : column_count_; }
   /// Costs beside one class of values of an end, by class of the other end's values.
   const Rough* beside(bool first, int value_class) const {
-    return (first ? by_row_ : by_column_).data() + size_t(value_class) * padded(class_count(!first));
+    return (first ? by_row_ : by_column_).data() + size_t(value_class) * padded(size_t(class_count(!first)));
   }
-  static constexpr size_t lanes = 8;
-  static size_t padded(int count) { return (size_t(count) + lanes - 1) / lanes * lanes; }
 
   /// out[y] = min over x of weights[x] + cost[x][y], x being classes of the sending end. `out` has room for padding.
   void minimum_plus(bool from_first, const Rough* weights, Rough* out) const;
