@@ -27,6 +27,8 @@ constexpr double as_good_as_proven = 1e-6;
 /// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
 /// begins there; and what it must lead to for the next start to be left out.
 constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
+/// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
+constexpr double worth_following = 0.1;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 /// Networks with no more values are searched to the end all the same.
@@ -148,7 +150,7 @@ class Alternation {
     for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       limits_.cost_to_beat = best_.cost;
-      Candidate candidate = cheapest_of_all(conversions, shares);
+      Candidate candidate = cheapest_of_all(conversions, shares, best_.cost);
       limits_.cost_to_beat = forbidden;
       if (candidate.empty()) return;
       const bool faster = better(candidate, best_);
@@ -251,20 +253,27 @@ class Alternation {
         if (!candidate.fits()) tight_.push_back(candidate);
       }
       if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
-      if (!refine(conversions, candidate, &shares)) return;
+      double gained = 1;
+      if (!refine(conversions, candidate, &shares, 1, &gained)) return;
+      const double lacking = best_.fits() ? double(candidate.cost) / double(best_.cost) - 1 : 0;
+      // The first shares were not made for any program: those of classes that this one does not cut change as well.
+      if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
       last = std::move(candidate);
     }
   }
 
   /// Shares by linear programming, under the memory limits or this part of them, for the program of a candidate, axis
-  /// by axis. False if there are none.
-  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares, double memory = 1) const {
+  /// by axis. False if there are none. `gained`: what of the candidate's time the program takes less there.
+  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares, double memory = 1,
+              double* gained = nullptr) const {
     const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+    const double before = gained ? evaluate(problem_, terms, *shares) : 0;
     for (int axis : unequal_axes_) {
       const Fractions fractions = best_fractions(problem_, terms, *candidate.spmd, axis, *shares, memory);
       if (fractions.empty()) return false;
       *shares = round_fractions(problem_, terms, fractions, axis, *shares);
     }
+    if (gained) *gained = (before - evaluate(problem_, terms, *shares)) / to_seconds(candidate.cost);
     return true;
   }
 

@@ -39,5 +39,10 @@ TEST(Starts, AProgramThatMovesItsTensorsOtherwiseIsFollowed) {
   EXPECT_LT(plan_of("RNNLM", "mixed-five.toml").prediction.step_seconds, 0.1);  // 102 ms unless it is
 }
 
+/// The program of the first shares gains nothing at others, but that next to it needs classes that it does not cut.
+TEST(Starts, TheFirstSharesAreAlwaysFollowed) {
+  EXPECT_LT(plan_of("GPT-2 124M", "v100-p100.toml").prediction.step_seconds, 1.1111);  // 1.1112 s unless they are
+}
+
 }  // namespace
 }  // namespace hetsynth::testing
