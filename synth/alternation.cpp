@@ -150,8 +150,10 @@ class Alternation {
     for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       limits_.cost_to_beat = best_.cost;
+      limits_.guesses = several_axes();
       Candidate candidate = cheapest_of_all(conversions, shares, best_.cost);
       limits_.cost_to_beat = forbidden;
+      limits_.guesses = true;
       if (candidate.empty()) return;
       const bool faster = better(candidate, best_);
       keep(candidate);

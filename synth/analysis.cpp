@@ -89,7 +89,7 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
   if (!several.of_one_device_) {
     several.of_one_device_.reset(
-        new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes));
+        new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes, &several));
     several.of_one_device_->hash_ = several.hash_;
   }
   return several.of_one_device_;
@@ -100,17 +100,17 @@ const std::string& Analysis::program_hash() const {
   return *hash_;
 }
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> known,
-                   DimensionClasses of_several)
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> of_nodes,
+                   DimensionClasses of_several, const Analysis* known)
     : program(program),
-      kinds(std::move(known)),
+      kinds(std::move(of_nodes)),
       classes(classes_for(std::move(of_several), axes)),
-      attention(program),
-      fused(fused_tensors(program, kinds)),
-      consumers(program.consumers()),
-      uses(uses_of(program)),
-      update_targets(update_targets_of(program)),
-      is_output(outputs_of(program)),
+      attention(known ? known->attention : AttentionCost(program)),
+      fused(known ? known->fused : fused_tensors(program, kinds)),
+      consumers(known ? known->consumers : program.consumers()),
+      uses(known ? known->uses : uses_of(program)),
+      update_targets(known ? known->update_targets : update_targets_of(program)),
+      is_output(known ? known->is_output : outputs_of(program)),
       two_ways(two_ways),
       rules(rules_for(*this, axes, nested)) {
   std::map<std::vector<int64_t>, int> number;

@@ -47,8 +47,9 @@ struct Analysis {
 
  private:
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
+  /// `known`: of the same program, if it was analysed before; what does not depend on axes is taken from there.
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds,
-           DimensionClasses classes);
+           DimensionClasses classes, const Analysis* known = nullptr);
 
   // Worked out when first asked for.
   mutable std::shared_ptr<const Analysis> of_one_device_;

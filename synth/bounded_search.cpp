@@ -61,7 +61,7 @@ bool BoundedSearch::step() {
   messages_->decode();
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
-  if (gap() > worth_guessing && (first || gain < soon_gained)) guess();
+  if (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained)) guess();
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= limits_.tolerance)) {
     shift();
     if (!done()) attempt(false);

@@ -242,6 +242,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       const PlanNetwork network = network_within(problem, types, *half);
       SearchLimits limits = limits_of(problem, stop, precision);
       limits.cost_to_beat = beyond(cost, precision);
+      limits.guesses = false;
       const SearchResult found = minimise(network.network, limits);
       half->bound = std::max(branch.bound, found.lower_bound);
       half->choices = {};

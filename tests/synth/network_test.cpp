@@ -73,6 +73,7 @@ RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   limits.direct_limit = *rc::gen::element(1.0, 1e6);  // by message passing and pruning, or at once
   limits.table_limit = *rc::gen::element(4.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
+  limits.guesses = *rc::gen::arbitrary<bool>();
   SearchResult result = minimise(network, limits);
   Picoseconds best = least_cost(network);
   RC_ASSERT(result.cost == best);
@@ -86,6 +87,7 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   SearchLimits limits;
   limits.direct_limit = *rc::gen::element(1.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
+  limits.guesses = *rc::gen::arbitrary<bool>();
   SearchResult result = minimise(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
 }
