@@ -67,6 +67,32 @@ std::optional<FactorCut> cut_of(const Space& space, const Access& access, const 
   return cut;
 }
 
+std::optional<WindowCut> window_cut_of(const Space& space, const Access& access, const Shape& shape, int factor) {
+  if (cut_of(space, access, shape, factor)) return std::nullopt;
+  std::optional<WindowCut> cut;
+  for (size_t dim = 0; dim < access.dims.size(); ++dim) {
+    const DimIndex& index = access.dims[dim];
+    if (!mentions(index, factor)) continue;
+    if (cut || index.per_turn != 0) return std::nullopt;
+    int64_t unit = 0, first = index.offset, last = index.offset;  // of what is read around step 0
+    for (const IndexTerm& term : index.terms) {
+      if (term.factor == factor) {
+        if (unit != 0 || !term.plain() || term.stride < 1) return std::nullopt;
+        unit = term.stride;
+        continue;
+      }
+      int64_t most = (space.factors[size_t(term.factor)].size - 1) / term.divide;
+      if (term.modulo != 0) most = std::min(most, term.modulo - 1);
+      first += std::min<int64_t>(0, most * term.stride);
+      last += std::max<int64_t>(0, most * term.stride);
+    }
+    if (unit * space.factors[size_t(factor)].size != shape[dim]) return std::nullopt;
+    cut = WindowCut{int(dim), unit, std::max<int64_t>(0, -first), std::max<int64_t>(0, last - unit + 1)};
+    if (cut->before + cut->after >= shape[dim]) return std::nullopt;
+  }
+  return cut;
+}
+
 bool follows_turn(const Access& access) {
   return std::any_of(access.dims.begin(), access.dims.end(), [](const DimIndex& d) { return d.per_turn != 0; });
 }

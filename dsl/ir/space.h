@@ -81,6 +81,18 @@ struct FactorCut {
 std::optional<FactorCut> cut_of(const Space& space, const Access& access, const Shape& shape, int factor);
 bool mentions_factor(const Access& access, int factor);
 
+/// A dimension of an operand along which a factor slides windows.
+struct WindowCut {
+  int dim;                ///< of the operand
+  int64_t unit;           ///< elements of it per step of the factor
+  int64_t before, after;  ///< steps [lo, hi) of the factor read within [lo * unit - before, hi * unit + after)
+};
+/// As cut_of, where neighbouring steps of the factor read overlapping parts of the dimension, or parts that lie shifted
+/// (convolution, pooling): the factor is a plain term of exactly one dimension, which has `unit` elements per step.
+/// nullopt where cut_of has a cut, where the factor does not appear or appears otherwise, and where windows reach over
+/// all of the dimension.
+std::optional<WindowCut> window_cut_of(const Space& space, const Access& access, const Shape& shape, int factor);
+
 /// Whether an index depends on the turn of the loop around the operator.
 bool follows_turn(const Access& access);
 bool follows_turn(const Space& space);

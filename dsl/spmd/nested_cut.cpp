@@ -81,7 +81,29 @@ std::optional<Wrong> first_wrong(const SpmdProgram& program, size_t axes, const 
 
 }  // namespace
 
+namespace {
+
+/// Why parts cannot overlap so; empty if they can, or do not.
+std::string why_not_overlapping(const SpmdProgram& program, const Placements& placements) {
+  for (const Placement& p : placements) {
+    if (!p.overlaps()) continue;
+    const auto cuts_it = [&](const Placement& other) {
+      return other.kind == Placement::Kind::sharded && other.dim == p.dim;
+    };
+    if (p.before < 0 || p.after < 0) return fmt::format("parts of dimension {} cannot overlap by less than 0", p.dim);
+    if (std::ranges::count_if(placements, cuts_it) > 1)
+      return fmt::format("parts of dimension {} cannot overlap: two axes cut it", p.dim);
+    if (const BoundaryTable& table = program.tables.at(size_t(p.table)); table.by >= 0)
+      return fmt::format("parts of dimension {} cannot overlap: table {} cuts differently along axis {}", p.dim,
+                         table.name, program.mesh.axes.at(size_t(table.by)).name);
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string why_not_held(const SpmdProgram& program, const Placements& placements) {
+  if (std::string why = why_not_overlapping(program, placements); !why.empty()) return why;
   const auto wrong = first_wrong(
       program, placements.size(),
       [&](size_t a) { return placements[a].kind == Placement::Kind::sharded ? placements[a].dim : -1; },

@@ -228,6 +228,7 @@ class DecisionReader {
     need(fields.reduce, {"reduce"});
     need(fields.root, {"root"});
     need(fields.to, {"to"});
+    need(fields.halo, {"before", "after"});
     std::vector<std::string> optional{"of", "cause"};
     if (fields.realisation) optional.emplace_back("realisation");
     reader.check_members(required, optional);
@@ -283,6 +284,14 @@ class DecisionReader {
     const int last = program_.mesh.axes[instruction.axis].size - 1;
     if (fields.root) instruction.root = int(reader.member("root").integer(0, last));
     if (fields.to) instruction.to = int(reader.member("to").integer(0, last));
+    if (fields.halo) {
+      const int64_t extent = operand.type.shape[size_t(instruction.dim)];
+      instruction.before = reader.member("before").integer(0, extent);
+      instruction.after = reader.member("after").integer(0, extent);
+      if (instruction.before + instruction.after == 0)
+        reader.fail("the exchange brings nothing", "\"before\" or \"after\" above 0", "both 0",
+                    "leave the instruction out");
+    }
     if (reader.has("realisation")) {
       const JsonReader text = reader.member("realisation");
       instruction.realisation = Realisation(choice(text, "realisation", realisation_names(), text.string()));
@@ -346,9 +355,12 @@ class DecisionReader {
       return Placement::partial(ReduceOp(choice(reader, "reduction", reduce_names(), call->arguments[0])));
     if (call && call->word == "stage" && call->arguments.size() == 1)
       return Placement::stage(stage(reader, call->arguments[0], axis));
-    if (!call || call->word != "sharded" || call->arguments.size() != 2)
+    const bool overlaps = call && call->word == "overlapping" && call->arguments.size() == 2;
+    if (!overlaps && (!call || call->word != "sharded" || call->arguments.size() != 2))
       reader.fail("not a placement",
-                  "\"replicated\", \"sharded(dimension, table)\", \"partial(sum)\" or \"stage(number)\"", quote(text));
+                  "\"replicated\", \"sharded(dimension, table)\", \"overlapping(dimension, before, after, table)\", "
+                  "\"partial(sum)\" or \"stage(number)\"",
+                  quote(text));
     const std::string& number = call->arguments[0];
     const int rank = int(node.type.shape.size());
     int dim = 0;
@@ -356,9 +368,31 @@ class DecisionReader {
     if (dim == rank)
       reader.fail(fmt::format("{} has no dimension {}", quote(node.name), quote(number)),
                   fmt::format("a dimension of {}", hetsynth::text(node.type)));
-    const int table = find_table(reader, call->arguments[1]);
-    check_cut(reader, table, axis, node.type.shape[dim], fmt::format("dimension {} of {}", dim, quote(node.name)));
-    return Placement::sharded(dim, table);
+    std::string name = call->arguments[1];
+    Placement out = Placement::sharded(dim, -1);
+    if (overlaps) {
+      out.before = elements(reader, &name, node.type.shape[size_t(dim)]);
+      out.after = elements(reader, &name, node.type.shape[size_t(dim)]);
+      if (!out.overlaps())
+        reader.fail("parts without a halo do not overlap", "\"sharded(dimension, table)\"", quote(text));
+    }
+    out.table = find_table(reader, name);
+    check_cut(reader, out.table, axis, node.type.shape[dim], fmt::format("dimension {} of {}", dim, quote(node.name)));
+    return out;
+  }
+
+  /// Takes a number of elements and the comma behind it off the text.
+  static int64_t elements(const JsonReader& reader, std::string* text, int64_t most) {
+    const size_t comma = text->find(", ");
+    const std::string number = text->substr(0, comma);
+    int64_t out = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out);
+    if (comma == std::string::npos || error != std::errc() || end != number.data() + number.size() || out < 0 ||
+        out > most)
+      reader.fail("not a number of elements that parts overlap by", fmt::format("a number from 0 to {}", most),
+                  quote(number));
+    text->erase(0, comma + 2);
+    return out;
   }
 
   void read_finals(const JsonReader& reader) {

@@ -58,7 +58,7 @@ std::optional<Call> parse_call(std::string_view text) {
 }
 
 OpcodeFields fields_of(Opcode opcode) {
-  //                                        axis  cut  to_cut reduce realisation root to
+  //       axis  cut  to_cut reduce realisation root to halo
   switch (opcode) {
     case Opcode::compute:
       return {false, false, false, false, false, false, false};
@@ -78,6 +78,8 @@ OpcodeFields fields_of(Opcode opcode) {
       return {true, false, false, false, true, true, false};
     case Opcode::send:
       return {true, false, false, false, false, true, true};
+    case Opcode::halo_exchange:
+      return {true, true, false, false, true, false, false, true};
   }
   return {};
 }

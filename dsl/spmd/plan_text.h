@@ -42,13 +42,13 @@ std::vector<std::string> enum_names(Enum last) {
   for (int i = 0; i <= int(last); ++i) names.emplace_back(name(Enum(i)));
   return names;
 }
-inline std::vector<std::string> opcode_names() { return enum_names(Opcode::send); }
+inline std::vector<std::string> opcode_names() { return enum_names(Opcode::halo_exchange); }
 inline std::vector<std::string> reduce_names() { return enum_names(ReduceOp::product); }
 inline std::vector<std::string> realisation_names() { return enum_names(Realisation::hierarchical); }
 
 /// Which fields an opcode uses besides result, operands and cause.
 struct OpcodeFields {
-  bool axis, cut, to_cut, reduce, realisation, root, to;
+  bool axis, cut, to_cut, reduce, realisation, root, to, halo = false;
 };
 OpcodeFields fields_of(Opcode opcode);
 

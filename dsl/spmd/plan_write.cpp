@@ -116,6 +116,7 @@ class Writer {
     if (fields.reduce) line.string("reduce", name(instruction.reduce));
     if (fields.root) line.integer("root", instruction.root);
     if (fields.to) line.integer("to", instruction.to);
+    if (fields.halo) line.integer("before", instruction.before).integer("after", instruction.after);
     if (fields.realisation) line.string("realisation", name(instruction.realisation));
   }
 
@@ -143,6 +144,9 @@ class Writer {
       case Placement::Kind::replicated:
         return "replicated";
       case Placement::Kind::sharded:
+        if (placement.overlaps())
+          return fmt::format("overlapping({}, {}, {}, {})", placement.dim, placement.before, placement.after,
+                             table_name(placement.table));
         return fmt::format("sharded({}, {})", placement.dim, table_name(placement.table));
       case Placement::Kind::partial:
         return fmt::format("partial({})", name(placement.reduce));

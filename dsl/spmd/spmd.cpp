@@ -30,8 +30,9 @@ std::vector<int> Mesh::group(int rank, int axis) const {
 }
 
 std::string_view name(Opcode opcode) {
-  static constexpr std::string_view names[] = {"compute",        "slice",      "to_partial", "all_gather", "all_reduce",
-                                               "reduce_scatter", "all_to_all", "broadcast",  "send"};
+  static constexpr std::string_view names[] = {"compute",    "slice",          "to_partial", "all_gather",
+                                               "all_reduce", "reduce_scatter", "all_to_all", "broadcast",
+                                               "send",       "halo_exchange"};
   return names[int(opcode)];
 }
 
@@ -120,6 +121,11 @@ Range cut_range(const SpmdProgram& program, int table, int64_t extent, int rank)
   return {bounds.at(at) * unit, bounds.at(at + 1) * unit};
 }
 
+Range with_halo(Range part, const Placement& placement, int64_t extent) {
+  if (part.lo == part.hi) return part;
+  return {std::max<int64_t>(0, part.lo - placement.before), std::min(extent, part.hi + placement.after)};
+}
+
 }  // namespace
 
 std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& placements, const Shape& shape,
@@ -127,7 +133,8 @@ std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& pl
   std::vector<Range> ranges;
   for (int64_t extent : shape) ranges.push_back({0, extent});
   for (const Placement& p : placements)
-    if (p.kind == Placement::Kind::sharded) ranges.at(p.dim) = cut_range(program, p.table, shape.at(p.dim), rank);
+    if (p.kind == Placement::Kind::sharded)
+      ranges.at(p.dim) = with_halo(cut_range(program, p.table, shape.at(p.dim), rank), p, shape.at(p.dim));
   if (!holds(program.mesh, placements, rank))
     for (Range& range : ranges) range = {0, 0};
   return ranges;
@@ -156,13 +163,21 @@ std::string placement_text(const Placement& p) {
     case Placement::Kind::replicated:
       return "R";
     case Placement::Kind::sharded:
-      return fmt::format("S{}", p.dim);
+      return p.overlaps() ? fmt::format("S{}~{}~{}", p.dim, p.before, p.after) : fmt::format("S{}", p.dim);
     case Placement::Kind::partial:
       return p.reduce == ReduceOp::sum ? "P+" : "P" + std::string(name(p.reduce));
     case Placement::Kind::stage:
       return fmt::format("@{}", p.at);
   }
   return "?";
+}
+
+/// Whether windows that slide along the split factor read nothing but what devices hold of the operand.
+bool reads_within(const Program& reference, const Node& node, size_t operand, const Split& split,
+                  const Placement& held) {
+  const auto cut =
+      window_cut_of(node.space, node.space.inputs[operand], reference[node.inputs[operand]].type.shape, split.factor);
+  return cut && cut->dim == held.dim && cut->before <= held.before && cut->after <= held.after;
 }
 
 /// The result's placement on one axis; nullopt with the reason otherwise.
@@ -198,7 +213,8 @@ std::optional<Placement> infer_axis(const SpmdProgram& program, const Program& r
       std::optional<FactorCut> cut;
       if (split.factor >= 0)
         cut = cut_of(node.space, node.space.inputs[j], reference[node.inputs[j]].type.shape, split.factor);
-      if (!cut || cut->dim != p.dim || p.table != split.table)
+      const bool windows = split.factor >= 0 && p.table == split.table && reads_within(reference, node, j, split, p);
+      if (!windows && (!cut || cut->dim != p.dim || p.table != split.table || p.overlaps()))
         return refuse(fmt::format("{} is cut in dimension {} where {} needs it {}", value.name, p.dim, node.name,
                                   cut ? fmt::format("cut in dimension {}", cut->dim) : "whole"));
     }
@@ -241,6 +257,7 @@ std::string instruction_text(const SpmdProgram& program, const Program& referenc
   if (i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) out += " " + std::string(name(i.reduce));
   if (i.opcode == Opcode::broadcast || i.opcode == Opcode::to_partial) out += fmt::format(" root {}", i.root);
   if (i.opcode == Opcode::send) out += fmt::format(" from {} to {}", i.root, i.to);
+  if (i.opcode == Opcode::halo_exchange) out += fmt::format(" before {} after {}", i.before, i.after);
   if (i.realisation != Realisation::native) out += " " + std::string(name(i.realisation));
   if (!i.cause.empty()) out += "  # " + i.cause;
   return out + "\n";

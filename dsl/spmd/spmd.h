@@ -58,12 +58,20 @@ struct Placement {
   int table = -1;                   ///< sharded: index of the boundary table
   ReduceOp reduce = ReduceOp::sum;  ///< partial: sum or max
   int at = -1;  ///< stage: the one coordinate whose devices hold the tensor; the others hold nothing
+  /// sharded: elements of the dimension that a device holds besides, before and after its part, as far as the tensor
+  /// goes (a halo). A device whose own part is empty holds none.
+  int64_t before = 0, after = 0;
   bool operator==(const Placement&) const = default;
 
   static Placement replicated() { return {}; }
   static Placement sharded(int dim, int table) { return {Kind::sharded, dim, table, ReduceOp::sum}; }
+  static Placement overlapping(int dim, int table, int64_t before, int64_t after) {
+    return {Kind::sharded, dim, table, ReduceOp::sum, -1, before, after};
+  }
   static Placement partial(ReduceOp reduce) { return {Kind::partial, -1, -1, reduce}; }
   static Placement stage(int at) { return {Kind::stage, -1, -1, ReduceOp::sum, at}; }
+  /// Whether devices hold parts of their neighbours'.
+  bool overlaps() const { return before > 0 || after > 0; }
 };
 using Placements = std::vector<Placement>;  ///< one per mesh axis; why_not_held tells which go together
 
@@ -89,6 +97,7 @@ enum class Opcode : uint8_t {
   all_to_all,      ///< sharded(dim, table) -> sharded(to_dim, to_table)
   broadcast,       ///< replicated or stage(root) -> replicated: everyone takes coordinate `root`'s copy
   send,            ///< stage(root) -> stage(to): coordinate `root` sends, `to` receives, the others take no part
+  halo_exchange,   ///< sharded(dim, table) -> the same with `before` and `after` elements of the neighbours' parts
 };
 
 /// How a collective is carried out; what it means is the same. native, padded and grouped send uneven shares around one
@@ -103,8 +112,8 @@ std::string_view name(Realisation realisation);
 
 /// How one mesh axis divides the iteration space of a compute instruction: not at all, one factor by a table, or by
 /// leaving the instruction to the devices of one coordinate (a pipeline stage). An operand mentioned by the factor may
-/// come cut accordingly (cut_of) or replicated; partial operands pass through where the body is additive in them. A
-/// stage reads what it holds alone and what all hold.
+/// come cut accordingly (cut_of, or with a halo by window_cut_of) or replicated; partial operands pass through where
+/// the body is additive in them. A stage reads what it holds alone and what all hold.
 struct Split {
   int factor = -1;  ///< -1: every device of the axis that takes part computes the whole
   int table = -1;
@@ -120,13 +129,14 @@ struct Instruction {
   NodeId node = -1;                ///< compute: the logical node it claims to implement
   std::vector<Split> splits;       ///< compute: one per mesh axis
   int axis = -1;                   ///< all but compute
-  int dim = -1, table = -1;        ///< slice, all_gather, reduce_scatter, source of all_to_all
+  int dim = -1, table = -1;        ///< slice, all_gather, reduce_scatter, halo_exchange, source of all_to_all
   int to_dim = -1, to_table = -1;  ///< target of all_to_all
   ReduceOp reduce = ReduceOp::sum;
   Realisation realisation = Realisation::native;
   int root = 0;
-  int to = 0;         ///< send: the coordinate that receives
-  std::string cause;  ///< why a collective is there, for people; not part of the meaning
+  int to = 0;                     ///< send: the coordinate that receives
+  int64_t before = 0, after = 0;  ///< halo_exchange: as in Placement
+  std::string cause;              ///< why a collective is there, for people; not part of the meaning
   bool operator==(const Instruction&) const = default;
 };
 
@@ -178,7 +188,7 @@ Shape local_shape(const SpmdProgram& program, const Placements& placements, cons
 std::vector<Range> factor_ranges(const SpmdProgram& program, const Space& space, const std::vector<Split>& splits,
                                  int rank);
 
-/// "R", "S0", "P+", "Pmax", "@2" (stage 2) per axis, as "dp:S0,tp:R".
+/// "R", "S0", "S2~1~1" (with 1 element before and 1 after), "P+", "Pmax", "@2" (stage 2) per axis, as "dp:S0,tp:R".
 std::string text(const Mesh& mesh, const Placements& placements);
 
 /// The placements a compute instruction's result has, given its operands'; nullopt with a reason if the rules do not

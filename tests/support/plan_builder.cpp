@@ -252,6 +252,13 @@ ValueId PlanBuilder::broadcast(ValueId from, int axis, int root) {
   return movement(Opcode::broadcast, from, axis, Placement::replicated(), i);
 }
 
+ValueId PlanBuilder::halo_exchange(ValueId from, int axis, int64_t before, int64_t after) {
+  const Placement cut = plan.values[from].placements[axis];
+  Instruction i;
+  i.dim = cut.dim, i.table = cut.table, i.before = before, i.after = after;
+  return movement(Opcode::halo_exchange, from, axis, Placement::overlapping(cut.dim, cut.table, before, after), i);
+}
+
 ValueId PlanBuilder::send(ValueId from, int axis, int to) {
   Instruction i;
   i.root = plan.values[from].placements[axis].at;

@@ -60,6 +60,8 @@ class PlanBuilder {
   ValueId reduce_scatter(ValueId from, int axis, int dim, int table, ReduceOp reduce = ReduceOp::sum);
   ValueId all_to_all(ValueId from, int axis, int to_dim, int to_table);
   ValueId broadcast(ValueId from, int axis, int root = 0);
+  /// Of the dimension that the operand is cut in.
+  ValueId halo_exchange(ValueId from, int axis, int64_t before, int64_t after);
   /// From the stage that the operand lies on by its placement.
   ValueId send(ValueId from, int axis, int to);
   /// The same tensor held as wanted: what is cut or partial elsewhere becomes whole, then what is to be cut is cut.
