@@ -92,7 +92,8 @@ std::string program_hash(const SpmdProgram& p) {
   for (const Value& v : p.values) {
     out += fmt::format("value {}", v.node);
     for (const Placement& at : v.placements)
-      out += fmt::format(" {} {} {} {}{}", int(at.kind), at.dim, at.table, int(at.reduce), stage_text(at.at));
+      out += fmt::format(" {} {} {} {}{}{}", int(at.kind), at.dim, at.table, int(at.reduce), stage_text(at.at),
+                         at.overlaps() ? fmt::format("~{}~{}", at.before, at.after) : "");
     out += "\n";
   }
   if (!p.hosts.empty()) out += fmt::format("hosts {}\n", fmt::join(p.hosts, ","));
@@ -102,6 +103,7 @@ std::string program_hash(const SpmdProgram& p) {
     for (const Split& s : i.splits) out += fmt::format(" {}/{}{}", s.factor, s.table, stage_text(s.stage));
     out += fmt::format(" {} {} {} {} {} {} {} {}", i.axis, i.dim, i.table, i.to_dim, i.to_table, int(i.reduce),
                        int(i.realisation), i.root);
+    if (i.opcode == Opcode::halo_exchange) out += fmt::format(" halo {} {}", i.before, i.after);
     out += i.opcode == Opcode::send ? fmt::format(" to {}\n", i.to) : "\n";
   }
   for (const auto& [carry, value] : p.carried) out += fmt::format("carried {} {}\n", carry, value);

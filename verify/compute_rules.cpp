@@ -187,7 +187,7 @@ class Compute {
       OperandRead read{{}, access.zero_outside, input_of_[j]};
       for (size_t d = 0; d < access.dims.size(); ++d) read.dims.push_back(dim_read(access.dims[d], shape[d]));
       for (const Placement& p : operands_[j].placements)
-        if (p.kind == Kind::sharded) hold(read.dims[p.dim], p.table);
+        if (p.kind == Kind::sharded) hold(read.dims[p.dim], p);
       for (const DimRead& dim : read.dims) {
         if (dim.digits && dim.index.terms.size() > 1) out.lemmas.insert("mixed_radix");
         // Where sizes count as numbers, the factors that run there have theirs.
@@ -208,7 +208,10 @@ class Compute {
 
   /// Records what a device holds of the dimension: a range of the outermost digit if the table cuts there, else a range
   /// of indices, in steps of the outermost term where the table cuts at these.
-  void hold(DimRead& dim, int table) {
+  void hold(DimRead& dim, const Placement& part) {
+    const int table = part.table;
+    if (part.overlaps()) dim.digits = false;
+    dim.before = part.before, dim.after = part.after;
     int64_t stride = dim.digits ? outer_stride(space_, dim.index) : 1;
     int64_t unit = dim.extent / s_.parts[table];
     if (dim.index.terms.empty() || unit % stride != 0) dim.digits = false, stride = 1;
@@ -230,6 +233,19 @@ class Compute {
   std::string reason_;
 };
 
+/// Where windows slide along the split factor: that they reach further than what a device holds. Empty if they are not
+/// the reason.
+std::string outside_of_halo(const Subject& s, const Node& node, const Held& operand, int position, int axis,
+                            const Split& split) {
+  const std::optional<WindowCut> windows =
+      window_cut_of(node.space, node.space.inputs[size_t(position)], s.node(operand.node).type.shape, split.factor);
+  const Placement& held = operand.placements[size_t(axis)];
+  if (!windows || windows->dim != held.dim || s.table_of.at(split.table) != held.table) return "";
+  return fmt::format(
+      "{} reads {} elements of {} before each part over axis {} and {} after it, but devices hold {} and {}", node.name,
+      windows->before, s.node(operand.node).name, s.axis(axis).name, windows->after, held.before, held.after);
+}
+
 std::string explain_bounds(const Subject& s, const Instruction& i, const Held& operand, int position) {
   const Node& node = s.node(i.node);
   const std::string& tensor = s.node(operand.node).name;
@@ -241,6 +257,8 @@ std::string explain_bounds(const Subject& s, const Instruction& i, const Held& o
     std::optional<FactorCut> cut;
     if (split.factor >= 0)
       cut = cut_of(node.space, node.space.inputs[position], s.node(operand.node).type.shape, split.factor);
+    if (split.factor >= 0 && !cut)
+      if (std::string why = outside_of_halo(s, node, operand, position, a, split); !why.empty()) return why;
     if (!cut)
       return fmt::format("{} is needed whole over axis {} by {} but is cut in dimension {}", tensor, axis, node.name,
                          p.dim);

@@ -273,6 +273,8 @@ class Execution {
         return part(i, reduced(i, from, rank), i.dim, i.table, from, rank);
       case Opcode::all_to_all:
         return part(i, gathered(i, from, rank), i.to_dim, i.to_table, from, rank);
+      case Opcode::halo_exchange:
+        return widened(i, from, rank);
       default: {
         // broadcast and send
         const LocalArray& root = local(from, p_.mesh.group(rank, i.axis)[i.root]);
@@ -327,6 +329,21 @@ class Execution {
                                                        text(block.shape), text(shape_of(box))));
       each_element(out.array.shape, box, [&](size_t whole, size_t at) { out.array.values[whole] = block.values[at]; });
     }
+    return out;
+  }
+
+  /// A device's part with what lies around it.
+  LocalArray widened(const Instruction& i, ValueId from, int rank) const {
+    LocalArray whole = gathered(i, from, rank);
+    Range own = share(i.table, i.dim, from, rank).own;
+    if (own.lo < own.hi)
+      own = {std::max<int64_t>(0, own.lo - i.before), std::min(logical_[from][i.dim], own.hi + i.after)};
+    expect(whole.offset[i.dim] == 0 && whole.array.shape[i.dim] == logical_[from][i.dim],
+           "a halo needs neighbours that hold all there is");
+    std::vector<Range> box = box_of(whole.array.shape);
+    box[i.dim] = own;
+    LocalArray out{cut_out(whole.array, box), whole.offset};
+    out.offset[i.dim] = own.lo;
     return out;
   }
 

@@ -19,7 +19,7 @@ class Movement {
   Inference run() {
     const Shape& shape = s_.node(operand_.node).type.shape;
     bool cuts = i_.opcode == Opcode::slice || i_.opcode == Opcode::all_gather || i_.opcode == Opcode::reduce_scatter ||
-                i_.opcode == Opcode::all_to_all;
+                i_.opcode == Opcode::all_to_all || i_.opcode == Opcode::halo_exchange;
     std::string misfit = cuts ? uncuttable(s_, shape, i_.dim, i_.table) : "";
     if (misfit.empty() && i_.opcode == Opcode::all_to_all) misfit = uncuttable(s_, shape, i_.to_dim, i_.to_table);
     if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
@@ -37,6 +37,8 @@ class Movement {
         return reduce(target(i_.dim, i_.table));
       case Opcode::all_to_all:
         return all_to_all();
+      case Opcode::halo_exchange:
+        return halo_exchange();
       case Opcode::broadcast:
         return broadcast();
       case Opcode::send:
@@ -124,6 +126,13 @@ class Movement {
   Inference all_to_all() const {
     if (std::string why = differs_from_source(); !why.empty()) return refuse(why);
     return becomes(target(i_.to_dim, i_.to_table), {"owner_exists", "owner_unique", "displacement"});
+  }
+
+  /// What a device holds besides, up to the ends of the tensor, some device's part has.
+  Inference halo_exchange() const {
+    if (std::string why = differs_from_source(); !why.empty()) return refuse(why);
+    return becomes(Placement::overlapping(i_.dim, s_.table_of.at(i_.table), i_.before, i_.after),
+                   {"owner_exists", "owner_unique", "displacement"});
   }
 
   /// all_reduce and reduce_scatter: every device, or the one that keeps the part, sees the reduction over the axis.

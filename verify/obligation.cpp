@@ -58,6 +58,7 @@ std::string key(const Obligation& o) {
       out += dim.digits ? "[" : fmt::format("({}:", dim.extent);
       append_index(out, dim.index, dim.digits);
       out += fmt::format("|{}*{}", dim.held, dim.scale);
+      if (dim.before != 0 || dim.after != 0) out += fmt::format("~{}~{}", dim.before, dim.after);
     }
     out += ';';
   }
@@ -137,6 +138,12 @@ class Proof {
     return {s_.mul(scale, b.lo), s_.mul(scale, b.hi)};
   }
 
+  /// The same with what a device holds around its part.
+  Bounds with_halo(const DimRead& dim, Bounds part, Term extent) {
+    const Term lo = s_.sub(part.lo, s_.integer(dim.before)), hi = s_.add(part.hi, s_.integer(dim.after));
+    return {s_.choose(s_.less(lo, zero_), zero_, lo), s_.choose(s_.less(extent, hi), extent, hi)};
+  }
+
   Term within(Term index, Bounds b) { return s_.all({s_.less_equal(b.lo, index), s_.less(index, b.hi)}); }
 
   struct FactorTerms {
@@ -197,6 +204,10 @@ class Proof {
       if (!dim.digits) {
         Term at = index(dim.index, device), extent = s_.integer(dim.extent);
         Bounds b = scaled_bounds(dim, extent);
+        if (dim.before != 0 || dim.after != 0) {
+          held.push_back(s_.less(b.lo, b.hi));
+          b = with_halo(dim, b, extent);
+        }
         p.local.push_back(s_.sub(at, b.lo));
         p.logical.push_back(at);
         held.push_back(within(at, b));

@@ -27,6 +27,7 @@ struct DimRead {
   int64_t extent = 0;
   Cut held = whole;   ///< part of the outermost digit (or of the dimension) that a device holds
   int64_t scale = 1;  ///< of numbers: the part is [lo * scale, hi * scale), as a strided window's share of its image
+  int64_t before = 0, after = 0;  ///< of numbers: held besides, around a part that is not empty and within the extent
 };
 
 struct OperandRead {

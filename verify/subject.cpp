@@ -17,6 +17,7 @@ namespace {
 
 constexpr int max_devices = 1 << 20;
 constexpr int max_axes = 8;
+constexpr int64_t largest_halo = int64_t{1} << 40;
 
 bool below(int64_t index, size_t count) { return index >= 0 && uint64_t(index) < count; }
 
@@ -109,6 +110,8 @@ class FormCheck {
     for (const Placement& p : placements) {
       if (p.kind > Placement::Kind::stage || p.reduce > ReduceOp::product) return false;
       if (p.kind == Placement::Kind::sharded && !below(p.table, p_.tables.size())) return false;
+      if (p.kind != Placement::Kind::sharded && (p.before != 0 || p.after != 0)) return false;
+      if (p.before < 0 || p.before > largest_halo || p.after < 0 || p.after > largest_halo) return false;
     }
     return true;
   }
@@ -141,6 +144,12 @@ class FormCheck {
       NodeId node = p_.values[v].node;
       if (!reference_[node].leaf())
         return fail(fmt::format("{} is computed, not given at the start of the step", reference_[node].name), -1, node);
+      if (reference_[node].kind != NodeKind::input)
+        for (const Placement& p : p_.values[v].placements)
+          if (p.overlaps())
+            return fail(fmt::format("parts of the {} {} overlap: it would be kept twice", name(reference_[node].kind),
+                                    reference_[node].name),
+                        -1, node);
       if (!define(v, -1)) return false;
     }
     return true;
@@ -167,7 +176,7 @@ class FormCheck {
   bool instruction(int number) {
     const Instruction& i = p_.instructions[number];
     auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
-    if (i.opcode > Opcode::send || i.reduce > ReduceOp::product || i.realisation > Realisation::hierarchical)
+    if (i.opcode > Opcode::halo_exchange || i.reduce > ReduceOp::product || i.realisation > Realisation::hierarchical)
       return bad("has an unknown operation");
     for (ValueId v : i.operands)
       if (!use(v, number)) return false;
@@ -207,7 +216,8 @@ class FormCheck {
     if (i.operands.size() != 1) return bad(fmt::format("has {} operands in place of one", i.operands.size()));
     if (!below(i.axis, p_.mesh.axes.size())) return bad("runs over a mesh axis that does not exist");
     bool reads_table = i.opcode == Opcode::slice || i.opcode == Opcode::all_gather ||
-                       i.opcode == Opcode::reduce_scatter || i.opcode == Opcode::all_to_all;
+                       i.opcode == Opcode::reduce_scatter || i.opcode == Opcode::all_to_all ||
+                       i.opcode == Opcode::halo_exchange;
     if (reads_table && !below(i.table, p_.tables.size())) return bad("cuts by a table that does not exist");
     if (i.opcode == Opcode::all_to_all && !below(i.to_table, p_.tables.size()))
       return bad("cuts by a table that does not exist");
@@ -226,6 +236,9 @@ class FormCheck {
       return fail(fmt::format("{} is sent from stage {} of axis {} to itself",
                               reference_[p_.values[i.operands[0]].node].name, i.root, p_.mesh.axes[i.axis].name),
                   number, p_.values[i.operands[0]].node);
+    if (i.opcode == Opcode::halo_exchange &&
+        (i.before < 0 || i.before > largest_halo || i.after < 0 || i.after > largest_halo || i.before + i.after == 0))
+      return bad("exchanges no number of elements that there could be");
     if (i.realisation == Realisation::hierarchical)
       if (const std::string why = why_not_hierarchical(p_, i); !why.empty())
         return fail(why, number, p_.values[i.operands[0]].node);
@@ -314,10 +327,11 @@ class FormCheck {
     return true;
   }
 
-  /// No device holds but a summand; over an axis of one device a summand is everything.
+  /// No device holds but a summand, nor parts of its neighbours'; over an axis of one device a summand is everything.
   bool complete(const Placements& placements) const {
     for (size_t a = 0; a < placements.size(); ++a)
-      if (placements[a].kind == Placement::Kind::partial && p_.mesh.axes[a].size > 1) return false;
+      if ((placements[a].kind == Placement::Kind::partial && p_.mesh.axes[a].size > 1) || placements[a].overlaps())
+        return false;
     return true;
   }
 
@@ -393,7 +407,7 @@ Placements normalised(const Subject& subject, Placements placements) {
     else if (p.kind == Placement::Kind::stage)
       p = Placement::stage(p.at);
     else if (p.kind == Placement::Kind::sharded)
-      p = Placement::sharded(p.dim, subject.table_of.at(p.table));
+      p = Placement::overlapping(p.dim, subject.table_of.at(p.table), p.before, p.after);
     else
       p = Placement::partial(p.reduce);
   }
@@ -438,8 +452,11 @@ std::string describe(const Subject& subject, const Placement& placement, int axi
     case Placement::Kind::replicated:
       return "replicated over axis " + over;
     case Placement::Kind::sharded:
-      return fmt::format("cut in dimension {} by table {} over axis {}", placement.dim,
-                         subject.program.tables.at(placement.table).name, over);
+      return fmt::format("cut in dimension {} by table {} over axis {}{}", placement.dim,
+                         subject.program.tables.at(placement.table).name, over,
+                         placement.overlaps() ? fmt::format(" with {} elements before each part and {} after",
+                                                            placement.before, placement.after)
+                                              : "");
     case Placement::Kind::partial:
       return fmt::format("partial({}) over axis {}", name(placement.reduce), over);
     case Placement::Kind::stage:

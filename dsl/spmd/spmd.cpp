@@ -214,7 +214,7 @@ std::optional<Placement> infer_axis(const SpmdProgram& program, const Program& r
       if (split.factor >= 0)
         cut = cut_of(node.space, node.space.inputs[j], reference[node.inputs[j]].type.shape, split.factor);
       const bool windows = split.factor >= 0 && p.table == split.table && reads_within(reference, node, j, split, p);
-      if (!windows && (!cut || cut->dim != p.dim || p.table != split.table || p.overlaps()))
+      if (!windows && (!cut || cut->dim != p.dim || p.table != split.table))
         return refuse(fmt::format("{} is cut in dimension {} where {} needs it {}", value.name, p.dim, node.name,
                                   cut ? fmt::format("cut in dimension {}", cut->dim) : "whole"));
     }
