@@ -42,6 +42,7 @@ SpmdProgram canonical(const SpmdProgram& program) {
     if (fields.realisation) to.realisation = from.realisation;
     if (fields.root) to.root = from.root;
     if (fields.to) to.to = from.to;
+    if (fields.halo) to.before = from.before, to.after = from.after;
     to.cause = from.cause;
     result.instructions.push_back(std::move(to));
   }

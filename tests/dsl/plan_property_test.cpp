@@ -78,6 +78,10 @@ class PlanGenerator {
                        : kind == 1 ? Placement::partial(ReduceOp(pick(0, 4)))
                        : kind == 2 ? Placement::stage(stage(a))
                                    : Placement::sharded(a, table_for(a, shape[a])));
+      Placement& drawn = result.back();
+      if (drawn.kind != Placement::Kind::sharded || plan_.program.tables[size_t(drawn.table)].by >= 0) continue;
+      drawn.before = pick(0, 2) ? 0 : pick(0, int(shape[size_t(a)]));
+      drawn.after = pick(0, 2) ? 0 : pick(0, int(shape[size_t(a)]));
     }
     return result;
   }
@@ -90,7 +94,7 @@ class PlanGenerator {
 
   void add_instruction() {
     Instruction instruction;
-    instruction.opcode = Opcode(pick(0, int(Opcode::send)));
+    instruction.opcode = Opcode(pick(0, int(Opcode::halo_exchange)));
     if (instruction.opcode == Opcode::compute) {
       instruction.node = pick(2, 4);
       const Node& node = reference_[instruction.node];
@@ -114,7 +118,8 @@ class PlanGenerator {
     const NodeId node = plan_.program.values[instruction.operands[0]].node;
     const Shape& shape = reference_[node].type.shape;
     const bool cuts = instruction.opcode == Opcode::slice || instruction.opcode == Opcode::all_gather ||
-                      instruction.opcode == Opcode::reduce_scatter || instruction.opcode == Opcode::all_to_all;
+                      instruction.opcode == Opcode::reduce_scatter || instruction.opcode == Opcode::all_to_all ||
+                      instruction.opcode == Opcode::halo_exchange;
     if (cuts && shape.empty()) instruction.opcode = Opcode::all_reduce;
     instruction.axis = pick(0, int(plan_.program.mesh.axes.size()) - 1);
     if (cuts && !shape.empty()) {
@@ -127,6 +132,10 @@ class PlanGenerator {
     }
     if (instruction.opcode == Opcode::all_reduce || instruction.opcode == Opcode::reduce_scatter)
       instruction.reduce = ReduceOp(pick(0, 4));
+    if (instruction.opcode == Opcode::halo_exchange) {
+      instruction.before = pick(0, int(shape[size_t(instruction.dim)]));
+      instruction.after = pick(instruction.before == 0, int(shape[size_t(instruction.dim)]));
+    }
     const bool sends = instruction.opcode == Opcode::send;
     if (instruction.opcode == Opcode::to_partial || instruction.opcode == Opcode::broadcast || sends)
       instruction.root = stage(instruction.axis);
