@@ -7,7 +7,8 @@ namespace {
 
 std::vector<Kind> catalogue() {
   std::vector<Kind> out;
-  for (const auto& family : {wrong_movements(), wrong_computations(), wrong_structure(), wrong_stages(), rewrites()})
+  for (const auto& family :
+       {wrong_movements(), wrong_computations(), wrong_structure(), wrong_stages(), wrong_halos(), rewrites()})
     out.insert(out.end(), family.begin(), family.end());
   return out;
 }

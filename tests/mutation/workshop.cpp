@@ -83,6 +83,9 @@ void Workshop::reclaim(SpmdProgram& plan) const {
       case Opcode::all_to_all:
         to[size_t(i.axis)] = Placement::sharded(i.to_dim, i.to_table);
         break;
+      case Opcode::halo_exchange:
+        to[size_t(i.axis)] = Placement::overlapping(i.dim, i.table, i.before, i.after);
+        break;
       case Opcode::to_partial:
         to[size_t(i.axis)] = Placement::partial(ReduceOp::sum);
         break;

@@ -77,6 +77,7 @@ const std::vector<Kind>& wrong_movements();     ///< missing, of another kind, t
 const std::vector<Kind>& wrong_computations();  ///< other operands, splits or nodes
 const std::vector<Kind>& wrong_structure();     ///< tables, updates, order and words: what holds a plan together
 const std::vector<Kind>& wrong_stages();        ///< pipeline stages, and tables that differ between groups
+const std::vector<Kind>& wrong_halos();         ///< missing, too short; and wider than is read, which is right
 const std::vector<Kind>& rewrites();            ///< changes that leave a plan right
 
 }  // namespace hetsynth::mutation

@@ -54,7 +54,7 @@ void wrong_axis(Workshop& w) {
 }
 
 void wrong_table(Workshop& w) {
-  w.each({Opcode::reduce_scatter, Opcode::all_gather, Opcode::slice, Opcode::all_to_all},
+  w.each({Opcode::reduce_scatter, Opcode::all_gather, Opcode::slice, Opcode::all_to_all, Opcode::halo_exchange},
          [&](size_t at, const Instruction& i) {
            SpmdProgram plan = w.p_;
            int other = Workshop::other_table(plan, i.table);
@@ -75,7 +75,7 @@ void wrong_target_table(Workshop& w) {
 }
 
 void wrong_dim(Workshop& w) {
-  w.each({Opcode::reduce_scatter, Opcode::all_gather, Opcode::slice, Opcode::all_to_all},
+  w.each({Opcode::reduce_scatter, Opcode::all_gather, Opcode::slice, Opcode::all_to_all, Opcode::halo_exchange},
          [&](size_t at, const Instruction& i) {
            const Shape& shape = w.r_[w.p_.values[size_t(i.result)].node].type.shape;
            for (int dim = 0; dim < int(shape.size()); ++dim) {
