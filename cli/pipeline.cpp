@@ -240,7 +240,8 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
       [&pins](const std::vector<std::string>& texts) {
         for (const std::string& text : texts) add_forbidden(text, &pins);
       },
-      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, slice, to_partial, broadcast; "
+      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, halo_exchange, slice, "
+      "to_partial, broadcast; "
       "recompute: make nothing twice, however short memory is");
   command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
       ->delimiter(',');

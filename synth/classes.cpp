@@ -42,7 +42,8 @@ class Ties {
 
 class Builder {
  public:
-  Builder(const Program& program, const std::vector<int>& kinds) : program_(program), kinds_(kinds) {
+  Builder(const Program& program, const std::vector<int>& kinds, bool windows)
+      : program_(program), kinds_(kinds), windows_(windows) {
     for (const Node& node : program.nodes) {
       std::vector<int> dims;
       for (int64_t extent : node.type.shape) dims.push_back(ties_.add(extent));
@@ -89,7 +90,8 @@ class Builder {
   struct Tie {
     int factor;
     int output = -1;
-    std::vector<std::pair<int, int>> inputs;  ///< operand, dimension
+    std::vector<std::pair<int, int>> inputs;   ///< operand, dimension
+    std::vector<std::pair<int, int>> windows;  ///< the same, where they are read through windows
   };
 
   std::vector<Tie> ties_of(const Node& node) const {
@@ -99,10 +101,14 @@ class Builder {
       if (factor.size <= 1 || factor.kind == FactorKind::whole) continue;
       auto output_cut = cut_of(node.space, node.space.output, node.type.shape, int(f));
       if (factor.kind == FactorKind::parallel && !output_cut) continue;
-      Tie tie{int(f), output_cut ? output_cut->dim : -1, {}};
-      for (size_t j = 0; j < node.inputs.size(); ++j)
-        if (auto cut = cut_of(node.space, node.space.inputs[j], program_[node.inputs[j]].type.shape, int(f)))
+      Tie tie{int(f), output_cut ? output_cut->dim : -1, {}, {}};
+      for (size_t j = 0; j < node.inputs.size(); ++j) {
+        const Shape& shape = program_[node.inputs[j]].type.shape;
+        if (auto cut = cut_of(node.space, node.space.inputs[j], shape, int(f)))
           tie.inputs.push_back({int(j), cut->dim});
+        else if (auto slid = window_cut_of(node.space, node.space.inputs[j], shape, int(f)); windows_ && slid)
+          tie.windows.push_back({int(j), slid->dim});
+      }
       ties.push_back(std::move(tie));
     }
     return ties;
@@ -115,7 +121,10 @@ class Builder {
       std::vector<int> members{ties_.add(node.space.factors[tie.factor].size)};
       if (tie.output >= 0) members.push_back(dims_[node.id][tie.output]);
       for (auto [operand, dim] : tie.inputs) members.push_back(dims_[node.inputs[operand]][dim]);
-      if (ties_.unite(members)) factors_[node.id][tie.factor] = members[0];
+      std::vector<int> with_windows = members;
+      for (auto [operand, dim] : tie.windows) with_windows.push_back(dims_[node.inputs[operand]][dim]);
+      if (ties_.unite(with_windows) || (!tie.windows.empty() && ties_.unite(members)))
+        factors_[node.id][tie.factor] = members[0];
     }
   }
 
@@ -150,6 +159,7 @@ class Builder {
   static constexpr int colour_rounds = 3;
   const Program& program_;
   const std::vector<int>& kinds_;
+  const bool windows_;
   Ties ties_;
   std::vector<std::vector<int>> dims_, factors_;
   std::map<int, std::vector<Tie>> ties_of_kind_;
@@ -159,8 +169,8 @@ class Builder {
 
 }  // namespace
 
-DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds) {
-  return Builder(program, kinds).result();
+DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds, bool windows) {
+  return Builder(program, kinds, windows).result();
 }
 
 int samples_class(const Program& program, const DimensionClasses& classes) {

@@ -211,6 +211,18 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
   });
 }
 
+/// What is held more than before comes from the neighbours on either side.
+Movement CommunicationCost::halo_exchange(int axis, const std::vector<double>& before,
+                                          const std::vector<double>& after) const {
+  std::vector<double> halo;  // in whole bytes: the same whatever parts it lies around
+  for (size_t d = 0; d < before.size(); ++d) halo.push_back(std::round(after[d] - before[d]));
+  return by_group(axis, halo, [&](const Group& group, const Link& link) {
+    double greatest = 0;
+    for (int d : group) greatest = std::max(greatest, halo[size_t(d)]);
+    return group.size() < 2 ? 0 : 2 * link.latency_seconds + greatest / link.bandwidth_bytes_per_second;
+  });
+}
+
 /// Passes of every device over so many bytes of its own memory.
 Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double passes) const {
   Movement out;
@@ -250,6 +262,8 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
     }
     case Opcode::all_to_all:
       return all_to_all(axis, before, after);
+    case Opcode::halo_exchange:
+      return halo_exchange(axis, before, after);
     case Opcode::all_reduce: {
       if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after);
       const Movement ring = by_group(axis, after, [&](const Group& group, const Link& link) {

@@ -95,6 +95,7 @@ class CommunicationCost {
   Movement cheapest(Opcode opcode, int axis, const std::vector<double>& whole, const std::vector<double>& shards,
                     Movement ring) const;
   Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
+  Movement halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
   Movement in_memory(const std::vector<double>& bytes, double passes) const;
 
   const Cluster& cluster_;

@@ -261,7 +261,8 @@ int64_t CostModel::bytes(NodeId node) const { return bytes_[size_t(node)]; }
 
 double CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
   double local = double(bytes(node));
-  for (int a = 0; a < max_axes; ++a) local *= part(form.cut(a, classes_.dims[node]), a, shares, device);
+  for (int a = 0; a < max_axes; ++a)
+    local *= part(form.cut(a, classes_.dims[node]), a, shares, device) + form.on[size_t(a)].overlap();
   return local;
 }
 
@@ -290,7 +291,10 @@ CostModel::Step CostModel::step(const Form& from, const Form& to) const {
   if (axis == 0 && (from.nested() || to.nested())) return {};
   const AxisForm &before = from.on[axis], &after = to.on[axis];
   std::optional<Opcode> opcode;
-  if (before.kind == Kind::replicated)
+  if (before.overlaps()) return {};
+  if (after.overlaps()) {
+    if (before.sharded() && before.dim == after.dim) opcode = Opcode::halo_exchange;
+  } else if (before.kind == Kind::replicated)
     opcode = after.sharded() ? Opcode::slice : Opcode::to_partial;
   else if (after.kind == Kind::replicated)
     opcode = before.sharded() ? Opcode::all_gather : Opcode::all_reduce;

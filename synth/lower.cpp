@@ -178,6 +178,7 @@ class Lowering {
       instruction.to_dim = after.dim;
       instruction.to_table = table(axis, form_after.cut(axis, problem_.classes.dims[node]));
     }
+    instruction.before = after.before, instruction.after = after.after;
     instruction.cause = cause(node, axis, before, after, consumer);
     instruction.result = define(node, to, stage_of(node, consumer));
     out_.instructions.push_back(instruction);
@@ -190,7 +191,8 @@ class Lowering {
         case AxisForm::Kind::replicated:
           return std::string("whole");
         case AxisForm::Kind::sharded:
-          return fmt::format("cut in dimension {}", form.dim);
+          return fmt::format("cut in dimension {}{}", form.dim,
+                             form.overlaps() ? " with what lies around each part" : "");
         case AxisForm::Kind::partial_sum:
           return std::string("as partial sums");
         case AxisForm::Kind::partial_max:
@@ -238,7 +240,8 @@ class Lowering {
   Placement placement(NodeId node, int axis, const Form& form) {
     switch (form.on[axis].kind) {
       case AxisForm::Kind::sharded:
-        return Placement::sharded(form.on[axis].dim, table(axis, form.cut(axis, problem_.classes.dims[node])));
+        return Placement::overlapping(form.on[axis].dim, table(axis, form.cut(axis, problem_.classes.dims[node])),
+                                      form.on[axis].before, form.on[axis].after);
       case AxisForm::Kind::partial_sum:
         return Placement::partial(ReduceOp::sum);
       case AxisForm::Kind::partial_max:

@@ -13,8 +13,9 @@
 namespace hetsynth {
 namespace {
 
-constexpr Opcode communication[] = {Opcode::slice,          Opcode::to_partial, Opcode::all_gather, Opcode::all_reduce,
-                                    Opcode::reduce_scatter, Opcode::all_to_all, Opcode::broadcast};
+constexpr Opcode communication[] = {Opcode::slice,      Opcode::to_partial,     Opcode::all_gather,
+                                    Opcode::all_reduce, Opcode::reduce_scatter, Opcode::all_to_all,
+                                    Opcode::broadcast,  Opcode::halo_exchange};
 
 [[noreturn]] void fail(std::string message, std::string expected, std::string found, std::string mend) {
   throw UserError({.tag = "pins",

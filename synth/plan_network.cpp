@@ -166,7 +166,8 @@ class NetworkBuilder {
     if (node.id == program_.loss) out.push_back(1);
     FormMask whole_or_cut = 0;
     for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
-      if (!problem_.rules.forms[node.id][f].partial()) whole_or_cut |= FormMask(1) << f;
+      if (const Form& form = problem_.rules.forms[node.id][f]; !form.partial() && !form.overlaps())
+        whole_or_cut |= FormMask(1) << f;
     if (problem_.is_output[node.id]) out.push_back(whole_or_cut);
     return out;
   }

@@ -31,7 +31,8 @@ std::vector<double> Pricer::held_bytes(ValueId id) const {
   std::vector<double> bytes(size_t(problem_.cost.device_count()), double(problem_.cost.bytes(value.node)));
   for (const Placement& placement : value.placements) {
     if (placement.kind != Placement::Kind::sharded) continue;
-    for (size_t d = 0; d < bytes.size(); ++d) bytes[d] *= parts(placement.table)[d];
+    const double besides = overlap(problem_.program[value.node], placement);
+    for (size_t d = 0; d < bytes.size(); ++d) bytes[d] *= parts(placement.table)[d] + besides;
   }
   for (size_t d = 0; d < bytes.size(); ++d)
     if (!holds(program_.mesh, value.placements, int(d))) bytes[d] = 0;
@@ -70,7 +71,7 @@ const std::vector<int64_t>& Pricer::content(const Instruction& instruction) cons
     const Value& value = program_.values[id];
     out.push_back(problem_.cost.bytes(value.node));
     for (const Placement& p : value.placements)
-      out.insert(out.end(), {int64_t(p.kind), p.dim, p.table, int64_t(p.reduce), p.at});
+      out.insert(out.end(), {int64_t(p.kind), p.dim, p.table, int64_t(p.reduce), p.at, p.before, p.after});
   };
   for (ValueId operand : instruction.operands) add_value(operand);
   add_value(instruction.result);

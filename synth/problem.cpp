@@ -6,20 +6,20 @@
 namespace hetsynth::synth {
 namespace {
 
-FormMask not_partial(const std::vector<Form>& forms) {
+FormMask readable(const std::vector<Form>& forms) {
   FormMask mask = 0;
   for (size_t i = 0; i < forms.size(); ++i)
-    if (!forms[i].partial()) mask |= FormMask(1) << i;
+    if (!forms[i].partial() && !forms[i].overlaps()) mask |= FormMask(1) << i;
   return mask;
 }
 
 /// Data of the batch is read from its source in any cut: the whole is kept only if some consumer cannot do with one
 /// common cut.
 int input_form(const std::vector<Form>& forms, const std::vector<TensorNeed>& needs) {
-  FormMask common = not_partial(forms);
+  FormMask common = ~FormMask(0);
   for (const TensorNeed& need : needs) common &= need.forms;
-  for (int form = 1; !needs.empty() && form < max_forms; ++form)
-    if (common >> form & 1) return form;
+  for (int form = 1; !needs.empty() && form < int(forms.size()); ++form)
+    if ((common >> form & 1) && !forms[size_t(form)].partial()) return form;
   return 0;
 }
 
@@ -74,7 +74,7 @@ void add_needs(const Problem& problem, const Choices& choices, NodeId node, std:
     needs->push_back({leaf, -1, problem.rules.mask_of(node, kept_form(problem, choices, leaf))});
   }
   if (node == problem.program.loss) needs->push_back({-1, -1, 1});
-  if (problem.is_output[node]) needs->push_back({-1, -1, not_partial(problem.rules.forms[node])});
+  if (problem.is_output[node]) needs->push_back({-1, -1, readable(problem.rules.forms[node])});
 }
 
 }  // namespace
@@ -189,6 +189,11 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
     total = std::min(forbidden, total + it->second);
   }
   return total;
+}
+
+double overlap(const Node& node, const Placement& placement) {
+  if (!placement.overlaps()) return 0;
+  return double(placement.before + placement.after) / double(node.type.shape.at(size_t(placement.dim)));
 }
 
 }  // namespace hetsynth::synth

@@ -112,4 +112,8 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Choices& choices,
                        const std::function<Picoseconds(NodeId, const Option&)>& operation);
 
+/// What of a cut dimension devices hold besides their parts, as a part of all of it: an inner device's, which those at
+/// the ends do not reach.
+double overlap(const Node& node, const Placement& placement);
+
 }  // namespace hetsynth::synth

@@ -141,6 +141,7 @@ void RatioProgram::add_conversion(const CostTerm& term) {
   if (before < 0 && after < 0) return;
   const bool along = term.from.on[size_t(axis_)] != term.to.on[size_t(axis_)];
   if (!along) return add_along_other_axis(term, before);
+  if (term.opcode == Opcode::halo_exchange) return;  // the same at all shares
   if (before >= 0 && after >= 0) return add_all_to_all(term);
   const int class_id = std::max(before, after);
   if (term.realisation == Realisation::hierarchical) return add_hierarchical(term, class_id);

@@ -30,12 +30,61 @@ AxisOption replicated_option(const Node& node) {
   return {-1, std::vector<std::vector<AxisForm>>(node.inputs.size(), {AxisForm{}}), {}};
 }
 
-AxisOption split_option(const Program& program, const Node& node, int factor) {
+/// By operand: the dimension and halo in which windows that slide along a factor read it.
+struct WindowRead {
+  int factor;
+  size_t operand;
+  WindowCut cut;
+};
+
+/// Of one kind of operation, all that factors slide.
+std::vector<WindowRead> window_reads(const Program& program, const Node& node) {
+  std::vector<WindowRead> out;
+  for (size_t f = 0; f < node.space.factors.size(); ++f)
+    for (size_t j = 0; j < node.inputs.size(); ++j)
+      if (auto cut = window_cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, int(f)))
+        out.push_back({int(f), j, *cut});
+  return out;
+}
+
+/// By tensor, the forms with a halo that its readers ask for: one per dimension, wide enough for all. Of parameters and
+/// states none, which are kept in the form they are read in.
+std::vector<std::vector<AxisForm>> halos_of(const Program& program, const DimensionClasses& classes,
+                                            const std::vector<int>& kinds) {
+  std::vector<std::vector<AxisForm>> out(program.nodes.size());
+  std::map<int, std::vector<WindowRead>> reads;  // by kind
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) continue;
+    auto [it, fresh] = reads.try_emplace(kinds[node.id]);
+    if (fresh) it->second = window_reads(program, node);
+    for (const WindowRead& read : it->second) {
+      const Node& tensor = program[node.inputs[read.operand]];
+      const int class_id = classes.factors[node.id][size_t(read.factor)];
+      if (class_id < 0 || class_id != classes.dims[tensor.id][size_t(read.cut.dim)]) continue;
+      if (tensor.leaf() && tensor.kind != NodeKind::input) continue;
+      std::vector<AxisForm>& halos = out[size_t(tensor.id)];
+      auto form = std::ranges::find(halos, read.cut.dim, &AxisForm::dim);
+      if (form == halos.end())
+        form =
+            halos.insert(form, {AxisForm::Kind::sharded, read.cut.dim, 0, 0, tensor.type.shape[size_t(read.cut.dim)]});
+      form->before = std::max(form->before, read.cut.before);
+      form->after = std::max(form->after, read.cut.after);
+    }
+  }
+  return out;
+}
+
+AxisOption split_option(const Program& program, const std::vector<std::vector<AxisForm>>& halos, const Node& node,
+                        int factor) {
   AxisOption option = replicated_option(node);
   option.factor = factor;
   for (size_t j = 0; j < node.inputs.size(); ++j)
     if (auto cut = cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, factor))
       option.needs[j].push_back({AxisForm::Kind::sharded, cut->dim});
+    else if (auto slid = window_cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, factor))
+      for (const AxisForm& halo : halos.empty() ? std::vector<AxisForm>() : halos[size_t(node.inputs[j])])
+        if (halo.dim == slid->dim && halo.before >= slid->before && halo.after >= slid->after)
+          option.needs[j].push_back(halo);
   switch (node.space.factors[factor].kind) {
     case FactorKind::sum:
       option.form.kind = AxisForm::Kind::partial_sum;
@@ -95,11 +144,12 @@ bool cuts_first_dims(const DimensionClasses& classes, const Node& node, const Ax
 
 /// What each axis can do.
 std::vector<std::vector<AxisOption>> axis_options(const Program& program, const DimensionClasses& classes,
-                                                  const Node& node, int axes) {
+                                                  const std::vector<std::vector<AxisForm>>& halos, const Node& node,
+                                                  int axes) {
   std::vector<AxisOption> all{replicated_option(node)};
   std::vector<std::vector<AxisOption>> out(max_axes, all);
   for (size_t f = 0; f < node.space.factors.size(); ++f)
-    if (classes.factors[node.id][f] >= 0) all.push_back(split_option(program, node, int(f)));
+    if (classes.factors[node.id][f] >= 0) all.push_back(split_option(program, halos, node, int(f)));
   add_pass_options(node, &all);
   for (int axis = 0; axis < std::max(1, axes); ++axis) {
     out[size_t(axis)] = all;
@@ -151,10 +201,10 @@ bool combine(const DimensionClasses& classes, const Rules& rules, const Node& no
 }
 
 std::vector<Option> options_of(const Program& program, const DimensionClasses& classes, const Rules& rules,
-                               const Node& node) {
+                               const std::vector<std::vector<AxisForm>>& halos, const Node& node) {
   std::vector<Option> options;
   if (node.leaf()) return options;
-  const auto by_axis = axis_options(program, classes, node, rules.axes);
+  const auto by_axis = axis_options(program, classes, halos, node, rules.axes);
   Option option;
   for (const AxisOption& a : by_axis[0])
     for (const AxisOption& b : by_axis[1])
@@ -185,6 +235,9 @@ bool Form::partial() const {
 bool Form::sharded() const {
   return any(*this, [](const AxisForm& f) { return f.sharded(); });
 }
+bool Form::overlaps() const {
+  return any(*this, [](const AxisForm& f) { return f.overlaps(); });
+}
 bool Form::whole() const { return !partial() && !sharded(); }
 bool Form::nested() const { return on[0].sharded() && on[0] == on[1]; }
 
@@ -200,12 +253,13 @@ bool Option::splits() const {
 }
 
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
-                           int nested_class) {
+                           int nested_class, const std::vector<AxisForm>& halos) {
   const bool maxima = program[node].space.reduction() == FactorKind::max;
   const size_t most = (maxima ? max_cut_dims_beside_maxima : max_cut_dims)[axes];
   std::vector<AxisForm> single{{}};
   for (size_t d = 0; d < classes.dims[node].size() && single.size() <= most; ++d)
     if (classes.dims[node][d] >= 0) single.push_back({AxisForm::Kind::sharded, int(d)});
+  if (axes <= 1) single.insert(single.end(), halos.begin(), halos.end());
   single.push_back({AxisForm::Kind::partial_sum});
   if (maxima) single.push_back({AxisForm::Kind::partial_max});
   const auto on = [&](int axis) {
@@ -245,18 +299,24 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
   rules.nested = nested;
   if (axes == 2 && nested == NestedCuts::of_samples) rules.nested_class = samples_class(program, classes);
   // A dimension or factor with a class may be cut, of one class along both axes.
+  const std::vector<std::vector<AxisForm>> halos =
+      axes == 1 ? halos_of(program, classes, kinds) : std::vector<std::vector<AxisForm>>();
   const auto may_cut = [&](int c) { return c < 0 ? 0 : c == rules.nested_class ? 2 : 1; };
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content
   for (const Node& node : program.nodes) {
     std::vector<int> key{kinds[node.id]};
     for (int c : classes.dims[node.id]) key.push_back(may_cut(c));
+    const std::vector<AxisForm> overlapping = halos.empty() ? std::vector<AxisForm>() : halos[size_t(node.id)];
+    for (const AxisForm& on : overlapping) key.insert(key.end(), {on.dim, int(on.before), int(on.after)});
     auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Form> forms = forms_of(program, classes, node.id, axes, rules.nested_class);
+      std::vector<Form> forms = forms_of(program, classes, node.id, axes, rules.nested_class, overlapping);
       std::vector<int> content;
       for (const Form& form : forms)
-        for (const AxisForm& on : form.on) content.push_back(int(on.kind) * 64 + on.dim + 1);
+        for (const AxisForm& on : form.on)
+          content.insert(content.end(),
+                         {int(on.kind) * 64 + on.dim + 1, int(on.before), int(on.after), int(on.extent)});
       auto [known, first] = seen_forms.try_emplace(std::move(content), -1);
       if (first) known->second = rules.forms.add_kind(std::move(forms));
       it->second = known->second;
@@ -271,7 +331,7 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
     key.push_back(in_pairs);
     auto [it, fresh] = option_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Option> options = options_of(program, classes, rules, node);
+      std::vector<Option> options = options_of(program, classes, rules, halos, node);
       if (in_pairs) add_pairs(&options);
       it->second = rules.options.add_kind(std::move(options));
     }

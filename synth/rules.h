@@ -24,8 +24,13 @@ struct AxisForm {
   enum class Kind : uint8_t { replicated, sharded, partial_sum, partial_max };
   Kind kind = Kind::replicated;
   int dim = -1;  ///< sharded: dimension of the tensor
+  /// sharded: elements of the dimension that a device holds besides its part (Placement), and all that it has.
+  int64_t before = 0, after = 0, extent = 1;
   bool operator==(const AxisForm&) const = default;
   bool sharded() const { return kind == Kind::sharded; }
+  bool overlaps() const { return before > 0 || after > 0; }
+  /// What overlaps, as a part of the dimension.
+  double overlap() const { return double(before + after) / double(extent); }
   bool partial() const { return kind == Kind::partial_sum || kind == Kind::partial_max; }
 };
 
@@ -33,10 +38,11 @@ struct AxisForm {
 struct Form {
   std::array<AxisForm, max_axes> on;
   bool operator==(const Form&) const = default;
-  bool partial() const;  ///< on some axis
-  bool sharded() const;  ///< on some axis
-  bool whole() const;    ///< replicated on all axes
-  bool nested() const;   ///< a dimension is cut along two axes: the inner one divides the parts of axis 0
+  bool partial() const;   ///< on some axis
+  bool sharded() const;   ///< on some axis
+  bool whole() const;     ///< replicated on all axes
+  bool overlaps() const;  ///< parts do on some axis: a form to read the tensor in, in which it is never made or kept
+  bool nested() const;    ///< a dimension is cut along two axes: the inner one divides the parts of axis 0
   /// What an axis cuts of the tensor, `classes` being those of its dimensions.
   CutClass cut(int axis, const std::vector<int>& classes) const;
 };
@@ -61,9 +67,9 @@ struct Sources {
 /// can cut the same dimension, if it is a tensor's first and of `nested_class`, the inner one the parts of the outer.
 /// Sums and maxima do not mix. Whole comes first, partial forms (on any axis) last. Of three axes the first is one of
 /// depth: it cuts nothing but a tensor's first dimension with a class (samples of activations, rows of parameters) and
-/// holds no maxima.
+/// holds no maxima. `halos`: forms in which parts overlap, on a mesh of one axis.
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
-                           int nested_class);
+                           int nested_class, const std::vector<AxisForm>& halos = {});
 
 /// One way to compute an operator.
 struct Option {
@@ -114,7 +120,8 @@ struct Rules {
 /// On every axis:
 /// - replicated: operands replicated;
 /// - split a factor that has a class: an operand it indexes comes cut accordingly or replicated (a device reads its
-///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max);
+///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max). On one axis
+///   an operand that windows slide over along the factor comes cut with a halo, or replicated;
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 ///   others replicated.
 /// Several axes take every combination of these whose result has a form. Two axes can split the same factor if it

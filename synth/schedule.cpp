@@ -106,6 +106,13 @@ std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgra
     for (size_t axis = 0; axis < value.placements.size(); ++axis)
       if (value.placements[axis].kind == Placement::Kind::sharded) cuts[axis] = cut(value, axis);
     live.by_cuts[cuts] += bytes;
+    for (size_t axis = 0; axis < value.placements.size(); ++axis) {
+      const Placement& p = value.placements[axis];
+      if (!p.overlaps()) continue;
+      Cuts beside = cuts;
+      beside[axis] = -1;
+      live.by_cuts[beside] += bytes * overlap(problem.program[value.node], p);
+    }
   };
   for (ValueId leaf : spmd.leaves) change(leaf, 1);
   std::vector<MemoryPoint> points{live};

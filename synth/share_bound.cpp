@@ -86,7 +86,9 @@ class BestShares {
       return problem_.cost.conversion(
           from, to, [&](const Form& form, int device) { return problem_.cost.local_bytes(node, form, even_, device); });
     auto class_of = [&](const Form& form) { return problem_.classes.dims[node][form.on[0].dim]; };
-    auto evenly = [&](const Form& form, int) { return bytes / (form.on[0].sharded() ? devices : 1); };
+    auto evenly = [&](const Form& form, int) {
+      return bytes / (form.on[0].sharded() ? devices : 1) + bytes * form.on[0].overlap();
+    };
     Conversion made = problem_.cost.conversion(from, to, evenly);
     // Gathering and scattering wait for the largest or the smallest shard: both are best if no two differ by more than
     // a granule, as far as the branch allows.
@@ -115,7 +117,7 @@ class BestShares {
     const Conversion least = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
       if (!form.on[0].sharded()) return bytes;
       const int64_t held = least_of_device(class_of(form), size_t(types_.type_of[size_t(device)]));
-      return bytes * double(held) / double(granules_of(class_of(form)));
+      return bytes * (double(held) / double(granules_of(class_of(form))) + form.on[0].overlap());
     });
     made.cost = std::max(made.cost, least.cost);
     return made;

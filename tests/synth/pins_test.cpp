@@ -114,8 +114,8 @@ TEST(Pins, MistakesAreExplained) {
 
 TEST(Pins, AFileHoldsThemAll) {
   const std::string path = ::testing::TempDir() + "/pins.toml";
-  std::ofstream(path)
-      << "forbid = [\"all_to_all\", \"recompute\"]\nratio = [1, 2.5]\nmesh = [2, 4]\n[placement]\nw1 = \"sharded(0)\"\n";
+  std::ofstream(path) << "forbid = [\"all_to_all\", \"recompute\"]\nratio = [1, 2.5]\nmesh = [2, 4]\n[placement]\nw1 = "
+                         "\"sharded(0)\"\n";
   const PlanPins pins = load_pins(path);
   ASSERT_EQ(pins.placements.size(), 1u);
   EXPECT_EQ(pins.placements[0].placement, "sharded(0)");

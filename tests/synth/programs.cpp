@@ -92,6 +92,44 @@ NodeId ProgramBuilder::op(const std::string& name, const std::string& subscripts
   return node.id;
 }
 
+NodeId ProgramBuilder::windows(const std::string& name, NodeId a, int64_t stride, int64_t before) {
+  const Shape shape = program[a].type.shape;
+  Node node;
+  const int y = node.space.add_factor("y", shape[0] / stride, FactorKind::parallel),
+            b = node.space.add_factor("b", shape[1], FactorKind::parallel),
+            k = node.space.add_factor("k", 3, FactorKind::sum);
+  const DimIndex row{{IndexTerm{.factor = y, .stride = stride}, IndexTerm{k}}, -before};
+  node.space.inputs = {{{row, index_by(b)}, true}};
+  node.space.output = {{index_by(y), index_by(b)}};
+  return append(std::move(node), name, fmt::format("windows {} {}", stride, before), {a}, Expr::input(0),
+                {shape[0] / stride, shape[1]});
+}
+
+NodeId ProgramBuilder::window_products(const std::string& name, NodeId a, NodeId c) {
+  const Shape shape = program[a].type.shape;
+  Node node;
+  const int k = node.space.add_factor("k", 3, FactorKind::parallel),
+            b = node.space.add_factor("b", shape[1], FactorKind::parallel),
+            y = node.space.add_factor("y", shape[0], FactorKind::sum);
+  const DimIndex row{{IndexTerm{y}, IndexTerm{k}}, -1};
+  node.space.inputs = {{{row, index_by(b)}, true}, {{index_by(y), index_by(b)}}};
+  node.space.output = {{index_by(k), index_by(b)}};
+  return append(std::move(node), name, "window products", {a, c}, Expr::input(0) * Expr::input(1), {3, shape[1]});
+}
+
+NodeId ProgramBuilder::append(Node node, const std::string& name, const std::string& attributes,
+                              std::vector<NodeId> inputs, Expr body, Shape shape) {
+  node.id = int(program.nodes.size());
+  node.name = name;
+  node.phase = phase_;
+  node.op = std::make_shared<NamedOperator>(attributes);
+  node.inputs = std::move(inputs);
+  node.body = std::move(body);
+  node.type.shape = std::move(shape);
+  program.nodes.push_back(std::move(node));
+  return program.nodes.back().id;
+}
+
 Program mlp(int64_t batch, std::vector<int64_t> widths) {
   ProgramBuilder b;
   Expr in0 = Expr::input(0), in1 = Expr::input(1), in2 = Expr::input(2);

@@ -22,6 +22,11 @@ class ProgramBuilder {
             FactorKind reduce = FactorKind::sum);
   NodeId op(const std::string& name, const std::string& subscripts, std::vector<NodeId> inputs, Expr body,
             FactorKind reduce = FactorKind::sum, const std::string& sizes = "");
+  /// [y, b]: sums over three neighbouring rows of a [stride y, b], `before` of them before row stride y; rows outside
+  /// of a are zero.
+  NodeId windows(const std::string& name, NodeId a, int64_t stride, int64_t before);
+  /// [k, b]: sums over y of row y of c times row y + k - 1 of a; both [y, b].
+  NodeId window_products(const std::string& name, NodeId a, NodeId c);
   void phase(Phase phase) { phase_ = phase; }
   /// Extent of a letter that no operand has (one-hot loops).
   void size(char letter, int64_t extent) { sizes_[letter] = extent; }
@@ -29,6 +34,8 @@ class ProgramBuilder {
 
  private:
   NodeId leaf(NodeKind kind, const std::string& name, Shape shape, DType dtype);
+  NodeId append(Node node, const std::string& name, const std::string& attributes, std::vector<NodeId> inputs,
+                Expr body, Shape shape);
   Phase phase_ = Phase::forward;
   std::map<char, int64_t> sizes_;
 };

@@ -11,12 +11,16 @@ namespace {
 /// Grows a program out of tensors of rank 2.
 class Grower {
  public:
+  /// Tensors of so many columns; 0: of any shapes.
+  explicit Grower(std::vector<int> kinds, int64_t columns = 0) : kinds_(std::move(kinds)), columns_(columns) {}
   Program run(int max_ops) {
-    Shape batch{draw_extent(), draw_extent()};
+    Shape batch =
+        columns_ == 0 ? Shape{draw_extent(), draw_extent()} : Shape{*rc::gen::element<int64_t>(12, 96, 960), columns_};
     pool_.push_back(b_.input("x", batch));
     int parameters = *rc::gen::inRange(1, 3);
     for (int p = 0; p < parameters; ++p) {
-      parameters_.push_back(b_.parameter(fmt::format("w{}", p), {batch[1], draw_extent()}));
+      parameters_.push_back(
+          b_.parameter(fmt::format("w{}", p), columns_ == 0 ? Shape{batch[1], draw_extent()} : batch));
       pool_.push_back(parameters_.back());
     }
     int ops = *rc::gen::inRange(1, max_ops + 1);
@@ -30,14 +34,17 @@ class Grower {
 
  private:
   static int64_t draw_extent() { return *rc::gen::element<int64_t>(1, 4, 6, 12); }
-  NodeId pick() { return pool_[*rc::gen::inRange<size_t>(0, pool_.size())]; }
+  NodeId pick() {
+    const size_t first = columns_ == 0 || *rc::gen::inRange(0, 4) == 0 ? 0 : pool_.size() - 1;  // chains of windows
+    return pool_[*rc::gen::inRange<size_t>(first, pool_.size())];
+  }
   const Shape& shape(NodeId id) const { return b_.program[id].type.shape; }
   static std::string letters(const char* tail) { return std::string("ab") + tail; }
 
   void grow(int i) {
     NodeId a = pick(), c = pick();
     std::string name = fmt::format("t{}", i);
-    switch (*rc::gen::inRange(0, 8)) {
+    switch (kinds_[*rc::gen::inRange<size_t>(0, kinds_.size())]) {
       case 0:
         return keep(b_.op(name, "ab->ab", {a}, maximum(in0_, 0.0)));
       case 1:
@@ -55,6 +62,12 @@ class Grower {
       case 6:
         if (shape(a)[0] == shape(c)[0]) return keep(b_.op(name, "ka,kb->ab", {a, c}));
         return keep(b_.op(name, "ak,bk->ab", {a, a}));
+      case 7:
+        if (shape(a)[0] % 2 == 0 && *rc::gen::arbitrary<bool>())
+          return keep(b_.windows(name, a, 2, *rc::gen::inRange(0, 2)));
+        return keep(b_.windows(name, a, 1, *rc::gen::inRange(0, 3)));
+      case 8:
+        return keep(b_.window_products(name, a, shape(a) == shape(c) ? c : a));
       default: {
         NodeId peak = b_.op(name + "_max", "ab->a", {a}, in0_, FactorKind::max);
         return keep(b_.op(name, "ab,a->ab", {a, peak}, exp(in0_ - in1_)));
@@ -78,6 +91,8 @@ class Grower {
         {p, b_.op(b_.program[p].name + "_new", "ab,ab->ab", {p, gradient}, in0_ - in1_ * 0.1)});
   }
 
+  const std::vector<int> kinds_;  ///< of operators
+  const int64_t columns_;
   ProgramBuilder b_;
   Expr in0_ = Expr::input(0), in1_ = Expr::input(1);
   std::vector<NodeId> pool_, parameters_;
@@ -85,7 +100,8 @@ class Grower {
 
 }  // namespace
 
-Program random_program(int max_ops) { return Grower().run(max_ops); }
+Program random_program(int max_ops) { return Grower({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}).run(max_ops); }
+Program random_windows(int max_ops) { return Grower({0, 4, 7, 7, 7, 8}, 1).run(max_ops); }
 
 Cluster random_cluster() {
   std::vector<double> speeds =

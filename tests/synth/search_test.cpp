@@ -144,6 +144,40 @@ RC_GTEST_PROP(Search, EqualsBruteForce, ()) {
   }
 }
 
+/// Whether the plan reads some tensor with a halo.
+bool exchanges_halos(const Searched& s) {
+  for (const Node& node : s.problem.program.nodes)
+    for (const auto& [from, to] : materialise(s.problem, s.conversions, s.solution.choices, node.id).steps)
+      if (s.problem.rules.forms[node.id][size_t(to)].overlaps()) return true;
+  return false;
+}
+
+RC_GTEST_PROP(Halos, EqualBruteForce, ()) {
+  const Program program = random_windows(3);
+  const Searched s(program, random_cluster(), *rc::gen::element(RatioRule::even, RatioRule::proportional));
+  RC_LOG() << text(program);
+  RC_CLASSIFY(exchanges_halos(s), "a halo is exchanged");
+  RC_ASSERT(s.solution.search.optimal());
+  RC_ASSERT(s.solution.cost == brute_force_cost(s.problem, s.shares));
+}
+
+RC_GTEST_PROP(Halos, PlansComputeTheReference, ()) {
+  const Program program = random_windows(5);
+  const Searched s(program, random_cluster(), RatioRule::proportional);
+  RC_CLASSIFY(exchanges_halos(s), "a halo is exchanged");
+  const SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
+  RC_LOG() << text(spmd, program);
+  RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
+}
+
+/// Whatever the shares: a halo costs the same at all of them.
+RC_GTEST_PROP(Halos, NothingIsBelowTheBoundOverShares, ()) {
+  const Program program = random_windows(3);
+  const Searched s(program, random_cluster(), *rc::gen::element(RatioRule::even, RatioRule::proportional));
+  RC_CLASSIFY(exchanges_halos(s), "a halo is exchanged");
+  RC_ASSERT(MeshBound(s.problem, {}).relaxation().bound <= s.solution.cost);
+}
+
 RC_GTEST_PROP(Search, PlansComputeTheReference, ()) {
   Program program = random_program(6);
   Cluster cluster = random_cluster();

@@ -33,6 +33,28 @@ Program image_step(int64_t side, int64_t width, int64_t row_blocks) {
   return differentiate(trace);
 }
 
+/// Without blocks of rows: convolutions and a pool that halves.
+Program plain_step(int64_t side, int64_t width) {
+  Trace trace("image.cpp");
+  run_builder(trace, [=] {
+    auto [image, label] = image_batch(1, 3, side, side, 4);
+    const auto conv = [&](const char* name, Tensor x, int64_t size) {
+      Tensor weight = parameter(name, {width, x.size(1), size, size}, normal(0.1));
+      return relu(conv2d(x, weight, {.padding = size / 2}));
+    };
+    Tensor x = conv("w1", image, 5);
+    x = max_pool2d(conv("w2", x, 3), 2, {.stride = 2});
+    x = conv("w3", x, 3);
+    Tensor logits = matmul(mean(x, {2, 3}), parameter("head", {width, 4}, normal(0.1)));
+    minimize(cross_entropy(logits, label), SGD{});
+  });
+  return differentiate(trace);
+}
+
+int count(const Plan& plan, Opcode opcode) {
+  return int(std::ranges::count(plan.program.instructions, opcode, &Instruction::opcode));
+}
+
 /// Factors that the products of convolutions are split by.
 std::vector<std::string> convolution_splits(const Program& program, const Plan& plan) {
   std::vector<std::string> out;
@@ -57,7 +79,9 @@ int64_t largest_gathered(const Program& program, const Plan& plan) {
 TEST(SpatialSplit, OneLargeImageIsCutInRowsAndBoundaryRowsTravel) {
   const Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e10}, 1e8, 1e-6);
   const Program blocks = image_step(192, 32, 6), whole = image_step(192, 32, 1);
-  const Plan halo = synthesize(blocks, cluster), other = synthesize(whole, cluster);
+  SynthesisOptions without_halos;
+  without_halos.pins.forbidden = {Opcode::halo_exchange};
+  const Plan halo = synthesize(blocks, cluster), other = synthesize(whole, cluster, without_halos);
   for (const std::string& factor : convolution_splits(blocks, halo)) EXPECT_EQ(factor, "n") << "blocks of rows";
   EXPECT_LE(largest_gathered(blocks, halo), 6 * 32 * 192) << "a row of each of 6 blocks";
   // By channels instead of rows, whole activations are gathered; one device of half the cluster's speed is near that.
@@ -69,6 +93,31 @@ TEST(SpatialSplit, UnevenRowsComputeWhatOneDeviceDoes) {
   const Plan plan = synthesize(program, cluster_of_speeds({2e8, 1e8, 1e8}, 1e10, 1e-9));
   EXPECT_THAT(convolution_splits(program, plan), ::testing::Contains("n"));
   EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
+TEST(SpatialSplit, PlainModelsAreCutWithHalos) {
+  const Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e10}, 1e8, 1e-6);
+  const Program program = plain_step(192, 32);
+  const Plan plan = synthesize(program, cluster);
+  for (const std::string& factor : convolution_splits(program, plan))
+    EXPECT_THAT(factor, ::testing::AnyOf("y", "x", "iy", "ix")) << "height or width";
+  EXPECT_GE(count(plan, Opcode::halo_exchange), 4);
+  EXPECT_LE(largest_gathered(program, plan), 32 * 32 * 3 * 3) << "weights";
+  SynthesisOptions options;
+  options.pins.forbidden = {Opcode::halo_exchange};
+  const Plan without = synthesize(program, cluster, options);
+  EXPECT_EQ(count(without, Opcode::halo_exchange), 0);
+  EXPECT_LT(plan.prediction.step_seconds, 0.7 * without.prediction.step_seconds);
+}
+
+TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {
+  const Program program = plain_step(16, 4);
+  for (const std::vector<double>& speeds :
+       std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
+    const Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
+    EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
+    EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+  }
 }
 
 }  // namespace
