@@ -60,6 +60,11 @@ int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* sour
 int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination,
                         const int64_t* extents, int from_first, const int64_t* bounds_from, const int64_t* bounds_to,
                         int type);
+/// The tensor is [outer, bounds.back(), inner]. Every rank gets its part of it together with the `before` elements of
+/// the dimension in front of it and the `after` elements behind it, as far as the tensor goes, from whichever ranks
+/// hold them: its part may be smaller than those. A rank whose own part is empty gets nothing.
+int hetsynth_halo_exchange(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
+                           int64_t inner, const int64_t* bounds, int64_t before, int64_t after, int type);
 int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
                        int root, int type);
 /// The same within hosts first and between them afterwards (dsl/spmd/hosts.h): by coordinate along the axis, `hosts`

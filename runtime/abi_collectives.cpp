@@ -103,6 +103,19 @@ int hetsynth_all_to_all(HetsynthContext* context, int id, int axis, const void* 
   return communicator.run(call) ? 0 : 1;
 }
 
+int hetsynth_halo_exchange(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                           int64_t outer, int64_t inner, const int64_t* bounds, int64_t before, int64_t after,
+                           int type) {
+  Communicator& communicator = communicator_of(context);
+  CollectiveCall call = start_call(CollectiveKind::halo_exchange, id, axis, source, destination, type);
+  call.outer = outer;
+  call.inner = inner;
+  call.bounds = table(communicator, axis, bounds);
+  call.before = before;
+  call.after = after;
+  return communicator.run(call) ? 0 : 1;
+}
+
 int hetsynth_broadcast(HetsynthContext* context, int id, int axis, const void* source, void* destination, int64_t count,
                        int root, int type) {
   CollectiveCall call = start_call(CollectiveKind::broadcast, id, axis, source, destination, type);
@@ -138,6 +151,7 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_all_reduce", reinterpret_cast<void*>(&hetsynth_all_reduce)},
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},
+          {"hetsynth_halo_exchange", reinterpret_cast<void*>(&hetsynth_halo_exchange)},
           {"hetsynth_broadcast", reinterpret_cast<void*>(&hetsynth_broadcast)},
           {"hetsynth_hierarchical_all_gather", reinterpret_cast<void*>(&hetsynth_hierarchical_all_gather)},
           {"hetsynth_hierarchical_all_reduce", reinterpret_cast<void*>(&hetsynth_hierarchical_all_reduce)},

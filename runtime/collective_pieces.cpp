@@ -1,5 +1,6 @@
 #include "runtime/collective_pieces.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dsl/base/error.h"
@@ -18,6 +19,19 @@ struct Share {
 };
 Share share(std::span<const int64_t> bounds, int member) {
   return {bounds[size_t(member)], bounds[size_t(member) + 1] - bounds[size_t(member)]};
+}
+
+/// What `to` gets of the part of `from` in a halo exchange: elements of the cut dimension.
+Range given(const CollectiveCall& call, int from, int to) {
+  const Range held = held_with_halo(call, to);
+  const int64_t lo = std::max(held.lo, call.bounds[size_t(from)]);
+  return {lo, std::max(lo, std::min(held.hi, call.bounds[size_t(from) + 1]))};
+}
+
+/// Elements [lo, hi) of the middle of [outer, within, inner], where `within` is a part of the cut dimension.
+Piece part_of(const CollectiveCall& call, const Range& piece, const Range& within) {
+  return {(piece.lo - within.lo) * call.inner, call.outer, (piece.hi - piece.lo) * call.inner,
+          (within.hi - within.lo) * call.inner};
 }
 
 }  // namespace
@@ -41,6 +55,8 @@ Piece piece_sent(const CollectiveCall& call, int from, int to, int members) {
       return {0, 1, from == call.root ? call.count : 0, 0};
     case CollectiveKind::send:
       return {0, 1, from == 0 && to == 1 ? call.count : 0, 0};
+    case CollectiveKind::halo_exchange:
+      return part_of(call, given(call, from, to), {call.bounds[size_t(from)], call.bounds[size_t(from) + 1]});
     case CollectiveKind::all_to_all: {
       // `from` holds [outer, rows, middle, second, inner] and gives columns of it; or [outer, first, middle, columns,
       // inner] and gives rows.
@@ -63,6 +79,8 @@ Piece piece_received(const CollectiveCall& call, int from, int to) {
       return {0, 1, from == call.root ? call.count : 0, 0};
     case CollectiveKind::send:
       return {0, 1, from == 0 && to == 1 ? call.count : 0, 0};
+    case CollectiveKind::halo_exchange:
+      return part_of(call, given(call, from, to), held_with_halo(call, to));
     case CollectiveKind::all_to_all: {
       const Share came = share(call.bounds, from), kept = share(call.bounds_to, to);
       if (call.from_first) {

@@ -168,6 +168,23 @@ int64_t all_gather(std::span<const CollectiveCall* const> calls, int member) {
   return bytes;
 }
 
+/// What each member's part has of the receiver's, which begins before its own and ends behind it.
+int64_t halo_exchange(std::span<const CollectiveCall* const> calls, int member) {
+  const CollectiveCall& own = *calls[static_cast<size_t>(member)];
+  const Range held = held_with_halo(own, member);
+  int64_t bytes = 0;
+  for (size_t j = 0; j < calls.size(); ++j) {
+    const int64_t first = own.bounds[j], part = own.bounds[j + 1] - first;
+    const int64_t lo = std::max(held.lo, first), hi = std::min(held.hi, own.bounds[j + 1]);
+    for (int64_t o = 0; o < own.outer && lo < hi; ++o) {
+      bytes +=
+          copy_elements(bytes_of(own.type), destination_of(own), (o * (held.hi - held.lo) + lo - held.lo) * own.inner,
+                        source_of(*calls[j]), (o * part + lo - first) * own.inner, (hi - lo) * own.inner);
+    }
+  }
+  return bytes;
+}
+
 // From `first` to `second`: member j holds rows [f0, f1) of `first` and all of `second`; the receiver takes its columns
 // of every row.
 int64_t all_to_all_from_first(std::span<const CollectiveCall* const> calls, size_t member) {
@@ -218,6 +235,8 @@ int64_t transfer_as(std::span<const CollectiveCall* const> calls, int member) {
       return reduce_scatter<T>(calls, member);
     case CollectiveKind::all_gather:
       return all_gather(calls, member);
+    case CollectiveKind::halo_exchange:
+      return halo_exchange(calls, member);
     case CollectiveKind::all_to_all:
       return own.from_first ? all_to_all_from_first(calls, static_cast<size_t>(member))
                             : all_to_all_from_second(calls, static_cast<size_t>(member));
@@ -275,12 +294,13 @@ int64_t transfer(std::span<const CollectiveCall* const> calls, int member) {
 void check_call(const CollectiveCall& call, int members) {
   if (call.type > ElementType::bf16) reject(call, "unknown element type");
   if (call.reduce > Reduction::product) reject(call, "unknown reduction");
-  if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner}) < 0)
+  if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner, call.before, call.after}) < 0)
     reject(call, "negative size");
   if (!call.hosts.empty()) check_hosts(call, members);
   switch (call.kind) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
+    case CollectiveKind::halo_exchange:
       check_table(call, call.bounds, members, -1);
       return;
     case CollectiveKind::all_to_all:

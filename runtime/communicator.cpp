@@ -22,6 +22,8 @@ std::string_view name(CollectiveKind kind) {
       return "broadcast";
     case CollectiveKind::send:
       return "send";
+    case CollectiveKind::halo_exchange:
+      return "halo_exchange";
   }
   return "unknown collective";
 }
@@ -57,6 +59,7 @@ std::string text(const CollectiveCall& call) {
   switch (call.kind) {
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
+    case CollectiveKind::halo_exchange:
       out += fmt::format("{}[{},{{{}}},{}]", type, call.outer, fmt::join(call.bounds, ","), call.inner);
       break;
     case CollectiveKind::all_reduce:
@@ -70,11 +73,20 @@ std::string text(const CollectiveCall& call) {
                          fmt::join(call.bounds_to, ","));
       break;
   }
+  if (call.kind == CollectiveKind::halo_exchange)
+    out += fmt::format(", with {} before and {} after", call.before, call.after);
   if (reduces(call.kind)) out += fmt::format(", {}", name(call.reduce));
   if (call.kind == CollectiveKind::broadcast) out += fmt::format(", from {}", call.root);
   if (!call.hosts.empty()) out += fmt::format(", by hosts {{{}}}", fmt::join(call.hosts, ","));
   if (call.kind == CollectiveKind::send) out += fmt::format(", from {} to {}", call.root, call.to);
   return out;
+}
+
+Range held_with_halo(const CollectiveCall& call, int member) {
+  const Range own{call.bounds[static_cast<size_t>(member)], call.bounds[static_cast<size_t>(member) + 1]};
+  if (own.lo == own.hi) return own;
+  // Not `hi + after`, which numbers near the largest would take out of their range.
+  return {own.lo - std::min(own.lo, call.before), own.hi + std::min(call.bounds.back() - own.hi, call.after)};
 }
 
 bool reduces_among_leaders(const CollectiveCall& call) {
@@ -97,8 +109,8 @@ bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
          a.root == b.root && a.to == b.to && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&
          a.first == b.first && a.middle == b.middle && a.second == b.second && a.inner == b.inner &&
-         std::ranges::equal(a.hosts, b.hosts) && std::ranges::equal(a.bounds, b.bounds) &&
-         std::ranges::equal(a.bounds_to, b.bounds_to);
+         a.before == b.before && a.after == b.after && std::ranges::equal(a.hosts, b.hosts) &&
+         std::ranges::equal(a.bounds, b.bounds) && std::ranges::equal(a.bounds_to, b.bounds_to);
 }
 
 }  // namespace hetsynth

@@ -7,9 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/ir/space.h"
+
 namespace hetsynth {
 
-enum class CollectiveKind : uint8_t { all_gather, all_reduce, reduce_scatter, all_to_all, broadcast, send };
+enum class CollectiveKind : uint8_t {
+  all_gather,
+  all_reduce,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  send,
+  halo_exchange
+};
 enum class ElementType : uint8_t { f32 = 0, i32 = 1, bf16 = 2 };  ///< numbered as in codegen/abi.h
 enum class Reduction : uint8_t { sum = 0, max = 1, average = 2, min = 3, product = 4 };
 
@@ -25,6 +35,8 @@ std::string_view name(CollectiveKind kind);
 ///  and in `second` by `bounds_to`
 ///                               if from_first, else cut in `second` by `bounds` before and in `first` by `bounds_to`
 ///                               after
+///  halo_exchange                the whole tensor is [outer, bounds.back(), inner], cut in the middle by `bounds`; each
+///                               rank gets its range of held_with_halo
 /// Reductions add in coordinate order, so that every rank, and every run, gets the same bits; hierarchical ones so in
 /// each host, rounded to the type, and then over the hosts.
 struct CollectiveCall {
@@ -38,6 +50,7 @@ struct CollectiveCall {
   bool from_first = true;
   int64_t count = 0;
   int64_t outer = 1, first = 1, middle = 1, second = 1, inner = 1;
+  int64_t before = 0, after = 0;               ///< halo_exchange: elements of the cut dimension around each part
   std::span<const int64_t> bounds, bounds_to;  ///< group size + 1 entries
   /// all_gather, all_reduce, reduce_scatter: by coordinate, the number of the host in the group, from 0, never
   /// decreasing. Not empty: the call is hierarchical.
@@ -50,6 +63,10 @@ struct CollectiveCall {
 std::string text(const CollectiveCall& call);
 /// Whether two ranks called the same thing: everything but the buffers.
 bool same_call(const CollectiveCall& a, const CollectiveCall& b);
+
+/// Of the dimension that a halo_exchange's tensor is cut in, what a member holds afterwards: its own part with `before`
+/// elements in front of it and `after` behind it, as far as the tensor goes; nothing if its own part is empty.
+Range held_with_halo(const CollectiveCall& call, int member);
 
 /// Whether a group of cpu devices and GPUs carries the call out in levels: the GPUs among themselves, the first of them
 /// with the cpu ranks. Averages need the number of all ranks at once, and cut tensors would not travel less.

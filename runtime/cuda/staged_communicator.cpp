@@ -59,6 +59,12 @@ CollectiveBytes bytes_of(const CollectiveCall& call, int coordinate) {
       destination = rest * part(call.bounds_to) * (call.from_first ? call.first : call.second);
       break;
     }
+    case CollectiveKind::halo_exchange: {
+      const Range held = held_with_halo(call, coordinate);
+      source = call.outer * part(call.bounds) * call.inner;
+      destination = call.outer * (held.hi - held.lo) * call.inner;
+      break;
+    }
     case CollectiveKind::send:
       (call.root == coordinate ? destination : source) = 0;
       break;
