@@ -67,6 +67,7 @@ int64_t received_bytes(const Lowered& lowered, const LocalOp& op) {
   int64_t others = int64_t(lowered.program->mesh.axes.at(op.collective->axis).size) - 1;
   switch (op.collective->opcode) {
     case Opcode::all_gather:
+    case Opcode::halo_exchange:
       return (result.count() - own) * element;
     case Opcode::reduce_scatter:
     case Opcode::all_reduce:

@@ -29,6 +29,10 @@ constexpr std::pair<std::string_view, std::string_view> declarations[] = {
      R"(extern "C" int hetsynth_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination, const long* extents,
                                    int from_first, const long* bounds_from, const long* bounds_to, int type);
 )"},
+    {"hetsynth_halo_exchange",
+     R"(extern "C" int hetsynth_halo_exchange(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer, long inner,
+                                      const long* bounds, long before, long after, int type);
+)"},
     {"hetsynth_broadcast",
      R"(extern "C" int hetsynth_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count, int root,
                                   int type);
@@ -118,6 +122,11 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
       break;
     case Opcode::all_to_all:
       rest = exchange_arguments(op, before);
+      break;
+    case Opcode::halo_exchange:
+      rest = fmt::format("{}, {}, {}, {}, {}", part_elements(result.ranges, 0, size_t(i.dim)),
+                         part_elements(result.ranges, size_t(i.dim) + 1, result.ranges.size()),
+                         table(i.table, result.type.shape[size_t(i.dim)]), i.before, i.after);
       break;
     default:
       throw InternalError("not a collective");

@@ -287,19 +287,20 @@ class Localizer {
     for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, value);
   }
 
-  /// The first value of the node that is not partial; replicated preferred.
+  /// The first value of the node that is not partial: if there is one, a replicated one, else one whose parts do not
+  /// overlap. Where they do, ranks hold copies of the same elements.
   ValueId readable_value(NodeId node) const {
     ValueId found = -1;
+    int best = 0;
     for (size_t v = 0; v < program_.values.size(); ++v) {
       const Value& value = program_.values[v];
       if (value.node != node || !defined(ValueId(v))) continue;
-      bool partial = false, replicated = true;
+      int fits = 3;
       for (const Placement& p : value.placements) {
-        partial = partial || p.kind == Placement::Kind::partial;
-        replicated = replicated && p.kind == Placement::Kind::replicated;
+        const bool partial = p.kind == Placement::Kind::partial, replicated = p.kind == Placement::Kind::replicated;
+        fits = std::min(fits, partial ? 0 : p.overlaps() ? 1 : replicated ? 3 : 2);
       }
-      if (!partial && (found < 0 || replicated)) found = ValueId(v);
-      if (!partial && replicated) break;
+      if (fits > best) found = ValueId(v), best = fits;
     }
     return found;
   }

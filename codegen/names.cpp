@@ -39,6 +39,8 @@ std::string_view suffix(Opcode opcode) {
       return "_scattered";
     case Opcode::all_to_all:
       return "_exchanged";
+    case Opcode::halo_exchange:
+      return "_with_halo";
     case Opcode::broadcast:
       return "_sent";
     case Opcode::send:

@@ -5,6 +5,7 @@ namespace hetsynth::codegen {
 const std::string_view standalone_main =
     R"(// Runs one step of the generated programs: a thread per rank, collectives through shared memory, plain matrix products. It is here to read and
 // to check the generated source; hetsynth itself runs the same source with fast products and collectives.
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstdint>
@@ -255,6 +256,22 @@ extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, cons
                                          : ((o * rows + r) * extents[2] + middle) * extents[3] + column;
               std::memcpy(static_cast<char*>(destination) + to * size, sources[i] + from * size, size);
             }
+    }
+  });
+}
+
+extern "C" int hetsynth_halo_exchange(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
+                                      const long* bounds, long before, long after, int type) {
+  return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
+    const long size = inner * (type == 2 ? 2 : 4), extent = bounds[sources.size()];
+    if (bounds[me] == bounds[me + 1]) return;
+    // What this rank gets, and of that what lies in the part of each of the others.
+    const long first = std::max(0L, bounds[me] - before), last = std::min(extent, bounds[me + 1] + after);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const long from = std::max(first, bounds[i]), to = std::min(last, bounds[i + 1]), part = bounds[i + 1] - bounds[i];
+      for (long o = 0; o < outer && from < to && size > 0; ++o)
+        std::memcpy(static_cast<char*>(destination) + (o * (last - first) + from - first) * size,
+                    sources[i] + (o * part + from - bounds[i]) * size, (to - from) * size);
     }
   });
 }

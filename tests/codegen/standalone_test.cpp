@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "dsl/ir/differentiate.h"
 #include "harness.h"
+#include "hetsynth/hetsynth.h"
 #include "models.h"
 #include "synth/synthesize.h"
 #include "tests/support/pipelined_plan.h"
+#include "tests/support/window_plan.h"
 
 namespace hetsynth::test {
 namespace {
@@ -39,6 +42,18 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
+/// What the project's program prints, built with warnings as errors.
+double loss_of_project(const Program& program, const SpmdProgram& plan, const Cluster& cluster) {
+  Folder folder;
+  write_standalone_project(folder.path() + "/project", program, plan, cluster);
+  std::string build = folder.path() + "/build";
+  output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
+  output_of("cmake --build " + build);
+  std::string printed = output_of(build + "/step");
+  EXPECT_THAT(printed, testing::StartsWith("loss "));
+  return std::stod(printed.substr(5));
+}
+
 /// With `stages`, the layers lie on so many groups of such devices.
 double loss_of_project(const Program& program, std::vector<double> speeds, int stages = 1) {
   const size_t group = speeds.size();
@@ -54,14 +69,7 @@ double loss_of_project(const Program& program, std::vector<double> speeds, int s
   of_stage.devices.resize(group);
   SpmdProgram plan = data_parallel_plan(program, of_stage, RatioRule::proportional).program;
   if (stages > 1) plan = pipelined_plan(program, plan, stages);
-  Folder folder;
-  write_standalone_project(folder.path() + "/project", program, plan, cluster);
-  std::string build = folder.path() + "/build";
-  output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
-  output_of("cmake --build " + build);
-  std::string printed = output_of(build + "/step");
-  EXPECT_THAT(printed, testing::StartsWith("loss "));
-  return std::stod(printed.substr(5));
+  return loss_of_project(program, plan, cluster);
 }
 
 TEST(Standalone, BuildsOutsideOfHetsynthAndAgreesOverRanks) {
@@ -74,6 +82,25 @@ TEST(Standalone, BuildsOutsideOfHetsynthAndAgreesOverRanks) {
 TEST(Standalone, StagesSendToEachOther) {
   Program program = mlp_program();
   EXPECT_NEAR(loss_of_project(program, {1e9}), loss_of_project(program, {1e9, 2e9}, 2), 1e-5);
+}
+
+/// Shares of rows that are empty and smaller than what windows reach over.
+TEST(Standalone, ImagesByRowsExchangeWhatWindowsReachOver) {
+  Trace trace("rows.cpp");
+  run_builder(trace, [] {
+    auto [images, labels] = synthetic_images(2, 2, 16, 6, 5);
+    Tensor x = conv2d(images, parameter("w0", {3, 2, 7, 3}, normal(0.3)), {.stride = {2, 1}, .padding = {3, 1}});
+    x = conv2d(max_pool2d(x, 3, {.stride = 1, .padding = 1}), parameter("w1", {5, 3, 3, 3}, normal(1)), {.padding = 1});
+    minimize(cross_entropy(mean(mean(x, 3), 2), labels), SGD{});
+  });
+  const Program program = differentiate(trace);
+  std::string images;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && node.type.shape.size() == 4) images = node.name;
+  const SpmdProgram plan = window_plan(program, {{"rows", 2, {0, 1, 1, 2, 8}}}, {images});
+  EXPECT_GE(count_of(plan, Opcode::halo_exchange), 3);
+  const double whole = loss_of_project(program, whole_program(program), cpu_cluster(1));
+  EXPECT_NEAR(loss_of_project(program, plan, cpu_cluster(4)), whole, 2e-5) << "float32 sums in another order";
 }
 
 TEST(Standalone, ADirectoryThatCannotBeMadeIsNamed) {
