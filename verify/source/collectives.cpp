@@ -12,6 +12,7 @@ namespace {
 
 size_t arguments_of(Opcode opcode) {
   if (opcode == Opcode::all_gather) return 9;
+  if (opcode == Opcode::halo_exchange) return 11;
   return opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all ? 10 : 8;
 }
 
@@ -119,6 +120,14 @@ void ContentsWalk::collective(const Expression& call) {
       number(scatter ? 9 : 8, type, "type");
       break;
     }
+    case Opcode::halo_exchange:
+      number(5, part_elements(result, 0, size_t(i.dim)), "outer extent");
+      number(6, part_elements(result, size_t(i.dim) + 1, result.size()), "inner extent");
+      expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries of the {}", what), node);
+      number(8, i.before, "elements before");
+      number(9, i.after, "elements after");
+      number(10, type, "type");
+      break;
     case Opcode::all_reduce:
     case Opcode::broadcast:
       number(5, meaning_.count(i.result), "count");

@@ -30,6 +30,7 @@ bool is_collective(const std::string& name) {
                                               "hetsynth_hierarchical_all_reduce",
                                               "hetsynth_hierarchical_reduce_scatter",
                                               "hetsynth_all_to_all",
+                                              "hetsynth_halo_exchange",
                                               "hetsynth_broadcast",
                                               "hetsynth_send",
                                               "hetsynth_receive"};
