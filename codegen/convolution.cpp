@@ -136,14 +136,13 @@ class Matcher {
     return true;
   }
 
-  /// What is looped over; where reading outside gives 0, what there is to read.
+  /// What is looped over; where reading outside gives 0, what there is to read of that. Ranks may hold more: a halo
+  /// that other windows need.
   Range window(int part, size_t d) const {
-    Range held = program_.values[value_[part]].ranges[d];
-    bool guarded = !is_result(part) && access_[part]->zero_outside;
-    if (guarded && part != kernel) return held;
-    Bounds reach = bounds(index(part, d), op_.ranges);
-    if (guarded) return {std::max(held.lo, reach.lo), std::min(held.hi, reach.hi + 1)};
-    return {reach.lo, reach.hi + 1};
+    const Range held = program_.values[value_[part]].ranges[d];
+    const Bounds reach = bounds(index(part, d), op_.ranges);
+    if (is_result(part) || !access_[part]->zero_outside) return {reach.lo, reach.hi + 1};
+    return {std::max(held.lo, reach.lo), std::min(held.hi, reach.hi + 1)};
   }
 
   /// Finds stride and dilation from how factors move the three indices, as gather and spread write them (window.h):
