@@ -44,7 +44,9 @@ Decisions decisions(const Plan& plan, const Program& reference) {
     for (const Placement& placement : placements) {
       text += text.empty() ? "" : ", ";
       if (placement.kind == Placement::Kind::sharded)
-        text += fmt::format("dimension {} cut {}", placement.dim, shares_text(p.tables[placement.table]));
+        text += fmt::format(
+            "dimension {} cut {}{}", placement.dim, shares_text(p.tables[placement.table]),
+            placement.overlaps() ? fmt::format(" with {} before and {} after", placement.before, placement.after) : "");
       else if (placement.kind == Placement::Kind::stage)
         text += fmt::format("on stage {}", placement.at);
       else

@@ -29,7 +29,20 @@ std::string bytes_text(double bytes) {
 
 namespace {
 
-/// Number of collectives and bytes of the tensors they carry, by kind.
+/// What devices have after a halo exchange and had not before it, all together.
+double halo_elements(const SpmdProgram& program, const Program& reference, const Instruction& exchange) {
+  double out = 0;
+  for (int rank = 0; rank < program.mesh.device_count(); ++rank)
+    for (const ValueId value : {exchange.result, exchange.operands[0]}) {
+      const Value& held = program.values[size_t(value)];
+      const double elements =
+          double(part_elements(local_ranges(program, held.placements, reference[held.node].type.shape, rank)));
+      out += value == exchange.result ? elements : -elements;
+    }
+  return out;
+}
+
+/// Number of collectives and bytes of the tensors they carry, by kind; of halo exchanges the halos' alone.
 struct CollectiveCount {
   int count = 0;
   double bytes = 0;
@@ -42,7 +55,9 @@ std::map<std::string, CollectiveCount> collectives(const SpmdProgram& program, c
     const TensorType& type = reference[program.values[i.result].node].type;
     CollectiveCount& entry = out[std::string(name(i.opcode))];
     ++entry.count;
-    entry.bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
+    const double elements =
+        i.opcode == Opcode::halo_exchange ? halo_elements(program, reference, i) : double(element_count(type.shape));
+    entry.bytes += elements * double(size_bytes(type.dtype));
   }
   return out;
 }
