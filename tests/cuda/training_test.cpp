@@ -14,6 +14,7 @@
 #include "tests/support/by_host.h"
 #include "tests/support/nested_plan.h"
 #include "tests/support/pipelined_plan.h"
+#include "tests/support/window_plan.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -169,6 +170,20 @@ TEST_P(MixedRun, OneGpuAndOneCpuAsSynthesized) {
   options.time_limit_seconds = 5;
   const Plan plan = synthesize(program_of(GetParam()), cluster, options);
   expect_float64_losses(GetParam(), train_on_doubles(GetParam(), plan, cluster));
+}
+
+/// Images divided by rows between GPUs and cpu devices: what lies around a GPU's part goes through the host.
+TEST(MixedRows, TwoGpusAndTwoCpus) {
+  const SmallModel& model = small_models()[3];
+  const Program& program = program_of(model);
+  const Cluster cluster = devices({1, 3, 1, 2}, {0, 2});
+  std::set<std::string> images;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && node.type.shape.size() == 4) images.insert(node.name);
+  Plan plan = identify_plan(program, cluster);
+  plan.program = test::window_plan(program, {{"rows", 2, {0, 1, 3, 3, 4}}}, images);
+  EXPECT_GE(test::count_of(plan.program, Opcode::halo_exchange), 4);
+  expect_float64_losses(model, train_on_doubles(model, plan, cluster));
 }
 
 TEST(CudaArchitectures, AllThatNvrtcKnowsCompileAGptWithAttentionInBlocksAndBf16) {

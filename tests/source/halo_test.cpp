@@ -57,6 +57,22 @@ TEST(HaloSource, OfRowsAndColumnsAgreesWithItsPlan) {
   expect_agrees(generated(p, plan, cpu_cluster(4)));
 }
 
+/// A GPU's exchange with cpu devices is the same call, in the order of the communication stream.
+TEST(HaloSource, OfAGpuAmongCpuDevicesAgreesWithItsPlan) {
+  const Program p = small_network();
+  Cluster cluster = cuda_devices({1e9, 1e9, 1e9});
+  cluster.devices[1].kind = DeviceKind::cpu;
+  const Generated g = generated_for_cuda(p, window_plan(p, {{"rows", 2, {0, 1, 2, 4}}}, {"x"}), cluster);
+  expect_agrees(g);
+  const std::string& text = text_of(g, 2);
+  const std::string call = "bounds_rows, 1, 1, 0)";
+  const size_t at = text.find(call);
+  ASSERT_NE(at, std::string::npos) << text;
+  std::string wrong = text;
+  wrong.replace(at, call.size(), "bounds_rows, 1, 2, 0)");
+  EXPECT_THAT(check(g, 2, wrong).summary, HasSubstr("the elements after of the halo_exchange of"));
+}
+
 /// Every argument of every exchange counts, on every rank that has rows: what lies in another place, goes to another,
 /// has other extents, boundaries, halos, number, axis or type.
 TEST(HaloSource, WithDamagedCallsIsFound) {
