@@ -311,17 +311,19 @@ class Scheduler {
   void print_packing(ScheduledStep& s, Names& names) {
     auto collective = [&](int number) -> const LocalOp& { return local().ops[s.step.collectives[size_t(number)]]; };
     auto dtype = [&](const LocalOp& op) { return local().values[op.result].type.dtype; };
+    auto source = [&](const LocalOp& op) {
+      return out_.lowered.names[op.inputs.empty() ? op.result : op.inputs[0].value];
+    };
     for (const Transfer::Repack& repack : s.transfer.pack) {
       const LocalOp& op = collective(repack.from.collective);
-      const std::string& source = out_.lowered.names[op.inputs.empty() ? op.result : op.inputs[0].value];
-      s.kernels.kernels.push_back(
-          piece_copy_kernel(repack.pieces, dtype(op), types_, names.take("pack_" + source), source, "shares"));
+      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype(op), types_,
+                                                    {names.take("pack_" + source(op)), source(op), "shares"}));
     }
     for (const Transfer::Repack& repack : s.transfer.unpack) {
       const LocalOp& op = collective(repack.to.collective);
       const std::string& result = out_.lowered.names[op.result];
-      s.kernels.kernels.push_back(
-          piece_copy_kernel(repack.pieces, dtype(op), types_, names.take("unpack_" + result), "shares", result));
+      s.kernels.kernels.push_back(piece_copy_kernel(repack.pieces, dtype(op), types_,
+                                                    {names.take("unpack_" + result), "shares", result, source(op)}));
     }
     for (const Transfer::Scratch& scratch : s.transfer.scratch)
       s.kernels.scratch_bytes.push_back(scratch.elements * size_bytes(dtype(collective(scratch.collective))));

@@ -364,8 +364,9 @@ class HostPrinter {
   }
 
   void repack_line(Lines& out, const ScheduledStep& s, const Kernel& kernel, const Transfer::Repack& repack) {
-    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {})) return 1;", kernel.name,
-                        kernel.blocks, kernel.threads, where(s, repack.from), where(s, repack.to)));
+    const std::string own = repack.pieces.own >= 0 ? where(s, repack.own) + ", " : "";
+    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {}{})) return 1;",
+                        kernel.name, kernel.blocks, kernel.threads, where(s, repack.from), own, where(s, repack.to)));
   }
 
   void copy_line(Lines& out, const ScheduledStep& s, const Transfer::Copy& copy) {

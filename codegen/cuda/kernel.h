@@ -51,11 +51,21 @@ StepKernels scatter_kernels(const KernelContext& context, const LocalOp& op, con
 /// elements apart, or directly after each other if it is 0.
 struct PieceCopy {
   int64_t outer = 1, inner = 1;
-  std::vector<int64_t> bounds;  ///< of the pieces in the cut dimension, in elements
+  std::vector<int64_t> bounds = {};  ///< of the pieces in the cut dimension, in elements
   int64_t piece_stride = 0;
   bool pack = true;  ///< whole -> packed, otherwise packed -> whole
+  /// Unpacking: the piece that lies in an array of its own instead of among the packed ones; -1: none does.
+  int own = -1;
+  /// Packing: pieces that may overlap and leave gaps, of a dimension of `extent` elements; not empty: `bounds` is
+  /// ignored.
+  std::vector<Range> parts = {};
+  int64_t extent = 0;
 };
-Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes& types, const std::string& name,
-                         const std::string& source, const std::string& destination);
+/// `own`: of the array that PieceCopy::own lies in.
+struct PieceCopyNames {
+  std::string kernel, source, destination, own = {};
+};
+/// Its parameters: source, the array of the own piece if there is one, destination.
+Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes& types, const PieceCopyNames& names);
 
 }  // namespace hetsynth::codegen::cuda

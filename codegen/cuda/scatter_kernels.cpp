@@ -1,5 +1,4 @@
-// Kernels that sum into rows named by an integer tensor (gradient of an embedding), and copies between a tensor and its
-// shares.
+// Kernels that sum into rows named by an integer tensor (gradient of an embedding).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -149,49 +148,6 @@ class ScatterPrinter {
 StepKernels scatter_kernels(const KernelContext& context, const LocalOp& op, const ScatterShape& shape,
                             const std::string& name) {
   return {{ScatterPrinter(context, op, shape, name).print()}, {}};
-}
-
-Kernel piece_copy_kernel(const PieceCopy& copy, DType dtype, const ElementTypes& types, const std::string& name,
-                         const std::string& source, const std::string& destination) {
-  int64_t extent = copy.bounds.back(), total = copy.outer * extent * copy.inner;
-  std::string type = types.memory_text(dtype);
-  Lines lines(1);
-  lines.open(fmt::format(
-      "for (long long at = (long long)blockIdx.x * {0} + threadIdx.x; at < {1}; at += (long long)gridDim.x * {0}) {{",
-      threads, total));
-  lines.add(fmt::format("const long long row = at / {}, column = at / {} % {}, lane = at % {};", extent * copy.inner,
-                        copy.inner, extent, copy.inner));
-  lines.add(
-      "long long start = 0, first = 0, last = 0;  // of the piece: where it begins in the packed order, and its part "
-      "of the dimension");
-  int64_t begin = 0;
-  bool first = true;
-  for (size_t p = 0; p + 1 < copy.bounds.size(); ++p) {
-    int64_t length = copy.bounds[p + 1] - copy.bounds[p];
-    if (length > 0)
-      lines.add(fmt::format("{}if (column < {}) start = {}, first = {}, last = {};", first ? "" : "else ",
-                            copy.bounds[p + 1], copy.piece_stride ? int64_t(p) * copy.piece_stride : begin,
-                            copy.bounds[p], copy.bounds[p + 1]));
-    first = first && length == 0;
-    begin += copy.outer * length * copy.inner;
-  }
-  lines.add(
-      fmt::format("const long long packed = start + (row * (last - first) + column - first) * {} + lane;", copy.inner));
-  lines.add(copy.pack ? fmt::format("{}[packed] = {}[at];", destination, source)
-                      : fmt::format("{}[at] = {}[packed];", destination, source));
-  lines.close();
-  Kernel kernel;
-  kernel.name = name;
-  kernel.threads = int(threads);
-  kernel.blocks = std::clamp<int64_t>((total + threads - 1) / threads, 1, 65536);
-  kernel.text =
-      kernel_head(
-          fmt::format("// {} {}: shares one after the other {} the whole tensor\n", copy.pack ? "packs" : "unpacks",
-                      copy.pack ? source : destination, copy.pack ? "from" : "to"),
-          name, kernel.threads,
-          fmt::format("const {0}* __restrict__ {1}, {0}* __restrict__ {2}", type, source, destination)) +
-      lines.text() + "}\n";
-  return kernel;
 }
 
 }  // namespace hetsynth::codegen::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/halo_transfer.h"
 #include "dsl/base/error.h"
 #include "dsl/spmd/hosts.h"
 
@@ -49,6 +50,10 @@ class Planner {
         break;
       case Opcode::all_to_all:
         all_to_all();
+        break;
+      case Opcode::halo_exchange:
+        note_shares(bounds(instruction_.table, instruction_.dim));
+        plan_halo_exchange(program_, from_, to_, instruction_, rank_, out_);
         break;
       case Opcode::all_reduce:
         single({NcclCall::Kind::all_reduce, source, result, from_.count(), -1});
@@ -334,6 +339,7 @@ void append(Transfer& to, Transfer next, int collective) {
   auto move_all = [&](auto& from, auto& into) {
     for (auto& part : from) {
       move_spot(part.from), move_spot(part.to);
+      if constexpr (requires { part.own; }) move_spot(part.own);
       into.push_back(part);
     }
   };

@@ -43,6 +43,7 @@ struct Transfer {
   struct Repack {
     PieceCopy pieces;
     Spot from, to;
+    Spot own = {};  ///< where PieceCopy::own lies
   };
   std::vector<Repack> pack;
   std::vector<Copy> copies_before, copies_after;
