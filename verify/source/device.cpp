@@ -124,6 +124,7 @@ void DeviceWalk::run() {
   name_products(unit_.functions.at("hetsynth_step").body);
   begin();
   follow(*function_);
+  next_move();
   finish();
   if (clocks_[compute][communication] < issued_[communication].size())
     throw Differs(fmt::format("the step ends without having waited for {}", issued_[communication].back().what),

@@ -60,8 +60,16 @@ class DeviceWalk final : public ContentsWalk {
   struct Shares {
     ValueId value = -1;
     int dim = 0;
-    std::vector<int64_t> cut;
+    std::vector<int64_t> cut = {};
     int64_t stride = 0;
+    /// In place of `cut`: of a halo exchange, what goes to or comes from other ranks, which lies one after the other
+    /// or, where the value's rows lie in one piece, at its place in the value.
+    std::vector<Range> parts = {};
+  };
+  /// Of shares: their part of the dimension, from the value's first on, and where it begins, in elements.
+  struct Piece {
+    Range part;
+    int64_t begin;
   };
   /// The calls of one collective, and what they move from where to where.
   struct Exchange {
@@ -105,13 +113,20 @@ class DeviceWalk final : public ContentsWalk {
   int count_of(Over over, int axis) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
   std::vector<Call> exchanged(const Instruction& i) const;
+  // halo.cpp
+  std::vector<Call> halo(const Instruction& i, Shares& from, Shares& to) const;
+  bool is_quiet(const Instruction& i) const;
+  void expect_own_part(const Exchange& e);
+  // nccl.cpp
+  std::vector<Piece> pieces_of(const Shares& shares) const;
+  int64_t elements_of(const Shares& shares) const;
   void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
   void expect_operand(const Exchange& e);
   void put_result(const Exchange& e);
   std::vector<Access> accesses(const Call& call, const Instruction& i) const;
   void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
   bool lie_densely(const Shares& shares) const;
-  int64_t dense_offset(const Shares& shares, int64_t offset) const;
+  int64_t dense_offset(const Shares& shares, const std::vector<Piece>& pieces, int64_t offset) const;
   std::string description(const Instruction& i) const;
 
   const std::vector<int>& bucket_of_;  ///< by instruction

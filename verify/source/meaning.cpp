@@ -125,6 +125,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   view_.assign(values, false);
   kept_copy_.assign(values, false);
   source_.assign(values, -1);
+  within_.assign(values, -1);
   shown_.assign(values, 0);
   for (size_t v = 0; v < values; ++v) {
     const Value& value = program.values[v];
@@ -162,6 +163,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     makers_[size_t(instruction.result)] = int(i);
+    if (instruction.opcode == Opcode::halo_exchange) within_[size_t(instruction.result)] = instruction.operands[0];
     factor_ranges_.emplace_back();
     if (instruction.opcode == Opcode::compute) {
       const Node& node = reference[instruction.node];
@@ -262,7 +264,7 @@ Index Meaning::index_of(ValueId value, int64_t position) const {
 bool Meaning::opaque(ValueId value) const {
   value = root(value);
   size_t v = size_t(value);
-  return known(value) && !view_[v] && !constant_[v] && !opened_[v];
+  return known(value) && !view_[v] && !constant_[v] && !opened_[v] && within_[v] < 0;
 }
 
 double Meaning::unknown(ValueId value, int64_t position) const {
@@ -286,11 +288,22 @@ double Meaning::unknown(ValueId value, int64_t position) const {
   return real * (0.2 + 3 * square * square);  // steeply: a last piece that is short has the largest
 }
 
+bool Meaning::in_part(ValueId value, const Index& index) const {
+  const std::vector<Range>& part = ranges_[size_t(value)];
+  for (size_t d = 0; d < index.size(); ++d)
+    if (index[d] < part[d].lo || index[d] >= part[d].hi) return false;
+  return true;
+}
+
 double Meaning::at(ValueId value, const Index& index) {
   value = root(value);
-  for (size_t d = 0; d < index.size(); ++d)
-    if (index[d] < ranges_[size_t(value)][d].lo || index[d] >= ranges_[size_t(value)][d].hi)
-      throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
+  if (!in_part(value, index))
+    throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
+  if (const ValueId own = within_[size_t(value)]; own >= 0 && in_part(own, index)) {
+    // It stays what it is when the part itself is gone.
+    const bool gone = held_[size_t(value)] && !known(root(own)) && !view_[size_t(root(own))];
+    if (!gone) return at(own, index);
+  }
   if (view_[size_t(value)] && held_[size_t(value)]) {
     try {
       return through(value, index);

@@ -126,6 +126,7 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
+  bool in_part(ValueId value, const Index& index) const;
   void note_source(const Instruction& i);
   /// In memory, be it as a view of it.
   bool known(ValueId value) const { return held_[size_t(value)] || shown_[size_t(value)] > 0; }
@@ -143,6 +144,7 @@ class Meaning {
   std::vector<int64_t> counts_;
   std::vector<int> makers_;
   std::vector<bool> held_, constant_, view_, kept_copy_;
+  std::vector<ValueId> within_;  ///< by value: of what a halo exchange makes, the part that the rank had itself; or -1
   std::vector<int> joined_dim_;  ///< by node: the dimension along which it joins tensors of one position each; -1: none
   std::vector<ValueId> source_;  ///< see source; -1: the value itself
   std::vector<int> shown_;       ///< by value: views of it in memory
