@@ -32,7 +32,7 @@ class PieceCopyPrinter {
  private:
   std::string comment() const {
     if (!copy_.parts.empty())
-      return fmt::format("// packs {}: rows for others, rank by rank, each row for everybody who wants it\n",
+      return fmt::format("// packs {}: rows for others, rank by rank, a row for each of those who want it\n",
                          names_.source);
     if (copy_.own >= 0)
       return fmt::format("// unpacks {}: {} and, around it, rows of others, which lie one share after the other\n",

@@ -10,7 +10,7 @@
   if (launch(context, communication_stream, kernel_unpack_x_2, 1, 256, arena + 3840, x, x_2)) return 1;
   if (hetsynth_record(context, 1, communication_stream)) return 1;
 
-// packs x: rows for others, rank by rank, each row for everybody who wants it
+// packs x: rows for others, rank by rank, a row for each of those who want it
 extern "C" __global__ void __launch_bounds__(256) pack_x(const float* __restrict__ x, float* __restrict__ shares) {
   for (long long at = (long long)blockIdx.x * 256 + threadIdx.x; at < 72; at += (long long)gridDim.x * 256) {
     long long start = 0, first = 0, last = 0;  // of the piece: where it begins in the packed order, and its part of the dimension

@@ -316,19 +316,37 @@ void DeviceWalk::follow_region(const std::shared_ptr<Region>& region, const std:
 
 void DeviceWalk::copy(const Expression& e) {
   const int64_t to = integer(e.args[2]), from = integer(e.args[3]), bytes = constant(e.args[4]);
-  const Resident* there = memory_.at(from);
-  if (!there || there->begin != from)
-    throw Differs(
-        fmt::format("bytes {} to {} are copied, but no value of the program begins there", from, from + bytes), e.line);
-  if (there->unrecognised || there->position || there->end - there->begin != bytes)
-    throw Differs(fmt::format("{} bytes are copied of {}, which has {}", bytes, part_text(there->value),
-                              there->end - there->begin),
-                  e.line);
-  if (to < 0 || to % size_bytes(meaning_.dtype(there->value)) != 0 || to + bytes > source_.arena_bytes)
+  const auto [value, strides] = copied(from, bytes, e.line);
+  if (to < 0 || to % size_bytes(meaning_.dtype(value)) != 0 || to + bytes > source_.arena_bytes)
     throw Differs(fmt::format("bytes {} to {} are no place for a copy", to, to + bytes), e.line);
   if (to < from + bytes && from < to + bytes) throw Differs("source and destination of a copy overlap", e.line);
   issue(stream(e.args[1]), {{{from, from + bytes, false}, {to, to + bytes, true}}, "a copy", e.line});
-  memory_.put({there->value, to, to + bytes, there->strides});
+  memory_.put({value, to, to + bytes, strides});
+}
+
+/// What is copied, and its strides: a value that lies there, or the operand of the next collective, which may be a part
+/// of one.
+std::pair<ValueId, std::vector<int64_t>> DeviceWalk::copied(int64_t from, int64_t bytes, int line) {
+  const Resident* there = memory_.at(from);
+  const bool begins = there && there->begin == from;
+  if (begins && !there->unrecognised && !there->position && there->end - there->begin == bytes)
+    return {there->value, there->strides};
+  const std::string error =
+      begins ? fmt::format("{} bytes are copied of {}, which has {}", bytes, part_text(there->value),
+                           there->end - there->begin)
+             : fmt::format("bytes {} to {} are copied, but no value of the program begins there", from, from + bytes);
+  for (size_t n = next_collective_; n < program_.instructions.size(); ++n) {
+    const Instruction& i = program_.instructions[n];
+    if (!exchanges(i)) continue;
+    const ValueId operand = i.operands[0];
+    if (on_rank(operand) && bytes > 0 && meaning_.bytes(operand) == bytes) {
+      expect_contents(operand, from, "the operand of the " + description(i), line);
+      const std::vector<Range>& part = meaning_.ranges(operand);
+      return {operand, dense_strides(part, row_major(part.size()))};
+    }
+    if (!is_quiet(i)) break;
+  }
+  throw Differs(error, line);
 }
 
 /// hetsynth_record and hetsynth_wait.

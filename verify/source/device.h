@@ -90,6 +90,7 @@ class DeviceWalk final : public ContentsWalk {
   const Function& launched(const Expression& number) const;
   std::vector<Access> left_by_forward(const Expression& gradient, int line) const;
   void copy(const Expression& e);
+  std::pair<ValueId, std::vector<int64_t>> copied(int64_t from, int64_t bytes, int line);
   void order(const Expression& e);
   void through_host(const Expression& e);
   void follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
@@ -113,21 +114,23 @@ class DeviceWalk final : public ContentsWalk {
   int count_of(Over over, int axis) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
   std::vector<Call> exchanged(const Instruction& i) const;
-  // halo.cpp
+  void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
+  std::vector<Access> accesses(const Call& call, const Instruction& i) const;
+  void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
+  std::string description(const Instruction& i) const;
+
+  // nccl_halo.cpp
   std::vector<Call> halo(const Instruction& i, Shares& from, Shares& to) const;
   bool is_quiet(const Instruction& i) const;
   void expect_own_part(const Exchange& e);
-  // nccl.cpp
+
+  // nccl_contents.cpp
   std::vector<Piece> pieces_of(const Shares& shares) const;
   int64_t elements_of(const Shares& shares) const;
-  void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
   void expect_operand(const Exchange& e);
   void put_result(const Exchange& e);
-  std::vector<Access> accesses(const Call& call, const Instruction& i) const;
-  void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
   bool lie_densely(const Shares& shares) const;
   int64_t dense_offset(const Shares& shares, const std::vector<Piece>& pieces, int64_t offset) const;
-  std::string description(const Instruction& i) const;
 
   const std::vector<int>& bucket_of_;  ///< by instruction
   Unit kernels_;
