@@ -35,9 +35,10 @@ Cluster gpus_for(const SpmdProgram& plan) {
 }
 
 /// Two steps under both orders of the streams: outputs, loss and new parameters.
-void run_and_compare(const Program& reference, const SpmdProgram& plan, std::vector<DeviceProgram> programs = {}) {
+void run_and_compare(const Program& reference, const SpmdProgram& plan, const Cluster& devices,
+                     std::vector<DeviceProgram> programs = {}) {
   constexpr uint64_t seed = 23;
-  CudaCluster cluster(reference, plan, gpus_for(plan), std::move(programs), seed);
+  CudaCluster cluster(reference, plan, devices, std::move(programs), seed);
   Bindings leaves = initial_values(reference, 11);
   for (const Node& node : reference.nodes)
     if (node.kind == NodeKind::input) leaves[node.id] = random_contents(node, {-1, 1}, 3);
@@ -69,7 +70,15 @@ TEST_P(CudaHalo, EqualsTheInterpreter) {
   // Of two convolutions: both images, and the gradient of what lies between, unless that is cut off a larger one.
   const bool two = std::ranges::count(GetParam().reference.outputs, "z", &NamedOutput::name);
   EXPECT_GE(exchanges, !two ? 1 : GetParam().name == "stride_two" ? 2 : 3) << text(plan, GetParam().reference);
-  run_and_compare(GetParam().reference, plan);
+  run_and_compare(GetParam().reference, plan, gpus_for(plan));
+}
+
+/// Rows of a cpu device go through the host, as all of its groups' do.
+TEST_P(CudaHalo, WithACpuDeviceEqualsTheInterpreter) {
+  Cluster mixed = gpus_for(GetParam().plan);
+  mixed.devices[1].kind = DeviceKind::cpu;
+  for (size_t d = 2; d < mixed.devices.size(); ++d) --mixed.devices[d].index;
+  run_and_compare(GetParam().reference, GetParam().plan, mixed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaHalo, ::testing::ValuesIn(test::halo_cases()),
@@ -206,7 +215,7 @@ TEST(CudaHaloText, ExchangesShareAGroupWithOtherCollectives) {
   }
   EXPECT_THAT(excerpt(programs[1].files[0].text, "if (ncclGroupStart", "if (ncclGroupEnd"),
               AllOf(HasSubstr("ncclAllReduce"), HasSubstr("ncclSend"), HasSubstr("ncclRecv")));
-  run_and_compare(reference, bucketed.program, std::move(programs));
+  run_and_compare(reference, bucketed.program, cluster, std::move(programs));
 }
 
 TEST(CudaHaloText, OfOneExchange) {
