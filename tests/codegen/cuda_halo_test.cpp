@@ -15,6 +15,7 @@
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
+#include "synth/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 #include "tests/support/golden.h"
 #include "tests/support/halo_plan.h"
@@ -83,6 +84,21 @@ TEST_P(CudaHalo, WithACpuDeviceEqualsTheInterpreter) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaHalo, ::testing::ValuesIn(test::halo_cases()),
                          [](const auto& info) { return info.param.name; });
+
+/// Devices slow enough for a small image to be worth dividing.
+TEST(CudaHaloPlans, OfTheSearchEqualTheInterpreter) {
+  const Program reference = test::network_of_one_image();
+  for (const std::vector<double>& speeds :
+       std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
+    Cluster cluster = cuda_cluster(speeds);
+    cluster.hosts[0].inside = {1e9, 1e-9};
+    for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].declared = {speeds[d], speeds[d] / 10};
+    const Plan plan = synthesize(reference, cluster);
+    const auto exchanges = std::ranges::count(plan.program.instructions, Opcode::halo_exchange, &Instruction::opcode);
+    EXPECT_GE(exchanges, 2) << text(plan.program, reference);
+    run_and_compare(reference, plan.program, cluster);
+  }
+}
 
 TEST(CudaHaloText, NvrtcAcceptsAllKernels) {
   if (!cuda_toolkit().available) GTEST_SKIP() << "no NVRTC here: " << cuda_toolkit().problem;

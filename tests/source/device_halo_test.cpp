@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "synth/synthesize.h"
 #include "tests/source/fixture.h"
 #include "tests/support/halo_plan.h"
 
@@ -23,10 +24,7 @@ Generated divided(const Program& reference, const std::vector<int64_t>& bounds) 
 const std::string& host_of(const Generated& g, int rank) { return g.devices[size_t(rank)].files.at(0).text; }
 const std::string& kernels_of(const Generated& g, int rank) { return g.devices[size_t(rank)].files.at(1).text; }
 
-class DeviceHalo : public ::testing::TestWithParam<HaloCase> {};
-
-TEST_P(DeviceHalo, AgreesWithItsPlan) {
-  const Generated g = generated_for_gpus(GetParam().reference, GetParam().plan);
+void expect_agrees(const Generated& g) {
   for (int rank = 0; rank < int(g.devices.size()); ++rank) {
     const SourceCheck result = check(g, rank);
     EXPECT_EQ(result.verdict, Verdict::proved)
@@ -34,23 +32,33 @@ TEST_P(DeviceHalo, AgreesWithItsPlan) {
         << host_of(g, rank);
   }
 }
+
+class DeviceHalo : public ::testing::TestWithParam<HaloCase> {};
+
+TEST_P(DeviceHalo, AgreesWithItsPlan) { expect_agrees(generated_for_gpus(GetParam().reference, GetParam().plan)); }
 
 /// Where a group holds a cpu device the runtime carries the exchange out.
 TEST_P(DeviceHalo, AgreesBesideACpuDevice) {
   const SpmdProgram& plan = GetParam().plan;
   Cluster mixed = cuda_devices(std::vector<double>(size_t(plan.mesh.device_count()), 1e9));
   mixed.devices[1].kind = DeviceKind::cpu;
-  const Generated g = generated_for_cuda(GetParam().reference, plan, mixed);
-  for (int rank = 0; rank < int(g.devices.size()); ++rank) {
-    const SourceCheck result = check(g, rank);
-    EXPECT_EQ(result.verdict, Verdict::proved)
-        << "rank " << rank << " line " << result.line << ": " << result.summary << "\n"
-        << host_of(g, rank);
-  }
+  expect_agrees(generated_for_cuda(GetParam().reference, plan, mixed));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DeviceHalo, ::testing::ValuesIn(halo_cases()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(DeviceHalo, OfPlansOfTheSearchAgrees) {
+  const Program program = network_of_one_image();
+  for (const std::vector<double>& speeds : std::vector<std::vector<double>>{{2e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
+    Cluster cluster = cuda_devices(speeds);
+    cluster.hosts[0].inside = {1e9, 1e-9};
+    for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].declared = {speeds[d], speeds[d] / 10};
+    const SpmdProgram plan = synthesize(program, cluster).program;
+    EXPECT_GE(std::ranges::count(plan.instructions, Opcode::halo_exchange, &Instruction::opcode), 2);
+    expect_agrees(generated_for_cuda(program, plan, cluster));
+  }
+}
 
 /// Rows packed and unpacked, rank 1 of shares of 3, 1, 0 and 4 rows with 2 before and after: it gives to 0 and 3, and
 /// takes from them.

@@ -208,6 +208,20 @@ Program convolution_of_rows(int64_t batch, int64_t channels) {
   });
 }
 
+Program network_of_one_image() {
+  return traced([&] {
+    const auto convolve = [](const char* name, Tensor x, int64_t size) {
+      return relu(conv2d(x, weight(name, {4, x.size(1), size, size}), {.padding = size / 2}));
+    };
+    Tensor x = convolve("w", images({1, 3, 16, 16}), 5);
+    x = max_pool2d(convolve("v", x, 3), 2, {.stride = 2});
+    x = convolve("u", x, 3);
+    output("z", x);
+    Tensor y = matmul(mean(x, {2, 3}), weight("head", {4, 4}));
+    return mean(y * y);
+  });
+}
+
 std::vector<HaloCase> halo_cases() {
   const auto rectified = [](Tensor t) { return relu(t); };
   const auto maxima = [](Tensor t) { return max_pool2d(t, 3, {.stride = 1, .padding = 1}); };

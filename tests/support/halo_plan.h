@@ -36,4 +36,8 @@ std::vector<HaloCase> halo_cases();
 /// A 3 x 3 convolution of `channels` channels of 8 x 6 images, with its gradients and a step of plain descent.
 Program convolution_of_rows(int64_t batch, int64_t channels);
 
+/// One image of 16 x 16 through convolutions of windows 5 and 3, a pool that halves and a layer over the means: a step
+/// of which little is to be divided but height and width.
+Program network_of_one_image();
+
 }  // namespace hetsynth::test
