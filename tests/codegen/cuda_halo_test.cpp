@@ -35,32 +35,49 @@ Cluster gpus_for(const SpmdProgram& plan) {
   return cuda_cluster(std::vector<double>(size_t(plan.mesh.device_count()), 1.0));
 }
 
-/// Two steps under both orders of the streams: outputs, loss and new parameters.
-void run_and_compare(const Program& reference, const SpmdProgram& plan, const Cluster& devices,
-                     std::vector<DeviceProgram> programs = {}) {
+/// The first element that differs from the reference; "" if none does.
+std::string difference(const std::string& what, const Array& found, const Array& expected) {
+  for (size_t i = 0; i < expected.values.size(); ++i)
+    // Sums of at most some hundred float32 terms of magnitude 10.
+    if (const double e = expected.values[i], f = found.values[i]; !(std::abs(f - e) <= 3e-5 * (1 + std::abs(e))))
+      return fmt::format("element {} of {} is {} instead of {}", i, what, f, e);
+  return "";
+}
+
+/// What is wrong with two steps, one under either order of the streams: an error's text, or an output, a loss or new
+/// contents of a leaf that are not the reference's; "" if nothing.
+std::string problem_of(const Program& reference, const SpmdProgram& plan, const Cluster& devices,
+                       std::vector<DeviceProgram> programs = {}) {
   constexpr uint64_t seed = 23;
   CudaCluster cluster(reference, plan, devices, std::move(programs), seed);
   Bindings leaves = initial_values(reference, 11);
   for (const Node& node : reference.nodes)
     if (node.kind == NodeKind::input) leaves[node.id] = random_contents(node, {-1, 1}, 3);
   for (const auto& [leaf, contents] : leaves) cluster.write_leaf(leaf, contents);
-  for (int64_t step = 0; step < 2; ++step) {
-    cluster.step(step, step ? Eager::communication : Eager::compute, step ? Turns::reversed : Turns::forward);
-    const std::vector<Array> expected = interpret(reference, leaves, {seed, step});
-    const auto expect_near = [&](const Array& found, const Array& should, const std::string& what) {
-      for (size_t i = 0; i < should.values.size(); ++i)
-        // Sums of at most some hundred float32 terms of magnitude 10.
-        ASSERT_NEAR(found.values[i], should.values[i], 3e-5 * (1 + std::abs(should.values[i]))) << what << " " << i;
-    };
-    for (const NamedOutput& output : reference.outputs)
-      expect_near(cluster.read(output.node), expected[size_t(output.node)], output.name);
-    EXPECT_NEAR(cluster.loss(), expected[size_t(reference.loss)].values[0], 1e-5);
-    for (const Update& update : reference.updates) {
-      leaves[update.target] = expected[size_t(update.value)];
-      expect_near(cluster.read(update.target), leaves[update.target], reference[update.target].name);
+  try {
+    for (int64_t step = 0; step < 2; ++step) {
+      cluster.step(step, step ? Eager::communication : Eager::compute, step ? Turns::reversed : Turns::forward);
+      const std::vector<Array> expected = interpret(reference, leaves, {seed, step});
+      Array loss(Shape{});
+      loss.values = {cluster.loss()};
+      if (std::string wrong = difference("the loss", loss, expected[size_t(reference.loss)]); !wrong.empty())
+        return wrong;
+      for (const NamedOutput& output : reference.outputs)
+        if (std::string wrong = difference(output.name, cluster.read(output.node), expected[size_t(output.node)]);
+            !wrong.empty())
+          return wrong;
+      for (const Update& update : reference.updates) {
+        leaves[update.target] = expected[size_t(update.value)];
+        if (std::string wrong =
+                difference(reference[update.target].name, cluster.read(update.target), leaves[update.target]);
+            !wrong.empty())
+          return wrong;
+      }
     }
+  } catch (const std::exception& error) {
+    return error.what();
   }
-  EXPECT_EQ(cluster.leave(), "");
+  return cluster.leave();
 }
 
 class CudaHalo : public ::testing::TestWithParam<HaloCase> {};
@@ -70,8 +87,12 @@ TEST_P(CudaHalo, EqualsTheInterpreter) {
   const auto exchanges = std::ranges::count(plan.instructions, Opcode::halo_exchange, &Instruction::opcode);
   // Of two convolutions: both images, and the gradient of what lies between, unless that is cut off a larger one.
   const bool two = std::ranges::count(GetParam().reference.outputs, "z", &NamedOutput::name);
-  EXPECT_GE(exchanges, !two ? 1 : GetParam().name == "stride_two" ? 2 : 3) << text(plan, GetParam().reference);
-  run_and_compare(GetParam().reference, plan, gpus_for(plan));
+  EXPECT_GE(exchanges, GetParam().name == "leaf_with_its_halo" ? 0
+                       : !two                                  ? 1
+                       : GetParam().name == "stride_two"       ? 2
+                                                               : 3)
+      << text(plan, GetParam().reference);
+  EXPECT_EQ(problem_of(GetParam().reference, plan, gpus_for(plan)), "");
 }
 
 /// Rows of a cpu device go through the host, as all of its groups' do.
@@ -79,7 +100,7 @@ TEST_P(CudaHalo, WithACpuDeviceEqualsTheInterpreter) {
   Cluster mixed = gpus_for(GetParam().plan);
   mixed.devices[1].kind = DeviceKind::cpu;
   for (size_t d = 2; d < mixed.devices.size(); ++d) --mixed.devices[d].index;
-  run_and_compare(GetParam().reference, GetParam().plan, mixed);
+  EXPECT_EQ(problem_of(GetParam().reference, GetParam().plan, mixed), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaHalo, ::testing::ValuesIn(test::halo_cases()),
@@ -96,7 +117,7 @@ TEST(CudaHaloPlans, OfTheSearchEqualTheInterpreter) {
     const Plan plan = synthesize(reference, cluster);
     const auto exchanges = std::ranges::count(plan.program.instructions, Opcode::halo_exchange, &Instruction::opcode);
     EXPECT_GE(exchanges, 2) << text(plan.program, reference);
-    run_and_compare(reference, plan.program, cluster);
+    EXPECT_EQ(problem_of(reference, plan.program, cluster), "");
   }
 }
 
@@ -231,7 +252,7 @@ TEST(CudaHaloText, ExchangesShareAGroupWithOtherCollectives) {
   }
   EXPECT_THAT(excerpt(programs[1].files[0].text, "if (ncclGroupStart", "if (ncclGroupEnd"),
               AllOf(HasSubstr("ncclAllReduce"), HasSubstr("ncclSend"), HasSubstr("ncclRecv")));
-  run_and_compare(reference, bucketed.program, cluster, std::move(programs));
+  EXPECT_EQ(problem_of(reference, bucketed.program, cluster, std::move(programs)), "");
 }
 
 TEST(CudaHaloText, OfOneExchange) {
@@ -242,6 +263,36 @@ TEST(CudaHaloText, OfOneExchange) {
   testing::expect_golden("cuda_halo.cpp", excerpt(host, "// halo_exchange", "communication_stream)) return 1;\n\n") +
                                               "\n" + excerpt(kernels, "// packs", "\n}") + "\n" +
                                               excerpt(kernels, "// unpacks", "\n}"));
+}
+
+// ---- faults: the doubles that the tests above rely on find them ----
+
+TEST(CudaHaloFaults, AreFound) {
+  struct Fault {
+    size_t file;
+    std::string from, to, found;
+  };
+  const Fault faults[] = {
+      {1, "start = 36, first = 4", "start = 0, first = 4", "instead of"},
+      {1, "start = 36, first = 2, last = 3", "start = 36, first = 1, last = 2", "instead of"},
+      {1, "column >= 1 && column < 4 ?", "column >= 1 && column < 3 ?", "instead of"},
+      {0, ", 36, nccl_float32, 2,", ", 35, nccl_float32, 2,", "rule 3"},
+      {0, "if (hetsynth_wait(context, 1, compute_stream)) return 1;", "", "race"},
+  };
+  const Program reference = test::convolution_of_rows(2, 3);
+  const SpmdProgram plan = test::divided_by_rows(reference, {0, 1, 4, 8});
+  const Cluster cluster = gpus_for(plan);
+  for (const Fault& fault : faults) {
+    std::vector<DeviceProgram> programs;
+    for (int rank = 0; rank < 3; ++rank) programs.push_back(generate(reference, plan, cluster, rank));
+    std::string& text = programs[1].files[fault.file].text;
+    const size_t at = text.find(fault.from);
+    ASSERT_NE(at, std::string::npos) << fault.from;
+    text.replace(at, fault.from.size(), fault.to);
+    const std::string problem = problem_of(reference, plan, cluster, std::move(programs));
+    EXPECT_NE(problem, "") << fault.from;
+    EXPECT_THAT(problem, HasSubstr(fault.found));
+  }
 }
 
 }  // namespace

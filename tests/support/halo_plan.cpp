@@ -1,5 +1,6 @@
 #include "tests/support/halo_plan.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <source_location>
@@ -189,6 +190,16 @@ HaloCase exchange_of_slices(int64_t batch) {
   return out;
 }
 
+/// The input comes with its halo: nothing is exchanged before it is read.
+HaloCase leaf_with_its_halo() {
+  HaloCase out{"leaf_with_its_halo", convolution_of_rows(2, 3), {}};
+  out.plan = divided_by_rows(out.reference, {0, 3, 3, 4, 8});
+  const auto halo = std::ranges::find(out.plan.instructions, Opcode::halo_exchange, &Instruction::opcode);
+  std::ranges::replace(out.plan.leaves, halo->operands[0], halo->result);
+  out.plan.instructions.erase(halo);
+  return out;
+}
+
 }  // namespace
 
 SpmdProgram divided_images(const Program& reference, const std::vector<ImageCut>& cuts) {
@@ -250,6 +261,7 @@ std::vector<HaloCase> halo_cases() {
   by("batch_and_rows", convolution_of_rows(3, 1), {{"dp", 0, {0, 1, 3}}, {"sp", 2, {0, 1, 8}}});
   out.push_back(exchange_of_slices(1));
   out.push_back(exchange_of_slices(2));
+  out.push_back(leaf_with_its_halo());
   return out;
 }
 
