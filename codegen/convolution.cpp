@@ -147,7 +147,8 @@ class Matcher {
 
   /// Finds stride and dilation from how factors move the three indices, as gather and spread write them (window.h):
   ///   image * (s,0,1) and (d,1,0): results and taps;   (1,0,1) and (0,1,-d): image and taps of stride 1;
-  ///   (s,0,1), (1,1,0) and (0,s,-1): quotient, remainder and steps of an image written in whole strides.
+  ///   (s,0,1), (1,1,0) and (0,s,-1): quotient, remainder and steps of an image written in whole strides;
+  ///   (2,0,1), (1,-1,1) and (0,2,-1): the same where an odd padding turns the remainder over.
   bool relate(LocalSlide& slide, const std::map<int, Coefficients>& factors, bool& all_taps) const {
     int moves_result = 0, remainder = -1, taps = 0, steps = 0;
     for (const auto& [f, c] : factors) {
@@ -158,6 +159,10 @@ class Matcher {
         ++taps;
         remainder = f;
         slide.dilation = c[image];
+      } else if (c[image] == 1 && c[kernel] == -1 && c[result] == 1) {
+        ++taps;
+        remainder = f;
+        slide.stride = 2;
       } else if (c[image] == 0 && c[kernel] == 1) {
         ++steps;
         slide.dilation = -c[result];

@@ -69,10 +69,14 @@ OperatorInfo conv_transpose2d_info() {
   Slide strided{.image = 8, .window = 3, .result = 3, .stride = 2},
       dilated{.image = 7, .window = 3, .result = 3, .dilation = 3};
   Slide one{.image = 6, .window = 1, .result = 3, .stride = 2};
+  Slide turned{.image = 8, .window = 3, .result = 4, .stride = 2, .padding = 1},
+      ahead{.image = 9, .window = 5, .result = 4, .stride = 3, .padding = 3},
+      wide{.image = 8, .window = 7, .result = 4, .stride = 2, .padding = 3};
   return {"conv_transpose2d",
           "Two-dimensional transposed convolution.",
           {sample({2, 3, 3, 4}, {3, 2, 3, 3}, {plain, padded}), sample({2, 2, 3, 3}, {2, 3, 3, 1}, {strided, one}),
-           sample({2, 4, 3, 3}, {4, 3, 3, 3}, {dilated, strided}, 2)}};
+           sample({2, 4, 3, 3}, {4, 3, 3, 3}, {dilated, strided}, 2),
+           sample({2, 2, 4, 4}, {2, 3, 3, 5}, {turned, ahead}), sample({1, 2, 4, 4}, {2, 2, 7, 3}, {wide, turned})}};
 }
 
 }  // namespace hetsynth

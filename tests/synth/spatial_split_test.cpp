@@ -51,6 +51,15 @@ Program plain_step(int64_t side, int64_t width) {
   return differentiate(trace);
 }
 
+SynthesisOptions without_halos() {
+  SynthesisOptions options;
+  options.pins.forbidden = {Opcode::halo_exchange};
+  return options;
+}
+
+/// Factors of convolutions and their gradients that run along height or width.
+const auto along_an_image = ::testing::AnyOf("y", "x", "iy", "ix", "qy", "qx");
+
 int count(const Plan& plan, Opcode opcode) {
   return int(std::ranges::count(plan.program.instructions, opcode, &Instruction::opcode));
 }
@@ -79,18 +88,20 @@ int64_t largest_gathered(const Program& program, const Plan& plan) {
 TEST(SpatialSplit, OneLargeImageIsCutInRowsAndBoundaryRowsTravel) {
   const Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e10}, 1e8, 1e-6);
   const Program blocks = image_step(192, 32, 6), whole = image_step(192, 32, 1);
-  SynthesisOptions without_halos;
-  without_halos.pins.forbidden = {Opcode::halo_exchange};
-  const Plan halo = synthesize(blocks, cluster), other = synthesize(whole, cluster, without_halos);
+  const Plan halo = synthesize(blocks, cluster, without_halos()), other = synthesize(whole, cluster, without_halos());
   for (const std::string& factor : convolution_splits(blocks, halo)) EXPECT_EQ(factor, "n") << "blocks of rows";
   EXPECT_LE(largest_gathered(blocks, halo), 6 * 32 * 192) << "a row of each of 6 blocks";
   // By channels instead of rows, whole activations are gathered; one device of half the cluster's speed is near that.
   EXPECT_LT(halo.prediction.step_seconds, 0.85 * other.prediction.step_seconds);
+  // Without blocks the same, strides and padding included, by halos: only neighbours' rows travel, of any heights.
+  const Plan derived = synthesize(whole, cluster);
+  for (const std::string& factor : convolution_splits(whole, derived)) EXPECT_THAT(factor, along_an_image) << "derived";
+  EXPECT_LT(derived.prediction.step_seconds, halo.prediction.step_seconds);
 }
 
 TEST(SpatialSplit, UnevenRowsComputeWhatOneDeviceDoes) {
   const Program program = image_step(16, 3, 4);
-  const Plan plan = synthesize(program, cluster_of_speeds({2e8, 1e8, 1e8}, 1e10, 1e-9));
+  const Plan plan = synthesize(program, cluster_of_speeds({2e8, 1e8, 1e8}, 1e10, 1e-9), without_halos());
   EXPECT_THAT(convolution_splits(program, plan), ::testing::Contains("n"));
   EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
 }
@@ -99,25 +110,22 @@ TEST(SpatialSplit, PlainModelsAreCutWithHalos) {
   const Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e10}, 1e8, 1e-6);
   const Program program = plain_step(192, 32);
   const Plan plan = synthesize(program, cluster);
-  for (const std::string& factor : convolution_splits(program, plan))
-    EXPECT_THAT(factor, ::testing::AnyOf("y", "x", "iy", "ix")) << "height or width";
+  for (const std::string& factor : convolution_splits(program, plan)) EXPECT_THAT(factor, along_an_image);
   EXPECT_GE(count(plan, Opcode::halo_exchange), 4);
   EXPECT_LE(largest_gathered(program, plan), 32 * 32 * 3 * 3) << "weights";
-  SynthesisOptions options;
-  options.pins.forbidden = {Opcode::halo_exchange};
-  const Plan without = synthesize(program, cluster, options);
+  const Plan without = synthesize(program, cluster, without_halos());
   EXPECT_EQ(count(without, Opcode::halo_exchange), 0);
   EXPECT_LT(plan.prediction.step_seconds, 0.7 * without.prediction.step_seconds);
 }
 
 TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {
-  const Program program = plain_step(16, 4);
-  for (const std::vector<double>& speeds :
-       std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
-    const Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
-    EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
-    EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
-  }
+  for (const Program& program : {plain_step(16, 4), image_step(32, 4, 1)})
+    for (const std::vector<double>& speeds :
+         std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
+      const Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
+      EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
+      EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+    }
 }
 
 }  // namespace

@@ -88,6 +88,13 @@ SlideIndex gather(Space& space, const Slide& s, const std::string& name, FactorK
   return out;
 }
 
+namespace {
+
+/// Whether the tap that meets an image position depends on its remainder by the stride alone, and evenly.
+bool takes_padding(const Slide& s) { return s.padding % s.stride == 0 || s.stride == 2; }
+
+}  // namespace
+
 SlideIndex spread(Space& space, const Slide& s, const std::string& name) {
   SlideIndex out;
   if (s.stride == 1) {
@@ -103,22 +110,27 @@ SlideIndex spread(Space& space, const Slide& s, const std::string& name) {
     out.leaves_result = s.padding < (s.window - 1) * s.dilation || s.image - 1 + s.padding >= s.result;
     return out;
   }
-  HETSYNTH_CHECK(s.dilation == 1 && s.padding == 0 && s.image % s.stride == 0, "a slide of whole strides");
-  // image = stride q + r and window = stride m + r meet in result = q - m.
-  int64_t steps = (s.window + s.stride - 1) / s.stride;
+  HETSYNTH_CHECK(s.dilation == 1 && takes_padding(s) && s.image % s.stride == 0, "a slide of whole strides");
+  // image = stride q + r and window = stride m + r meet in result = q - m + padding / stride. Where a padding of 2 p +
+  // 1 turns the parity over, window = 2 m + 1 - r meets in result = q + r - m + p.
+  const bool turns = s.padding % s.stride != 0;
+  const int64_t steps = (s.window + s.stride - 1) / s.stride, ahead = s.padding / s.stride;
   int q = space.add_factor("q" + name, s.image / s.stride, FactorKind::parallel);
   int r = space.add_factor("r" + name, s.stride, FactorKind::parallel);
   out.image = {{IndexTerm{.factor = q, .stride = s.stride}, IndexTerm{r}}, 0};
   out.result = index_by(q);
-  out.tap = Expr::factor(r);
+  out.result.offset = ahead;
+  if (turns) out.result.terms.push_back(IndexTerm{r});
+  out.tap = turns ? 1.0 - Expr::factor(r) : Expr::factor(r);
   if (steps > 1) {
     int m = space.add_factor("m" + name, steps, FactorKind::sum);
     out.result.terms.push_back({.factor = m, .stride = -1});
     out.window.terms.push_back({.factor = m, .stride = s.stride});
-    out.tap = Expr::factor(m) * double(s.stride) + Expr::factor(r);
+    out.tap = Expr::factor(m) * double(s.stride) + out.tap;
   }
-  out.window.terms.push_back(IndexTerm{r});
-  out.leaves_result = steps > 1 || s.image / s.stride > s.result;
+  out.window.terms.push_back({.factor = r, .stride = turns ? -1 : 1});
+  out.window.offset = turns ? 1 : 0;
+  out.leaves_result = ahead < steps - 1 || s.image / s.stride - 1 + ahead + (turns ? 1 : 0) >= s.result;
   out.leaves_window = steps * s.stride > s.window;
   return out;
 }
@@ -126,8 +138,8 @@ SlideIndex spread(Space& space, const Slide& s, const std::string& name) {
 Slide whole_strides(const Slide& s) {
   if (s.stride == 1) return s;
   Slide out = s;
-  out.image = (s.image + s.padding + s.stride - 1) / s.stride * s.stride;
-  out.padding = 0;
+  if (!takes_padding(s)) out.image += s.padding, out.padding = 0;
+  out.image = (out.image + s.stride - 1) / s.stride * s.stride;
   return out;
 }
 

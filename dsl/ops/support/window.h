@@ -49,11 +49,12 @@ struct SlideIndex {
 SlideIndex gather(Space& space, const Slide& slide, const std::string& name, FactorKind results, FactorKind taps);
 
 /// Loops over the image and, for each position, over the taps that meet it; exactly those, up to rounding the window up
-/// to whole strides. Needs stride 1, or dilation 1, no padding and an image of whole strides (see `whole_strides`).
+/// to whole strides. Needs stride 1, or dilation 1, an image of whole strides and a padding of whole strides, or any at
+/// stride 2 (see `whole_strides`).
 SlideIndex spread(Space& space, const Slide& slide, const std::string& name);
 
-/// The slide as `spread` can take it: where it is strided, padding becomes part of the image, whose end is rounded up
-/// to whole strides.
+/// The slide as `spread` can take it: where it is strided, the image's end is rounded up to whole strides, and padding
+/// that it cannot take becomes part of the image.
 Slide whole_strides(const Slide& slide);
 /// Cuts what whole_strides added off again.
 Tensor without_added(Tensor image, const Slides& slides);
