@@ -84,7 +84,8 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
     : Analysis(program, axes, nested, two_ways && axes == 1, node_kinds(program)) {}
 
 Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds)
-    : Analysis(program, axes, nested, two_ways, kinds, dimension_classes(program, kinds, axes == 1)) {}
+    : Analysis(program, axes, nested, two_ways, kinds,
+               dimension_classes(program, kinds, axes <= most_axes_with_halos)) {}
 
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
   if (!several.of_one_device_) {

@@ -55,6 +55,7 @@ class BestShares {
     for (size_t axis = 0; axis < size_t(axes_); ++axis) {
       const AxisForm &before = from.on[axis], &after = to.on[axis];
       key[axis + 1] = int(before.kind) * 16 + int(after.kind) * 2 + (before == after);
+      if (after.overlaps()) key[axis + 1] += 128 * (after.before + after.after + (after.extent << 24));
     }
     key.back() = from.nested() * 2 + to.nested();
     auto [it, fresh] = conversions_.try_emplace(key);
@@ -105,13 +106,16 @@ class BestShares {
     Conversion made = problem_.cost.conversion(from, to, [&](const Form& form, int) {
       double held = bytes;
       for (int axis = 0; axis < axes_; ++axis)
-        if (form.on[size_t(axis)].sharded()) held /= problem_.mesh.axes[size_t(axis)].size;
+        if (const AxisForm& on = form.on[size_t(axis)]; on.sharded())
+          held *= 1.0 / problem_.mesh.axes[size_t(axis)].size + on.overlap();
       return held;
     });
     if (!made.possible) return made;
     const double seconds = made.opcode == Opcode::slice        ? in_memory(2 * bytes, to)
                            : made.opcode == Opcode::to_partial ? in_memory(bytes, to)
-                                                               : collective(made, bytes, from);
+                           : made.opcode == Opcode::halo_exchange
+                               ? halo_exchange(made.axis, bytes, from, to.on[size_t(made.axis)].overlap())
+                               : collective(made, bytes, from);
     made.cost = std::min(made.cost, to_picoseconds(seconds * (1 - rounding)));
     return made;
   }
@@ -251,6 +255,17 @@ class BestShares {
     for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
     return std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
                                                       problem_.cluster.between.bandwidth_bytes_per_second));
+  }
+
+  /// The same at all shares along its axis. Bytes are rounded to whole ones.
+  double halo_exchange(int axis, double bytes, const Form& form, double overlap) const {
+    bool divided = false;
+    for (int other = 0; other < axes_; ++other)
+      divided = divided || (other != axis && form.on[size_t(other)].sharded());
+    const double seconds = together(groups_[size_t(axis)], bytes, divided, [&](const Group& g) {
+      return Line{std::max(0.0, 2 * g.latency - g.seconds), overlap * g.seconds};
+    });
+    return problem_.mesh.axes[size_t(axis)].size < 2 ? 0 : seconds;
   }
 
   /// When groups that move so many bytes have all ended: each all of them, or, divided, parts that end together.

@@ -154,14 +154,18 @@ void RatioProgram::add_conversion(const CostTerm& term) {
 
 /// Groups along another axis move the more the more their coordinate on this axis has.
 void RatioProgram::add_along_other_axis(const CostTerm& term, int class_id) {
+  const auto other = std::ranges::mismatch(term.from.on, term.to.on).in1 - term.from.on.begin();
   const auto seconds_at = [&](double part) {
     const auto held = [&](const Form& form) {
       std::vector<double> out;
+      const Cuts by = cuts(term.node, form);
+      Cuts besides = by;  // of a halo along the other axis
+      besides[size_t(other)] = -1;
       for (int d = 0; d < problem_.cost.device_count(); ++d)
-        out.push_back(double(problem_.cost.bytes(term.node)) * part * beside(cuts(term.node, form), d));
+        out.push_back(double(problem_.cost.bytes(term.node)) * part *
+                      (beside(by, d) + form.on[size_t(other)].overlap() * beside(besides, d)));
       return out;
     };
-    const auto other = std::ranges::mismatch(term.from.on, term.to.on).in1 - term.from.on.begin();
     return problem_.cost.movement(term.opcode, int(other), held(term.from), held(term.to), term.realisation)
         .device_seconds;
   };

@@ -19,6 +19,11 @@ constexpr size_t max_cut_dims_beside_maxima[] = {0, 6, 5, 2};
 /// Whether an axis of so many is one of depth.
 constexpr bool is_depth(int axis, int axes) { return axes > 2 && axis == 0; }
 
+/// Whether parts along an axis of so many may overlap: those of the inner one.
+constexpr bool exchanges_halos(int axis, int axes) {
+  return axes <= most_axes_with_halos && axis == std::max(1, axes) - 1;
+}
+
 /// What one axis does in an option: per operand the forms it can be given in on this axis, and the result's.
 struct AxisOption {
   int factor = -1;
@@ -259,13 +264,13 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
   std::vector<AxisForm> single{{}};
   for (size_t d = 0; d < classes.dims[node].size() && single.size() <= most; ++d)
     if (classes.dims[node][d] >= 0) single.push_back({AxisForm::Kind::sharded, int(d)});
-  if (axes <= 1) single.insert(single.end(), halos.begin(), halos.end());
   single.push_back({AxisForm::Kind::partial_sum});
   if (maxima) single.push_back({AxisForm::Kind::partial_max});
   const auto on = [&](int axis) {
     std::vector<AxisForm> out{{}};
     if (axis > 0 && axis >= axes) return out;
     out = single;
+    if (exchanges_halos(axis, axes)) out.insert(out.end() - (maxima ? 2 : 1), halos.begin(), halos.end());
     if (is_depth(axis, axes))
       std::erase_if(out, [&](const AxisForm& f) {
         return f.kind == AxisForm::Kind::partial_max || (f.sharded() && f.dim != first_dim(classes, node));
@@ -273,8 +278,8 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
     return out;
   };
   const auto clash = [&](const AxisForm& a, const AxisForm& b) {
-    const bool nests =
-        a.sharded() && a.dim == first_dim(classes, node) && classes.dims[node][size_t(a.dim)] == nested_class;
+    const bool nests = a.sharded() && !b.overlaps() && a.dim == first_dim(classes, node) &&
+                       classes.dims[node][size_t(a.dim)] == nested_class;
     return (a.sharded() && b.sharded() && a.dim == b.dim && !nests) || (a.partial() && b.partial() && a.kind != b.kind);
   };
   std::vector<Form> forms;
@@ -282,6 +287,7 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
     for (const AxisForm& b : on(1))
       for (const AxisForm& c : on(2))
         if (!clash(a, b) && !clash(a, c) && !clash(b, c)) forms.push_back({{a, b, c}});
+  if (forms.size() > size_t(max_forms) && !halos.empty()) return forms_of(program, classes, node, axes, nested_class);
   HETSYNTH_CHECK(forms.size() <= size_t(max_forms), "a tensor has more forms than a mask holds");
   std::stable_partition(forms.begin(), forms.end(), [](const Form& form) { return !form.partial(); });
   return forms;
@@ -300,7 +306,7 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
   if (axes == 2 && nested == NestedCuts::of_samples) rules.nested_class = samples_class(program, classes);
   // A dimension or factor with a class may be cut, of one class along both axes.
   const std::vector<std::vector<AxisForm>> halos =
-      axes == 1 ? halos_of(program, classes, kinds) : std::vector<std::vector<AxisForm>>();
+      axes <= most_axes_with_halos ? halos_of(program, classes, kinds) : std::vector<std::vector<AxisForm>>();
   const auto may_cut = [&](int c) { return c < 0 ? 0 : c == rules.nested_class ? 2 : 1; };
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content

@@ -16,6 +16,8 @@ namespace hetsynth::synth {
 constexpr int max_axes = 3;
 /// Axes that the planner tries where nothing else is said.
 constexpr int usual_axes = 2;
+/// On meshes of so many axes or fewer, the inner one may cut what windows slide over.
+constexpr int most_axes_with_halos = 2;
 /// What two axes may cut together where there are two.
 enum class NestedCuts : uint8_t { none, of_samples };
 
@@ -67,7 +69,8 @@ struct Sources {
 /// can cut the same dimension, if it is a tensor's first and of `nested_class`, the inner one the parts of the outer.
 /// Sums and maxima do not mix. Whole comes first, partial forms (on any axis) last. Of three axes the first is one of
 /// depth: it cuts nothing but a tensor's first dimension with a class (samples of activations, rows of parameters) and
-/// holds no maxima. `halos`: forms in which parts overlap, on a mesh of one axis.
+/// holds no maxima. `halos`: forms in which parts along the inner axis overlap; left out where a tensor would have too
+/// many forms.
 std::vector<Form> forms_of(const Program& program, const DimensionClasses& classes, NodeId node, int axes,
                            int nested_class, const std::vector<AxisForm>& halos = {});
 
@@ -120,8 +123,8 @@ struct Rules {
 /// On every axis:
 /// - replicated: operands replicated;
 /// - split a factor that has a class: an operand it indexes comes cut accordingly or replicated (a device reads its
-///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max). On one axis
-///   an operand that windows slide over along the factor comes cut with a halo, or replicated;
+///   part of the whole), all others replicated; the result is cut (parallel factor) or partial (sum, max). Along
+///   the inner axis an operand that windows slide over along the factor comes cut with a halo, or replicated;
 /// - pass partial sums through: a set of operands that enters the body additively (`linearity`) comes partial, the
 ///   others replicated.
 /// Several axes take every combination of these whose result has a form. Two axes can split the same factor if it

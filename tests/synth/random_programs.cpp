@@ -100,7 +100,11 @@ class Grower {
 
 }  // namespace
 
-Program random_program(int max_ops) { return Grower({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}).run(max_ops); }
+Program random_program(int max_ops, bool windows) {
+  std::vector<int> kinds{0, 1, 2, 3, 4, 5, 6, 9};
+  if (windows) kinds.insert(kinds.end(), {7, 8});
+  return Grower(kinds).run(max_ops);
+}
 Program random_windows(int max_ops) { return Grower({0, 4, 7, 7, 7, 8}, 1).run(max_ops); }
 
 Cluster random_cluster() {

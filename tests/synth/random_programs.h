@@ -9,8 +9,8 @@
 namespace hetsynth::testing_support {
 
 /// A batch, one or two parameters, up to `max_ops` operators of mixed kinds, a scalar loss, and an update of every
-/// parameter. Call inside a property.
-Program random_program(int max_ops);
+/// parameter. `windows`: some slide over rows. Call inside a property.
+Program random_program(int max_ops, bool windows = true);
 /// The same of tensors with one column, most operators being windows that slide over rows.
 Program random_windows(int max_ops);
 

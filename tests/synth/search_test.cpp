@@ -197,7 +197,7 @@ bool uses_both_axes(const Searched& s) {
 }
 
 RC_GTEST_PROP(TwoAxes, EqualEnumeration, ()) {
-  Program program = random_program(2);
+  Program program = random_program(2, false);
   for (const Node& node : program.nodes)  // no maxima, whose tensors have more forms
     RC_PRE(node.space.reduction() != FactorKind::max);
   auto [cluster, mesh] = random_mesh();
@@ -284,6 +284,19 @@ TEST(TwoAxes, EnumerationEqualsTheLiveSetSearchOnOneAxis) {
   Cluster cluster = cluster_of_speeds({1e9, 3e9}, 1e9, 1e-8);
   Searched s(program, cluster, RatioRule::even);
   EXPECT_EQ(enumerated_cost(s.problem, s.shares), s.solution.cost);
+}
+
+RC_GTEST_PROP(TwoAxes, HalosEqualEnumeration, ()) {
+  const Program program = random_windows(3);
+  const auto [cluster, mesh] = random_mesh();
+  const Searched s(program, cluster, mesh);
+  RC_LOG() << text(program);
+  RC_CLASSIFY(exchanges_halos(s), "a halo is exchanged");
+  RC_ASSERT(s.solution.search.optimal());
+  RC_ASSERT(s.solution.cost == enumerated_cost(s.problem, s.shares));
+  RC_ASSERT(MeshBound(s.problem, {}).relaxation().bound <= s.solution.cost);
+  const SpmdProgram spmd = lower(s.problem, s.conversions, s.shares, s.solution.choices);
+  RC_ASSERT(compare_with_reference(program, spmd, 7) == "");
 }
 
 RC_GTEST_PROP(TwoAxes, PlansComputeTheReference, ()) {
