@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -23,11 +24,12 @@ class Ties {
   }
   int64_t granules(int x) { return granules_[find(x)]; }
   int count() const { return int(parent_.size()); }
-  /// Unites all of them unless the union would have one granule only.
-  bool unite(const std::vector<int>& members) {
+  /// Unites all of them unless the union would have fewer granules than `least`, and than some of them has.
+  bool unite(const std::vector<int>& members, int64_t least = 2) {
     int64_t common = 0;
     for (int m : members) common = std::gcd(common, granules(m));
     if (common <= 1) return false;
+    if (common < least && std::ranges::any_of(members, [&](int m) { return granules(m) > common; })) return false;
     int root = find(members[0]);
     for (int m : members) parent_[find(m)] = root = std::min(root, find(m));
     for (int m : members) parent_[find(m)] = root;
@@ -58,6 +60,7 @@ class Builder {
     for (const TurnLoop& loop : program.loops)
       for (const TurnLoop::Carry& c : loop.carries)
         for (size_t d = 0; d < dims_[c.carry].size(); ++d) ties_.unite({dims_[c.carry][d], dims_[c.next][d]});
+    for (const Node& node : program.nodes) tie_windows(node);
     colour();
   }
 
@@ -121,10 +124,18 @@ class Builder {
       std::vector<int> members{ties_.add(node.space.factors[tie.factor].size)};
       if (tie.output >= 0) members.push_back(dims_[node.id][tie.output]);
       for (auto [operand, dim] : tie.inputs) members.push_back(dims_[node.inputs[operand]][dim]);
-      std::vector<int> with_windows = members;
-      for (auto [operand, dim] : tie.windows) with_windows.push_back(dims_[node.inputs[operand]][dim]);
-      if (ties_.unite(with_windows) || (!tie.windows.empty() && ties_.unite(members)))
-        factors_[node.id][tie.factor] = members[0];
+      if (ties_.unite(members)) factors_[node.id][tie.factor] = members[0];
+    }
+  }
+
+  /// Once all else is tied: what it costs in granules is known then.
+  void tie_windows(const Node& node) {
+    const auto found = ties_of_kind_.find(kinds_[node.id]);
+    if (node.leaf() || found == ties_of_kind_.end()) return;
+    for (const Tie& tie : found->second) {
+      const int factor = factors_[node.id][tie.factor];
+      for (auto [operand, dim] : tie.windows)
+        if (factor >= 0) ties_.unite({factor, dims_[node.inputs[operand]][dim]}, least_granules_by_windows);
     }
   }
 
@@ -157,6 +168,8 @@ class Builder {
   }
 
   static constexpr int colour_rounds = 3;
+  /// Small images, deep in a network, do not make the granules of large ones coarser than this: they are gathered.
+  static constexpr int64_t least_granules_by_windows = 16;
   const Program& program_;
   const std::vector<int>& kinds_;
   const bool windows_;

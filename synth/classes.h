@@ -26,7 +26,8 @@ struct DimensionClasses {
 /// made; that factor is then never split. Classes that occur in the same places of like operations (the hidden
 /// dimensions of repeated layers) are one class: by symmetry one table serves them all, since every cost is convex in
 /// the shares. `kinds`: as node_kinds gives them. `windows`: dimensions that windows slide over (window_cut_of) are
-/// tied to the factor they slide along, unless that would leave a single granule: their parts may then overlap.
+/// tied to the factor they slide along, so that their parts may overlap, unless that would leave some of them fewer
+/// than 16 granules where it had more.
 DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds, bool windows);
 
 /// The class of the batch: that of the first dimension of the inputs; -1: none.

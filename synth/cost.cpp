@@ -294,6 +294,8 @@ CostModel::Step CostModel::step(const Form& from, const Form& to) const {
   if (before.overlaps()) return {};
   if (after.overlaps()) {
     if (before.sharded() && before.dim == after.dim) opcode = Opcode::halo_exchange;
+  } else if (before.sharded() && after.sharded() && before.dim == after.dim) {
+    return {};
   } else if (before.kind == Kind::replicated)
     opcode = after.sharded() ? Opcode::slice : Opcode::to_partial;
   else if (after.kind == Kind::replicated)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -35,61 +36,83 @@ AxisOption replicated_option(const Node& node) {
   return {-1, std::vector<std::vector<AxisForm>>(node.inputs.size(), {AxisForm{}}), {}};
 }
 
-/// By operand: the dimension and halo in which windows that slide along a factor read it.
+/// What a factor slides windows over.
 struct WindowRead {
   int factor;
   size_t operand;
   WindowCut cut;
 };
 
-/// Of one kind of operation, all that factors slide.
-std::vector<WindowRead> window_reads(const Program& program, const Node& node) {
-  std::vector<WindowRead> out;
-  for (size_t f = 0; f < node.space.factors.size(); ++f)
-    for (size_t j = 0; j < node.inputs.size(); ++j)
-      if (auto cut = window_cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, int(f)))
-        out.push_back({int(f), j, *cut});
-  return out;
-}
-
-/// By tensor, the forms with a halo that its readers ask for: one per dimension, wide enough for all. Of parameters and
-/// states none, which are kept in the form they are read in.
-std::vector<std::vector<AxisForm>> halos_of(const Program& program, const DimensionClasses& classes,
-                                            const std::vector<int>& kinds) {
-  std::vector<std::vector<AxisForm>> out(program.nodes.size());
-  std::map<int, std::vector<WindowRead>> reads;  // by kind
-  for (const Node& node : program.nodes) {
-    if (node.leaf()) continue;
-    auto [it, fresh] = reads.try_emplace(kinds[node.id]);
-    if (fresh) it->second = window_reads(program, node);
-    for (const WindowRead& read : it->second) {
-      const Node& tensor = program[node.inputs[read.operand]];
-      const int class_id = classes.factors[node.id][size_t(read.factor)];
-      if (class_id < 0 || class_id != classes.dims[tensor.id][size_t(read.cut.dim)]) continue;
-      if (tensor.leaf() && tensor.kind != NodeKind::input) continue;
-      std::vector<AxisForm>& halos = out[size_t(tensor.id)];
-      auto form = std::ranges::find(halos, read.cut.dim, &AxisForm::dim);
-      if (form == halos.end())
-        form =
-            halos.insert(form, {AxisForm::Kind::sharded, read.cut.dim, 0, 0, tensor.type.shape[size_t(read.cut.dim)]});
-      form->before = std::max(form->before, read.cut.before);
-      form->after = std::max(form->after, read.cut.after);
-    }
+/// By kind of operation, all that factors slide over; and by tensor the forms with a halo that its readers ask for: one
+/// per dimension, wide enough for all. Of parameters and states none, which are kept in the form they are read in.
+struct Windows {
+  Windows(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds)
+      : program_(program), classes_(classes), kinds_(kinds), halos_(program.nodes.size()) {
+    for (const Node& node : program.nodes)
+      for (const WindowRead& read : reads(node)) add(node, read);
   }
-  return out;
-}
 
-AxisOption split_option(const Program& program, const std::vector<std::vector<AxisForm>>& halos, const Node& node,
-                        int factor) {
+  const std::vector<AxisForm>& halos(NodeId tensor) const { return halos_[size_t(tensor)]; }
+
+  const std::vector<WindowRead>& reads(const Node& node) {
+    auto [it, fresh] = reads_.try_emplace(node.leaf() ? -1 : kinds_[node.id]);
+    if (!fresh || node.leaf()) return it->second;
+    for (size_t f = 0; f < node.space.factors.size(); ++f)
+      for (size_t j = 0; j < node.inputs.size(); ++j)
+        if (auto cut = window_cut_of(node.space, node.space.inputs[j], program_[node.inputs[j]].type.shape, int(f)))
+          it->second.push_back({int(f), j, *cut});
+    return it->second;
+  }
+
+  /// Whether one table cuts the factor and what it slides over.
+  bool tied(const Node& node, const WindowRead& read) const {
+    const int class_id = classes_.factors[node.id][size_t(read.factor)];
+    return class_id >= 0 && class_id == classes_.dims[node.inputs[read.operand]][size_t(read.cut.dim)];
+  }
+
+  /// The forms in which the operand can be read where the factor is split.
+  std::vector<AxisForm> forms(const Node& node, int factor, size_t operand) {
+    std::vector<AxisForm> out;
+    for (const WindowRead& read : reads(node)) {
+      if (read.factor != factor || read.operand != operand || !tied(node, read)) continue;
+      if (read.cut.before + read.cut.after == 0) out.push_back({AxisForm::Kind::sharded, read.cut.dim});
+      for (const AxisForm& halo : halos(node.inputs[operand]))
+        if (halo.dim == read.cut.dim && halo.before >= read.cut.before && halo.after >= read.cut.after)
+          out.push_back(halo);
+    }
+    return out;
+  }
+
+ private:
+  void add(const Node& node, const WindowRead& read) {
+    const Node& tensor = program_[node.inputs[read.operand]];
+    const bool kept = tensor.leaf() && tensor.kind != NodeKind::input;
+    if (kept || read.cut.before + read.cut.after == 0 || !tied(node, read)) return;
+    std::vector<AxisForm>& halos = halos_[size_t(tensor.id)];
+    auto form = std::ranges::find(halos, read.cut.dim, &AxisForm::dim);
+    if (form == halos.end())
+      form = halos.insert(form, {AxisForm::Kind::sharded, read.cut.dim, 0, 0, tensor.type.shape[size_t(read.cut.dim)]});
+    form->before = std::max(form->before, read.cut.before);
+    form->after = std::max(form->after, read.cut.after);
+  }
+
+  const Program& program_;
+  const DimensionClasses& classes_;
+  const std::vector<int>& kinds_;
+  std::vector<std::vector<AxisForm>> halos_;        ///< by tensor
+  std::map<int, std::vector<WindowRead>> reads_{};  ///< by kind; of leaves none
+};
+
+AxisOption split_option(const Program& program, Windows* windows, const Node& node, int factor) {
   AxisOption option = replicated_option(node);
   option.factor = factor;
-  for (size_t j = 0; j < node.inputs.size(); ++j)
+  for (size_t j = 0; j < node.inputs.size(); ++j) {
+    std::vector<AxisForm>& needs = option.needs[j];
     if (auto cut = cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, factor))
-      option.needs[j].push_back({AxisForm::Kind::sharded, cut->dim});
-    else if (auto slid = window_cut_of(node.space, node.space.inputs[j], program[node.inputs[j]].type.shape, factor))
-      for (const AxisForm& halo : halos.empty() ? std::vector<AxisForm>() : halos[size_t(node.inputs[j])])
-        if (halo.dim == slid->dim && halo.before >= slid->before && halo.after >= slid->after)
-          option.needs[j].push_back(halo);
+      needs.push_back({AxisForm::Kind::sharded, cut->dim});
+    else if (windows)
+      for (const AxisForm& form : windows->forms(node, factor, j)) needs.push_back(form);
+  }
   switch (node.space.factors[factor].kind) {
     case FactorKind::sum:
       option.form.kind = AxisForm::Kind::partial_sum;
@@ -149,12 +172,11 @@ bool cuts_first_dims(const DimensionClasses& classes, const Node& node, const Ax
 
 /// What each axis can do.
 std::vector<std::vector<AxisOption>> axis_options(const Program& program, const DimensionClasses& classes,
-                                                  const std::vector<std::vector<AxisForm>>& halos, const Node& node,
-                                                  int axes) {
+                                                  Windows* windows, const Node& node, int axes) {
   std::vector<AxisOption> all{replicated_option(node)};
   std::vector<std::vector<AxisOption>> out(max_axes, all);
   for (size_t f = 0; f < node.space.factors.size(); ++f)
-    if (classes.factors[node.id][f] >= 0) all.push_back(split_option(program, halos, node, int(f)));
+    if (classes.factors[node.id][f] >= 0) all.push_back(split_option(program, windows, node, int(f)));
   add_pass_options(node, &all);
   for (int axis = 0; axis < std::max(1, axes); ++axis) {
     out[size_t(axis)] = all;
@@ -206,10 +228,10 @@ bool combine(const DimensionClasses& classes, const Rules& rules, const Node& no
 }
 
 std::vector<Option> options_of(const Program& program, const DimensionClasses& classes, const Rules& rules,
-                               const std::vector<std::vector<AxisForm>>& halos, const Node& node) {
+                               Windows* windows, const Node& node) {
   std::vector<Option> options;
   if (node.leaf()) return options;
-  const auto by_axis = axis_options(program, classes, halos, node, rules.axes);
+  const auto by_axis = axis_options(program, classes, windows, node, rules.axes);
   Option option;
   for (const AxisOption& a : by_axis[0])
     for (const AxisOption& b : by_axis[1])
@@ -305,15 +327,15 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
   rules.nested = nested;
   if (axes == 2 && nested == NestedCuts::of_samples) rules.nested_class = samples_class(program, classes);
   // A dimension or factor with a class may be cut, of one class along both axes.
-  const std::vector<std::vector<AxisForm>> halos =
-      axes <= most_axes_with_halos ? halos_of(program, classes, kinds) : std::vector<std::vector<AxisForm>>();
+  std::optional<Windows> windows;
+  if (axes <= most_axes_with_halos) windows.emplace(program, classes, kinds);
   const auto may_cut = [&](int c) { return c < 0 ? 0 : c == rules.nested_class ? 2 : 1; };
   std::map<std::vector<int>, int> form_kinds, option_kinds;
   std::map<std::vector<int>, int> seen_forms;  // by content
   for (const Node& node : program.nodes) {
     std::vector<int> key{kinds[node.id]};
     for (int c : classes.dims[node.id]) key.push_back(may_cut(c));
-    const std::vector<AxisForm> overlapping = halos.empty() ? std::vector<AxisForm>() : halos[size_t(node.id)];
+    const std::vector<AxisForm> overlapping = windows ? windows->halos(node.id) : std::vector<AxisForm>();
     for (const AxisForm& on : overlapping) key.insert(key.end(), {on.dim, int(on.before), int(on.after)});
     auto [it, fresh] = form_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
@@ -333,11 +355,13 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
     std::vector<int> key{node.leaf() ? -1 : kinds[node.id], rules.forms.kind(node.id)};
     for (NodeId input : node.inputs) key.push_back(rules.forms.kind(input));
     for (int c : classes.factors[node.id]) key.push_back(may_cut(c));
+    if (windows)
+      for (const WindowRead& read : windows->reads(node)) key.push_back(windows->tied(node, read));
     const bool in_pairs = !twice.empty() && twice[size_t(node.id)];
     key.push_back(in_pairs);
     auto [it, fresh] = option_kinds.try_emplace(std::move(key), -1);
     if (fresh) {
-      std::vector<Option> options = options_of(program, classes, rules, halos, node);
+      std::vector<Option> options = options_of(program, classes, rules, windows ? &*windows : nullptr, node);
       if (in_pairs) add_pairs(&options);
       it->second = rules.options.add_kind(std::move(options));
     }

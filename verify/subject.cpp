@@ -227,6 +227,10 @@ class FormCheck {
                                 reference_[p_.values[i.operands[0]].node].name, p_.mesh.axes[i.axis].name,
                                 p_.tables[t].name, p_.mesh.axes[p_.tables[t].axis].name),
                     number, p_.values[i.operands[0]].node);
+    if (i.opcode == Opcode::all_to_all && i.dim == i.to_dim)
+      return fail(fmt::format("all_to_all of {} from dimension {} to the same",
+                              reference_[p_.values[i.operands[0]].node].name, i.dim),
+                  number, p_.values[i.operands[0]].node);
     const size_t coordinates = size_t(p_.mesh.axes[i.axis].size);
     bool sends = i.opcode == Opcode::send;
     bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast || sends;
@@ -320,9 +324,10 @@ class FormCheck {
       for (size_t v = 0; v < p_.values.size() && !readable; ++v)
         readable = defined_[v] && p_.values[v].node == output.node && complete(p_.values[v].placements);
       if (!readable)
-        return fail(fmt::format("the output {} cannot be read: {} is nowhere more than partial", output.name,
-                                reference_[output.node].name),
-                    -1, output.node);
+        return fail(
+            fmt::format("the output {} cannot be read: {} is nowhere more than partial, or in parts that overlap",
+                        output.name, reference_[output.node].name),
+            -1, output.node);
     }
     return true;
   }

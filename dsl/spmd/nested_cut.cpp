@@ -79,10 +79,6 @@ std::optional<Wrong> first_wrong(const SpmdProgram& program, size_t axes, const 
   return std::nullopt;
 }
 
-}  // namespace
-
-namespace {
-
 /// Why parts cannot overlap so; empty if they can, or do not.
 std::string why_not_overlapping(const SpmdProgram& program, const Placements& placements) {
   for (const Placement& p : placements) {
@@ -93,7 +89,8 @@ std::string why_not_overlapping(const SpmdProgram& program, const Placements& pl
     if (p.before < 0 || p.after < 0) return fmt::format("parts of dimension {} cannot overlap by less than 0", p.dim);
     if (std::ranges::count_if(placements, cuts_it) > 1)
       return fmt::format("parts of dimension {} cannot overlap: two axes cut it", p.dim);
-    if (const BoundaryTable& table = program.tables.at(size_t(p.table)); table.by >= 0)
+    const BoundaryTable& table = program.tables.at(size_t(p.table));
+    if (table.by >= 0 && std::ranges::any_of(table.rows, [&](const auto& row) { return row != table.rows[0]; }))
       return fmt::format("parts of dimension {} cannot overlap: table {} cuts differently along axis {}", p.dim,
                          table.name, program.mesh.axes.at(size_t(table.by)).name);
   }

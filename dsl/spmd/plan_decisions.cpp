@@ -278,6 +278,9 @@ class DecisionReader {
     if (fields.cut) read_cut(reader, "dim", "table", operand, instruction.axis, &instruction.dim, &instruction.table);
     if (fields.to_cut)
       read_cut(reader, "to_dim", "to_table", operand, instruction.axis, &instruction.to_dim, &instruction.to_table);
+    if (fields.to_cut && instruction.dim == instruction.to_dim)
+      reader.member("to_dim").fail("the tensor is to be cut in the dimension that it is cut in", "another dimension",
+                                   fmt::format("{}", instruction.to_dim), "leave the instruction out");
     if (fields.reduce)
       instruction.reduce =
           ReduceOp(choice(reader.member("reduce"), "reduction", reduce_names(), reader.member("reduce").string()));

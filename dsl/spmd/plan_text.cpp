@@ -79,7 +79,7 @@ OpcodeFields fields_of(Opcode opcode) {
     case Opcode::send:
       return {true, false, false, false, false, true, true};
     case Opcode::halo_exchange:
-      return {true, true, false, false, true, false, false, true};
+      return {true, true, false, false, false, false, false, true};
   }
   return {};
 }

@@ -124,6 +124,17 @@ TEST_F(HaloPlan, IsWrittenForPeople) {
   EXPECT_EQ(text(plan.program.mesh, {Placement::overlapping(0, 0, 1, 2)}), "dp:S0~1~2");
 }
 
+TEST_F(HaloPlan, AnExchangeGoesToAnotherDimension) {
+  const std::string was =
+      "\"op\": \"halo_exchange\", \"result\": \"x@wide\", \"axis\": \"dp\", \"dim\": 0, \"table\": \"rows\", "
+      "\"before\": 1, \"after\": 2";
+  EXPECT_THAT(
+      error_of(was,
+               "\"op\": \"all_to_all\", \"result\": \"x@wide\", \"axis\": \"dp\", \"dim\": 0, \"table\": \"rows\", "
+               "\"to_dim\": 0, \"to_table\": \"rows\""),
+      HasSubstr("the tensor is to be cut in the dimension that it is cut in"));
+}
+
 TEST_F(HaloPlan, MistakesAreNamed) {
   const std::string was = "overlapping(0, 1, 2, rows)";
   EXPECT_THAT(error_of(was, "overlapping(0, 0, 0, rows)"),

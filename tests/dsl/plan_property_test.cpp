@@ -121,13 +121,14 @@ class PlanGenerator {
                       instruction.opcode == Opcode::reduce_scatter || instruction.opcode == Opcode::all_to_all ||
                       instruction.opcode == Opcode::halo_exchange;
     if (cuts && shape.empty()) instruction.opcode = Opcode::all_reduce;
+    if (instruction.opcode == Opcode::all_to_all && shape.size() < 2) instruction.opcode = Opcode::all_gather;
     instruction.axis = pick(0, int(plan_.program.mesh.axes.size()) - 1);
     if (cuts && !shape.empty()) {
       instruction.dim = pick(0, int(shape.size()) - 1);
       instruction.table = table_for(instruction.axis, shape[instruction.dim]);
     }
     if (instruction.opcode == Opcode::all_to_all) {
-      instruction.to_dim = pick(0, int(shape.size()) - 1);
+      instruction.to_dim = (instruction.dim + pick(1, int(shape.size()) - 1)) % int(shape.size());
       instruction.to_table = table_for(instruction.axis, shape[instruction.to_dim]);
     }
     if (instruction.opcode == Opcode::all_reduce || instruction.opcode == Opcode::reduce_scatter)
@@ -140,7 +141,8 @@ class PlanGenerator {
     if (instruction.opcode == Opcode::to_partial || instruction.opcode == Opcode::broadcast || sends)
       instruction.root = stage(instruction.axis);
     if (sends) instruction.to = stage(instruction.axis);
-    if (instruction.opcode != Opcode::slice && instruction.opcode != Opcode::to_partial && !sends)
+    if (instruction.opcode != Opcode::slice && instruction.opcode != Opcode::to_partial && !sends &&
+        instruction.opcode != Opcode::halo_exchange)
       instruction.realisation = Realisation(pick(0, 2));
     instruction.result = define(pick(0, 3) ? node : pick(0, 4));
   }

@@ -99,16 +99,19 @@ TEST(HaloSource, WithDamagedCallsIsFound) {
         return text.substr(0, size_t(at->position(size_t(group)))) + by +
                text.substr(size_t(at->position(size_t(group)) + at->length(size_t(group))));
       };
-      const auto expect_found = [&](const std::string& wrong, const std::string& words) {
+      const auto expect_found = [&](const std::string& wrong, const std::string& words, std::string or_else = "") {
         const SourceCheck result = check(g, rank, wrong);
         EXPECT_EQ(result.verdict, Verdict::refuted) << at->str() << "\n" << result.summary;
-        EXPECT_THAT(result.summary, HasSubstr(words)) << at->str();
+        if (or_else.empty()) or_else = words;
+        EXPECT_THAT(result.summary, ::testing::AnyOf(HasSubstr(words), HasSubstr(or_else))) << at->str();
         ++damaged;
       };
       for (const auto& [group, what] : numbers)
         for (int64_t by : {1, 2}) expect_found(with(group, std::to_string(std::stoll((*at)[group]) + by)), what);
       expect_found(with(3, (*at)[3].str() + " + 1"), "the operand of the halo_exchange of");
-      expect_found(with(4, (*at)[3].str()), "source and destination of the halo_exchange of");
+      // The result is longer than the operand, which may lie at the end.
+      expect_found(with(4, (*at)[3].str()), "source and destination of the halo_exchange of",
+                   "lie outside of the arena");
       // Another collective, and none.
       const std::string declaration = "extern \"C\" int hetsynth_halo_exchange(";
       const std::string broadcast = fmt::format("hetsynth_broadcast(context, {}, {}, {}, {}, 1, 0, 0)", (*at)[1].str(),

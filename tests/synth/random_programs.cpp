@@ -14,8 +14,8 @@ class Grower {
   /// Tensors of so many columns; 0: of any shapes.
   explicit Grower(std::vector<int> kinds, int64_t columns = 0) : kinds_(std::move(kinds)), columns_(columns) {}
   Program run(int max_ops) {
-    Shape batch =
-        columns_ == 0 ? Shape{draw_extent(), draw_extent()} : Shape{*rc::gen::element<int64_t>(12, 96, 960), columns_};
+    Shape batch = columns_ == 0 ? Shape{draw_extent(), draw_extent()}
+                                : Shape{*rc::gen::element<int64_t>(3, 96, 480, 960), columns_};
     pool_.push_back(b_.input("x", batch));
     int parameters = *rc::gen::inRange(1, 3);
     for (int p = 0; p < parameters; ++p) {
@@ -63,6 +63,7 @@ class Grower {
         if (shape(a)[0] == shape(c)[0]) return keep(b_.op(name, "ka,kb->ab", {a, c}));
         return keep(b_.op(name, "ak,bk->ab", {a, a}));
       case 7:
+        if (shape(a)[0] % 3 == 0 && *rc::gen::inRange(0, 4) == 0) return keep(b_.windows(name, a, 3, 0));
         if (shape(a)[0] % 2 == 0 && *rc::gen::arbitrary<bool>())
           return keep(b_.windows(name, a, 2, *rc::gen::inRange(0, 2)));
         return keep(b_.windows(name, a, 1, *rc::gen::inRange(0, 3)));

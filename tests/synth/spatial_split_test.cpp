@@ -119,13 +119,53 @@ TEST(SpatialSplit, PlainModelsAreCutWithHalos) {
 }
 
 TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {
-  for (const Program& program : {plain_step(16, 4), image_step(32, 4, 1)})
+  for (const Program& program : {plain_step(16, 4), image_step(64, 4, 1)})
     for (const std::vector<double>& speeds :
          std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
       const Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
       EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
       EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
     }
+}
+
+Program traced(void (*model)()) {
+  Trace trace("image.cpp");
+  run_builder(trace, model);
+  return differentiate(trace);
+}
+
+Tensor filtered(const char* name, Tensor x, int64_t outputs) {
+  return relu(conv2d(x, parameter(name, {outputs, x.size(1), 3, 3}, normal(0.1)), {.padding = 1}));
+}
+
+/// Of one window over the whole image nothing overlaps: parts of it are partial maxima.
+void pooled_whole() {
+  auto [image, label] = image_batch(1, 3, 24, 24, 4);
+  Tensor x = max_pool2d(filtered("b", filtered("a", image, 4), 1), 24);
+  minimize(cross_entropy(matmul(reshape(x, {1, 1}), parameter("head", {1, 4}, normal(0.1))), label), SGD{});
+}
+
+/// One reader of x can be cut with it, to the other no common parts are left.
+void pooled_apart() {
+  auto [image, label] = image_batch(1, 3, 120, 4, 4);
+  Tensor x = filtered("w0", image, 4);
+  Tensor p = max_pool2d(filtered("w1", x, 4), Extent2d{15, 4}, {.stride = Extent2d{15, 4}});
+  Tensor kernel = parameter("w2", {4, 4, 10, 1}, normal(0.1));
+  Tensor c = conv2d(x, kernel, {.stride = Extent2d{8, 1}, .padding = Extent2d{1, 0}});
+  Tensor v = mean(p, {2, 3}) + mean(c, {2, 3});
+  minimize(cross_entropy(matmul(v, parameter("head", {4, 4}, normal(0.1))), label), SGD{});
+}
+
+TEST(SpatialSplit, WindowsThatFitNoHaloComputeWhatOneDeviceDoes) {
+  for (void (*model)() : {pooled_whole, pooled_apart}) {
+    const Program program = traced(model);
+    for (const double link : {1e7, 1e8, 1e9, 1e10}) {
+      const Plan plan = synthesize(program, cluster_of_speeds({3e8, 1e8, 2e8}, link, 1e-9));
+      for (const Instruction& i : plan.program.instructions)
+        EXPECT_TRUE(i.opcode != Opcode::all_to_all || i.dim != i.to_dim) << text(plan.program, program);
+      EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+    }
+  }
 }
 
 }  // namespace

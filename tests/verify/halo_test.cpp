@@ -24,31 +24,31 @@ Verification expect(const Program& p, const SpmdProgram& plan, Verdict verdict) 
 
 /// Windows of three rows by weights, a relu, windows at every second row, squares; and the weights' gradient, which
 /// sums over the rows that the windows slide over. Rows outside are zero.
-Program sliding_step() {
+Program sliding_step(int64_t height = 12) {
   ProgramBuilder p;
   const Expr a = Expr::input(0), b = Expr::input(1);
-  p.leaf("x", NodeKind::input, {12, 2});
+  p.leaf("x", NodeKind::input, {height, 2});
   p.leaf("w", NodeKind::parameter, {3});
   const auto rows = [](int y, int k, int64_t stride) {
     return DimIndex{{IndexTerm{.factor = y, .stride = stride}, IndexTerm{k}}, -1};
   };
   Space filter;
-  int y = filter.add_factor("y", 12, FactorKind::parallel), c = filter.add_factor("c", 2, FactorKind::parallel),
+  int y = filter.add_factor("y", height, FactorKind::parallel), c = filter.add_factor("c", 2, FactorKind::parallel),
       k = filter.add_factor("k", 3, FactorKind::sum);
   filter.inputs = {{{rows(y, k, 1), index_by(c)}, true}, {{index_by(k)}}};
   filter.output = {{index_by(y), index_by(c)}};
-  p.custom("h", {"x", "w"}, filter, a * b, {12, 2});
+  p.custom("h", {"x", "w"}, filter, a * b, {height, 2});
   p.general("a", "yc->yc", {"h"}, maximum(a, 0.0));
   Space coarse;
-  y = coarse.add_factor("y", 6, FactorKind::parallel), c = coarse.add_factor("c", 2, FactorKind::parallel);
+  y = coarse.add_factor("y", height / 2, FactorKind::parallel), c = coarse.add_factor("c", 2, FactorKind::parallel);
   k = coarse.add_factor("k", 3, FactorKind::sum);
   coarse.inputs = {{{rows(y, k, 2), index_by(c)}, true}};
   coarse.output = {{index_by(y), index_by(c)}};
-  p.custom("s", {"a"}, coarse, a, {6, 2});
+  p.custom("s", {"a"}, coarse, a, {height / 2, 2});
   p.program.loss = p.general("loss", "yc->", {"s"}, a * a);
   Space gradient;
   k = gradient.add_factor("k", 3, FactorKind::parallel);
-  y = gradient.add_factor("y", 12, FactorKind::sum), c = gradient.add_factor("c", 2, FactorKind::sum);
+  y = gradient.add_factor("y", height, FactorKind::sum), c = gradient.add_factor("c", 2, FactorKind::sum);
   gradient.inputs = {{{rows(y, k, 1), index_by(c)}, true}, {{index_by(y), index_by(c)}}};
   gradient.output = {{index_by(k)}};
   p.custom("d_w", {"x", "h"}, gradient, a * b, {3});
@@ -198,6 +198,17 @@ TEST(Halo, PartsOfPartsDoNotOverlap) {
               HasSubstr("parts of dimension 0 cannot overlap: table rows cuts differently along axis host"));
 }
 
+/// It would be carried out as if the tensor had both dimensions.
+TEST(Halo, NothingIsExchangedFromADimensionToItself) {
+  const Program p = sliding_step();
+  SpmdProgram plan = by_rows(p, {0, 2, 6});
+  Instruction& i = at(plan, p, Opcode::halo_exchange, "a");
+  i.opcode = Opcode::all_to_all;
+  i.to_dim = i.dim, i.to_table = i.table;
+  plan.values[size_t(i.result)].placements = {Placement::sharded(0, 0)};
+  EXPECT_THAT(expect(p, plan, Verdict::refuted).summary, HasSubstr("all_to_all of a from dimension 0 to the same"));
+}
+
 /// Of all systematic changes none is accepted that changes anything.
 TEST(Halo, MutantsAreRefuted) {
   const Program p = sliding_step();
@@ -218,7 +229,7 @@ TEST(Halo, MutantsAreRefuted) {
 
 /// What the planner finds where windows slide over few rows that are dear to move.
 TEST(Halo, SynthesizedPlansAreProved) {
-  const Program p = sliding_step();
+  const Program p = sliding_step(96);
   Cluster cluster = testing::plan_test_cluster();
   cluster.hosts[0].inside = {1e12, 1e-12};
   cluster.devices[0].declared.matmul_flops_per_second = 2e3;  // columns would be cut in halves

@@ -27,7 +27,7 @@ TEST(Starts, TheSharesOfTheRelaxationMayBeTheBest) {
 
 /// Begun among what the relaxation calls likely, ended by a search of everything at the best shares.
 TEST(Starts, APlanFromTheRelaxationIsProvenAtItsShares) {
-  for (const std::string name : {"Switch-Base", "ResNet-101"}) {
+  for (const std::string name : {"Switch-Base", "T5-Large-32"}) {
     const Prediction found = plan_of(name, "v100-p100.toml").prediction;
     EXPECT_TRUE(found.optimal) << name;
     EXPECT_LE(found.step_seconds, found.shares_bound_seconds * 1.0005) << name;
