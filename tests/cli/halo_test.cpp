@@ -43,7 +43,7 @@ TEST_F(Halo, ExchangesAreReportedWithWhatTheyMoveAndCarriedOut) {
       "\"instructions\": [\n",
       "\"instructions\": [\n"
       R"x({"op": "halo_exchange", "result": "wide", "axis": "dev", "dim": 1, "table": "w1.1", "before": 2, "after": 1,
-               "realisation": "native", "from": ["w1@dev:S1"], "placement": {"dev": "overlapping(1, 2, 1, w1.1)"}},)x");
+               "from": ["w1@dev:S1"], "placement": {"dev": "overlapping(1, 2, 1, w1.1)"}},)x");
   const Outcome run = place.run("run model.cpp --plan halo.json --cluster c.toml --steps 2 --unverified");
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("     1 halo_exchange          72 B a step\n"));
