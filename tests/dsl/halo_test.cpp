@@ -91,23 +91,8 @@ TEST(Halo, IsOfOneCutThatIsAlikeInAllGroups) {
   EXPECT_THAT(why_not_held(program, {R, Placement::overlapping(0, 0, 2, -1)}), HasSubstr("less than 0"));
 }
 
-/// The fixture's plan with an exchange of its input's rows, which nothing reads.
-Plan exchanging(const Program& reference) {
-  Plan plan = testing::plan_test_plan(reference);
-  Instruction i;
-  i.opcode = Opcode::halo_exchange;
-  i.operands = {plan.program.leaves[0]};
-  i.axis = 0, i.dim = 0, i.table = 0, i.before = 1, i.after = 2;
-  i.cause = "windows reach over the parts";
-  i.result = ValueId(plan.program.values.size());
-  plan.program.values.push_back(
-      {"x@wide", plan.program.values[size_t(plan.program.leaves[0])].node, {Placement::overlapping(0, 0, 1, 2)}});
-  plan.program.instructions.insert(plan.program.instructions.begin(), i);
-  return plan;
-}
-
 struct HaloPlan : testing::ChangedPlan {
-  HaloPlan() : ChangedPlan(exchanging) {}
+  HaloPlan() : ChangedPlan(testing::plan_test_halo) {}
 };
 
 TEST_F(HaloPlan, ComesBackAsItWas) {

@@ -100,7 +100,8 @@ std::vector<std::string> plan_seeds() {
   rows.rows = {rows.bounds, {0, 1, 6}};
   rows.bounds.clear();
   return {plan_to_json(plan_test_plan(reference()), reference()),
-          plan_to_json(plan_test_detour(reference()), reference()), plan_to_json(staged, reference())};
+          plan_to_json(plan_test_detour(reference()), reference()), plan_to_json(staged, reference()),
+          plan_to_json(plan_test_halo(reference()), reference())};
 }
 
 bool check_certificate_bytes(std::string_view bytes) {

@@ -144,4 +144,18 @@ Plan plan_test_detour(const Program& reference) {
   return plan;
 }
 
+Plan plan_test_halo(const Program& reference) {
+  Plan plan = plan_test_plan(reference);
+  const NodeId x = plan.program.values[size_t(plan.program.leaves[0])].node;
+  Instruction i;
+  i.opcode = Opcode::halo_exchange;
+  i.operands = {plan.program.leaves[0]};
+  i.axis = 0, i.dim = 0, i.table = 0, i.before = 1, i.after = 2;
+  i.cause = "windows reach over the parts";
+  i.result = ValueId(plan.program.values.size());
+  plan.program.values.push_back({"x@wide", x, {Placement::overlapping(0, 0, 1, 2)}});
+  plan.program.instructions.insert(plan.program.instructions.begin(), i);
+  return plan;
+}
+
 }  // namespace hetsynth::testing

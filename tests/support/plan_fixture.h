@@ -15,5 +15,7 @@ Plan plan_test_plan(const Program& reference);
 
 /// The same with a detour of y through every kind of instruction.
 Plan plan_test_detour(const Program& reference);
+/// The plan with an exchange of its input's rows, which nothing reads.
+Plan plan_test_halo(const Program& reference);
 
 }  // namespace hetsynth::testing
