@@ -68,6 +68,16 @@ class Workshop {
   bool stopped_ = false;
 };
 
+/// The instruction is left out.
+template <Opcode opcode>
+void dropped(Workshop& w) {
+  w.each({opcode}, [&](size_t at, const Instruction& i) {
+    SpmdProgram plan = w.p_;
+    Workshop::drop(plan, at);
+    w.give(w.name(i.result), plan);
+  });
+}
+
 struct Kind {
   const char* name;
   void (*apply)(Workshop&);

@@ -4,14 +4,6 @@
 namespace hetsynth::mutation {
 namespace {
 
-void exchange_dropped(Workshop& w) {
-  w.each({Opcode::halo_exchange}, [&](size_t at, const Instruction& i) {
-    SpmdProgram plan = w.p_;
-    Workshop::drop(plan, at);
-    w.give(w.name(i.result), plan);
-  });
-}
-
 template <int64_t Instruction::*side>
 void too_short(Workshop& w) {
   w.each({Opcode::halo_exchange}, [&](size_t at, const Instruction& i) {
@@ -42,7 +34,7 @@ void wider(Workshop& w) {
 
 const std::vector<Kind>& wrong_halos() {
   static const std::vector<Kind> kinds{
-      {"halo_exchange dropped", exchange_dropped},
+      {"halo_exchange dropped", dropped<Opcode::halo_exchange>},
       {"halo too short before", too_short<&Instruction::before>},
       {"halo too short after", too_short<&Instruction::after>},
       {"sides of a halo exchanged", sides_exchanged},

@@ -4,15 +4,6 @@
 namespace hetsynth::mutation {
 namespace {
 
-template <Opcode opcode>
-void dropped(Workshop& w) {
-  w.each({opcode}, [&](size_t at, const Instruction& i) {
-    SpmdProgram plan = w.p_;
-    Workshop::drop(plan, at);
-    w.give(w.name(i.result), plan);
-  });
-}
-
 template <ReduceOp op>
 void reduced_by(Workshop& w) {
   w.each({Opcode::all_reduce, Opcode::reduce_scatter}, [&](size_t at, const Instruction& i) {

@@ -7,14 +7,6 @@
 namespace hetsynth::mutation {
 namespace {
 
-void send_dropped(Workshop& w) {
-  w.each({Opcode::send}, [&](size_t at, const Instruction& i) {
-    SpmdProgram plan = w.p_;
-    Workshop::drop(plan, at);
-    w.give(w.name(i.result), plan);
-  });
-}
-
 /// Calls change(instruction, stage) with every other stage of the axis.
 template <class Change>
 void each_other_stage(Workshop& w, const std::set<Opcode>& opcodes, Change change) {
@@ -129,7 +121,7 @@ void table_differs_between_groups(Workshop& w) {
 
 const std::vector<Kind>& wrong_stages() {
   static const std::vector<Kind> kinds = {
-      {"send dropped", send_dropped},
+      {"send dropped", dropped<Opcode::send>},
       {"sent to another stage", sent_to_wrong_stage},
       {"sent from another stage", sent_from_wrong_stage},
       {"sent backwards", sent_backwards},
