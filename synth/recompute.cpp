@@ -11,6 +11,7 @@
 #include "dsl/base/error.h"
 #include "synth/attention_cost.h"
 #include "synth/price.h"
+#include "synth/recompute_floor.h"
 #include "synth/schedule.h"
 
 namespace hetsynth::synth {
@@ -125,12 +126,17 @@ class Selection {
       state.last_early = state.last = i;
     }
     hold_what_must_stay();
+    for (const State& state : states_) {
+      const int next = state.last_early + 1;
+      absences_.push_back({ValueId(absences_.size()), state.last_early,
+                           state.first_late == never ? next : std::max(next, state.first_late)});
+    }
   }
 
   /// Takes the move that frees most for a second's work, again and again. Moves change what others are worth: each is
   /// weighed anew when its turn comes.
-  std::vector<ValueId> order() {
-    std::vector<ValueId> out;
+  std::vector<Absence> order() {
+    std::vector<Absence> out;
     for (size_t before = 1; before > 0;) {
       before = out.size();
       std::priority_queue<std::tuple<double, ValueId, bool>> open;
@@ -147,7 +153,7 @@ class Selection {
           continue;
         }
         apply(move);
-        out.insert(out.end(), move.dropped.begin(), move.dropped.end());
+        for (ValueId value : move.dropped) out.push_back(absences_[size_t(value)]);
       }
       before = out.size() - before;
     }
@@ -263,7 +269,8 @@ class Selection {
   const Problem& problem_;
   const SpmdProgram& program_;
   const Reads& reads_;
-  std::vector<State> states_;  ///< by value
+  std::vector<State> states_;      ///< by value
+  std::vector<Absence> absences_;  ///< by value: in the program without copies
 };
 
 }  // namespace
@@ -272,16 +279,21 @@ SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, 
   return Rewriting(program, Reads(problem, program), again).run();
 }
 
+std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {
+  return Selection(problem, program, Reads(problem, program), device).order();
+}
+
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat) {
   if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
   const auto& fullness = candidate.fullness;
   const int fullest = int(std::max_element(fullness.begin(), fullness.end()) - fullness.begin());
   const Reads reads(problem, *candidate.spmd);
-  const std::vector<ValueId> order = Selection(problem, *candidate.spmd, reads, fullest).order();
+  const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest).order();
+  const size_t least = RecomputeFloor(problem, *candidate.spmd, order).least_count();
   auto with_first = [&](size_t count) {
     Candidate out = candidate;
-    out.recomputed.assign(order.begin(), order.begin() + ptrdiff_t(count));
+    for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
     out.spmd = std::make_shared<SpmdProgram>(Rewriting(*candidate.spmd, reads, out.recomputed).run());
     measure_memory(problem, &out);
     return out;
@@ -292,7 +304,7 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   size_t low = 0, high = 0;  // `high` of them are enough, `low` are not
   for (size_t step = 1; step <= counts; ++step, low = high) {
     high = (order.size() * step + counts - 1) / counts;
-    if (high == low) continue;
+    if (high == low || high < least) continue;
     if (Candidate next = with_first(high); next.fits()) {
       best = std::move(next);
       break;
@@ -301,6 +313,10 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   if (!best) return std::nullopt;
   while (low + 1 < high) {
     const size_t middle = (low + high) / 2;
+    if (middle < least) {
+      low = middle;
+      continue;
+    }
     Candidate next = with_first(middle);
     (next.fits() ? high : low) = middle;
     if (next.fits()) best = std::move(next);

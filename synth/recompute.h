@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "synth/candidate.h"
+#include "synth/recompute_floor.h"
 
 namespace hetsynth::synth {
 
@@ -11,10 +12,14 @@ namespace hetsynth::synth {
 /// they are made from and is not stored either is made again with them. `again`: values that the forward phase makes.
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again);
 
+/// Values worth making twice, in order of the seconds they cost for a byte of the device that they free, and for how
+/// long.
+std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device);
+
 /// The candidate with just enough values made twice that it fits; none if no number of them is enough, or if the step
-/// would take `cost_to_beat` or longer. Values are taken in order of the seconds they cost for a byte of the fullest
-/// device that they free, and for how long (Chen et al. 2016 choose by bytes alone; Jain et al. 2020, Checkmate, by an
-/// integer program): good, not proven best. Attention that runs block by block is left whole: it stores little.
+/// would take `cost_to_beat` or longer. Values are taken in the order of the fullest device (Chen et al. 2016 choose by
+/// bytes alone; Jain et al. 2020, Checkmate, by an integer program): good, not proven best. Attention that runs block
+/// by block is left whole: it stores little.
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat);
 

@@ -9,6 +9,7 @@
 #include "programs.h"
 #include "synth/baselines.h"
 #include "synth/price.h"
+#include "synth/schedule.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth {
@@ -53,6 +54,37 @@ RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
   const SpmdProgram twice = with_recomputed(problem, plan, again);
   RC_ASSERT(compare_with_reference(program, twice, 7) == "");
   RC_ASSERT(twice.instructions.size() >= plan.instructions.size());
+}
+
+RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
+  std::vector<int64_t> widths;
+  for (int i = 0; i < *rc::gen::inRange(2, 7); ++i) widths.push_back(*rc::gen::inRange(1, 9));
+  const Program program = mlp(64 * *rc::gen::inRange(1, 33), widths);  // activations take more than parameters
+  const bool data_parallel = *rc::gen::inRange(0, 2);
+  const auto planned = [&](const Problem& problem, const AtShares& at) {
+    return lower(problem, at.conversions, at.shares, data_parallel ? data_parallel_choices(problem) : at.cheapest({}));
+  };
+  const Problem roomy(program, cluster_of_speeds({3e9, 1e9, 2e9}));
+  const AtShares there(roomy, RatioRule::proportional);
+  std::vector<int64_t> limits;
+  for (int64_t bytes : peak_memory(roomy, there.shares, planned(roomy, there)))
+    limits.push_back(bytes * *rc::gen::inRange(70, 103) / 100 + 1);
+  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}, 1e9, 1e-6, limits));
+  const AtShares at(problem, RatioRule::proportional);
+  const SpmdProgram plan = planned(problem, at);
+  const std::vector<Absence> order = recompute_order(problem, plan, *rc::gen::inRange(0, 3));
+  const size_t least = RecomputeFloor(problem, plan, order).least_count();
+  std::vector<ValueId> again;
+  for (size_t count = 0; count <= order.size(); ++count) {
+    if (count > 0) again.push_back(order[count - 1].value);
+    Candidate twice;
+    twice.shares = at.shares;
+    twice.spmd = std::make_shared<SpmdProgram>(with_recomputed(problem, plan, again));
+    measure_memory(problem, &twice);
+    RC_ASSERT(count >= least || !twice.fits());
+    if (count == 0) RC_ASSERT(twice.fits() == (least == 0));
+  }
+  RC_CLASSIFY(least > 0 && least <= order.size(), "some number may be enough");
 }
 
 TEST(Recompute, APlanFitsThatDidNot) {
