@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
@@ -13,10 +14,15 @@ namespace {
 
 using namespace testing_support;
 
+Program traced(const std::function<void()>& model) {
+  Trace trace("image.cpp");
+  run_builder(trace, model);
+  return differentiate(trace);
+}
+
 /// Convolutions with stride 1 and 2 and a pool over one image.
 Program image_step(int64_t side, int64_t width, int64_t row_blocks) {
-  Trace trace("image.cpp");
-  run_builder(trace, [=] {
+  return traced([=] {
     auto [image, label] = image_batch(1, 3, side, side, 4);
     Tensor blocks = split_rows(image, row_blocks);
     const auto conv = [&](const char* name, Tensor x, int64_t outputs, int64_t stride) {
@@ -30,13 +36,11 @@ Program image_step(int64_t side, int64_t width, int64_t row_blocks) {
     Tensor logits = matmul(mean(join_rows(x, row_blocks), {2, 3}), parameter("head", {width, 4}, normal(0.1)));
     minimize(cross_entropy(logits, label), SGD{});
   });
-  return differentiate(trace);
 }
 
 /// Without blocks of rows: convolutions and a pool that halves.
 Program plain_step(int64_t side, int64_t width) {
-  Trace trace("image.cpp");
-  run_builder(trace, [=] {
+  return traced([=] {
     auto [image, label] = image_batch(1, 3, side, side, 4);
     const auto conv = [&](const char* name, Tensor x, int64_t size) {
       Tensor weight = parameter(name, {width, x.size(1), size, size}, normal(0.1));
@@ -48,7 +52,6 @@ Program plain_step(int64_t side, int64_t width) {
     Tensor logits = matmul(mean(x, {2, 3}), parameter("head", {width, 4}, normal(0.1)));
     minimize(cross_entropy(logits, label), SGD{});
   });
-  return differentiate(trace);
 }
 
 SynthesisOptions without_halos() {
@@ -126,12 +129,6 @@ TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {
       EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
       EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
     }
-}
-
-Program traced(void (*model)()) {
-  Trace trace("image.cpp");
-  run_builder(trace, model);
-  return differentiate(trace);
 }
 
 Tensor filtered(const char* name, Tensor x, int64_t outputs) {
