@@ -13,6 +13,7 @@
 #include "runtime/processes/placement.h"
 #include "runtime/train.h"
 #include "tests/runtime/plans.h"
+#include "tests/runtime/process_runs.h"
 #include "tests/runtime/rank_harness.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/plan_builder.h"
@@ -58,33 +59,10 @@ SpmdProgram with_wide_images(const Program& p) {
   return plan;
 }
 
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<HostTensor> parameters;
-};
-
-Outcome trained(const Program& program, const SpmdProgram& plan, Job* job = nullptr, int processes = 1) {
-  const Cluster cluster = cpu_cluster({1, 1, 1});
-  LaunchOptions options{.executor = {.seed = seed, .threads = {1, false}}};
-  if (job) {
-    options.executor.job = job;
-    options.executor.process_of = place_ranks(cluster, processes);
-  }
-  const auto executor = launch(program, plan, cluster, options);
-  const auto data = open_data(program, {"", seed});
+Outcome trained_some(const Program& program, const SpmdProgram& plan, Job* job = nullptr, int processes = 1) {
   TrainOptions training;
   training.steps = steps;
-  Outcome out;
-  out.losses = train(*executor, *data, training).losses;
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::parameter) out.parameters.push_back(executor->read(node.id));
-  return out;
-}
-
-void expect_equal(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  ASSERT_EQ(a.parameters.size(), b.parameters.size());
-  for (size_t i = 0; i < a.parameters.size(); ++i) EXPECT_EQ(a.parameters[i].bytes, b.parameters[i].bytes);
+  return trained(program, plan, cpu_cluster({1, 1, 1}), {"", seed}, training, job, processes);
 }
 
 TEST(TrainingByRows, FollowsTheInterpreter) {
@@ -92,7 +70,7 @@ TEST(TrainingByRows, FollowsTheInterpreter) {
   const SpmdProgram plan = by_rows(program);
   // Images, what is pooled (for its maxima and their places), what was pooled, and the gradients of the results.
   EXPECT_GE(test::count_of(plan, Opcode::halo_exchange), 4) << text(plan, program);
-  const Outcome found = trained(program, plan);
+  const Outcome found = trained_some(program, plan);
   const auto data = open_data(program, {"", seed});
   Bindings leaves = initial_values(program, seed);
   ASSERT_EQ(found.losses.size(), size_t(steps));
@@ -109,27 +87,17 @@ TEST(TrainingByRows, OfImagesThatAreReadWithTheirHaloIsTheSame) {
   const Program program = network();
   const SpmdProgram plan = by_rows(program), wide = with_wide_images(program);
   EXPECT_EQ(test::count_of(wide, Opcode::halo_exchange), test::count_of(plan, Opcode::halo_exchange) - 1);
-  expect_equal(trained(program, wide), trained(program, plan));
+  expect_equal(trained_some(program, wide), trained_some(program, plan));
 }
 
 TEST(TrainingByRows, InProcessesIsTheSameToTheBit) {
   const Program program = network();
   for (const SpmdProgram& plan : {by_rows(program), with_wide_images(program)}) {
-    const Outcome alone = trained(program, plan);
+    const Outcome alone = trained_some(program, plan);
     DoubleProcesses network({"here", "here", "here"});
     std::vector<Outcome> outcomes(3);
-    std::vector<std::string> thrown(3);
-    std::vector<std::thread> threads;
-    for (int process = 0; process < 3; ++process)
-      threads.emplace_back([&, process] {
-        try {
-          Job job(network.process(process));
-          outcomes[size_t(process)] = trained(program, plan, &job, 3);
-        } catch (const std::exception& error) {
-          thrown[size_t(process)] = error.what();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
+    const auto thrown = in_processes(
+        network, 3, {}, [&](Job& job) { outcomes[size_t(job.process())] = trained_some(program, plan, &job, 3); });
     EXPECT_THAT(thrown, ::testing::Each(""));
     for (const Outcome& outcome : outcomes) expect_equal(outcome, alone);
     EXPECT_EQ(network.undelivered(), 0);

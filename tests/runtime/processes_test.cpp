@@ -12,6 +12,7 @@
 #include "synth/synthesize.h"
 #include "tests/runtime/models.h"
 #include "tests/runtime/plans.h"
+#include "tests/runtime/process_runs.h"
 #include "tests/runtime/rank_harness.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -24,31 +25,6 @@ using namespace testing;  // NOLINT: fixtures of this folder
 using testing_support::DoubleProcesses;
 
 using Clock = std::chrono::steady_clock;
-
-/// Runs `body(job)` in as many processes at the same time; gives what each threw, "" for nothing.
-std::vector<std::string> in_processes(DoubleProcesses& network, int count, const JobOptions& options,
-                                      const std::function<void(Job&)>& body) {
-  std::vector<std::string> thrown(static_cast<size_t>(count));
-  std::vector<std::thread> threads;
-  for (int p = 0; p < count; ++p) {
-    threads.emplace_back([&, p] {
-      try {
-        Job job(network.process(p), options);
-        try {
-          body(job);
-        } catch (const std::exception& error) {
-          thrown[static_cast<size_t>(p)] = error.what();
-          if (!job.failure()) job.announce(error.what());
-          job.settle();
-        }
-      } catch (const std::exception& error) {
-        thrown[static_cast<size_t>(p)] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return thrown;
-}
 
 TEST(Job, ExchangesWordsOfAnyLengthInOrder) {
   DoubleProcesses network({"a", "b", "b"});
@@ -145,34 +121,12 @@ std::string text_file() {
   return path;
 }
 
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<HostTensor> parameters;
-};
-
 Outcome train_some(const Program& program, const Plan& plan, const Cluster& cluster, Job* job, int processes,
                    const std::function<void(const StepReport&)>& on_step = {}) {
-  LaunchOptions options{.executor = {.seed = 3, .threads = {1, false}}};
-  if (job) {
-    options.executor.job = job;
-    options.executor.process_of = place_ranks(cluster, processes);
-  }
-  const auto executor = launch(program, plan.program, cluster, options);
-  const auto data = open_data(program, {text_file(), 3});
   TrainOptions training;
   training.steps = 8;
   training.on_step = on_step;
-  Outcome out;
-  out.losses = train(*executor, *data, training).losses;
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::parameter) out.parameters.push_back(executor->read(node.id));
-  return out;
-}
-
-void expect_equal(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  ASSERT_EQ(a.parameters.size(), b.parameters.size());
-  for (size_t i = 0; i < a.parameters.size(); ++i) EXPECT_EQ(a.parameters[i].bytes, b.parameters[i].bytes);
+  return trained(program, plan.program, cluster, {text_file(), 3}, training, job, processes);
 }
 
 TEST(Processes, TrainToTheBitAsOneProcessDoes) {
