@@ -9,9 +9,9 @@
 #include "dsl/base/error.h"
 #include "synth/baselines.h"
 #include "synth/candidate.h"
+#include "synth/device_work.h"
 #include "synth/memory_floor.h"
 #include "synth/memory_search.h"
-#include "synth/price.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/share_bound.h"
@@ -70,7 +70,7 @@ class Alternation {
     budget_.searched(relaxation_->expansions);
     if (shares_bound_ >= to_beat_) return {};
     std::vector<Shares> starts;
-    for (const std::vector<double>& by_device : fractions_to_start_at())
+    for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
@@ -158,8 +158,9 @@ class Alternation {
       const bool faster = better(candidate, best_);
       keep(candidate);
       if (!candidate.fits()) tight_.push_back(candidate);
-      if (!faster || !has_linear_program() || !refine(conversions, candidate, &shares) ||
-          !searched_.insert(shares).second)
+      if (!faster || !has_linear_program()) return;
+      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+      if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares) || !searched_.insert(shares).second)
         return;
     }
   }
@@ -184,41 +185,15 @@ class Alternation {
     if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() || near_bound() ||
         !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
       return;
-    std::vector<double> seconds(problem_.classes.classes.size(), 0);
-    const Pricer pricer(problem_, *best_.spmd);
-    for (const Instruction& instruction : best_.spmd->instructions)
-      if (instruction.opcode == Opcode::compute && instruction.splits[0].factor >= 0)
-        seconds[size_t(problem_.classes.factors[instruction.node][instruction.splits[0].factor])] +=
-            pricer.price(instruction).seconds;
-    const auto most = std::max_element(seconds.begin(), seconds.end());
-    if (most == seconds.end() || *most <= 0) return;
-    shares_bound_ = std::max(shares_bound_,
-                             tighter_bound_over_shares(problem_, int(most - seconds.begin()), shares_bound_, best_.cost,
-                                                       near_enough, searches, budget_.stop(), relaxation_->choices));
+    const int most = class_of_most_work(problem_, *best_.spmd);
+    if (most < 0) return;
+    shares_bound_ =
+        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough,
+                                                          searches, budget_.stop(), relaxation_->choices));
     budget_.searched();
   }
 
   bool several_axes() const { return problem_.mesh.axes.size() > 1; }
-
-  /// Fractions by device that the alternation starts from. It can get stuck, so there are several.
-  std::vector<std::vector<double>> fractions_to_start_at() const {
-    const auto& devices = problem_.cluster.devices;
-    if (!problem_.ratio.empty()) return {problem_.ratio};
-    const std::vector<double> even(devices.size(), 1.0);
-    if (device_types(problem_.cluster).devices.size() < 2) return {even};
-    std::vector<std::vector<double>> starts{device_speeds(problem_), even};
-    std::vector<double> flops, bandwidth, memory, fastest;
-    for (const Device& d : devices) {
-      flops.push_back(d.matmul_flops_per_second());
-      bandwidth.push_back(d.memory_bytes_per_second());
-      memory.push_back(double(d.memory_bytes));
-    }
-    double peak = *std::max_element(flops.begin(), flops.end());
-    for (double f : flops) fastest.push_back(f == peak ? 1.0 : 0.0);
-    for (const auto& start : {flops, bandwidth, memory, fastest})
-      if (std::any_of(start.begin(), start.end(), [](double x) { return x > 0; })) starts.push_back(start);
-    return starts;
-  }
 
   /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
   /// relaxation calls likely.
@@ -226,7 +201,9 @@ class Alternation {
     if (!has_linear_program() || relaxation_->choices.empty() || relaxation_->hard) return;
     Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    if (!refine(conversions, make_candidate(problem_, conversions, shares, relaxation_->choices, 0), &shares)) return;
+    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_->choices);
+    const Candidate relaxed = make_candidate(problem_, conversions, shares, relaxation_->choices, 0);
+    if (!refine_shares(problem_, terms, *relaxed.spmd, unequal_axes_, &shares)) return;
     const Conversions there(*problem_.analysis, problem_.cost, shares);
     const Picoseconds cost = total_cost(problem_, there, shares, relaxation_->choices);
     if (double(cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
@@ -249,34 +226,21 @@ class Alternation {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Candidate candidate = cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
       if (candidate.empty()) return;
-      programs_.insert(realised(conversions, candidate.choices));
+      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+      programs_.insert(realised(terms, candidate.choices));
       if (!several_axes() || candidate.cost < to_beat_) {
         keep(candidate);
         if (!candidate.fits()) tight_.push_back(candidate);
       }
       if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
-      double gained = 1;
-      if (!refine(conversions, candidate, &shares, 1, &gained)) return;
+      const double before = evaluate(problem_, terms, shares);
+      if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares)) return;
+      const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
       const double lacking = best_.fits() ? double(candidate.cost) / double(best_.cost) - 1 : 0;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
       last = std::move(candidate);
     }
-  }
-
-  /// Shares by linear programming, under the memory limits or this part of them, for the program of a candidate, axis
-  /// by axis. False if there are none. `gained`: what of the candidate's time the program takes less there.
-  bool refine(const Conversions& conversions, const Candidate& candidate, Shares* shares, double memory = 1,
-              double* gained = nullptr) const {
-    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-    const double before = gained ? evaluate(problem_, terms, *shares) : 0;
-    for (int axis : unequal_axes_) {
-      const Fractions fractions = best_fractions(problem_, terms, *candidate.spmd, axis, *shares, memory);
-      if (fractions.empty()) return false;
-      *shares = round_fractions(problem_, terms, fractions, axis, *shares);
-    }
-    if (gained) *gained = (before - evaluate(problem_, terms, *shares)) / to_seconds(candidate.cost);
-    return true;
   }
 
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
@@ -345,11 +309,14 @@ class Alternation {
   Candidate moved_to_fit(const Candidate& from) const {
     Candidate out;
     if (!has_linear_program()) return out;
-    const Conversions before(*problem_.analysis, problem_.cost, from.shares);
+    const std::vector<CostTerm> terms =
+        cost_terms(problem_, Conversions(*problem_.analysis, problem_.cost, from.shares), from.choices);
     double memory = 1;
     for (int round = 0; round < most_roundings; ++round) {
       Shares shares = from.shares;
-      if (!refine(before, from, &shares, memory) || (!out.empty() && shares == out.shares)) break;
+      if (!refine_shares(problem_, terms, *from.spmd, unequal_axes_, &shares, memory) ||
+          (!out.empty() && shares == out.shares))
+        break;
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Choices choices = from.choices;
       const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
@@ -397,9 +364,9 @@ class Alternation {
   static constexpr Picoseconds never_idle = -1;
 
   /// A program and how it is realised: all that the shares which suit it follow from.
-  std::vector<int> realised(const Conversions& conversions, const Choices& choices) const {
+  static std::vector<int> realised(const std::vector<CostTerm>& terms, const Choices& choices) {
     std::vector<int> out = choices.of;
-    for (const CostTerm& term : cost_terms(problem_, conversions, choices))
+    for (const CostTerm& term : terms)
       if (!term.is_operator)
         out.insert(out.end(), {term.node, int(term.opcode), int(term.realisation), int(term.count)});
     return out;
@@ -411,7 +378,8 @@ class Alternation {
     if (last == never_idle || several_axes() || most_runners_up_ > 0 || best_.empty() || !best_.fits() ||
         found.cost < best_.cost)
       return false;
-    return found.cost >= last || programs_.contains(realised(conversions, found.choices));
+    return found.cost >= last ||
+           programs_.contains(realised(cost_terms(problem_, conversions, found.choices), found.choices));
   }
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan, or in an alternation that came from a
@@ -486,7 +454,7 @@ class Alternation {
 
   Plan assembled(const Candidate& candidate) const {
     return assemble(problem_, candidate.shares, *candidate.spmd,
-                    axis_fractions(problem_, device_work(candidate.shares, candidate.choices)));
+                    axis_fractions(problem_, device_work(problem_, candidate.shares, candidate.choices)));
   }
 
   Plan finish() {
@@ -501,21 +469,6 @@ class Alternation {
                  : problem_.constrained ? "the most thrifty plan found under the pins"
                                         : "the most thrifty plan found");
     return plan;
-  }
-
-  /// Each device's floating-point work: what stands for the shares of all classes in one number.
-  std::vector<double> device_work(const Shares& shares, const Choices& choices) const {
-    std::vector<double> flops(problem_.cost.device_count(), 0);
-    double total = 0;
-    for (const Node& node : problem_.program.nodes) {
-      if (node.leaf()) continue;
-      problem_.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
-        const Work work = problem_.cost.work(node.id, option);
-        for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem_.cost.device_flops(work, shares, int(d));
-      });
-    }
-    for (double f : flops) total += f;
-    return total > 0 ? flops : std::vector<double>(flops.size(), 1.0);
   }
 
   const Problem& problem_;

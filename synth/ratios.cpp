@@ -207,4 +207,14 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
   return shares;
 }
 
+bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
+                   const std::vector<int>& axes, Shares* shares, double memory) {
+  for (int axis : axes) {
+    const Fractions fractions = best_fractions(problem, terms, spmd, axis, *shares, memory);
+    if (fractions.empty()) return false;
+    *shares = round_fractions(problem, terms, fractions, axis, *shares);
+  }
+  return true;
+}
+
 }  // namespace hetsynth::synth

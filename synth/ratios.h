@@ -44,6 +44,11 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
 Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions,
                        int axis = 0, Shares others = {});
 
+/// Both, axis by axis of those given, each at the shares along the others so far. False if the memories cannot hold the
+/// program; the shares along some axes may have changed then.
+bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
+                   const std::vector<int>& axes, Shares* shares, double memory = 1);
+
 /// Sum of the terms in seconds.
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares);
 
