@@ -1,6 +1,7 @@
 #include "cli/pipeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -240,9 +241,8 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
       [&pins](const std::vector<std::string>& texts) {
         for (const std::string& text : texts) add_forbidden(text, &pins);
       },
-      "Do without an instruction: all_to_all, all_gather, all_reduce, reduce_scatter, halo_exchange, slice, "
-      "to_partial, broadcast; "
-      "recompute: make nothing twice, however short memory is");
+      fmt::format("Do without: {} (recompute: make nothing twice, however short memory is)",
+                  fmt::join(forbidden_words(), ", ")));
   command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
       ->delimiter(',');
   command.add_option_function<std::string>(

@@ -36,17 +36,23 @@ PlanPins::PinnedPlacement parse_pinned_placement(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+std::vector<std::string> forbidden_words() {
+  std::vector<std::string> words;
+  for (Opcode opcode : communication) words.emplace_back(name(opcode));
+  words.emplace_back("recompute");
+  return words;
+}
+
 void add_forbidden(const std::string& text, PlanPins* pins) {
-  std::vector<std::string> names;
-  for (Opcode opcode : communication) {
-    names.emplace_back(name(opcode));
-    if (names.back() == text) return pins->forbidden.push_back(opcode);
-  }
-  names.emplace_back("recompute");
-  if (names.back() != text)
-    fail("there is no such instruction to forbid", "one of " + quoted_list(names), quote(text),
-         did_you_mean(text, names, "name an instruction of communication, or \"recompute\""));
-  pins->recompute = false;
+  const std::vector<std::string> words = forbidden_words();
+  const size_t at = size_t(std::ranges::find(words, text) - words.begin());
+  if (at == words.size())
+    fail("there is no such instruction to forbid", "one of " + quoted_list(words), quote(text),
+         did_you_mean(text, words, "name an instruction of communication, or \"recompute\""));
+  if (at < std::size(communication))
+    pins->forbidden.push_back(communication[at]);
+  else
+    pins->recompute = false;
 }
 
 void add_pins(const PlanPins& more, PlanPins* pins) {

@@ -26,7 +26,9 @@ struct PlanPins {
 
 /// "name=placement". Throws UserError.
 PlanPins::PinnedPlacement parse_pinned_placement(const std::string& text);
-/// "all_to_all", or "recompute". Throws UserError for what is no instruction of communication.
+/// What a program can be made to do without: the instructions of communication, and "recompute".
+std::vector<std::string> forbidden_words();
+/// One of these. Throws UserError for what is no instruction of communication.
 void add_forbidden(const std::string& text, PlanPins* pins);
 /// "2x4". Throws UserError.
 std::vector<int> parse_mesh(const std::string& text);

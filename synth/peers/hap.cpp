@@ -135,9 +135,7 @@ std::optional<Plan> hap_plan(const Problem& problem) {
     Plan plan = assemble(problem, at.conversions, at.shares, choices, at.fractions);
     if (!best || plan.prediction.step_seconds < best->prediction.step_seconds) best = plan;
     std::vector<CostTerm> terms = cost_terms(problem, at.conversions, choices);
-    Fractions fractions = best_fractions(problem, terms, plan.program);
-    if (fractions.empty()) break;
-    shares = round_fractions(problem, terms, fractions);
+    if (!refine_shares(problem, terms, plan.program, {0}, &shares)) break;
   }
   if (best) check_memory(problem, best->prediction, "HAP's plan");
   return best;
