@@ -107,11 +107,13 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
   std::string rest;
   switch (i.opcode) {
     case Opcode::all_gather:
-    case Opcode::reduce_scatter: {
+    case Opcode::reduce_scatter:
+    case Opcode::halo_exchange: {
       int64_t outer = part_elements(result.ranges, 0, size_t(i.dim)),
               inner = part_elements(result.ranges, size_t(i.dim) + 1, result.ranges.size());
-      std::string reduce = i.opcode == Opcode::reduce_scatter ? fmt::format(", {}", int(i.reduce)) : "";
-      rest = fmt::format("{}, {}, {}{}", outer, inner, table(i.table, result.type.shape[size_t(i.dim)]), reduce);
+      rest = fmt::format("{}, {}, {}", outer, inner, table(i.table, result.type.shape[size_t(i.dim)]));
+      if (i.opcode == Opcode::reduce_scatter) rest += fmt::format(", {}", int(i.reduce));
+      if (i.opcode == Opcode::halo_exchange) rest += fmt::format(", {}, {}", i.before, i.after);
       break;
     }
     case Opcode::all_reduce:
@@ -122,11 +124,6 @@ std::string CollectiveText::call(const LocalOp& op, const std::string& source, c
       break;
     case Opcode::all_to_all:
       rest = exchange_arguments(op, before);
-      break;
-    case Opcode::halo_exchange:
-      rest = fmt::format("{}, {}, {}, {}, {}", part_elements(result.ranges, 0, size_t(i.dim)),
-                         part_elements(result.ranges, size_t(i.dim) + 1, result.ranges.size()),
-                         table(i.table, result.type.shape[size_t(i.dim)]), i.before, i.after);
       break;
     default:
       throw InternalError("not a collective");

@@ -21,11 +21,14 @@ Share share(std::span<const int64_t> bounds, int member) {
   return {bounds[size_t(member)], bounds[size_t(member) + 1] - bounds[size_t(member)]};
 }
 
-/// What `to` gets of the part of `from` in a halo exchange: elements of the cut dimension.
+/// Elements of the cut dimension that a member holds before a halo exchange.
+Range own_part(const CollectiveCall& call, int member) {
+  return {call.bounds[size_t(member)], call.bounds[size_t(member) + 1]};
+}
+
+/// What `to` gets of the part of `from` in a halo exchange.
 Range given(const CollectiveCall& call, int from, int to) {
-  const Range held = held_with_halo(call, to);
-  const int64_t lo = std::max(held.lo, call.bounds[size_t(from)]);
-  return {lo, std::max(lo, std::min(held.hi, call.bounds[size_t(from) + 1]))};
+  return common(held_with_halo(call, to), own_part(call, from));
 }
 
 /// Elements [lo, hi) of the middle of [outer, within, inner], where `within` is a part of the cut dimension.
@@ -56,7 +59,7 @@ Piece piece_sent(const CollectiveCall& call, int from, int to, int members) {
     case CollectiveKind::send:
       return {0, 1, from == 0 && to == 1 ? call.count : 0, 0};
     case CollectiveKind::halo_exchange:
-      return part_of(call, given(call, from, to), {call.bounds[size_t(from)], call.bounds[size_t(from) + 1]});
+      return part_of(call, given(call, from, to), own_part(call, from));
     case CollectiveKind::all_to_all: {
       // `from` holds [outer, rows, middle, second, inner] and gives columns of it; or [outer, first, middle, columns,
       // inner] and gives rows.

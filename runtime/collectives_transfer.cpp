@@ -174,12 +174,12 @@ int64_t halo_exchange(std::span<const CollectiveCall* const> calls, int member) 
   const Range held = held_with_halo(own, member);
   int64_t bytes = 0;
   for (size_t j = 0; j < calls.size(); ++j) {
-    const int64_t first = own.bounds[j], part = own.bounds[j + 1] - first;
-    const int64_t lo = std::max(held.lo, first), hi = std::min(held.hi, own.bounds[j + 1]);
-    for (int64_t o = 0; o < own.outer && lo < hi; ++o) {
+    const Range part{own.bounds[j], own.bounds[j + 1]}, given = common(held, part);
+    for (int64_t o = 0; o < own.outer && given.lo < given.hi; ++o) {
       bytes +=
-          copy_elements(bytes_of(own.type), destination_of(own), (o * (held.hi - held.lo) + lo - held.lo) * own.inner,
-                        source_of(*calls[j]), (o * part + lo - first) * own.inner, (hi - lo) * own.inner);
+          copy_elements(bytes_of(own.type), destination_of(own),
+                        (o * (held.hi - held.lo) + given.lo - held.lo) * own.inner, source_of(*calls[j]),
+                        (o * (part.hi - part.lo) + given.lo - part.lo) * own.inner, (given.hi - given.lo) * own.inner);
     }
   }
   return bytes;

@@ -84,9 +84,7 @@ std::string text(const CollectiveCall& call) {
 
 Range held_with_halo(const CollectiveCall& call, int member) {
   const Range own{call.bounds[static_cast<size_t>(member)], call.bounds[static_cast<size_t>(member) + 1]};
-  if (own.lo == own.hi) return own;
-  // Not `hi + after`, which numbers near the largest would take out of their range.
-  return {own.lo - std::min(own.lo, call.before), own.hi + std::min(call.bounds.back() - own.hi, call.after)};
+  return with_halo(own, call.before, call.after, call.bounds.back());
 }
 
 bool reduces_among_leaders(const CollectiveCall& call) {

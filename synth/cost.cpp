@@ -290,13 +290,12 @@ CostModel::Step CostModel::step(const Form& from, const Form& to) const {
   // While another axis divides its parts further, axis 0 has to leave them as they are.
   if (axis == 0 && (from.nested() || to.nested())) return {};
   const AxisForm &before = from.on[axis], &after = to.on[axis];
+  const bool same_dim = before.sharded() && after.sharded() && before.dim == after.dim;  // and another halo
+  if (before.overlaps() || (after.overlaps() && !same_dim)) return {};
   std::optional<Opcode> opcode;
-  if (before.overlaps()) return {};
-  if (after.overlaps()) {
-    if (before.sharded() && before.dim == after.dim) opcode = Opcode::halo_exchange;
-  } else if (before.sharded() && after.sharded() && before.dim == after.dim) {
-    return {};
-  } else if (before.kind == Kind::replicated)
+  if (same_dim)
+    opcode = Opcode::halo_exchange;
+  else if (before.kind == Kind::replicated)
     opcode = after.sharded() ? Opcode::slice : Opcode::to_partial;
   else if (after.kind == Kind::replicated)
     opcode = before.sharded() ? Opcode::all_gather : Opcode::all_reduce;

@@ -164,11 +164,7 @@ class NetworkBuilder {
   std::vector<FormMask> constant_needs(const Node& node) const {
     std::vector<FormMask> out;
     if (node.id == program_.loss) out.push_back(1);
-    FormMask whole_or_cut = 0;
-    for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
-      if (const Form& form = problem_.rules.forms[node.id][f]; !form.partial() && !form.overlaps())
-        whole_or_cut |= FormMask(1) << f;
-    if (problem_.is_output[node.id]) out.push_back(whole_or_cut);
+    if (problem_.is_output[node.id]) out.push_back(readable(problem_.rules.forms[node.id]));
     return out;
   }
 

@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 namespace hetsynth::synth {
-namespace {
 
 FormMask readable(const std::vector<Form>& forms) {
   FormMask mask = 0;
@@ -12,6 +11,8 @@ FormMask readable(const std::vector<Form>& forms) {
     if (!forms[i].partial() && !forms[i].overlaps()) mask |= FormMask(1) << i;
   return mask;
 }
+
+namespace {
 
 /// Data of the batch is read from its source in any cut: the whole is kept only if some consumer cannot do with one
 /// common cut.

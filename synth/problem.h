@@ -63,6 +63,9 @@ struct Choices {
 /// One axis over all devices of the cluster.
 Mesh flat_mesh(const Cluster& cluster, const std::string& axis = "dev");
 
+/// The forms in which a named output can be read: neither partial nor in parts that overlap.
+FormMask readable(const std::vector<Form>& forms);
+
 /// What one consumer needs of a tensor.
 struct TensorNeed {
   NodeId consumer;  ///< an operation, the leaf that is updated (or carry), or -1 for the loss and named outputs

@@ -67,9 +67,7 @@ Candidate quick_plan(const Problem& problem, Budget& budget) {
       best = std::move(made);
       if (best.fits()) budget.found(to_seconds(best.cost), 0);
       const std::vector<CostTerm> terms = cost_terms(problem, conversions, best.choices);
-      const Fractions fractions = alike ? Fractions{} : best_fractions(problem, terms, *best.spmd);
-      if (fractions.empty()) break;
-      shares = round_fractions(problem, terms, fractions);
+      if (alike || !refine_shares(problem, terms, *best.spmd, {0}, &shares)) break;
     }
   }
   return best;

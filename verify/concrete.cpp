@@ -307,10 +307,15 @@ class Execution {
     expect(whole.array.shape[dim] == extent && (extent == 0 || whole.offset[dim] == share.group.lo),
            fmt::format("{} needs dimension {} whole, but device {} holds {} of {} elements", name(i.opcode), dim, rank,
                        whole.array.shape[dim], extent));
-    std::vector<Range> box = box_of(whole.array.shape);
-    box[dim] = share.within();
-    LocalArray out{cut_out(whole.array, box), whole.offset};
-    out.offset[dim] = share.own.lo;
+    return taken(whole, dim, share.own);
+  }
+
+  /// Elements of a dimension of what is held.
+  static LocalArray taken(const LocalArray& held, int dim, const Range& elements) {
+    std::vector<Range> box = box_of(held.array.shape);
+    box[dim] = {elements.lo - held.offset[dim], elements.hi - held.offset[dim]};
+    LocalArray out{cut_out(held.array, box), held.offset};
+    out.offset[dim] = elements.lo;
     return out;
   }
 
@@ -334,17 +339,11 @@ class Execution {
 
   /// A device's part with what lies around it.
   LocalArray widened(const Instruction& i, ValueId from, int rank) const {
-    LocalArray whole = gathered(i, from, rank);
-    Range own = share(i.table, i.dim, from, rank).own;
-    if (own.lo < own.hi)
-      own = {std::max<int64_t>(0, own.lo - i.before), std::min(logical_[from][i.dim], own.hi + i.after)};
-    expect(whole.offset[i.dim] == 0 && whole.array.shape[i.dim] == logical_[from][i.dim],
+    const LocalArray whole = gathered(i, from, rank);
+    const int64_t extent = logical_[from][i.dim];
+    expect(whole.offset[i.dim] == 0 && whole.array.shape[i.dim] == extent,
            "a halo needs neighbours that hold all there is");
-    std::vector<Range> box = box_of(whole.array.shape);
-    box[i.dim] = own;
-    LocalArray out{cut_out(whole.array, box), whole.offset};
-    out.offset[i.dim] = own.lo;
-    return out;
+    return taken(whole, i.dim, with_halo(share(i.table, i.dim, from, rank).own, i.before, i.after, extent));
   }
 
   LocalArray reduced(const Instruction& i, ValueId from, int rank) const {

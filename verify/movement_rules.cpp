@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dsl/spmd/nested_cut.h"
+#include "dsl/spmd/plan_text.h"
 #include "verify/rules.h"
 
 namespace hetsynth {
@@ -18,10 +19,9 @@ class Movement {
 
   Inference run() {
     const Shape& shape = s_.node(operand_.node).type.shape;
-    bool cuts = i_.opcode == Opcode::slice || i_.opcode == Opcode::all_gather || i_.opcode == Opcode::reduce_scatter ||
-                i_.opcode == Opcode::all_to_all || i_.opcode == Opcode::halo_exchange;
-    std::string misfit = cuts ? uncuttable(s_, shape, i_.dim, i_.table) : "";
-    if (misfit.empty() && i_.opcode == Opcode::all_to_all) misfit = uncuttable(s_, shape, i_.to_dim, i_.to_table);
+    const OpcodeFields fields = fields_of(i_.opcode);
+    std::string misfit = fields.cut ? uncuttable(s_, shape, i_.dim, i_.table) : "";
+    if (misfit.empty() && fields.to_cut) misfit = uncuttable(s_, shape, i_.to_dim, i_.to_table);
     if (!misfit.empty()) return refuse(fmt::format("{} of {}: {}", name(i_.opcode), tensor(), misfit));
     if (std::string why = meets_other_parts(); !why.empty()) return refuse(why);
     switch (i_.opcode) {

@@ -9,6 +9,7 @@
 
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/nested_cut.h"
+#include "dsl/spmd/plan_text.h"
 #include "verify/same_tensor.h"
 
 namespace hetsynth {
@@ -17,9 +18,11 @@ namespace {
 
 constexpr int max_devices = 1 << 20;
 constexpr int max_axes = 8;
-constexpr int64_t largest_halo = int64_t{1} << 40;
 
 bool below(int64_t index, size_t count) { return index >= 0 && uint64_t(index) < count; }
+
+/// So many elements before or after a part.
+bool may_reach(int64_t elements) { return elements >= 0 && elements <= int64_t{1} << 40; }
 
 /// The checks of one plan, in an order in which each may rely on those before.
 class FormCheck {
@@ -111,7 +114,7 @@ class FormCheck {
       if (p.kind > Placement::Kind::stage || p.reduce > ReduceOp::product) return false;
       if (p.kind == Placement::Kind::sharded && !below(p.table, p_.tables.size())) return false;
       if (p.kind != Placement::Kind::sharded && (p.before != 0 || p.after != 0)) return false;
-      if (p.before < 0 || p.before > largest_halo || p.after < 0 || p.after > largest_halo) return false;
+      if (!may_reach(p.before) || !may_reach(p.after)) return false;
     }
     return true;
   }
@@ -215,33 +218,27 @@ class FormCheck {
     auto bad = [&](const std::string& what) { return fail(fmt::format("instruction {} {}", number, what), number); };
     if (i.operands.size() != 1) return bad(fmt::format("has {} operands in place of one", i.operands.size()));
     if (!below(i.axis, p_.mesh.axes.size())) return bad("runs over a mesh axis that does not exist");
-    bool reads_table = i.opcode == Opcode::slice || i.opcode == Opcode::all_gather ||
-                       i.opcode == Opcode::reduce_scatter || i.opcode == Opcode::all_to_all ||
-                       i.opcode == Opcode::halo_exchange;
-    if (reads_table && !below(i.table, p_.tables.size())) return bad("cuts by a table that does not exist");
-    if (i.opcode == Opcode::all_to_all && !below(i.to_table, p_.tables.size()))
-      return bad("cuts by a table that does not exist");
-    for (int t : {reads_table ? i.table : -1, i.opcode == Opcode::all_to_all ? i.to_table : -1})
+    const OpcodeFields fields = fields_of(i.opcode);
+    if (fields.cut && !below(i.table, p_.tables.size())) return bad("cuts by a table that does not exist");
+    if (fields.to_cut && !below(i.to_table, p_.tables.size())) return bad("cuts by a table that does not exist");
+    for (int t : {fields.cut ? i.table : -1, fields.to_cut ? i.to_table : -1})
       if (t >= 0 && p_.tables[t].axis != i.axis)
         return fail(fmt::format("{} of {} over axis {} by table {}, which cuts over axis {}", name(i.opcode),
                                 reference_[p_.values[i.operands[0]].node].name, p_.mesh.axes[i.axis].name,
                                 p_.tables[t].name, p_.mesh.axes[p_.tables[t].axis].name),
                     number, p_.values[i.operands[0]].node);
-    if (i.opcode == Opcode::all_to_all && i.dim == i.to_dim)
+    if (fields.to_cut && i.dim == i.to_dim)
       return fail(fmt::format("all_to_all of {} from dimension {} to the same",
                               reference_[p_.values[i.operands[0]].node].name, i.dim),
                   number, p_.values[i.operands[0]].node);
     const size_t coordinates = size_t(p_.mesh.axes[i.axis].size);
-    bool sends = i.opcode == Opcode::send;
-    bool rooted = i.opcode == Opcode::to_partial || i.opcode == Opcode::broadcast || sends;
-    if (rooted && !below(i.root, coordinates)) return bad("has a root outside of its axis");
-    if (sends && !below(i.to, coordinates)) return bad("sends to a stage outside of its axis");
-    if (sends && i.root == i.to)
+    if (fields.root && !below(i.root, coordinates)) return bad("has a root outside of its axis");
+    if (fields.to && !below(i.to, coordinates)) return bad("sends to a stage outside of its axis");
+    if (fields.to && i.root == i.to)
       return fail(fmt::format("{} is sent from stage {} of axis {} to itself",
                               reference_[p_.values[i.operands[0]].node].name, i.root, p_.mesh.axes[i.axis].name),
                   number, p_.values[i.operands[0]].node);
-    if (i.opcode == Opcode::halo_exchange &&
-        (i.before < 0 || i.before > largest_halo || i.after < 0 || i.after > largest_halo || i.before + i.after == 0))
+    if (fields.halo && (!may_reach(i.before) || !may_reach(i.after) || i.before + i.after == 0))
       return bad("exchanges no number of elements that there could be");
     if (i.realisation == Realisation::hierarchical)
       if (const std::string why = why_not_hierarchical(p_, i); !why.empty())
@@ -382,12 +379,6 @@ std::set<int> axes_of_stages(const SpmdProgram& program) {
     if (i.opcode == Opcode::send) out.insert(i.axis);
   }
   return out;
-}
-
-int varies_along(const BoundaryTable& table) {
-  const bool alike =
-      std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return row == table.rows[0]; });
-  return alike ? -1 : table.by;
 }
 
 std::string circular(const SpmdProgram& program, const std::vector<int>& tables) {

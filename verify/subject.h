@@ -42,9 +42,6 @@ Placements normalised(const Subject& subject, Placements placements);
 /// Axes whose coordinates the plan tells apart, as pipeline stages.
 std::set<int> axes_of_stages(const SpmdProgram& program);
 
-/// The axis along whose coordinates the table cuts differently; -1 if all groups of its axis cut alike.
-int varies_along(const BoundaryTable& table);
-
 /// Why tables that cut one thing over several axes do not divide it into parts: over each of two axes differently along
 /// the other. `tables`: by axis, -1 where nothing is cut. Empty if they do.
 std::string circular(const SpmdProgram& program, const std::vector<int>& tables);

@@ -1,16 +1,9 @@
 #include "codegen/cuda/halo_transfer.h"
 
-#include <algorithm>
-
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
-
-Range common(Range a, Range b) {
-  const int64_t lo = std::max(a.lo, b.lo);
-  return {lo, std::max(lo, std::min(a.hi, b.hi))};
-}
 
 int64_t length(Range range) { return range.hi - range.lo; }
 

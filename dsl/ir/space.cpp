@@ -161,6 +161,17 @@ std::string text(const Space& space) {
   return out + " -> " + access_text(space.output);
 }
 
+Range common(const Range& a, const Range& b) {
+  const int64_t lo = std::max(a.lo, b.lo);
+  return {lo, std::max(lo, std::min(a.hi, b.hi))};
+}
+
+Range with_halo(const Range& part, int64_t before, int64_t after, int64_t extent) {
+  if (part.lo == part.hi) return part;
+  // Not `hi + after`, which numbers near the largest would take out of their range.
+  return {part.lo - std::min(part.lo, before), part.hi + std::min(extent - part.hi, after)};
+}
+
 int64_t part_elements(std::span<const Range> ranges) {
   int64_t count = 1;
   for (const Range& range : ranges) count *= range.hi - range.lo;

@@ -108,6 +108,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+/// What both hold; empty, and not negative, if they have nothing in common.
+Range common(const Range& a, const Range& b);
+/// A part of [0, extent) with `before` elements in front of it and `after` behind it, as far as there are any (a halo);
+/// nothing around a part that is empty.
+Range with_halo(const Range& part, int64_t before, int64_t after, int64_t extent);
+
 /// Elements of the part of a tensor that the ranges, one per dimension, name; or of their product over the dimensions
 /// from `from` to before `to` alone.
 int64_t part_elements(std::span<const Range> ranges);

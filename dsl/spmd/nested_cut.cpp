@@ -29,6 +29,11 @@ bool nests(const BoundaryTable& table) {
   return at == table.extent;
 }
 
+int varies_along(const BoundaryTable& table) {
+  const bool alike = std::ranges::all_of(table.rows, [&](const auto& row) { return row == table.rows[0]; });
+  return alike ? -1 : table.by;
+}
+
 std::vector<int64_t> outer_bounds(const BoundaryTable& table) {
   std::vector<int64_t> bounds{0};
   for (const std::vector<int64_t>& row : table.rows) bounds.push_back(row.back());
@@ -90,7 +95,7 @@ std::string why_not_overlapping(const SpmdProgram& program, const Placements& pl
     if (std::ranges::count_if(placements, cuts_it) > 1)
       return fmt::format("parts of dimension {} cannot overlap: two axes cut it", p.dim);
     const BoundaryTable& table = program.tables.at(size_t(p.table));
-    if (table.by >= 0 && std::ranges::any_of(table.rows, [&](const auto& row) { return row != table.rows[0]; }))
+    if (varies_along(table) >= 0)
       return fmt::format("parts of dimension {} cannot overlap: table {} cuts differently along axis {}", p.dim,
                          table.name, program.mesh.axes.at(size_t(table.by)).name);
   }

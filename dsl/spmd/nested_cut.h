@@ -11,6 +11,9 @@ namespace hetsynth {
 /// of what axis `by` cuts: {axis 1, extent 8, by 0, rows [0,3,4] [4,7,8]} over parts [0,4,8] of axis 0.
 bool nests(const BoundaryTable& table);
 
+/// The axis along whose coordinates the table cuts differently; -1 if all groups of its axis cut alike.
+int varies_along(const BoundaryTable& table);
+
 /// How axis `by` has to cut what a nesting table divides further, in units of its extent: [0,4,8] above.
 std::vector<int64_t> outer_bounds(const BoundaryTable& table);
 

@@ -121,11 +121,6 @@ Range cut_range(const SpmdProgram& program, int table, int64_t extent, int rank)
   return {bounds.at(at) * unit, bounds.at(at + 1) * unit};
 }
 
-Range with_halo(Range part, const Placement& placement, int64_t extent) {
-  if (part.lo == part.hi) return part;
-  return {std::max<int64_t>(0, part.lo - placement.before), std::min(extent, part.hi + placement.after)};
-}
-
 }  // namespace
 
 std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& placements, const Shape& shape,
@@ -134,7 +129,8 @@ std::vector<Range> local_ranges(const SpmdProgram& program, const Placements& pl
   for (int64_t extent : shape) ranges.push_back({0, extent});
   for (const Placement& p : placements)
     if (p.kind == Placement::Kind::sharded)
-      ranges.at(p.dim) = with_halo(cut_range(program, p.table, shape.at(p.dim), rank), p, shape.at(p.dim));
+      ranges.at(p.dim) =
+          with_halo(cut_range(program, p.table, shape.at(p.dim), rank), p.before, p.after, shape.at(p.dim));
   if (!holds(program.mesh, placements, rank))
     for (Range& range : ranges) range = {0, 0};
   return ranges;

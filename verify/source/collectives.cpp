@@ -111,22 +111,15 @@ void ContentsWalk::collective(const Expression& call) {
   };
   switch (i.opcode) {
     case Opcode::all_gather:
-    case Opcode::reduce_scatter: {
-      bool scatter = i.opcode == Opcode::reduce_scatter;
-      number(5, part_elements(result, 0, size_t(i.dim)), "outer extent");
-      number(6, part_elements(result, size_t(i.dim) + 1, result.size()), "inner extent");
-      expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries of the {}", what), node);
-      if (scatter) number(8, int64_t(i.reduce), "reduction");
-      number(scatter ? 9 : 8, type, "type");
-      break;
-    }
+    case Opcode::reduce_scatter:
     case Opcode::halo_exchange:
       number(5, part_elements(result, 0, size_t(i.dim)), "outer extent");
       number(6, part_elements(result, size_t(i.dim) + 1, result.size()), "inner extent");
       expect_table(x[7], bounds(i.table, shape[size_t(i.dim)]), fmt::format("the boundaries of the {}", what), node);
-      number(8, i.before, "elements before");
-      number(9, i.after, "elements after");
-      number(10, type, "type");
+      if (i.opcode == Opcode::reduce_scatter) number(8, int64_t(i.reduce), "reduction");
+      if (i.opcode == Opcode::halo_exchange) number(8, i.before, "elements before");
+      if (i.opcode == Opcode::halo_exchange) number(9, i.after, "elements after");
+      number(arguments_of(i.opcode) - 1, type, "type");
       break;
     case Opcode::all_reduce:
     case Opcode::broadcast:

@@ -1,15 +1,8 @@
 // Halo exchanges of a cuda rank as NCCL calls: what each other rank wants of this one's part, and what this one wants
 // of theirs.
-#include <algorithm>
-
 #include "verify/source/device.h"
 
 namespace hetsynth::source {
-namespace {
-
-Range common(Range a, Range b) { return {std::max(a.lo, b.lo), std::min(a.hi, b.hi)}; }
-
-}  // namespace
 
 /// The calls in the order of the ranks, what goes to a rank before what comes from it; and the rows that they move.
 std::vector<DeviceWalk::Call> DeviceWalk::halo(const Instruction& i, Shares& from, Shares& to) const {
