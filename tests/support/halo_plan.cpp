@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <source_location>
 #include <utility>
 
@@ -9,10 +10,119 @@
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/plan_builder.h"
-#include "tests/support/window_plan.h"
 
 namespace hetsynth::test {
 namespace {
+
+std::vector<Mesh::Axis> mesh_of(const std::vector<ImageCut>& cuts) {
+  std::vector<Mesh::Axis> out;
+  for (const ImageCut& cut : cuts) out.push_back({cut.axis, int(cut.bounds.size()) - 1});
+  return out;
+}
+
+/// Table a cuts along axis a.
+class ImagePlanner {
+ public:
+  ImagePlanner(const Program& reference, const std::vector<ImageCut>& cuts)
+      : r_(reference), cuts_(cuts), b_(reference, mesh_of(cuts)) {
+    for (size_t a = 0; a < cuts.size(); ++a)
+      b_.table("part_" + cuts[a].axis, int(a), cuts[a].bounds.back(), cuts[a].bounds);
+  }
+
+  SpmdProgram run() {
+    for (const Node& node : r_.nodes) {
+      ValueId made = node.leaf() ? b_.leaf(node.id, leaf(node)) : compute(node);
+      for (int a = 0; a < axes(); ++a)
+        if (const Placement p = placements(made)[size_t(a)]; p.kind == Placement::Kind::partial)
+          made = b_.all_reduce(made, a, p.reduce);
+      forms_.push_back({made});
+    }
+    if (r_.loss >= 0) b_.plan.loss = held_as(r_.loss, Placements(cuts_.size()));
+    for (const Update& update : r_.updates)
+      b_.plan.finals.push_back({update.target, held_as(update.value, leaf(r_[update.target]))});
+    return std::move(b_.plan);
+  }
+
+ private:
+  int axes() const { return int(cuts_.size()); }
+  int64_t units(int axis) const { return cuts_[size_t(axis)].bounds.back(); }
+  const Placements& placements(ValueId value) const { return b_.plan.values[size_t(value)].placements; }
+  Placement now(NodeId node, int axis) const { return placements(forms_[size_t(node)][0])[size_t(axis)]; }
+
+  Placements leaf(const Node& node) const {
+    Placements out(cuts_.size());
+    for (int a = 0; a < axes(); ++a) {
+      const int dim = cuts_[size_t(a)].dim;
+      const bool image = node.kind == NodeKind::input && node.type.shape.size() == 4;
+      if (image && node.type.shape[size_t(dim)] % units(a) == 0) out[size_t(a)] = Placement::sharded(dim, a);
+    }
+    return out;
+  }
+
+  /// How the operand is to be held along the axis where the factor is divided; nullopt if it cannot be.
+  std::optional<Placement> needed(const Node& node, size_t j, int axis, int factor) const {
+    const Access& access = node.space.inputs[j];
+    const Shape& shape = r_[node.inputs[j]].type.shape;
+    if (factor < 0 || !mentions_factor(access, factor)) return Placement::replicated();
+    if (const auto cut = cut_of(node.space, access, shape, factor)) return Placement::sharded(cut->dim, axis);
+    if (const auto cut = window_cut_of(node.space, access, shape, factor))
+      return Placement::overlapping(cut->dim, axis, cut->before, cut->after);
+    return std::nullopt;
+  }
+
+  /// Operands that lie as the factor wants them, but for the halo; -1: it cannot be divided.
+  int fitting(const Node& node, int axis, int factor) const {
+    const Factor& f = node.space.factors[size_t(factor)];
+    if (f.kind == FactorKind::whole || f.size % units(axis) != 0) return -1;
+    if (!f.reduced() && !cut_of(node.space, node.space.output, node.type.shape, factor)) return -1;
+    int out = 0;
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      const auto wanted = needed(node, j, axis, factor);
+      if (!wanted) return -1;
+      const Placement lies = now(node.inputs[j], axis);
+      out += lies.kind == Placement::Kind::sharded && wanted->kind == lies.kind && wanted->dim == lies.dim;
+    }
+    return out;
+  }
+
+  ValueId compute(const Node& node) {
+    std::vector<Split> splits(cuts_.size());
+    for (int a = 0; a < axes(); ++a)
+      for (int f = 0, most = 0; f < int(node.space.factors.size()); ++f)
+        if (const int fit = fitting(node, a, f); fit > most) most = fit, splits[size_t(a)] = {f, a};
+    std::vector<ValueId> operands;
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      Placements wanted;
+      for (int a = 0; a < axes(); ++a) wanted.push_back(*needed(node, j, a, splits[size_t(a)].factor));
+      operands.push_back(held_as(node.inputs[j], wanted));
+    }
+    return b_.compute(node.id, operands, splits);
+  }
+
+  /// The form of a tensor that is held so, made if there is none yet.
+  ValueId held_as(NodeId node, const Placements& wanted) {
+    for (ValueId v : forms_[size_t(node)])
+      if (placements(v) == wanted) return v;
+    ValueId made = forms_[size_t(node)][0];
+    for (int a = 0; a < axes(); ++a) {
+      Placement own = wanted[size_t(a)];
+      own.before = own.after = 0;
+      const Placement lies = placements(made)[size_t(a)];
+      if (lies == own) continue;
+      if (lies.kind == Placement::Kind::sharded) made = b_.all_gather(made, a);
+      if (own.kind == Placement::Kind::sharded) made = b_.slice(made, a, own.dim, own.table);
+    }
+    for (int a = 0; a < axes(); ++a)
+      if (const Placement& p = wanted[size_t(a)]; p.overlaps()) made = b_.halo_exchange(made, a, p.before, p.after);
+    forms_[size_t(node)].push_back(made);
+    return made;
+  }
+
+  const Program& r_;
+  const std::vector<ImageCut>& cuts_;
+  PlanBuilder b_;
+  std::vector<std::vector<ValueId>> forms_;  ///< by node: the tensor as it was made, and moved
+};
 
 Program traced(const std::function<Tensor()>& loss) {
   Trace trace("rows.cpp");
@@ -92,8 +202,12 @@ HaloCase leaf_with_its_halo() {
 
 }  // namespace
 
+SpmdProgram divided_images(const Program& reference, const std::vector<ImageCut>& cuts) {
+  return ImagePlanner(reference, cuts).run();
+}
+
 SpmdProgram divided_by_rows(const Program& reference, std::vector<int64_t> bounds) {
-  return window_plan(reference, {{"sp", 2, std::move(bounds)}}, {"x"});
+  return divided_images(reference, {{"sp", 2, std::move(bounds)}});
 }
 
 Program convolution_of_rows(int64_t batch, int64_t channels) {
@@ -127,8 +241,8 @@ std::vector<HaloCase> halo_cases() {
   const Program three = two_convolutions({2, 3, 8, 6}, 3, {.padding = 1}, rectified);
   const Program five = two_convolutions({2, 1, 8, 5}, 5, {.padding = 2}, rectified);
   std::vector<HaloCase> out;
-  const auto by = [&](const char* name, const Program& reference, const std::vector<CutAxis>& axes) {
-    out.push_back({name, reference, window_plan(reference, axes, {"x"})});
+  const auto by = [&](const char* name, const Program& reference, const std::vector<ImageCut>& cuts) {
+    out.push_back({name, reference, divided_images(reference, cuts)});
   };
   const auto by_rows = [&](const char* name, const Program& reference, const std::vector<int64_t>& bounds) {
     by(name, reference, {{"sp", 2, bounds}});

@@ -1,4 +1,5 @@
-// Networks over images, and plans that divide the images among devices, so that windows read what neighbours have.
+// Networks over images and plans that divide the images among devices, so that windows read what neighbours
+// have.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +8,18 @@
 
 namespace hetsynth::test {
 
-/// The window plan by rows of the images "x" over one axis, "sp".
+/// A mesh axis of bounds.size() - 1 devices, and the dimension of images that it cuts. `bounds`: in units; extents that
+/// are no multiple of bounds.back() units stay whole.
+struct ImageCut {
+  std::string axis;
+  int dim;
+  std::vector<int64_t> bounds;
+};
+/// Every input of four dimensions, [batch, channels, height, width], lies cut so; every node divides the factors that
+/// its operands are cut by, exchanging what windows reach over the parts; sums over all parts are all-reduced.
+/// Parameters lie whole.
+SpmdProgram divided_images(const Program& reference, const std::vector<ImageCut>& cuts);
+/// By rows over one axis, "sp".
 SpmdProgram divided_by_rows(const Program& reference, std::vector<int64_t> bounds);
 
 /// A training step, or a forward pass, and its plan.
