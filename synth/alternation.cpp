@@ -453,7 +453,7 @@ class Alternation {
   }
 
   Plan assembled(const Candidate& candidate) const {
-    return assemble(problem_, candidate.shares, *candidate.spmd,
+    return assemble(problem_, candidate.shares, written_out(problem_, candidate),
                     axis_fractions(problem_, device_work(problem_, candidate.shares, candidate.choices)));
   }
 

@@ -10,12 +10,12 @@ namespace hetsynth::synth {
 struct Candidate {
   Shares shares;
   Choices choices;
-  Picoseconds cost = forbidden;     ///< of time
-  Picoseconds bound = 0;            ///< proven for plans at these shares
-  std::vector<ValueId> recomputed;  ///< values of the choices' program that are made twice (synth/recompute.h)
-  std::shared_ptr<const SpmdProgram> spmd;
-  std::vector<double> fullness;  ///< by device: peak memory as a multiple of its limit; 0 without a limit
-  NodeId peak = -1;              ///< what is being computed when the fullest device is fullest
+  Picoseconds cost = forbidden;             ///< of time
+  Picoseconds bound = 0;                    ///< proven for plans at these shares
+  std::vector<ValueId> recomputed;          ///< values of the choices' program that are made twice (synth/recompute.h)
+  std::shared_ptr<const SpmdProgram> spmd;  ///< without names and causes
+  std::vector<double> fullness;             ///< by device: peak memory as a multiple of its limit; 0 without a limit
+  NodeId peak = -1;                         ///< what is being computed when the fullest device is fullest
   bool empty() const { return choices.empty(); }
   double fullest() const;
   bool fits() const { return fullest() <= 1; }

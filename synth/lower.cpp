@@ -14,12 +14,14 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices)
+  Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+           Wording wording)
       : problem_(problem),
         program_(problem.program),
         conversions_(conversions),
         shares_(shares),
         choices_(choices),
+        wording_(wording),
         plans_(materialise_all(problem, conversions, choices)) {
     out_.mesh = problem.mesh;
     value_of_.resize(program_.nodes.size());
@@ -103,8 +105,8 @@ class Lowering {
       instruction.splits.push_back({factor, table(axis, again ? parts_of(class_id) : class_id)});
     }
     instruction.result = define_source(node.id, option.form);
-    check(instruction);
-    out_.instructions.push_back(instruction);
+    if (wording_ == Wording::full) check(instruction);
+    out_.instructions.push_back(std::move(instruction));
   }
 
   void check(const Instruction& instruction) {
@@ -179,9 +181,9 @@ class Lowering {
       instruction.to_table = table(axis, form_after.cut(axis, problem_.classes.dims[node]));
     }
     instruction.before = after.before, instruction.after = after.after;
-    instruction.cause = cause(node, axis, before, after, consumer);
+    if (wording_ == Wording::full) instruction.cause = cause(node, axis, before, after, consumer);
     instruction.result = define(node, to, stage_of(node, consumer));
-    out_.instructions.push_back(instruction);
+    out_.instructions.push_back(std::move(instruction));
   }
 
   std::string cause(NodeId node, int axis, const AxisForm& before, const AxisForm& after, NodeId consumer) const {
@@ -231,9 +233,10 @@ class Lowering {
     value.node = node;
     for (int axis = 0; axis < axis_count(); ++axis)
       value.placements.push_back(placement(node, axis, problem_.rules.forms[node][form]));
-    value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
-    if (stage == 1) value.name += "#2";  // the same tensor and placement may have been made for the forward phase
-    out_.values.push_back(value);
+    if (wording_ == Wording::full) value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
+    // The same tensor and placement may have been made for the forward phase.
+    if (wording_ == Wording::full && stage == 1) value.name += "#2";
+    out_.values.push_back(std::move(value));
     return value_of_[node][stage][form] = ValueId(out_.values.size()) - 1;
   }
 
@@ -282,6 +285,7 @@ class Lowering {
   const Conversions& conversions_;
   const Shares& shares_;
   const Choices& choices_;
+  const Wording wording_;
   std::vector<Materialisation> plans_;
   SpmdProgram out_;
   std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
@@ -290,9 +294,9 @@ class Lowering {
 
 }  // namespace
 
-SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares,
-                  const Choices& choices) {
-  return Lowering(problem, conversions, shares, choices).run();
+SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+                  Wording wording) {
+  return Lowering(problem, conversions, shares, choices, wording).run();
 }
 
 }  // namespace hetsynth::synth

@@ -4,8 +4,13 @@
 
 namespace hetsynth::synth {
 
+/// Whether names of values and causes of conversions are written. Of programs that are only priced and measured there
+/// are many.
+enum class Wording { full, none };
+
 /// Conversions of partial results come right after them (they shrink and are sent early), all others just before their
-/// first use. Every compute instruction is checked against `infer_placements`.
-SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices);
+/// first use. Written in full, every compute instruction is checked against `infer_placements`.
+SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+                  Wording wording = Wording::full);
 
 }  // namespace hetsynth::synth

@@ -46,23 +46,24 @@ RatioProgram::TypeShares RatioProgram::solve() const {
   return out;
 }
 
-double RatioProgram::bytes(const MemoryPoint& point, const TypeShares& shares, int device) const {
-  double bytes = 0;
-  for (const auto& [by, whole] : point.by_cuts) {
+std::vector<double> RatioProgram::parts(const std::vector<Cuts>& cuts, const TypeShares& shares, int device) const {
+  std::vector<double> out;
+  for (const Cuts& by : cuts) {
     const int class_id = class_of(by[size_t(axis_)]);
-    bytes += whole * beside(by, device) * (class_id < 0 ? 1 : shares[size_t(class_id)][type(device)]);
+    out.push_back(beside(by, device) * (class_id < 0 ? 1 : shares[size_t(class_id)][type(device)]));
   }
-  return bytes;
+  return out;
 }
 
-void RatioProgram::limit_memory(int device, const MemoryPoint& point, double limit) {
+void RatioProgram::limit_memory(int device, const MemoryProfile& profile, size_t point, double limit) {
   std::map<int, double> entries;
   double fixed = 0;
-  for (const auto& [by, whole] : point.by_cuts) {
-    const double part = whole * beside(by, device) / limit;
+  for (size_t c = 0; c < profile.cuts.size(); ++c) {
+    const Cuts& by = profile.cuts[c];
+    const double part = profile.at(point)[c] * beside(by, device) / limit;
     if (const int class_id = class_of(by[size_t(axis_)]); class_id < 0)
       fixed += part;
-    else
+    else if (part > 0)
       entries[share(class_id, device)] += part;
   }
   lp_.add_row(-HUGE_VAL, 1 - fixed, {entries.begin(), entries.end()});

@@ -24,9 +24,10 @@ class RatioProgram {
   TypeShares solve() const;
   /// Devices such that each device holds and does the same as one of them.
   const std::vector<int>& examples() const { return examples_; }
-  double bytes(const MemoryPoint& point, const TypeShares& shares, int device) const;
-  /// From now on the device holds no more than that many bytes at the point.
-  void limit_memory(int device, const MemoryPoint& point, double limit);
+  /// By cuts, the part that a device holds of what is cut so.
+  std::vector<double> parts(const std::vector<Cuts>& cuts, const TypeShares& shares, int device) const;
+  /// From now on the device holds no more than that many bytes at the point of the profile.
+  void limit_memory(int device, const MemoryProfile& profile, size_t point, double limit);
 
  private:
   size_t type(int device) const { return size_t(types_.type_of[size_t(problem_.cost.coordinate(device, axis_))]); }

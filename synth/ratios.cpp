@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <unordered_map>
 
@@ -34,6 +35,16 @@ std::vector<int> classes_of(const Problem& problem, const CostTerm& term, int ax
     return class_id >= 0 ? std::vector<int>{class_id} : out;
   for (const Form& form : {term.from, term.to})
     if (form.on[a].sharded()) out.push_back(problem.classes.dims[term.node][size_t(form.on[a].dim)]);
+  return out;
+}
+
+/// Where a device that holds these parts is fullest, and its bytes there.
+std::pair<size_t, double> fullest_point(const MemoryProfile& profile, const std::vector<double>& parts) {
+  std::pair<size_t, double> out{0, -1};
+  for (size_t point = 0; point < profile.nodes.size(); ++point) {
+    const double bytes = std::inner_product(parts.begin(), parts.end(), profile.at(point).begin(), 0.0);
+    if (bytes > out.second) out = {point, bytes};
+  }
   return out;
 }
 
@@ -121,7 +132,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
                          const Shares& others, double memory) {
   const DeviceTypes types = coordinate_types(problem, axis);
   RatioProgram program(problem, axis, others, types, terms);
-  const std::vector<MemoryPoint> profile = memory_profile(problem, spmd);
+  const MemoryProfile profile = memory_profile(problem, spmd);
   auto shares = program.solve();
   bool fits = false;
   for (int round = 0; !shares.empty() && !fits && round < max_memory_rounds; ++round) {
@@ -129,10 +140,10 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
     for (int d : program.examples()) {
       const double limit = double(problem.cluster.devices[size_t(d)].memory_bytes) * memory_fill * memory;
       if (limit <= 0) continue;
-      const auto bytes = [&](const MemoryPoint& point) { return program.bytes(point, shares, d); };
-      const auto worst = std::ranges::max_element(profile, {}, bytes);
-      if (bytes(*worst) <= limit * (1 + 1e-9)) continue;
-      program.limit_memory(d, *worst, limit);
+      const std::vector<double> parts = program.parts(profile.cuts, shares, d);
+      const auto [worst, bytes] = fullest_point(profile, parts);
+      if (bytes <= limit * (1 + 1e-9)) continue;
+      program.limit_memory(d, profile, worst, limit);
       fits = false;
     }
     if (!fits) shares = program.solve();
@@ -141,9 +152,8 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   std::vector<char> matters(problem.classes.classes.size(), 0);
   for (const CostTerm& term : terms)
     for (int c : classes_of(problem, term, axis)) matters[size_t(c)] = 1;
-  for (const MemoryPoint& point : profile)
-    for (const auto& [cuts, bytes] : point.by_cuts)
-      if (const int class_id = class_of(cuts[size_t(axis)]); class_id >= 0) matters[size_t(class_id)] = 1;
+  for (const Cuts& cuts : profile.cuts)
+    if (const int class_id = class_of(cuts[size_t(axis)]); class_id >= 0) matters[size_t(class_id)] = 1;
   Fractions fractions;
   for (size_t c = 0; c < shares.size(); ++c) {
     fractions.emplace_back();

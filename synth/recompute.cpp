@@ -10,6 +10,7 @@
 
 #include "dsl/base/error.h"
 #include "synth/attention_cost.h"
+#include "synth/lower.h"
 #include "synth/price.h"
 #include "synth/recompute_floor.h"
 #include "synth/schedule.h"
@@ -93,7 +94,7 @@ class Rewriting {
     for (ValueId& operand : instruction.operands)
       if (again_[operand] || reads_.passing(operand)) operand = copy(operand);
     Value named = program_.values[value];
-    named.name += "#again";
+    if (!named.name.empty()) named.name += "#again";
     out_.values.push_back(std::move(named));
     instruction.result = ValueId(out_.values.size()) - 1;
     if (!instruction.cause.empty()) instruction.cause += "; made again, so as not to be kept until then";
@@ -277,6 +278,12 @@ class Selection {
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
   return Rewriting(program, Reads(problem, program), again).run();
+}
+
+SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
+  const Conversions conversions(*problem.analysis, problem.cost, candidate.shares);
+  SpmdProgram program = lower(problem, conversions, candidate.shares, candidate.choices);
+  return candidate.recomputed.empty() ? program : with_recomputed(problem, program, candidate.recomputed);
 }
 
 std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {

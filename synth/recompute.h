@@ -12,6 +12,9 @@ namespace hetsynth::synth {
 /// they are made from and is not stored either is made again with them. `again`: values that the forward phase makes.
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again);
 
+/// The candidate's program with names and causes.
+SpmdProgram written_out(const Problem& problem, const Candidate& candidate);
+
 /// Values worth making twice, in order of the seconds they cost for a byte of the device that they free, and for how
 /// long.
 std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -81,50 +82,126 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
   return stored;
 }
 
-std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<int> last = last_uses(problem, spmd);
-  std::vector<char> stored = stored_values(problem, spmd);
-  int end = int(spmd.instructions.size());
-  std::vector<std::vector<ValueId>> freed(end + 1);
-  for (size_t v = 0; v < last.size(); ++v)
-    if (last[v] >= 0) freed[last[v]].push_back(ValueId(v));
-  std::vector<std::vector<ValueId>> begun(end);
-  const std::vector<int> made = made_at(problem, spmd);
-  for (const Instruction& instruction : spmd.instructions)
-    begun[made[instruction.result]].push_back(instruction.result);
-  MemoryPoint live;
-  auto cut = [&](const Value& value, size_t axis) {
-    const int dim = value.placements[axis].dim, class_id = problem.classes.dims[value.node][size_t(dim)];
-    return nests(spmd.tables[size_t(value.placements[axis].table)]) ? parts_of(class_id) : class_id;
-  };
-  auto change = [&](ValueId id, double sign) {
-    const Value& value = spmd.values[id];
-    if (!stored[id]) return;
-    double bytes = sign * double(problem.cost.bytes(value.node));
+namespace {
+
+/// Numbers for what tensors are cut by, in the order of first sight.
+class CutsMet {
+ public:
+  int number(const Cuts& cuts) {
+    const size_t at = size_t(std::ranges::find(met_, cuts) - met_.begin());
+    if (at == met_.size()) met_.push_back(cuts);
+    return int(at);
+  }
+  /// In ascending order; `place`: where each comes to be.
+  std::vector<Cuts> sorted(std::vector<size_t>* place) const {
+    std::vector<Cuts> out = met_;
+    std::ranges::sort(out);
+    for (const Cuts& cuts : met_) place->push_back(size_t(std::ranges::lower_bound(out, cuts) - out.begin()));
+    return out;
+  }
+
+ private:
+  std::vector<Cuts> met_;  // few
+};
+
+/// Bytes of a whole tensor that are cut alike.
+struct CutBytes {
+  int cuts;
+  double bytes;
+};
+
+/// A value's own part and what it holds besides, of those around it.
+class HeldBytes {
+ public:
+  HeldBytes(const Problem& problem, const SpmdProgram& spmd) : problem_(problem), spmd_(spmd) {}
+
+  void append(const Value& value, CutsMet* met, std::vector<CutBytes>* out) const {
+    const double bytes = double(problem_.cost.bytes(value.node));
     Cuts cuts;
     cuts.fill(-1);
     for (size_t axis = 0; axis < value.placements.size(); ++axis)
       if (value.placements[axis].kind == Placement::Kind::sharded) cuts[axis] = cut(value, axis);
-    live.by_cuts[cuts] += bytes;
+    out->push_back({met->number(cuts), bytes});
     for (size_t axis = 0; axis < value.placements.size(); ++axis) {
       const Placement& p = value.placements[axis];
       if (!p.overlaps()) continue;
       Cuts beside = cuts;
       beside[axis] = -1;
-      live.by_cuts[beside] += bytes * overlap(problem.program[value.node], p);
+      out->push_back({met->number(beside), bytes * overlap(problem_.program[value.node], p)});
     }
+  }
+
+ private:
+  CutClass cut(const Value& value, size_t axis) const {
+    const Placement& placement = value.placements[axis];
+    const int class_id = problem_.classes.dims[value.node][size_t(placement.dim)];
+    return nests(spmd_.tables[size_t(placement.table)]) ? parts_of(class_id) : class_id;
+  }
+
+  const Problem& problem_;
+  const SpmdProgram& spmd_;
+};
+
+/// Lists by number, in one piece of memory.
+class Lists {
+ public:
+  Lists(size_t count, const std::vector<int>& list_of) : begin_(count + 1, 0) {
+    for (int list : list_of)
+      if (list >= 0) ++begin_[size_t(list) + 1];
+    for (size_t i = 0; i < count; ++i) begin_[i + 1] += begin_[i];
+    members_.resize(begin_.back());
+    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
+    for (size_t v = 0; v < list_of.size(); ++v)
+      if (list_of[v] >= 0) members_[next[size_t(list_of[v])]++] = ValueId(v);
+  }
+  std::span<const ValueId> operator[](size_t list) const {
+    return {members_.data() + begin_[list], begin_[list + 1] - begin_[list]};
+  }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<ValueId> members_;
+};
+
+}  // namespace
+
+MemoryProfile memory_profile(const Problem& problem, const SpmdProgram& spmd) {
+  const std::vector<char> stored = stored_values(problem, spmd);
+  const size_t end = spmd.instructions.size(), count = spmd.values.size();
+  std::vector<int> made = made_at(problem, spmd);
+  const Lists freed(end + 1, last_uses(problem, spmd)), begun(end, made);
+  CutsMet met;
+  std::vector<CutBytes> held;
+  std::vector<size_t> first{0};  // by value: of what it holds
+  const HeldBytes held_bytes(problem, spmd);
+  for (size_t v = 0; v < count; ++v) {
+    if (stored[v]) held_bytes.append(spmd.values[v], &met, &held);
+    first.push_back(held.size());
+  }
+  MemoryProfile out;
+  std::vector<size_t> place;
+  out.cuts = met.sorted(&place);
+  std::vector<double> live(out.cuts.size(), 0);
+  const auto change = [&](ValueId v, double sign) {
+    for (size_t i = first[size_t(v)]; i < first[size_t(v) + 1]; ++i)
+      live[place[size_t(held[i].cuts)]] += sign * held[i].bytes;
+  };
+  const auto add_point = [&](NodeId node) {
+    out.nodes.push_back(node);
+    out.bytes.insert(out.bytes.end(), live.begin(), live.end());
   };
   for (ValueId leaf : spmd.leaves) change(leaf, 1);
-  std::vector<MemoryPoint> points{live};
-  for (int i = 0; i < end; ++i) {
+  add_point(-1);
+  NodeId node = -1;
+  for (size_t i = 0; i < end; ++i) {
     for (ValueId v : begun[i]) change(v, 1);
-    live.node = spmd.values[spmd.instructions[i].result].node;
+    node = spmd.values[size_t(spmd.instructions[i].result)].node;
     // Between two instructions that free something memory only grows: the last point before it stands for all.
-    if (!freed[i].empty()) points.push_back(live);
+    if (!freed[i].empty()) add_point(node);
     for (ValueId v : freed[i]) change(v, -1);
   }
-  points.push_back(live);
-  return points;
+  add_point(node);
+  return out;
 }
 
 std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
@@ -134,42 +211,27 @@ std::vector<int64_t> peak_memory(const Problem& problem, const Shares& shares, c
 }
 
 std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
-  const std::vector<MemoryPoint> points = memory_profile(problem, spmd);
-  std::set<Cuts> cuts_met;
-  for (const MemoryPoint& point : points)
-    for (const auto& [cuts, whole] : point.by_cuts) cuts_met.insert(cuts);
+  const MemoryProfile profile = memory_profile(problem, spmd);
   // Devices with the same parts of everything are told once.
-  std::map<std::vector<Parts>, int> number;
+  std::map<std::vector<double>, int> number;
   std::vector<int> alike;
-  std::map<Cuts, std::vector<Parts>> parts;  // by number
+  std::vector<std::vector<double>> parts;  // by number and cuts
   for (int d = 0; d < problem.cost.device_count(); ++d) {
-    std::vector<Parts> own;
-    for (const Cuts& cuts : cuts_met) {
-      own.push_back(whole_part);
-      for (int axis = 0; axis < max_axes; ++axis)
-        own.back()[size_t(axis)] = problem.cost.part(cuts[axis], axis, shares, d);
+    std::vector<double> own;
+    for (const Cuts& cuts : profile.cuts) {
+      own.push_back(1);
+      for (int axis = 0; axis < max_axes; ++axis) own.back() *= problem.cost.part(cuts[axis], axis, shares, d);
     }
     const auto [it, fresh] = number.try_emplace(own, int(number.size()));
     alike.push_back(it->second);
-    size_t next = 0;
-    for (const Cuts& cuts : cuts_met)
-      if (fresh) parts[cuts].push_back(own[next++]);
+    if (fresh) parts.push_back(std::move(own));
   }
-  std::vector<MemoryPeak> peaks(number.size());
-  std::vector<double> bytes(peaks.size());
-  for (const MemoryPoint& point : points) {
-    std::fill(bytes.begin(), bytes.end(), 0.0);
-    for (const auto& [cuts, whole] : point.by_cuts) {
-      const std::vector<Parts>& held = parts[cuts];
-      for (size_t k = 0; k < bytes.size(); ++k) {
-        double part = whole;
-        for (double on_axis : held[k]) part *= on_axis;
-        bytes[k] += part;
-      }
+  std::vector<MemoryPeak> peaks(parts.size());
+  for (size_t point = 0; point < profile.nodes.size(); ++point)
+    for (size_t k = 0; k < parts.size(); ++k) {
+      const double bytes = std::inner_product(parts[k].begin(), parts[k].end(), profile.at(point).begin(), 0.0);
+      if (int64_t whole = std::llround(bytes); whole > peaks[k].bytes) peaks[k] = {whole, profile.nodes[point]};
     }
-    for (size_t k = 0; k < bytes.size(); ++k)
-      if (int64_t whole = std::llround(bytes[k]); whole > peaks[k].bytes) peaks[k] = {whole, point.node};
-  }
   std::vector<MemoryPeak> out;
   for (int k : alike) out.push_back(peaks[size_t(k)]);
   return out;

@@ -1,7 +1,8 @@
 // What an SPMD program costs: time per device and memory per device, read off the program itself.
 #pragma once
 #include <array>
-#include <map>
+#include <span>
+#include <vector>
 
 #include "dsl/spmd/plan.h"
 #include "synth/problem.h"
@@ -23,13 +24,15 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
 /// What of a tensor is cut, by mesh axis.
 using Cuts = std::array<CutClass, max_axes>;
 
-/// Bytes in use on a device at one instruction, as a function of its fractions of the dimension classes.
-struct MemoryPoint {
-  std::map<Cuts, double> by_cuts;  ///< bytes of whole tensors, by what cuts them
-  NodeId node = -1;                ///< of the instruction that is running; -1: none has begun
+/// Bytes in use on a device at points of the schedule, as functions of its fractions of the dimension classes. Points
+/// are at least every instruction after which something is freed: between two of these memory only grows.
+struct MemoryProfile {
+  std::vector<Cuts> cuts;     ///< all that tensors are cut by, in ascending order
+  std::vector<NodeId> nodes;  ///< by point: of the instruction that is running; -1: none has begun
+  std::vector<double> bytes;  ///< of whole tensors, by [point][cuts]
+  std::span<const double> at(size_t point) const { return {bytes.data() + point * cuts.size(), cuts.size()}; }
 };
-/// At least every instruction after which something is freed: between two of these memory only grows.
-std::vector<MemoryPoint> memory_profile(const Problem& problem, const SpmdProgram& spmd);
+MemoryProfile memory_profile(const Problem& problem, const SpmdProgram& spmd);
 
 /// Peak bytes by device: leaves are resident, every other value from its instruction to its last use; new contents of
 /// leaves replace the old ones where nothing reads those any more. Tensors that live only inside a fused loop (see

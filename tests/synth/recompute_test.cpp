@@ -87,6 +87,30 @@ RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
   RC_CLASSIFY(least > 0 && least <= order.size(), "some number may be enough");
 }
 
+/// Candidates are measured without names and causes, and written out with them in the end.
+RC_GTEST_PROP(Recompute, WrittenOutACandidateDoesTheSame, ()) {
+  std::vector<int64_t> widths;
+  for (int i = 0; i < *rc::gen::inRange(2, 6); ++i) widths.push_back(*rc::gen::inRange(1, 9));
+  const Program program = mlp(*rc::gen::inRange(1, 9), widths);
+  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
+  const AtShares at(problem, RatioRule::proportional);
+  const Choices choices = *rc::gen::inRange(0, 2) ? data_parallel_choices(problem) : at.cheapest({});
+  Candidate candidate = make_candidate(problem, at.conversions, at.shares, choices, 0);
+  for (const Instruction& instruction : candidate.spmd->instructions)
+    if (program[candidate.spmd->values[instruction.result].node].phase == Phase::forward && *rc::gen::inRange(0, 2))
+      candidate.recomputed.push_back(instruction.result);
+  SpmdProgram brief = with_recomputed(problem, *candidate.spmd, candidate.recomputed);
+  SpmdProgram full = written_out(problem, candidate);
+  RC_ASSERT(peak_memory(problem, at.shares, brief) == peak_memory(problem, at.shares, full));
+  for (Value& value : full.values) {
+    RC_ASSERT(!value.name.empty());
+    value.name.clear();
+  }
+  for (SpmdProgram* written : {&brief, &full})
+    for (Instruction& instruction : written->instructions) instruction.cause.clear();
+  RC_ASSERT(brief == full);
+}
+
 TEST(Recompute, APlanFitsThatDidNot) {
   const Program program = deep_mlp();
   const Plan roomy = planned(program, int64_t(1) << 40);
