@@ -18,12 +18,18 @@ ConversionTable::ConversionTable(NodeId node, const std::vector<Form>& forms, co
     : forms_(int(forms.size())) {
   for (const Form& from : forms)
     for (const Form& to : forms) edges_.push_back(edge(node, from, to));
+  if (forms_ <= few_forms) trees_of_few_.resize(size_t(1) << forms_);
   find_paths();
 }
 
 int ConversionTable::most_targets() const { return forms_ <= few_forms ? forms_ : forms_ <= some_forms ? 3 : 2; }
 
 const ConversionTable::Trees& ConversionTable::trees(FormMask targets) const {
+  if (forms_ <= few_forms) {
+    std::unique_ptr<Trees>& known = trees_of_few_[size_t(targets)];
+    if (!known) known = std::make_unique<Trees>(solve(targets));
+    return *known;
+  }
   auto it = trees_.find(targets);
   if (it == trees_.end()) it = trees_.emplace(targets, solve(targets)).first;
   return it->second;

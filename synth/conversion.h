@@ -1,6 +1,7 @@
 // Conversion trees: the cheapest instructions that make a set of forms of one tensor out of the form it is computed in.
 #pragma once
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -60,9 +61,11 @@ class ConversionTable {
 
   int forms_;
   std::vector<Conversion> edges_;
-  std::vector<Picoseconds> distance_;                  ///< [from][to], over any number of conversions
-  std::vector<int> next_;                              ///< the first stop on the way
-  mutable std::unordered_map<FormMask, Trees> trees_;  ///< worked out when first asked for
+  std::vector<Picoseconds> distance_;  ///< [from][to], over any number of conversions
+  std::vector<int> next_;              ///< the first stop on the way
+  // Worked out when first asked for: of few forms by set, else by hash.
+  mutable std::vector<std::unique_ptr<Trees>> trees_of_few_;
+  mutable std::unordered_map<FormMask, Trees> trees_;
 };
 
 /// Whether a set of forms serves all needs.

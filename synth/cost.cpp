@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "dsl/base/error.h"
 #include "synth/analysis.h"
@@ -251,10 +252,37 @@ double CostModel::part_within(const Work& work, Parts parts, int axis, int d, do
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
-  Work w = work(node, option);
+  std::vector<int> devices(speeds_[0].size());
+  std::iota(devices.begin(), devices.end(), 0);
+  return operator_cost(node, option, shares, devices);
+}
+
+Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares,
+                                     const std::vector<int>& devices) const {
+  const Work w = work(node, option);
   double slowest = 0;
-  for (int d = 0; d < device_count(); ++d) slowest = std::max(slowest, device_seconds(w, shares, d));
+  for (int d : devices) slowest = std::max(slowest, device_seconds(w, shares, d));
   return to_picoseconds(slowest);
+}
+
+std::vector<int> CostModel::distinct_devices(const Shares& shares) const {
+  std::map<std::vector<int64_t>, std::vector<int>> distinct;  // by what coordinates have along all axes
+  std::vector<int> out;
+  std::vector<int64_t> key;
+  for (int d = 0; d < device_count(); ++d) {
+    key.clear();
+    for (int a = 0; a < int(shares.size()); ++a) {
+      const auto at = size_t(coordinate(d, a));
+      for (const std::vector<int64_t>& along : shares[size_t(a)]) key.push_back(along[at]);
+      // Where an axis divides the parts of another, what comes before counts as well.
+      if (a > 0) key.push_back(int64_t(at));
+    }
+    std::vector<int>& alike = distinct[key];
+    if (std::ranges::any_of(alike, [&](int other) { return cluster_.same_type(d, other); })) continue;
+    alike.push_back(d);
+    out.push_back(d);
+  }
+  return out;
 }
 
 int64_t CostModel::bytes(NodeId node) const { return bytes_[size_t(node)]; }

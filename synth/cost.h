@@ -100,6 +100,11 @@ class CostModel {
     return device_flops(work, parts(work, shares, device));
   }
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
+  /// The same by devices such that each device is like one of them, as `distinct_devices` tells them.
+  Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares,
+                            const std::vector<int>& devices) const;
+  /// The first of all devices of one type that have the same parts of everything at these shares.
+  std::vector<int> distinct_devices(const Shares& shares) const;
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
   /// realisation; costs are those of as often as the tensor is moved (moved_times).

@@ -55,7 +55,9 @@ class NetworkBuilder {
         conversions_(conversions),
         shares_(shares),
         input_(input),
-        prices_(problem, conversions, shares, input.memory) {}
+        prices_(problem, conversions, shares, input.memory) {
+    if (!input.operation_cost) devices_ = problem.cost.distinct_devices(shares);
+  }
 
   PlanNetwork build() {
     for (const Node& node : program_.nodes) add_node(node);
@@ -133,21 +135,24 @@ class NetworkBuilder {
 
   Picoseconds operation_cost(NodeId node, const Option& option) const {
     return input_.operation_cost ? input_.operation_cost(node, option)
-                                 : problem_.cost.operator_cost(node, option, shares_);
+                                 : problem_.cost.operator_cost(node, option, shares_, devices_);
   }
 
   std::vector<VariableNeeds> variable_needs(const Node& node) const {
     std::vector<VariableNeeds> out;
+    std::vector<FormMask> masks;
     for (NodeId consumer : problem_.consumers[node.id]) {
       VariableNeeds needs{consumer, is_late(problem_, consumer), {}};
       const auto& inputs = program_[consumer].inputs;
       for (int choice = 0; choice < int(problem_.rules.options[consumer].size()); ++choice) {
-        std::set<FormMask> masks;
+        masks.clear();
         problem_.rules.for_each_way(consumer, choice, [&](const Option& option) {
           for (size_t j = 0; j < inputs.size(); ++j)
-            if (inputs[j] == node.id) masks.insert(option.needs[j]);
+            if (inputs[j] == node.id) masks.push_back(option.needs[j]);
         });
-        needs.masks.add({masks.begin(), masks.end()});
+        std::ranges::sort(masks);
+        masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
+        needs.masks.add(masks);
       }
       out.push_back(std::move(needs));
     }
@@ -405,6 +410,7 @@ class NetworkBuilder {
   const Shares& shares_;
   const SearchInput& input_;
   FormPrices prices_;
+  std::vector<int> devices_;  ///< distinct ones, if operations cost what they do at the shares
   std::unordered_map<std::vector<int>, int, SequenceHash> unary_of_kind_;
   std::vector<int> costs_of_;  ///< by node: the table of its costs, without pins
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;

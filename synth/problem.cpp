@@ -168,8 +168,9 @@ std::vector<Materialisation> materialise_all(const Problem& problem, const Conve
 
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const Choices& choices) {
+  const std::vector<int> devices = problem.cost.distinct_devices(shares);
   return total_cost(problem, conversions, choices, [&](NodeId node, const Option& option) {
-    return problem.cost.operator_cost(node, option, shares);
+    return problem.cost.operator_cost(node, option, shares, devices);
   });
 }
 

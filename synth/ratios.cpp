@@ -19,11 +19,12 @@ namespace {
 constexpr double memory_fill = 0.97;
 constexpr int max_memory_rounds = 40;
 
-double term_seconds(const Problem& problem, const CostTerm& term, const Shares& shares) {
+/// `devices`: distinct ones at the shares.
+double term_seconds(const Problem& problem, const CostTerm& term, const Shares& shares,
+                    const std::vector<int>& devices) {
   if (!term.is_operator) return to_seconds(problem.cost.conversion(term.node, term.from, term.to, shares).cost);
   double slowest = 0;
-  for (int d = 0; d < problem.cost.device_count(); ++d)
-    slowest = std::max(slowest, problem.cost.device_seconds(term.work, shares, d));
+  for (int d : devices) slowest = std::max(slowest, problem.cost.device_seconds(term.work, shares, d));
   return slowest;
 }
 
@@ -164,8 +165,9 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
 }
 
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares) {
+  const std::vector<int> devices = problem.cost.distinct_devices(shares);
   double total = 0;
-  for (const CostTerm& term : terms) total += term.count * term_seconds(problem, term, shares);
+  for (const CostTerm& term : terms) total += term.count * term_seconds(problem, term, shares, devices);
   return total;
 }
 
