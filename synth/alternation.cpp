@@ -187,9 +187,9 @@ class Alternation {
       return;
     const int most = class_of_most_work(problem_, *best_.spmd);
     if (most < 0) return;
-    shares_bound_ =
-        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough,
-                                                          searches, budget_.stop(), relaxation_->choices));
+    shares_bound_ = std::max(
+        shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough, searches,
+                                                 budget_.stop(), relaxation_->choices, relaxation_->learnt.get()));
     budget_.searched();
   }
 
@@ -400,7 +400,9 @@ class Alternation {
 
   /// By a search of everything. Raises the bound of the best plan if that has these shares.
   Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares, Picoseconds last = never_idle) {
-    Solution solution = search(problem_, conversions, shares, {}, limits_, learns() ? likely_part : 0);
+    Solution solution = search(problem_, conversions, shares, {}, limits_, learns() ? likely_part : 0,
+                               learnt_ ? learnt_.get() : relaxation_->learnt.get());
+    if (solution.learnt) learnt_ = solution.learnt;
     budget_.searched(solution.search.expansions);
     if (learns()) remember_likely(solution);
     if (best_.shares == shares && best_.recomputed.empty())
@@ -479,9 +481,10 @@ class Alternation {
   Picoseconds shares_bound_ = 0;   ///< over all shares
   std::vector<int> unequal_axes_;  ///< those that not all coordinates are alike along
   std::set<Shares> seen_;
-  std::set<std::vector<int>> programs_;  ///< as `realised` tells them: met in the alternation
-  Neighbourhood likely_;                 ///< by node: values of good programs at some shares; none: not known
-  std::set<Shares> searched_;            ///< of these: where everything was searched after all
+  std::set<std::vector<int>> programs_;           ///< as `realised` tells them: met in the alternation
+  std::shared_ptr<const LearntMessages> learnt_;  ///< by the last search of everything; none: nothing yet
+  Neighbourhood likely_;                          ///< by node: values of good programs at some shares; none: not known
+  std::set<Shares> searched_;                     ///< of these: where everything was searched after all
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;

@@ -26,6 +26,11 @@ BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits,
       quotient_(alike(network, &rounds_)),
       messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_)) {}
 
+void BoundedSearch::begin_with(const LearntMessages& known, const NamedValues& names) {
+  messages_->begin_with(known, names);
+  informed_ = true;
+}
+
 Picoseconds BoundedSearch::bound_after(int sweeps) {
   messages_->improve(sweeps);
   sweeps_ += sweeps;
@@ -56,13 +61,15 @@ ValueLists BoundedSearch::likely_values(double part) const {
 /// Some sweeps, and what follows from them; false if more would be no use.
 bool BoundedSearch::step() {
   const bool first = sweeps_ == 0;
-  const double gain = messages_->improve(sweeps_at_once);
-  sweeps_ += sweeps_at_once;
+  const int sweeps = informed_ && first ? sweeps_if_informed : sweeps_at_once;
+  const double gain = messages_->improve(sweeps);
+  sweeps_ += sweeps;
   messages_->decode();
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
   if (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained)) guess();
-  if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= limits_.tolerance)) {
+  if (gap() < worth_pruning &&
+      (first || gain < gained_of_gap * gap() || gap() <= std::max(limits_.tolerance, nearly_closed))) {
     shift();
     if (!done()) attempt(false);
   }

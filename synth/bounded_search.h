@@ -14,6 +14,9 @@ class BoundedSearch {
  public:
   BoundedSearch(const Network& network, const SearchLimits& limits) : BoundedSearch(network, limits, first_rounds) {}
 
+  /// What was learnt in another network, by the names of values in this one. To be called first, if at all.
+  void begin_with(const LearntMessages& known, const NamedValues& names);
+  LearntMessages learnt(const NamedValues& names) const { return messages_->learnt(names); }
   /// The bound after so many sweeps of message passing.
   Picoseconds bound_after(int sweeps);
   /// The rest. Solutions that cost as much or more are not looked for.
@@ -23,7 +26,7 @@ class BoundedSearch {
 
  private:
   static constexpr int first_rounds = 8, more_rounds = 2;
-  static constexpr int sweeps_at_once = 30;
+  static constexpr int sweeps_at_once = 30, sweeps_if_informed = 9;
   /// After this many sweeps a small gap is left as it is: the last of it can take many times as long.
   static constexpr int patient_sweeps = 200;
   static constexpr double late_tolerance = 2e-4;
@@ -33,6 +36,8 @@ class BoundedSearch {
   static constexpr double soon_gained = 1e-2;
   /// Nor is it time to narrow while it gains as much as this part of the gap.
   static constexpr double gained_of_gap = 0.5;
+  /// Unless hardly anything is left by it.
+  static constexpr double nearly_closed = 5e-4;
   /// With a larger gap hardly any value is out of the question.
   static constexpr double worth_pruning = 3e-2;
   /// Message passing begins anew where less than this part of the values is left.
@@ -78,6 +83,7 @@ class BoundedSearch {
   Reparametrised shifted_;
   int sweeps_ = 0;
   bool patient_ = true;
+  bool informed_ = false;  ///< message passing began with what was learnt in another network
   bool narrowed_ = false;  ///< the rest was left to a search of a part
   SearchResult result_;
 };

@@ -114,6 +114,16 @@ Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness 
   }
 }
 
+NamedValues Contraction::named(const NamedValues& whole) const {
+  NamedValues out;
+  for (int v : variables_) {
+    out.variables.push_back(whole.variables[size_t(v)]);
+    out.values.emplace_back();
+    for (int value : lists_[alive_[size_t(v)]]) out.values.back().push_back(whole.values[size_t(v)][size_t(value)]);
+  }
+  return out;
+}
+
 std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) const {
   std::vector<int> out(alive_.size(), -1);
   for (size_t i = 0; i < variables_.size(); ++i) out[variables_[i]] = lists_[alive_[variables_[i]]][core_assignment[i]];

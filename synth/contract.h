@@ -1,5 +1,6 @@
 // Contraction: variables with few neighbours disappear into their neighbours' costs.
 #pragma once
+#include "synth/learnt_messages.h"
 #include "synth/network.h"
 #include "synth/stop.h"
 
@@ -26,6 +27,8 @@ class Contraction {
   int64_t removed_count() const { return int64_t(removed_.size()); }
   /// Part of the cost that the core no longer tells.
   Picoseconds constant() const { return constant_; }
+  /// What the core's variables and values are called, given those of the whole network.
+  NamedValues named(const NamedValues& whole) const;
   /// The cheapest assignment of the whole network that agrees with one of the core.
   std::vector<int> expanded(const std::vector<int>& core_assignment) const;
   /// By variable of the whole network: the values that stand for some of the core, all that are left of a variable

@@ -328,7 +328,10 @@ Picoseconds MeshBound::after(int sweeps) {
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
   const SearchResult found = minimisation_.finish(beyond(enough, precision));
-  return relaxation_of(problem_, network_, found, minimisation_.likely_values(likely_part));
+  Relaxation out = relaxation_of(problem_, network_, found, minimisation_.likely_values(likely_part));
+  const bool alike = device_types(problem_.cluster).devices.size() < 2;
+  if (problem_.mesh.axes.size() < 2 && !alike) out.learnt = minimisation_.learnt(named_values(*network_));
+  return out;
 }
 
 }  // namespace hetsynth::synth

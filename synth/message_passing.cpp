@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "dsl/base/error.h"
 
@@ -127,6 +128,46 @@ void MessagePassing::begin_with(const MessagePassing& other) {
         }
       }
     }
+}
+
+void MessagePassing::begin_with(const LearntMessages& known, const NamedValues& names) {
+  std::vector<std::vector<int>> places;  // by variable and value
+  for (size_t v = 0; v < names.variables.size(); ++v)
+    places.push_back(known.places(names.variables[v], names.values[v]));
+  std::vector<char> done(edges_.size(), 0);
+  for (size_t p = 0; p < network_.pairs().size(); ++p) {
+    const size_t e = size_t(quotient_.edge_of[p]);
+    if (std::exchange(done[e], 1)) continue;
+    const Network::Pair& pair = network_.pairs()[p];
+    for (bool first : {true, false}) {
+      const auto to = size_t(first ? pair.a : pair.b), from = size_t(first ? pair.b : pair.a);
+      const Rough* line = known.line(names.variables[from], names.variables[to]);
+      if (!line) continue;
+      const auto told = [&](int place) { return place >= 0 && line[place] < rough_forbidden / 2; };
+      // What was of no use there is taken for the worst.
+      Rough greatest = 0;
+      for (int place : places[to])
+        if (told(place)) greatest = std::max(greatest, line[place]);
+      const std::vector<int>& own = edges_[e].table->classes(first);
+      Rough* message = messages_.data() + edges_[e].into(first);
+      for (size_t x = 0; x < own.size(); ++x) message[own[x]] = told(places[to][x]) ? line[places[to][x]] : greatest;
+    }
+  }
+}
+
+LearntMessages MessagePassing::learnt(const NamedValues& names) const {
+  LearntMessages out;
+  for (size_t v = 0; v < names.variables.size(); ++v) out.add_variable(names.variables[v], names.values[v]);
+  for (size_t p = 0; p < network_.pairs().size(); ++p) {
+    const Network::Pair& pair = network_.pairs()[p];
+    const Edge& edge = edges_[size_t(quotient_.edge_of[p])];
+    for (bool first : {true, false}) {
+      const auto to = size_t(first ? pair.a : pair.b), from = size_t(first ? pair.b : pair.a);
+      Rough* line = out.add(names.variables[from], names.variables[to]);
+      for (int own : edge.table->classes(first)) *line++ = messages_[edge.into(first) + size_t(own)];
+    }
+  }
+  return out;
 }
 
 void MessagePassing::sweep() {

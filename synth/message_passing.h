@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "synth/learnt_messages.h"
 #include "synth/pair_table.h"
 #include "synth/quotient.h"
 
@@ -41,6 +42,10 @@ class MessagePassing {
 
   /// Takes over what the other has worked out for values that both have. Same network; cells may differ.
   void begin_with(const MessagePassing& other);
+  /// Takes over what was learnt in another network, by the names of values in this one. All values take part.
+  void begin_with(const LearntMessages& known, const NamedValues& names);
+  /// For other networks. All values take part.
+  LearntMessages learnt(const NamedValues& names) const;
   /// Forward and backward, each cell once.
   void sweep();
   /// Leaves the messages as `bound` and `apply` need them.

@@ -76,6 +76,15 @@ Minimisation::Minimisation(const Network& network, const SearchLimits& limits) :
 
 Minimisation::~Minimisation() = default;
 
+void Minimisation::begin_with(const LearntMessages& known, const NamedValues& names) {
+  if (state_ && state_->bounded) state_->bounded->begin_with(known, state_->contraction.named(names));
+}
+
+std::shared_ptr<const LearntMessages> Minimisation::learnt(const NamedValues& names) const {
+  if (!state_ || !state_->bounded) return nullptr;
+  return std::make_shared<const LearntMessages>(state_->bounded->learnt(state_->contraction.named(names)));
+}
+
 Picoseconds Minimisation::bound_after(int sweeps) {
   if (!state_ || bound_ >= forbidden) return bound_;
   const Picoseconds constant = state_->contraction.constant();

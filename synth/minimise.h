@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "synth/astar.h"
+#include "synth/learnt_messages.h"
 
 namespace hetsynth::synth {
 
@@ -25,6 +26,11 @@ class Minimisation {
 
   /// A bound after so many sweeps of message passing.
   Picoseconds bound_after(int sweeps);
+  /// Message passing begins with what was learnt in another network, by the names of this one's values. To be called
+  /// first, if at all.
+  void begin_with(const LearntMessages& known, const NamedValues& names);
+  /// What other networks can begin with; nothing if there was no need of message passing.
+  std::shared_ptr<const LearntMessages> learnt(const NamedValues& names) const;
   /// The rest. Solutions that cost as much or more than `cost_to_beat` are not looked for.
   SearchResult finish(Picoseconds cost_to_beat);
   /// By variable: values in which solutions are found that are nearly as good as the best. None if nothing is known.

@@ -420,6 +420,23 @@ class NetworkBuilder {
 
 }  // namespace
 
+NamedValues named_values(const PlanNetwork& plan) {
+  NamedValues out;
+  const size_t variables = size_t(plan.network.variable_count()), nodes = variables - plan.sets.size();
+  for (size_t v = 0; v < variables; ++v) {
+    const size_t set = v - nodes;  // of set variables
+    out.variables.push_back(v < nodes ? int64_t(v) : int64_t(nodes) + plan.set_node[set]);
+    out.values.emplace_back(size_t(plan.network.domain(int(v))));
+    std::iota(out.values.back().begin(), out.values.back().end(), 0);
+    for (size_t x = 0; v >= nodes && x < out.values.back().size(); ++x) {
+      const FormSets& sets = (*plan.sets[set])[x];
+      out.values.back()[x] =
+          int64_t(SequenceHash().of(&sets.early, 1) + 2 * SequenceHash().of(&sets.late, 1)) + sets.apart;
+    }
+  }
+  return out;
+}
+
 PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,
                           const SearchInput& input) {
   return NetworkBuilder(problem, conversions, shares, input).build();

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "synth/form_prices.h"
+#include "synth/learnt_messages.h"
 #include "synth/network.h"
 #include "synth/problem.h"
 
@@ -32,6 +33,9 @@ struct PlanNetwork {
   std::vector<const std::vector<FormSets>*> sets;  ///< by set variable: by value
   std::deque<std::vector<FormSets>> set_lists;     ///< what `sets` points to: one list per kind of tensor
 };
+
+/// The same in all networks of a problem.
+NamedValues named_values(const PlanNetwork& plan);
 
 /// Tables of equal tensors are computed once.
 PlanNetwork build_network(const Problem& problem, const Conversions& conversions, const Shares& shares,

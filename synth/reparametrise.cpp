@@ -96,6 +96,11 @@ void Reparametrisation::begin_with(const Reparametrisation& other) {
   decoded_ = other.decoded_;
 }
 
+void Reparametrisation::begin_with(const LearntMessages& known, const NamedValues& names) {
+  all_.begin_with(known, names);
+  take_if_better();
+}
+
 double Reparametrisation::improve(int sweeps) {
   const double before = reached_;
   for (int done = 0; done < sweeps && !limits_.stop.stopped();) {

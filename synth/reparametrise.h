@@ -13,6 +13,9 @@ class Reparametrisation {
   Reparametrisation(const Network& network, const Quotient& quotient, const SearchLimits& limits);
   /// Begins with the messages of another quotient of the same network.
   void begin_with(const Reparametrisation& other);
+  /// Begins with what was learnt in another network.
+  void begin_with(const LearntMessages& known, const NamedValues& names);
+  LearntMessages learnt(const NamedValues& names) const { return all_.learnt(names); }
   /// So many sweeps; what the bound gained, relative to the best before and what is beside the network.
   double improve(int sweeps);
   /// Reads an assignment off the messages.

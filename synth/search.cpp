@@ -38,14 +38,19 @@ Picoseconds beyond(Picoseconds enough, double tolerance) {
 }
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits, double likely_part) {
+                const SearchLimits& limits, double likely_part, const LearntMessages* known) {
   SearchInput pinned = input;
   if (!pinned.pins) pinned.pins = &problem.pins;
   PlanNetwork plan = build_network(problem, conversions, shares, pinned);
   Solution solution;
   size_t nodes = problem.program.nodes.size();
   Minimisation minimisation(plan.network, limits);
+  const bool one_axis = problem.mesh.axes.size() < 2,
+             tells = one_axis && !input.memory.any() && is_long(problem.program);
+  const NamedValues names = tells || (one_axis && known) ? named_values(plan) : NamedValues{};
+  if (one_axis && known) minimisation.begin_with(*known, names);
   solution.search = minimisation.finish(limits.cost_to_beat);
+  if (tells) solution.learnt = minimisation.learnt(names);
   if (likely_part > 0) {
     solution.likely = minimisation.likely_values(likely_part);
     if (!solution.likely.empty()) solution.likely.resize(nodes);

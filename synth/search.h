@@ -21,7 +21,8 @@ struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only
   SearchResult search;           ///< cost and bound include the price of memory
-  ValueLists likely;             ///< by node: where good solutions are found; empty: not asked for, or not known
+  std::shared_ptr<const LearntMessages> learnt{};  ///< of long programs on one axis; none: not known
+  ValueLists likely;  ///< by node: where good solutions are found; empty: not asked for, or not known
 };
 
 /// The relaxation of a problem (synth/mesh_bound.h), where its good solutions are found.
@@ -35,13 +36,15 @@ struct Relaxation {
   Picoseconds bound = 0;  ///< none is faster
   Choices choices;        ///< cost no more than that at the shares that suit each instruction; empty: not known
   Neighbourhood around{};
-  bool hard = false;  ///< the choices are not proven to be the best, or nearly so
+  std::shared_ptr<const LearntMessages> learnt{};  ///< by message passing, on one axis; none: there was no need
+  bool hard = false;                               ///< the choices are not proven to be the best, or nearly so
   int64_t expansions = 0;
 };
 
-/// `likely_part`: of all values, those that are to be called likely.
+/// `likely_part`: of all values, those that are to be called likely. `known`: what was learnt in another network of the
+/// problem, or none.
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits, double likely_part = 0);
+                const SearchLimits& limits, double likely_part = 0, const LearntMessages* known = nullptr);
 
 /// The cheapest of the choices in a neighbourhood. Its bound holds only there.
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,

@@ -177,23 +177,33 @@ class BestShares {
   Shares even_;            ///< unless devices or hosts differ
 };
 
-PlanNetwork network_within(const Problem& problem, const DeviceTypes& types, const Branch& branch) {
-  const BestShares best(problem, types, branch);
-  return build_network(
-      problem, [&](NodeId node, const Option& option) { return best.operation(node, option); },
-      [&](NodeId node, const Form& from, const Form& to) { return best.conversion(node, from, to); });
-}
+/// Costs where every instruction takes the shares of the branch that suit it.
+class CostsWithin {
+ public:
+  CostsWithin(const Problem& problem, const DeviceTypes& types, const Branch& branch)
+      : problem_(problem),
+        best_(problem, types, branch),
+        conversions_(*problem.analysis, [this](NodeId node, const Form& from, const Form& to) {
+          return best_.conversion(node, from, to);
+        }) {}
 
-/// What a program costs if every instruction takes the shares of the branch that suit it.
-Picoseconds cost_within(const Problem& problem, const DeviceTypes& types, const Branch& branch,
-                        const Choices& choices) {
-  const BestShares best(problem, types, branch);
-  const Conversions conversions(*problem.analysis, [&](NodeId node, const Form& from, const Form& to) {
-    return best.conversion(node, from, to);
-  });
-  return total_cost(problem, conversions, choices,
-                    [&](NodeId node, const Option& option) { return best.operation(node, option); });
-}
+  PlanNetwork network() const {
+    SearchInput input;
+    input.pins = &problem_.pins;
+    input.operation_cost = operation();
+    return build_network(problem_, conversions_, {}, input);
+  }
+  Picoseconds of(const Choices& choices) const { return total_cost(problem_, conversions_, choices, operation()); }
+
+ private:
+  std::function<Picoseconds(NodeId, const Option&)> operation() const {
+    return [this](NodeId node, const Option& option) { return best_.operation(node, option); };
+  }
+
+  const Problem& problem_;
+  const BestShares best_;
+  const Conversions conversions_;
+};
 
 /// What one type holds follows from what the others may. False if nothing is left.
 bool narrow(Branch* branch, int64_t granules) {
@@ -209,11 +219,14 @@ bool narrow(Branch* branch, int64_t granules) {
 }  // namespace
 
 PlanNetwork network_over_shares(const Problem& problem) {
-  return network_within(problem, device_types(problem.cluster), {});
+  const DeviceTypes types = device_types(problem.cluster);
+  const Branch any;
+  return CostsWithin(problem, types, any).network();
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
-                                      double tolerance, int most, const Stop& stop, const Choices& of_root) {
+                                      double tolerance, int most, const Stop& stop, const Choices& of_root,
+                                      const LearntMessages* learnt) {
   const DeviceTypes types = device_types(problem.cluster);
   const int64_t granules = problem.classes.classes[size_t(class_id)].granules;
   const auto enough = [&](Picoseconds bound) { return double(bound) >= double(cost) * (1 - tolerance); };
@@ -235,17 +248,19 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
     for (Branch* half : {&lower, &upper}) {
       if (!narrow(half, granules)) continue;
       ++searches;
+      const CostsWithin costs(problem, types, *half);
       // What is as good there as in the whole branch leaves nothing to raise the bound by.
-      if (!branch.choices.empty() &&
-          double(cost_within(problem, types, *half, branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
+      if (!branch.choices.empty() && double(costs.of(branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
         open.push(*half);
         continue;
       }
-      const PlanNetwork network = network_within(problem, types, *half);
+      const PlanNetwork network = costs.network();
       SearchLimits limits = limits_of(problem, stop, precision);
       limits.cost_to_beat = beyond(cost, precision);
       limits.guesses = false;
-      const SearchResult found = minimise(network.network, limits);
+      Minimisation minimisation(network.network, limits);
+      if (learnt) minimisation.begin_with(*learnt, named_values(network));
+      const SearchResult found = minimisation.finish(limits.cost_to_beat);
       half->bound = std::max(branch.bound, found.lower_bound);
       half->choices = {};
       if (found.found())

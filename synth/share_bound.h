@@ -16,8 +16,9 @@ PlanNetwork network_over_shares(const Problem& problem);
 /// those of the branch; the branch with the least bound is divided first. `root`: the bound. Ends
 /// when no branch is below `cost`, that of a plan at hand, but for `tolerance` of it, or after `most` halves were
 /// looked at. `of_root`: a program that costs no more than the root, if it is known: a half in which it is as cheap
-/// need not be searched.
+/// need not be searched. `learnt`: by message passing, in the search of the root or another.
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
-                                      double tolerance, int most, const Stop& stop, const Choices& of_root = {});
+                                      double tolerance, int most, const Stop& stop, const Choices& of_root = {},
+                                      const LearntMessages* learnt = nullptr);
 
 }  // namespace hetsynth::synth

@@ -82,6 +82,33 @@ RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   RC_ASSERT(network.cost(result.assignment) == best);
 }
 
+/// Values that another network may not know, and others by the same names.
+NamedValues random_names(const Network& network) {
+  NamedValues out;
+  for (int v = 0; v < network.variable_count(); ++v) {
+    out.variables.push_back(v);
+    out.values.emplace_back();
+    for (int x = 0, first = *rc::gen::inRange(0, 3); x < network.domain(v); ++x) out.values.back().push_back(first + x);
+  }
+  return out;
+}
+
+RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
+  const int variables = *rc::gen::inRange(4, 8);
+  const Network other = random_network(variables), network = random_network(variables);
+  SearchLimits limits;
+  limits.direct_limit = 1;
+  limits.most_sweeps = *rc::gen::element(1, 40, 800);
+  Minimisation before(other, limits);
+  before.finish(forbidden);
+  const auto learnt = before.learnt(random_names(other));
+  Minimisation minimisation(network, limits);
+  if (learnt) minimisation.begin_with(*learnt, random_names(network));
+  const SearchResult result = minimisation.finish(forbidden);
+  RC_ASSERT(result.cost == least_cost(network));
+  if (result.found()) RC_ASSERT(result.lower_bound == result.cost);
+}
+
 RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   Network network = random_chain(*rc::gen::inRange(3, 10));
   SearchLimits limits;
