@@ -67,11 +67,15 @@ bool BoundedSearch::step() {
   messages_->decode();
   patient_ = sweeps_ < patient_sweeps;
   take_decoded();
-  if (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained)) guess();
+  // Where the bound does not rise any more only a better solution helps.
+  const bool stuck = limits_.guesses && limits_.thorough && gap() > worth_guessing_if_stuck &&
+                     gain < gained_of_gap_if_stuck * gap() && guesses_if_stuck_-- > 0;
+  if (stuck || (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained))) guess();
   if (gap() < worth_pruning &&
       (first || gain < gained_of_gap * gap() || gap() <= std::max(limits_.tolerance, nearly_closed))) {
     shift();
-    if (!done()) attempt(false);
+    // What a guess has left open within the tolerance is soon closed.
+    if (!done() || (stuck && !limits_.stop.stopped() && result_.lower_bound < to_beat())) attempt(false);
   }
   if (sweeps_ >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) return false;
   if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();

@@ -34,6 +34,10 @@ class BoundedSearch {
   static constexpr double worth_refining = 1e-3, least_gain = 1e-7, worth_guessing = 5e-3;
   /// While the bound still gains so much in a round of sweeps, a better solution would not help.
   static constexpr double soon_gained = 1e-2;
+  /// A bound that gains less than this part of the gap is stuck, which matters while the gap is so large. Solutions are
+  /// then looked for a few times.
+  static constexpr double gained_of_gap_if_stuck = 0.1, worth_guessing_if_stuck = 2e-4;
+  static constexpr int most_guesses_if_stuck = 3;
   /// Nor is it time to narrow while it gains as much as this part of the gap.
   static constexpr double gained_of_gap = 0.5;
   /// Unless hardly anything is left by it.
@@ -83,8 +87,9 @@ class BoundedSearch {
   Reparametrised shifted_;
   int sweeps_ = 0;
   bool patient_ = true;
-  bool informed_ = false;  ///< message passing began with what was learnt in another network
-  bool narrowed_ = false;  ///< the rest was left to a search of a part
+  bool informed_ = false;                         ///< message passing began with what was learnt in another network
+  int guesses_if_stuck_ = most_guesses_if_stuck;  ///< that are left
+  bool narrowed_ = false;                         ///< the rest was left to a search of a part
   SearchResult result_;
 };
 
