@@ -329,9 +329,8 @@ class Alternation {
 
   MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess) {
     MemorySearchResult result = search_within_memory(problem_, conversions, start, cost_to_beat(), guess, budget_);
-    // The bound within memory is one for plans that make every value once.
-    result.best.bound = result.best.recomputed.empty() ? result.bound : start.bound;
-    if (best_.shares == start.shares && best_.recomputed.empty()) best_.bound = std::max(best_.bound, result.bound);
+    result.best.bound = result.bound;
+    if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
     return result;
   }
@@ -405,8 +404,7 @@ class Alternation {
     if (solution.learnt) learnt_ = solution.learnt;
     budget_.searched(solution.search.expansions);
     if (learns()) remember_likely(solution);
-    if (best_.shares == shares && best_.recomputed.empty())
-      best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
+    if (best_.shares == shares) best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
     HETSYNTH_CHECK(!solution.choices.empty() || budget_.spent() || several_axes() || problem_.constrained ||
                        limits_.cost_to_beat < forbidden,
                    "replicating everything is always a plan");

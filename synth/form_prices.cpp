@@ -10,6 +10,11 @@ FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, c
                        const MemoryPrice& memory)
     : problem_(problem), conversions_(conversions), shares_(shares), memory_(memory) {
   if (any()) find_boundary();
+  const auto kept = [&](const Node& node) {
+    const std::vector<double>& prices = prices_of_forms(node);
+    return Picoseconds(std::min(double(forbidden), *std::min_element(prices.begin(), prices.end())));
+  };
+  if (memory.again) remakes_.emplace(problem, shares, boundary_, kept);
 }
 
 int FormPrices::kind_of(const Node& node) const { return any() ? int(presence(node) * 1000) : 0; }
@@ -65,6 +70,7 @@ Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
 
 Picoseconds FormPrices::of_kept(const Node& node, Sources source, const FormSets& sets) const {
   if (!any() || node.kind == NodeKind::input || presence(node) == 0) return 0;
+  if (memory_.again) return least_with_copies(node, source, sets);
   if (memory_.least) return least_of_kept(node, source, sets);
   FormMask kept = sets.apart ? 0 : sets.early;
   for (int form : {source.first, source.second})
@@ -99,6 +105,22 @@ Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const F
   for (int form = 0; made >> form; ++form)
     if (made >> form & 1) least = std::min(least, price(node, form));
   return least;
+}
+
+/// The same where anything that the forward phase makes may be made again after it. What conversions make is made again
+/// by one of them, from what is there of the tensor; without any of it the operation runs once more.
+Picoseconds FormPrices::least_with_copies(const Node& node, Sources sources, const FormSets& sets) const {
+  const Picoseconds kept = least_of_kept(node, sources, sets);
+  if (kept == 0) return 0;
+  FormMask converted = sets.apart ? 0 : sets.early & ~sources.mask();
+  Picoseconds again = forbidden, source = node.leaf() ? 0 : forbidden;
+  for (int form = 0; converted >> form; ++form)
+    if (converted >> form & 1)
+      again = std::min(again, conversions_.of(node.id).tree_cost(sources, FormMask(1) << form));
+  for (int form : {sources.first, sources.second})
+    if (form >= 0 && !node.leaf()) source = std::min(source, price(node, form));
+  const Picoseconds from_source = std::min(forbidden, again + source);
+  return std::min({kept, from_source, node.leaf() ? forbidden : remakes_->of(node.id, sources)});
 }
 
 }  // namespace hetsynth::synth

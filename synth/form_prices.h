@@ -1,10 +1,12 @@
 // What forms of tensors cost where memory has a price.
 #pragma once
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "synth/conversion.h"
 #include "synth/problem.h"
+#include "synth/remake_costs.h"
 
 namespace hetsynth::synth {
 
@@ -21,6 +23,8 @@ struct MemoryPrice {
   /// solution pays more than what its memory costs. (Else: all forms that a tensor is given, a closer guess.) Points do
   /// not matter then.
   bool least = false;
+  /// For a bound of plans that make values twice as well: then nothing pays more than it takes to make it again.
+  bool again = false;
   bool any() const { return !by_device.empty(); }
 };
 
@@ -32,6 +36,8 @@ class FormPrices {
   bool any() const { return memory_.any(); }
   /// Equal for tensors of one kind that pay alike: how much of the time they are there, in thousandths.
   int kind_of(const Node& node) const;
+  /// Equal for tensors that cost the same to make again.
+  int remake_kind_of(const Node& node) const { return remakes_ ? remakes_->kind_of(node.id) : -1; }
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
   Picoseconds of_leaf(const Node& node, int form) const;
   /// Of what there is of a tensor at the points, made in the forms `source`; a leaf's own form is priced at the leaf.
@@ -43,6 +49,7 @@ class FormPrices {
   Picoseconds price(const Node& node, int form) const;
   const std::vector<double>& prices_of_forms(const Node& node) const;
   Picoseconds least_of_kept(const Node& node, Sources source, const FormSets& sets) const;
+  Picoseconds least_with_copies(const Node& node, Sources source, const FormSets& sets) const;
 
   const Problem& problem_;
   const Conversions& conversions_;
@@ -50,6 +57,7 @@ class FormPrices {
   const MemoryPrice& memory_;
   NodeId boundary_ = -1;                                       ///< the last node of the forward phase
   mutable std::map<int, std::vector<double>> prices_of_kind_;  ///< worked out when first asked for
+  std::optional<RemakeCosts> remakes_;
 };
 
 }  // namespace hetsynth::synth

@@ -46,6 +46,7 @@ class MemorySearch {
 
   MemorySearchResult run(double guess) {
     search(guess);
+    prove_for_copies();
     result_.beaten = hopeless() || result_.bound >= cost_to_beat_;
     return std::move(result_);
   }
@@ -120,6 +121,7 @@ class MemorySearch {
     input.pins = &problem_.pins;
     input.memory.points = points_;
     input.memory.least = least;
+    input.memory.again = least && problem_.recompute;
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
       input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(problem_.cluster.devices[d].memory_bytes)
@@ -188,7 +190,8 @@ class MemorySearch {
     return false;
   }
 
-  /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory.
+  /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory, and
+  /// none that makes values twice more than making them takes.
   void prove(double price) {
     if (price <= 0 || enough() || forward_comes_in_turns()) return;
     if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
@@ -199,6 +202,16 @@ class MemorySearch {
     budget_.searched(found.expansions);
     proven_at_ = price;
     if (bound < forbidden) result_.bound = std::max(result_.bound, bound - Picoseconds(price));
+  }
+
+  /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:
+  /// the last one costs about half as much again as the average.
+  void prove_for_copies() {
+    if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
+    const double over = fullness_of(cheapest_) - 1;
+    const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
+    if (over > 0) prove(1.5 * average);
+    if (over > 0 && result_.bound == cheapest_.bound) prove(average / 2);
   }
 
   /// That at which both cost the same; 0 if there is none.

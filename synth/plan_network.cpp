@@ -225,6 +225,7 @@ class NetworkBuilder {
                 prices_.kind_of(node)});
     // Which pairs of ways pay depends on what they cost.
     if (problem_.analysis->two_ways) key.push_back(problem_.cost.work_kind(node.id));
+    if (input_.memory.again) key.push_back(prices_.remake_kind_of(node));
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
       key.push_back(int(program_[consumer].phase));
