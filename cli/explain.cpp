@@ -141,9 +141,12 @@ std::string collectives_text(const Explanation& e, int lines) {
     out += fmt::format("  {:>6} {:>10}  {:<28} {:<22} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
                        node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
     if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
-    if (const double ring = e.ring_seconds[rows[r].first]; ring > 0)
-      out += fmt::format("  {:>19}within hosts first, then between them: one ring over all devices would take {}\n", "",
-                         seconds_text(ring));
+    if (const double flat = e.ring_seconds[rows[r].first]; flat > 0)
+      out += fmt::format("  {:>19}within hosts first, then between them: {} would take {}\n", "",
+                         e.plan.program.instructions[rows[r].first].opcode == Opcode::all_to_all
+                             ? "messages between all devices"
+                             : "one ring over all devices",
+                         seconds_text(flat));
   }
   return out + more_text(rows.size(), lines);
 }

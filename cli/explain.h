@@ -41,7 +41,7 @@ struct Explanation {
 };
 
 /// What every hierarchical collective would take on one ring over its group, in the ring's cheapest realisation on this
-/// cluster; 0 for all other instructions.
+/// cluster, an all-to-all in messages between all devices of it; 0 for all other instructions.
 std::vector<double> on_one_ring(const Plan& plan, const Program& reference, const Cluster& cluster);
 
 /// `lines`: how many operators and collectives are listed, the dearest first; 0: all.

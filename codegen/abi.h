@@ -78,6 +78,11 @@ int hetsynth_hierarchical_all_reduce(HetsynthContext*, int id, int axis, const v
 int hetsynth_hierarchical_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination,
                                          int64_t outer, int64_t inner, const int64_t* bounds, int reduce, int type,
                                          const int64_t* hosts);
+int hetsynth_hierarchical_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                     const int64_t* extents, int from_first, const int64_t* bounds_from,
+                                     const int64_t* bounds_to, int type, const int64_t* hosts);
+int hetsynth_hierarchical_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                    int64_t count, int root, int type, const int64_t* hosts);
 /// A value from coordinate `from` of the axis to coordinate `to`; the other ranks of the group take no part. The sender
 /// comes back when the receiver has it.
 int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, int64_t count, int to, int type);

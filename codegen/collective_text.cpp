@@ -49,6 +49,15 @@ constexpr std::pair<std::string_view, std::string_view> declarations[] = {
      R"(extern "C" int hetsynth_hierarchical_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination,
                                                     long outer, long inner, const long* bounds, int reduce, int type, const long* hosts);
 )"},
+    {"hetsynth_hierarchical_all_to_all",
+     R"(extern "C" int hetsynth_hierarchical_all_to_all(HetsynthContext*, int id, int axis, const void* source, void* destination,
+                                                const long* extents, int from_first, const long* bounds_from, const long* bounds_to,
+                                                int type, const long* hosts);
+)"},
+    {"hetsynth_hierarchical_broadcast",
+     R"(extern "C" int hetsynth_hierarchical_broadcast(HetsynthContext*, int id, int axis, const void* source, void* destination, long count,
+                                               int root, int type, const long* hosts);
+)"},
     {"hetsynth_send",
      R"(extern "C" int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, long count, int to, int type);
 )"},

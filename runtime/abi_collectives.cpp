@@ -90,6 +90,13 @@ int hetsynth_hierarchical_reduce_scatter(HetsynthContext* context, int id, int a
 int hetsynth_all_to_all(HetsynthContext* context, int id, int axis, const void* source, void* destination,
                         const int64_t* extents, int from_first, const int64_t* bounds_from, const int64_t* bounds_to,
                         int type) {
+  return hetsynth_hierarchical_all_to_all(context, id, axis, source, destination, extents, from_first, bounds_from,
+                                          bounds_to, type, nullptr);
+}
+
+int hetsynth_hierarchical_all_to_all(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                                     const int64_t* extents, int from_first, const int64_t* bounds_from,
+                                     const int64_t* bounds_to, int type, const int64_t* hosts) {
   Communicator& communicator = communicator_of(context);
   CollectiveCall call = start_call(CollectiveKind::all_to_all, id, axis, source, destination, type);
   call.outer = extents[0];
@@ -100,6 +107,7 @@ int hetsynth_all_to_all(HetsynthContext* context, int id, int axis, const void* 
   call.from_first = from_first != 0;
   call.bounds = table(communicator, axis, bounds_from);
   call.bounds_to = table(communicator, axis, bounds_to);
+  call.hosts = hosts_of(communicator, axis, hosts);
   return communicator.run(call) ? 0 : 1;
 }
 
@@ -118,10 +126,17 @@ int hetsynth_halo_exchange(HetsynthContext* context, int id, int axis, const voi
 
 int hetsynth_broadcast(HetsynthContext* context, int id, int axis, const void* source, void* destination, int64_t count,
                        int root, int type) {
+  return hetsynth_hierarchical_broadcast(context, id, axis, source, destination, count, root, type, nullptr);
+}
+
+int hetsynth_hierarchical_broadcast(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                                    int64_t count, int root, int type, const int64_t* hosts) {
+  Communicator& communicator = communicator_of(context);
   CollectiveCall call = start_call(CollectiveKind::broadcast, id, axis, source, destination, type);
   call.count = count;
   call.root = root;
-  return communicator_of(context).run(call) ? 0 : 1;
+  call.hosts = hosts_of(communicator, axis, hosts);
+  return communicator.run(call) ? 0 : 1;
 }
 
 int hetsynth_send(HetsynthContext* context, int id, int axis, const void* source, int64_t count, int to, int type) {
@@ -156,6 +171,8 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_hierarchical_all_gather", reinterpret_cast<void*>(&hetsynth_hierarchical_all_gather)},
           {"hetsynth_hierarchical_all_reduce", reinterpret_cast<void*>(&hetsynth_hierarchical_all_reduce)},
           {"hetsynth_hierarchical_reduce_scatter", reinterpret_cast<void*>(&hetsynth_hierarchical_reduce_scatter)},
+          {"hetsynth_hierarchical_all_to_all", reinterpret_cast<void*>(&hetsynth_hierarchical_all_to_all)},
+          {"hetsynth_hierarchical_broadcast", reinterpret_cast<void*>(&hetsynth_hierarchical_broadcast)},
           {"hetsynth_send", reinterpret_cast<void*>(&hetsynth_send)},
           {"hetsynth_receive", reinterpret_cast<void*>(&hetsynth_receive)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},

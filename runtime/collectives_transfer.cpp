@@ -263,8 +263,7 @@ void check_table(const CollectiveCall& call, std::span<const int64_t> bounds, in
 }
 
 void check_hosts(const CollectiveCall& call, int members) {
-  if (call.kind != CollectiveKind::all_gather && call.kind != CollectiveKind::all_reduce &&
-      call.kind != CollectiveKind::reduce_scatter)
+  if (call.kind == CollectiveKind::send || call.kind == CollectiveKind::halo_exchange)
     reject(call, "it has no hierarchical form");
   if (call.hosts.size() != static_cast<size_t>(members)) reject(call, "the hosts do not fit the group");
   int64_t before = -1;
@@ -273,8 +272,8 @@ void check_hosts(const CollectiveCall& call, int members) {
     before = host;
   }
   if (call.hosts.front() != 0) reject(call, "the hosts are not numbered in coordinate order");
-  if (call.kind != CollectiveKind::all_gather && call.reduce == Reduction::average)
-    reject(call, "averages of hosts do not give that of all");
+  const bool reduces = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter;
+  if (reduces && call.reduce == Reduction::average) reject(call, "averages of hosts do not give that of all");
 }
 
 }  // namespace

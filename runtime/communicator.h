@@ -52,8 +52,8 @@ struct CollectiveCall {
   int64_t outer = 1, first = 1, middle = 1, second = 1, inner = 1;
   int64_t before = 0, after = 0;               ///< halo_exchange: elements of the cut dimension around each part
   std::span<const int64_t> bounds, bounds_to;  ///< group size + 1 entries
-  /// all_gather, all_reduce, reduce_scatter: by coordinate, the number of the host in the group, from 0, never
-  /// decreasing. Not empty: the call is hierarchical.
+  /// Of all but send and halo_exchange: by coordinate, the number of the host in the group, from 0, never decreasing.
+  /// Not empty: the call is hierarchical.
   std::span<const int64_t> hosts{};
   const void* source = nullptr;
   void* destination = nullptr;

@@ -140,7 +140,7 @@ Movement CommunicationCost::hierarchical(Opcode opcode, int axis, const std::vec
     double pass = 0, pass_shares = 0, least = bytes, greatest = 0;
     for (const GroupLevels::Host& host : at.hosts) {
       pass = std::max(pass, pass_within(host, bytes));
-      if (opcode == Opcode::all_reduce) continue;
+      if (opcode == Opcode::all_reduce || opcode == Opcode::broadcast) continue;
       double held = 0;
       for (int d : host.devices) held += shards[size_t(d)];
       pass_shares = std::max(pass_shares, pass_within(host, held));
@@ -149,6 +149,8 @@ Movement CommunicationCost::hierarchical(Opcode opcode, int axis, const std::vec
     }
     const Link& link = hosts > 1 ? at.between : unlimited_link;
     const double hops = hosts - 1;
+    if (opcode == Opcode::broadcast)
+      return (hosts > 1 ? 2 : 1) * pass + hops * link.latency_seconds + bytes / link.bandwidth_bytes_per_second;
     if (opcode == Opcode::all_reduce)
       return 2 * pass + 2 * hops * link.latency_seconds + 2 * hops / hosts * bytes / link.bandwidth_bytes_per_second;
     const bool alike = native_ || greatest - least <= 1e-9 * greatest;
@@ -161,6 +163,7 @@ Movement CommunicationCost::hierarchical(Opcode opcode, int axis, const std::vec
 
 Line CommunicationCost::least_hierarchical(Opcode opcode, int axis, int device, double bytes) const {
   const GroupLevels& at = levels(axis, device);
+  if (opcode == Opcode::all_to_all) return least_exchange(at);
   const double hosts = double(at.hosts.size());
   // Of what goes to leaders or from them, the host that is slowest at so many bytes.
   Line once, shares{HUGE_VAL, 0};
@@ -189,9 +192,63 @@ Line CommunicationCost::least_hierarchical(Opcode opcode, int axis, int device, 
   return {shares.fixed + ring.fixed + once.fixed, shares.per_byte + ring.per_byte + once.per_byte};
 }
 
+CommunicationCost::Messages CommunicationCost::messages_within(const GroupLevels& at,
+                                                               const GroupLevels::Host& host) const {
+  const double others = double(host.devices.size()) - 1;
+  if (native_) return {others, others};  // one of each device, whatever it is made of
+  double devices = 0;
+  for (const GroupLevels::Host& of : at.hosts) devices += double(of.devices.size());
+  return {others * double(at.hosts.size()), others * (devices - double(host.devices.size()))};
+}
+
+/// Through the leaders of several hosts. `moved`: bytes that each device hands over, or gets.
+double CommunicationCost::exchange_by_host(const GroupLevels& at, const std::vector<double>& moved) const {
+  double out = 0, back = 0, between = 0;
+  for (const GroupLevels::Host& host : at.hosts) {
+    double of_host = 0;
+    for (int d : host.devices) of_host += moved[size_t(d)];
+    between = std::max(between, of_host / at.between.bandwidth_bytes_per_second);
+    if (host.devices.size() == 1) continue;
+    const Messages messages = messages_within(at, host);
+    const double pass = of_host / host.inside.bandwidth_bytes_per_second;
+    out = std::max(out, messages.out * host.inside.latency_seconds + pass);
+    back = std::max(back, messages.back * host.inside.latency_seconds + pass);
+  }
+  return out + double(at.hosts.size() - 1) * at.between.latency_seconds + between + back;
+}
+
+/// Whatever the devices hold, together they move (n-1)/n of a byte for every byte of the whole.
+Line CommunicationCost::least_exchange(const GroupLevels& at) const {
+  double devices = 0, bandwidth = 0;
+  Line out{HUGE_VAL, 0}, back{HUGE_VAL, 0};
+  double most_out = 0, most_back = 0;
+  bool alone = false;
+  for (const GroupLevels::Host& host : at.hosts) {
+    devices += double(host.devices.size());
+    alone = alone || host.devices.size() == 1;
+    if (host.devices.size() == 1) continue;
+    const Messages messages = messages_within(at, host);
+    const double latency = host.inside.latency_seconds;
+    out.fixed = std::min(out.fixed, messages.out * latency), most_out = std::max(most_out, messages.out * latency);
+    back.fixed = std::min(back.fixed, messages.back * latency),
+    most_back = std::max(most_back, messages.back * latency);
+    bandwidth += host.inside.bandwidth_bytes_per_second;
+  }
+  const double moved = (devices - 1) / devices;
+  if (at.hosts.size() == 1) return {(devices - 1) * at.hosts[0].inside.latency_seconds, moved / devices / bandwidth};
+  // As hosts that gather: all may lie on a host of one device.
+  if (alone)
+    out.fixed = most_out, back.fixed = most_back;
+  else
+    out.per_byte = back.per_byte = moved / bandwidth;
+  const double hosts = double(at.hosts.size());
+  return {out.fixed + (hosts - 1) * at.between.latency_seconds + back.fixed,
+          out.per_byte + moved / hosts / at.between.bandwidth_bytes_per_second + back.per_byte};
+}
+
 /// Every device's own link, and the link of its host that all devices of the host share.
-Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& before,
-                                       const std::vector<double>& after) const {
+Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
+                                       bool by_hosts) const {
   const double n = mesh_.axes[axis].size;
   std::vector<double> leaving(cluster_.hosts.size(), 0), moved(before.size()), whole(before.size(), 0);
   for (size_t d = 0; d < before.size(); ++d) {
@@ -200,7 +257,8 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
   }
   for (const Group& group : groups_[axis])
     for (int d : group) whole[group[0]] += before[d];
-  return by_group(axis, whole, [&](const Group& group, const Link& link) {
+  Movement out = by_group(axis, whole, [&](const Group& group, const Link& link) {
+    if (by_hosts && levels(axis, group[0]).hosts.size() > 1) return exchange_by_host(levels(axis, group[0]), moved);
     double slowest = 0;
     for (int d : group) {
       int host = cluster_.devices[d].host;
@@ -209,6 +267,8 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
     }
     return (n - 1) * link.latency_seconds + slowest;
   });
+  if (by_hosts) out.realisation = Realisation::hierarchical;
+  return out;
 }
 
 /// What is held more than before comes from the neighbours on either side.
@@ -232,12 +292,12 @@ Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double p
   return out;
 }
 
-/// Hierarchically, where that is faster than on one ring.
-Movement CommunicationCost::cheapest(Opcode opcode, int axis, const std::vector<double>& whole,
-                                     const std::vector<double>& shards, Movement ring) const {
-  if (!has_levels(axis)) return ring;
-  Movement levels = hierarchical(opcode, axis, whole, shards);
-  return levels.seconds < ring.seconds ? levels : ring;
+/// Hierarchically, where that is faster than on one ring, or directly.
+template <class Levels>
+Movement CommunicationCost::cheapest(int axis, Movement flat, const Levels& by_levels) const {
+  if (!has_levels(axis)) return flat;
+  Movement levels = by_levels();
+  return levels.seconds < flat.seconds ? levels : flat;
 }
 
 Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<double>& before,
@@ -253,15 +313,18 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
       const auto& shards = opcode == Opcode::all_gather ? before : after;
       if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, whole, shards);
       if (realisation) return gathering(axis, whole, shards, *realisation);
-      return cheapest(opcode, axis, whole, shards, [&] {
+      const auto ring = [&] {
         if (native_) return gathering(axis, whole, shards, Realisation::native);
         Movement padded = gathering(axis, whole, shards, Realisation::padded);
         Movement grouped = gathering(axis, whole, shards, Realisation::grouped);
         return grouped.seconds < padded.seconds ? grouped : padded;
-      }());
+      };
+      return cheapest(axis, ring(), [&] { return hierarchical(opcode, axis, whole, shards); });
     }
     case Opcode::all_to_all:
-      return all_to_all(axis, before, after);
+      if (realisation) return all_to_all(axis, before, after, realisation == Realisation::hierarchical);
+      return cheapest(axis, all_to_all(axis, before, after, false),
+                      [&] { return all_to_all(axis, before, after, true); });
     case Opcode::halo_exchange:
       return halo_exchange(axis, before, after);
     case Opcode::all_reduce: {
@@ -271,13 +334,16 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
         double held = after[group[0]] / link.bandwidth_bytes_per_second;
         return 2 * hops * link.latency_seconds + 2 * hops / n * held;
       });
-      return realisation ? ring : cheapest(opcode, axis, after, after, ring);
+      return realisation ? ring : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after); });
     }
-    case Opcode::broadcast:
+    case Opcode::broadcast: {
       // The value may lie on one stage alone before.
-      return by_group(axis, after, [&](const Group& group, const Link& link) {
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after);
+      const Movement ring = by_group(axis, after, [&](const Group& group, const Link& link) {
         return (double(group.size()) - 1) * link.latency_seconds + after[group[0]] / link.bandwidth_bytes_per_second;
       });
+      return realisation ? ring : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after); });
+    }
     case Opcode::send:
     case Opcode::compute:
       break;

@@ -14,6 +14,11 @@
 //     all_reduce                 2 w + 2 (H-1) a + 2 (H-1)/H S / B
 //     all_gather, reduce_scatter max ((m-1) a' + S_h / B') + (H-1) a + (S - min S_h) / B + w
 //                                (NCCL, unless all S_h are equal: 2 (H-1) a, H rooted collectives in one group)
+//     broadcast                  2 w + (H-1) a + S / B  (the root may be any device of its host; on one host w)
+//     all_to_all                 p + (H-1) a + (n-1)/n max C_h / B + q; C_h: the sum of c (below) over the host;
+//                                p, q: passes to leaders and from them, at most (m-1) a' + (n-1)/n C_h / B'
+//                                (NCCL, a message per sender and host, or per sender and device: (m-1) H a' and
+//                                (m-1) (n-m) a'); in a group on one host as if it were not hierarchical
 //   (the sum of its three phases; a pass through a chain of m devices as of the broadcast below)
 //   broadcast                    (n-1) a + S / B
 //   send                         a + S / B of the link between the two devices
@@ -92,9 +97,18 @@ class CommunicationCost {
                      Realisation realisation) const;
   Movement hierarchical(Opcode opcode, int axis, const std::vector<double>& whole,
                         const std::vector<double>& shards) const;
-  Movement cheapest(Opcode opcode, int axis, const std::vector<double>& whole, const std::vector<double>& shards,
-                    Movement ring) const;
-  Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
+  template <class Levels>
+  Movement cheapest(int axis, Movement flat, const Levels& by_levels) const;
+  Line least_exchange(const GroupLevels& at) const;
+  Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
+                      bool by_hosts) const;
+  /// Messages that the leader of a host takes one after the other in a hierarchical all-to-all: of what goes to other
+  /// hosts, or of what comes from them.
+  struct Messages {
+    double out, back;
+  };
+  Messages messages_within(const GroupLevels& at, const GroupLevels::Host& host) const;
+  double exchange_by_host(const GroupLevels& at, const std::vector<double>& moved) const;
   Movement halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
   Movement in_memory(const std::vector<double>& bytes, double passes) const;
 

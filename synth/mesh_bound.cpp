@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "dsl/spmd/hosts.h"
 #include "synth/ratios.h"
 #include "synth/share_bound.h"
 
@@ -185,14 +184,13 @@ class BestShares {
 
   /// What collectives along an axis need in groups that are alike.
   struct Group {
-    double latency;         ///< of a hop
-    double seconds;         ///< for a byte over the slowest link
-    double spread_seconds;  ///< for a byte of an all-to-all over all its devices' own links
-    Line reduce, gather;    ///< hierarchically, at least
+    double latency;                 ///< of a hop
+    double seconds;                 ///< for a byte over the slowest link
+    double spread_seconds;          ///< for a byte of an all-to-all over all its devices' own links
+    std::map<Opcode, Line> levels;  ///< hierarchically, at least
     int count = 1;
     bool like(const Group& g) const {
-      return latency == g.latency && seconds == g.seconds && spread_seconds == g.spread_seconds && reduce == g.reduce &&
-             gather == g.gather;
+      return latency == g.latency && seconds == g.seconds && spread_seconds == g.spread_seconds && levels == g.levels;
     }
   };
   struct Groups {
@@ -215,11 +213,10 @@ class BestShares {
         bandwidth += problem_.cluster.hosts[size_t(host)].inside.bandwidth_bytes_per_second;
         leaves = leaves || host != problem_.cluster.devices[size_t(d)].host;
       }
-      Group group{link.latency_seconds, 1 / link.bandwidth_bytes_per_second, 1 / bandwidth, {}, {}};
-      if (out.levels) {
-        group.reduce = problem_.cost.communication().least_hierarchical(Opcode::all_reduce, axis, d, typical_bytes);
-        group.gather = problem_.cost.communication().least_hierarchical(Opcode::all_gather, axis, d, typical_bytes);
-      }
+      Group group{link.latency_seconds, 1 / link.bandwidth_bytes_per_second, 1 / bandwidth, {}};
+      for (Opcode opcode : {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter, Opcode::all_to_all})
+        if (out.levels)
+          group.levels[opcode] = problem_.cost.communication().least_hierarchical(opcode, axis, d, typical_bytes);
       auto known = std::find_if(out.kinds.begin(), out.kinds.end(), [&](const Group& g) { return g.like(group); });
       if (known == out.kinds.end())
         out.kinds.push_back(group);
@@ -242,19 +239,19 @@ class BestShares {
     const bool twice = made.opcode == Opcode::all_reduce, to_all = made.opcode == Opcode::all_to_all;
     const double latencies = twice || made.realisation == Realisation::grouped ? 2 * hops : hops;
     const double moved = (twice ? 2 : 1) * hops / n;
-    const double seconds = together(groups, bytes, divided, [&](const Group& g) {
+    double seconds = together(groups, bytes, divided, [&](const Group& g) {
       return Line{latencies * g.latency, moved * (to_all ? g.spread_seconds : g.seconds)};
     });
-    if (groups.levels && has_levels(made.opcode))
-      return std::min(seconds,
-                      together(groups, bytes, divided, [&](const Group& g) { return twice ? g.reduce : g.gather; }));
-    if (!to_all || !groups.all_leave_hosts) return seconds;
-    // Over all hosts' links together.
-    const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
-    double least_fixed = HUGE_VAL;
-    for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
-    return std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
-                                                      problem_.cluster.between.bandwidth_bytes_per_second));
+    if (to_all && groups.all_leave_hosts) {  // over all hosts' links together
+      const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
+      double least_fixed = HUGE_VAL;
+      for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
+      seconds = std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
+                                                           problem_.cluster.between.bandwidth_bytes_per_second));
+    }
+    if (!groups.levels) return seconds;
+    return std::min(seconds,
+                    together(groups, bytes, divided, [&](const Group& g) { return g.levels.at(made.opcode); }));
   }
 
   /// The same at all shares along its axis. Bytes are rounded to whole ones.

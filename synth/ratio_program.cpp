@@ -227,10 +227,9 @@ void RatioProgram::add_hierarchical(const CostTerm& term, int class_id) {
 }
 
 void RatioProgram::add_all_to_all(const CostTerm& term) {
-  const int z = maximum(term.count * moved_times(problem_.program, term.node));
-  const double n = problem_.mesh.axes[size_t(axis_)].size;
-  const Cluster& cluster = problem_.cluster;
-  std::vector<int> larger;
+  const bool by_host = term.realisation == Realisation::hierarchical;
+  const int z = by_host ? -1 : maximum(term.count * moved_times(problem_.program, term.node));
+  std::vector<int> larger;  // by type of coordinate: of its parts before and after
   for (size_t t = 0; t < types_.devices.size(); ++t) {
     larger.push_back(lp_.add_variable(0, 1, 0));
     for (const Form* form : {&term.from, &term.to}) {
@@ -238,6 +237,9 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
       lp_.add_row(0, HUGE_VAL, {{larger[t], 1}, {share_[size_t(class_id)][t], -1}});
     }
   }
+  if (by_host) return add_exchange_by_host(term, larger);
+  const double n = problem_.mesh.axes[size_t(axis_)].size;
+  const Cluster& cluster = problem_.cluster;
   std::map<int, std::map<int, double>> leaving;  // host -> variable -> seconds
   std::set<std::tuple<int, double>> rows;
   for (int d = 0; d < problem_.cost.device_count(); ++d) {
@@ -251,6 +253,33 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
     std::vector<std::pair<int, double>> entries{{z, 1}};
     for (const auto& [variable, seconds] : row) entries.push_back({variable, -seconds});
     lp_.add_row(0, HUGE_VAL, entries);
+  }
+}
+
+/// What devices hand over passes the leader of the fullest host twice, and the link of the fullest one.
+void RatioProgram::add_exchange_by_host(const CostTerm& term, const std::vector<int>& larger) {
+  const double count = term.count * moved_times(problem_.program, term.node);
+  const double n = problem_.mesh.axes[size_t(axis_)].size;
+  const int within = maximum(2 * count), between = maximum(count);
+  for (int first = 0; first < problem_.cost.device_count(); ++first) {
+    if (problem_.cost.coordinate(first, axis_) != 0) continue;
+    const GroupLevels& levels = problem_.cost.communication().levels(axis_, first);
+    const double bytes =
+        double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), first) * (n - 1) / n * scale;
+    const auto over = [&](int maximum, const Link& link, const std::vector<int>& devices) {
+      std::map<int, double> seconds;  // by variable
+      for (int d : devices) seconds[larger[type(d)]] -= bytes / link.bandwidth_bytes_per_second;
+      std::vector<std::pair<int, double>> row{{maximum, 1}};
+      row.insert(row.end(), seconds.begin(), seconds.end());
+      lp_.add_row(0, HUGE_VAL, row);
+    };
+    const bool several = levels.hosts.size() > 1;
+    for (const GroupLevels::Host& host : levels.hosts) {
+      if (several) over(between, levels.between, host.devices);
+      if (several && host.devices.size() > 1) over(within, host.inside, host.devices);
+      for (int d : host.devices)
+        if (!several) over(between, host.inside, {d});
+    }
   }
 }
 

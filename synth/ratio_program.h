@@ -46,6 +46,7 @@ class RatioProgram {
   void add_gathering(const CostTerm& term, int class_id, int z);
   void add_hierarchical(const CostTerm& term, int class_id);
   void add_all_to_all(const CostTerm& term);
+  void add_exchange_by_host(const CostTerm& term, const std::vector<int>& larger);
 
   const Problem& problem_;
   const int axis_;

@@ -102,17 +102,13 @@ class BestShares {
             std::max(least_of_device(class_of(form), type), std::min(most_of_device(class_of(form), type), even));
         return bytes * double(held) / double(granules);
       });
-      // Hierarchically what hosts hold counts, which may be best at other shares.
-      const CommunicationCost& communication = problem_.cost.communication();
-      if (made.possible && communication.has_levels(0)) {
-        const Line least = communication.least_hierarchical(made.opcode, 0, 0, bytes);
-        made.cost = std::min(made.cost, to_picoseconds((least.fixed + least.per_byte * bytes) * (1 - 1e-9)));
-      }
+      if (made.possible) made.cost = std::min(made.cost, least_hierarchical(made.opcode, bytes));
       return made;
     }
     double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
     if (!made.possible) return made;
     made.cost = Picoseconds(double(made.cost) * gain);
+    if (made.opcode == Opcode::all_to_all) made.cost = std::min(made.cost, least_hierarchical(made.opcode, bytes));
     if (branch_.class_id < 0) return made;
     const Conversion least = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
       if (!form.on[0].sharded()) return bytes;
@@ -121,6 +117,14 @@ class BestShares {
     });
     made.cost = std::max(made.cost, least.cost);
     return made;
+  }
+
+  /// Hierarchically what hosts hold counts, which may be best at other shares than even ones.
+  Picoseconds least_hierarchical(Opcode opcode, double bytes) const {
+    const CommunicationCost& communication = problem_.cost.communication();
+    if (!communication.has_levels(0)) return forbidden;
+    const Line least = communication.least_hierarchical(opcode, 0, 0, bytes);
+    return to_picoseconds((least.fixed + least.per_byte * bytes) * (1 - 1e-9));
   }
 
   bool hosts_alike() const {

@@ -283,6 +283,17 @@ extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const
   });
 }
 
+extern "C" int hetsynth_hierarchical_all_to_all(HetsynthContext* context, int id, int axis, const void* source, void* destination,
+                                                const long* extents, int from_first, const long* bounds_from, const long* bounds_to,
+                                                int type, const long*) {
+  return hetsynth_all_to_all(context, id, axis, source, destination, extents, from_first, bounds_from, bounds_to, type);
+}
+
+extern "C" int hetsynth_hierarchical_broadcast(HetsynthContext* context, int id, int axis, const void* source, void* destination, long count,
+                                               int root, int type, const long*) {
+  return hetsynth_broadcast(context, id, axis, source, destination, count, root, type);
+}
+
 // Sender and receiver meet as a group of two.
 extern "C" int hetsynth_send(HetsynthContext* context, int, int axis, const void* source, long, int to, int) {
   const Group group = group_of(context, axis);

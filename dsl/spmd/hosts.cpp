@@ -15,6 +15,10 @@ std::vector<int64_t> GroupHosts::by_coordinate() const {
   return out;
 }
 
+int GroupHosts::host_of(int coordinate) const {
+  return int(std::ranges::upper_bound(first, coordinate) - first.begin()) - 1;
+}
+
 GroupHosts hosts_of_group(const Mesh& mesh, const std::vector<int>& hosts, int axis, int rank) {
   HETSYNTH_CHECK(hosts.size() == size_t(mesh.device_count()), "the program knows its hosts");
   std::vector<int64_t> by_coordinate;
@@ -39,15 +43,18 @@ std::vector<int64_t> bounds_by_host(const GroupHosts& hosts, std::span<const int
 }
 
 bool has_levels(Opcode opcode) {
-  return opcode == Opcode::all_reduce || opcode == Opcode::all_gather || opcode == Opcode::reduce_scatter;
+  return opcode == Opcode::all_reduce || opcode == Opcode::all_gather || opcode == Opcode::reduce_scatter ||
+         opcode == Opcode::all_to_all || opcode == Opcode::broadcast;
 }
 
 std::string why_not_hierarchical(const SpmdProgram& program, const Instruction& instruction) {
   const std::string what =
       fmt::format("{} over {}", name(instruction.opcode), program.mesh.axes.at(size_t(instruction.axis)).name);
   if (!has_levels(instruction.opcode))
-    return fmt::format("{} has no hierarchical form: all_reduce, all_gather and reduce_scatter have", what);
-  if (instruction.opcode != Opcode::all_gather && instruction.reduce == ReduceOp::average)
+    return fmt::format(
+        "{} has no hierarchical form: all_reduce, all_gather, reduce_scatter, all_to_all and broadcast have", what);
+  const bool reduces = instruction.opcode == Opcode::all_reduce || instruction.opcode == Opcode::reduce_scatter;
+  if (reduces && instruction.reduce == ReduceOp::average)
     return fmt::format(
         "{} takes the average: averages of hosts with unequal numbers of devices do not give that of all", what);
   if (program.hosts.size() != size_t(program.mesh.device_count()))

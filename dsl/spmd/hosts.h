@@ -5,7 +5,10 @@
 //   all_reduce       reduces to the leader of every host, all-reduces among the leaders, and hands the result on in
 //                    every host;
 //   all_gather       gathers at the leaders, all-gathers the hosts' blocks among them, and hands the whole on;
-//   reduce_scatter   reduces to the leaders, reduce-scatters the hosts' blocks among them, and scatters each.
+//   reduce_scatter   reduces to the leaders, reduce-scatters the hosts' blocks among them, and scatters each;
+//   broadcast        hands the root's copy on in its host, broadcasts among the leaders, and hands it on in others;
+//   all_to_all       exchanges directly what stays in a host; what leaves it is gathered at the leaders, which exchange
+//                    one block per pair of hosts and give each device its own.
 // Hosts may have different numbers of devices, and shares any lengths. (Jia et al., "Highly Scalable Deep Learning
 // Training System with Mixed-Precision", 2018, section 4.2: the all-reduce in three phases.)
 #pragma once
@@ -28,6 +31,9 @@ struct GroupHosts {
   /// Of the rank's host: its leader, and behind its last device.
   int leader() const { return first[size_t(host)]; }
   int end() const { return first[size_t(host) + 1]; }
+  /// The host of a coordinate, and whether it is the rank's own.
+  int host_of(int coordinate) const;
+  bool here(int coordinate) const { return leader() <= coordinate && coordinate < end(); }
   /// By coordinate: the number of its host in the group, from 0.
   std::vector<int64_t> by_coordinate() const;
 };

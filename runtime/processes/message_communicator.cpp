@@ -12,6 +12,7 @@
 #include "dsl/spmd/hosts.h"
 #include "runtime/collective_pieces.h"
 #include "runtime/collectives_transfer.h"
+#include "runtime/processes/host_exchange.h"
 #include "runtime/rank_clock.h"
 
 namespace hetsynth {
@@ -182,6 +183,10 @@ class MessageCommunicator : public Communicator {
         return gather_by_host(levels, call);
       case CollectiveKind::reduce_scatter:
         return scatter_by_host(levels, call);
+      case CollectiveKind::all_to_all:
+        return all_to_all_by_host(levels, call);
+      case CollectiveKind::broadcast:
+        return broadcast_by_host(levels, call);
       default:
         throw InternalError("a collective with levels");
     }
@@ -260,6 +265,33 @@ class MessageCommunicator : public Communicator {
           if (from == 0) clock_.times.moved_bytes += copy_in(bytes, own, size, call.destination);
         },
         [&](int from) { return from == 0 ? own.elements() : 0; });
+  }
+
+  bool all_to_all_by_host(Levels& levels, const CollectiveCall& call) {
+    HostExchange parts(call, levels.hosts, levels.hosts.leader() + levels.own.member);
+    const auto phase = [&](Group& group, HostExchange::Phase phase) {
+      const HostExchange::Packed packed = parts.sent(phase);
+      CollectiveCall own = call;
+      own.source = packed.bytes.data();
+      return exchange(
+          group, own, [&](int to) { return packed.to[size_t(to)]; },
+          [&](int from, const std::byte* bytes) { clock_.times.moved_bytes += parts.take(phase, from, bytes); },
+          [&](int from) { return parts.expected(phase, from); });
+    };
+    using enum HostExchange::Phase;
+    return phase(levels.own, within) && (!levels.leads() || phase(levels.leaders, between)) && phase(levels.own, back);
+  }
+
+  /// Within the root's host, among the leaders, and within the other hosts.
+  bool broadcast_by_host(Levels& levels, const CollectiveCall& call) {
+    const GroupHosts& hosts = levels.hosts;
+    CollectiveCall part = call;
+    part.root = call.root - hosts.leader();
+    if (hosts.here(call.root) && !move(levels.own, part)) return false;
+    part.root = hosts.host_of(call.root);
+    part.source = call.destination;
+    if (levels.leads() && !move(levels.leaders, part)) return false;
+    return hosts.here(call.root) || hand_on(levels, call, call.count);
   }
 
   /// Sends every other member `sent` of the source, and hands what comes from each member (also this one) to

@@ -68,6 +68,33 @@ TEST_F(Processes, TrainAsOneProcessDoes) {
   }
 }
 
+/// Experts cut over two hosts that are slow to reach: tokens go through one process of each.
+TEST_F(Processes, TrainAsOneWhereExchangesGoThroughLeaders) {
+  place.write("experts.cpp", R"(#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+void model() {
+  auto [samples, labels] = synthetic_batch(8, 256, 8);
+  Tensor x = relu(matmul(reshape(samples, {8, 16, 16}), parameter("in", {16, 16}, normal(0.1))));
+  Routing routing = top2_gating(matmul(x, parameter("gate", {16, 8}, normal(0.1))));
+  Tensor queues = expert_dispatch(x, routing);
+  Tensor up = parameter("up", {8, 16, 256}, normal(0.1)), down = parameter("down", {8, 256, 16}, normal(0.1));
+  Tensor answers = einsum("gepf,efc->gepc", relu(einsum("gepc,ecf->gepf", queues, up)), down);
+  Tensor logits = matmul(mean(expert_combine(answers, routing), 1), parameter("head", {16, 8}, normal(0.1)));
+  minimize(cross_entropy(logits, labels) + 0.01 * routing.balance_loss, SGD{});
+}
+)");
+  std::string cluster = slow_devices(2, 2);
+  cluster.replace(cluster.find("0.02 us"), 7, "1000 us");
+  place.write("slow.toml", cluster);
+  ASSERT_EQ(place.run("plan experts.cpp --cluster slow.toml --mesh-axes 1 -o plan.json").code, 0);
+  EXPECT_THAT(place.read("plan.json"), ::testing::ContainsRegex("\"all_to_all\"[^}]*\"hierarchical\""));
+  const std::string run = "run experts.cpp --plan plan.json --cluster slow.toml --steps 4 --sample 0 --seed 4 ";
+  ASSERT_EQ(place.run(run + "--checkpoint one.st").code, 0);
+  const Outcome ran = place.run(run + "--checkpoint four.st", mpirun(4));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(place.read("four.st"), place.read("one.st"));
+}
+
 TEST_F(Processes, ResumeACheckpointOnAnotherNumberOfProcesses) {
   place.write("slow.toml", slow_devices(1, 2));
   const std::string run = "run model.cpp --cluster slow.toml --sample 0 ";

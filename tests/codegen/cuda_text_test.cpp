@@ -10,6 +10,8 @@
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
 #include "synth/synthesize.h"
+#include "tests/support/by_host.h"
+#include "tests/support/detours.h"
 #include "tests/support/golden.h"
 
 namespace hetsynth::testing_support {
@@ -34,6 +36,27 @@ TEST(CudaText, KernelsOfASmallStep) {
   size_t at = text.find(prelude);
   ASSERT_NE(at, std::string::npos);
   testing::expect_golden("cuda_kernels.cu", text.erase(at, prelude.size()));
+}
+
+/// What ranks on hosts of two, one and two GPUs call for the first all-to-all and the first broadcast.
+TEST(CudaText, CallsOfAHierarchicalExchangeAndBroadcast) {
+  Trace trace("classifier.cpp");
+  run_builder(trace, classifier);
+  const Program reference = differentiate(trace);
+  const Cluster cluster = cuda_cluster({1, 2, 1, 2, 1});
+  const Plan plan = data_parallel_plan(reference, cluster, RatioRule::proportional);
+  const SpmdProgram program = by_host(test::with_detours(reference, plan.program), {2, 1, 2});
+  std::string calls;
+  for (int rank = 0; rank < 5; ++rank) {
+    const std::string text = generate(reference, program, cluster, rank).files.at(0).text;
+    for (const char* opcode : {"all_to_all", "broadcast"}) {
+      const size_t at = text.find(fmt::format("// hierarchical {} ", opcode));
+      ASSERT_NE(at, std::string::npos) << rank << opcode;
+      const size_t end = text.rfind('\n', text.find("hetsynth_record", text.find("nccl", at)));
+      calls += fmt::format("rank {}:\n  {}\n", rank, text.substr(at, end - at));
+    }
+  }
+  testing::expect_golden("cuda_by_host.txt", calls);
 }
 
 TEST(CudaText, IncludesNothingAndIsTheSameEachTime) {

@@ -10,6 +10,7 @@
 #include "synth/peers/peers.h"
 #include "synth/synthesize.h"
 #include "tests/support/by_host.h"
+#include "tests/support/detours.h"
 
 namespace hetsynth::test {
 namespace {
@@ -68,15 +69,18 @@ TEST(Steps, DataParallelWithUnevenShares) {
   }
 }
 
-/// Within hosts of two and one, of one and three devices first; parameters gathered and gradients scattered likewise.
+/// Within hosts of two and one, of one and three devices first; parameters gathered and gradients scattered likewise,
+/// and values sent there and back.
 TEST(Steps, HierarchicalCollectives) {
   const Program program = mlp_program();
   const Cluster three = unequal_cluster({2e9, 1e9, 4e9}), four = unequal_cluster({1e9, 2e9, 1e9, 3e9});
-  expect_trains_alike(program, by_host(data_parallel_plan(program, three, RatioRule::proportional).program, {2, 1}), 2);
+  const SpmdProgram plan = data_parallel_plan(program, three, RatioRule::proportional).program;
+  expect_trains_alike(program, by_host(plan, {2, 1}), 2);
+  expect_trains_alike(program, by_host(with_detours(program, plan), {1, 2}), 2);
   for (const PeerPlan& peer : peer_plans(program, four)) {
     if (peer.name.find("ZeRO") == std::string::npos || !peer.plan) continue;
     SCOPED_TRACE(peer.name);
-    expect_trains_alike(program, by_host(peer.plan->program, {1, 3}), 2);
+    expect_trains_alike(program, by_host(with_detours(program, peer.plan->program), {1, 3}), 2);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
 #include "tests/support/by_host.h"
+#include "tests/support/detours.h"
 #include "tests/support/nested_plan.h"
 #include "tests/support/pipelined_plan.h"
 #include "tests/support/window_plan.h"
@@ -75,6 +76,28 @@ TEST_P(CudaRun, FiveUnevenRanksWithinTheirHostsFirst) {
     expect_float64_losses(GetParam(),
                           train_on_doubles(GetParam(), plan, cluster, adversary(Eager::random, Turns::shuffled)));
   }
+}
+
+/// Values exchanged and handed out on detours: through GPUs that are alone on their host, and through leaders.
+TEST(CudaDetours, FiveUnevenRanksWithinTheirHostsFirst) {
+  for (const size_t number : {0, 1}) {
+    const SmallModel& model = small_models()[number];
+    const Cluster cluster = devices({5, 1, 2, 4, 3});
+    Plan plan = data_parallel_plan(program_of(model), cluster, RatioRule::proportional);
+    plan.program = by_host(test::with_detours(program_of(model), plan.program), {1, 3, 1});
+    EXPECT_GT(test::count_of(plan.program, Opcode::all_to_all), 4);
+    EXPECT_GT(test::count_of(plan.program, Opcode::broadcast), 0);
+    expect_float64_losses(model, train_on_doubles(model, plan, cluster, adversary(Eager::random, Turns::shuffled)));
+  }
+}
+
+/// GPUs meet cpu devices in memory of the host.
+TEST(MixedDetours, TwoHostsOfAGpuAndACpuWithinThemFirst) {
+  const SmallModel& model = small_models()[0];
+  const Cluster cluster = devices({1, 3, 1, 2}, {0, 2});
+  Plan plan = data_parallel_plan(program_of(model), cluster, RatioRule::proportional);
+  plan.program = by_host(test::with_detours(program_of(model), plan.program), {2, 2});
+  expect_float64_losses(model, train_on_doubles(model, plan, cluster));
 }
 
 TEST_P(CudaRun, SixUnevenRanksInGroups) {

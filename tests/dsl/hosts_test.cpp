@@ -26,6 +26,11 @@ TEST(Hosts, OfAGroupAreRunsOfCoordinates) {
   EXPECT_EQ(first.host, 0);
   EXPECT_EQ(first.members(0), 2);
   EXPECT_THAT(first.by_coordinate(), ElementsAre(0, 0, 1));
+  for (int coordinate = 0; coordinate < 3; ++coordinate) {
+    EXPECT_EQ(first.host_of(coordinate), coordinate == 2);
+    EXPECT_EQ(first.here(coordinate), coordinate < 2);
+    EXPECT_EQ(along_rows.host_of(coordinate), coordinate);
+  }
   EXPECT_THAT(bounds_by_host(first, std::vector<int64_t>{0, 5, 5, 12}), ElementsAre(0, 5, 12));
 }
 
@@ -42,8 +47,14 @@ TEST(Hosts, SayWhyACollectiveCannotGoByThem) {
   EXPECT_THAT(why_not_hierarchical(program, i), HasSubstr("all_reduce over dp takes the average"));
   i.opcode = Opcode::all_gather;
   EXPECT_EQ(why_not_hierarchical(program, i), "");
-  i.opcode = Opcode::all_to_all;
-  EXPECT_THAT(why_not_hierarchical(program, i), HasSubstr("all_to_all over dp has no hierarchical form"));
+  for (Opcode opcode : {Opcode::all_to_all, Opcode::broadcast}) {
+    i.opcode = opcode;
+    EXPECT_EQ(why_not_hierarchical(program, i), "");
+  }
+  for (Opcode opcode : {Opcode::send, Opcode::halo_exchange}) {
+    i.opcode = opcode;
+    EXPECT_THAT(why_not_hierarchical(program, i), HasSubstr(" over dp has no hierarchical form: all_reduce, "));
+  }
   i.opcode = Opcode::reduce_scatter;
   i.reduce = ReduceOp::sum;
   i.axis = 1;
@@ -53,11 +64,13 @@ TEST(Hosts, SayWhyACollectiveCannotGoByThem) {
   EXPECT_THAT(why_not_hierarchical(program, i), HasSubstr("no host holds two devices of a group"));
 }
 
-/// Three devices on two hosts, and the loss reduced by them.
+/// Three devices on two hosts, and everything hierarchical that can be: the loss is reduced, and on a detour parts are
+/// gathered, scattered and exchanged, and copies handed out.
 struct Hierarchical {
   Program reference = testing::plan_test_program();
-  Plan plan = testing::plan_test_plan(reference);
-  Hierarchical() {
+  Plan plan;
+  explicit Hierarchical(bool detour = false)
+      : plan(detour ? testing::plan_test_detour(reference) : testing::plan_test_plan(reference)) {
     plan.devices.push_back(plan.devices.back());
     plan.devices.back().name = "third";
     plan.ratios = {{0.5, 0.25, 0.25}};
@@ -67,7 +80,7 @@ struct Hierarchical {
     for (BoundaryTable& table : plan.program.tables) table.bounds.insert(table.bounds.begin() + 1, 0);
     plan.program.hosts = {0, 0, 1};
     for (Instruction& i : plan.program.instructions)
-      if (i.opcode == Opcode::all_reduce) i.realisation = Realisation::hierarchical;
+      if (has_levels(i.opcode)) i.realisation = Realisation::hierarchical;
   }
   std::string json() const { return plan_to_json(plan, reference); }
   std::string error(const std::string& from, const std::string& to) const {
@@ -87,6 +100,21 @@ TEST(HostsInPlans, AreWrittenAndReadBack) {
   EXPECT_EQ(read.program, canonical(h.plan.program));
   EXPECT_EQ(plan_to_json(read, h.reference), json);
   EXPECT_THAT(text(read.program, h.reference), AllOf(HasSubstr("hosts 0,0,1\n"), HasSubstr(" sum hierarchical")));
+}
+
+TEST(HostsInPlans, GoWithEveryCollectiveThatHasLevels) {
+  const Hierarchical h(true);
+  const std::string json = h.json(), shown = text(h.plan.program, h.reference);
+  const Plan read = plan_from_json(json, "p.json", h.reference);
+  EXPECT_EQ(read.program, canonical(h.plan.program));
+  EXPECT_EQ(plan_to_json(read, h.reference), json);
+  for (const char* opcode : {"all_gather", "broadcast", "all_reduce", "reduce_scatter", "all_to_all"})
+    EXPECT_THAT(shown, ::testing::ContainsRegex(std::string(opcode) + ".* hierarchical")) << opcode;
+  // The broadcast is hierarchical, too, and says so where it cannot be.
+  const std::string without = h.error("    \"hosts\": [0, 0, 1],\n", "");
+  EXPECT_THAT(without, AllOf(HasSubstr("the plan does not say which devices share a host"),
+                             HasSubstr("\"hosts\" beside \"mesh\""), HasSubstr("choose another realisation")));
+  EXPECT_THAT(h.error("[0, 0, 1]", "[0, 1, 2]"), HasSubstr("no host holds two devices of a group"));
 }
 
 TEST(HostsInPlans, ThatCannotBeMeantAreRefused) {

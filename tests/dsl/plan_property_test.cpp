@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "dsl/spmd/hosts.h"
 #include "dsl/spmd/plan.h"
 #include "tests/support/plan_fixture.h"
 
@@ -20,6 +21,8 @@ class PlanGenerator {
     SpmdProgram& program = plan_.program = {};
     const int axes = pick(1, 2);
     for (int a = 0; a < axes; ++a) program.mesh.axes.push_back({a ? "t \"p\"" : "dp", pick(1, 3)});
+    for (int rank = 0; rank < program.mesh.device_count(); ++rank)
+      program.hosts.push_back(rank ? program.hosts.back() + pick(0, 1) : 0);
     plan_.devices.clear();
     for (int rank = 0; rank < program.mesh.device_count(); ++rank)
       plan_.devices.push_back({"d" + std::to_string(rank), DeviceKind::cpu, "m\u00e9", ""});
@@ -33,6 +36,7 @@ class PlanGenerator {
     for (int i = 0; i < count; ++i) add_instruction();
     program.finals = {{1, any_value()}};
     program.loss = any_value();
+    if (hierarchical_axes(program).empty()) program.hosts.clear();
     return plan_;
   }
 
@@ -142,8 +146,12 @@ class PlanGenerator {
       instruction.root = stage(instruction.axis);
     if (sends) instruction.to = stage(instruction.axis);
     if (instruction.opcode != Opcode::slice && instruction.opcode != Opcode::to_partial && !sends &&
-        instruction.opcode != Opcode::halo_exchange)
-      instruction.realisation = Realisation(pick(0, 2));
+        instruction.opcode != Opcode::halo_exchange) {
+      instruction.realisation = Realisation(pick(0, 3));
+      if (instruction.realisation == Realisation::hierarchical &&
+          !why_not_hierarchical(plan_.program, instruction).empty())
+        instruction.realisation = Realisation::native;
+    }
     instruction.result = define(pick(0, 3) ? node : pick(0, 4));
   }
 

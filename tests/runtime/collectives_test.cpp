@@ -17,6 +17,7 @@ namespace {
 
 using testing::cut;
 using testing::mesh_of;
+using testing::MovedCut;
 using testing::random_bounds;
 using testing::random_values;
 using testing::RankHarness;
@@ -171,35 +172,17 @@ TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
 TEST_P(Collectives, AllToAllMovesTheCutBetweenDimensions) {
   EXPECT_TRUE(rc::check([] {
     Case c;
-    const int64_t outer = *rc::gen::inRange<int64_t>(0, 3), first = *rc::gen::inRange<int64_t>(0, 9);
-    const int64_t middle = *rc::gen::inRange<int64_t>(1, 4), second = *rc::gen::inRange<int64_t>(0, 9);
-    const int64_t inner = *rc::gen::inRange<int64_t>(1, 4);
-    const bool from_first = *rc::gen::arbitrary<bool>();
-    const auto first_bounds = random_bounds(c.random, c.members, first),
-               second_bounds = random_bounds(c.random, c.members, second);
-    const auto whole = random_values(c.random, outer * first * middle * second * inner);
-    const auto by_first = [&](size_t j) {
-      return cut(whole, outer, first, middle * second * inner, first_bounds[j], first_bounds[j + 1]);
-    };
-    const auto by_second = [&](size_t j) {
-      return cut(whole, outer * first * middle, second, inner, second_bounds[j], second_bounds[j + 1]);
-    };
-    std::vector<std::vector<float>> sources, expected, results;
-    for (size_t j = 0; j < static_cast<size_t>(c.members); ++j) {
-      sources.push_back(from_first ? by_first(j) : by_second(j));
-      expected.push_back(from_first ? by_second(j) : by_first(j));
-      results.emplace_back(expected.back().size(), -7.0f);
-    }
-    const int64_t extents[5] = {outer, first, middle, second, inner};
+    const auto extent = [](int64_t low, int64_t high) { return *rc::gen::inRange(low, high); };
+    MovedCut moved(c.random, c.members, {extent(0, 3), extent(0, 9), extent(1, 4), extent(0, 9), extent(1, 4)},
+                   *rc::gen::arbitrary<bool>());
     RankHarness ranks(mesh_of({c.members}), GetParam());
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
-      ASSERT_EQ(hetsynth_all_to_all(context, 1, 0, sources[r].data(), results[r].data(), extents, from_first,
-                                    from_first ? first_bounds.data() : second_bounds.data(),
-                                    from_first ? second_bounds.data() : first_bounds.data(), 0),
+      ASSERT_EQ(hetsynth_all_to_all(context, 1, 0, moved.sources[r].data(), moved.results[r].data(),
+                                    moved.extents.data(), moved.from_first, moved.before.data(), moved.after.data(), 0),
                 0);
     });
-    RC_ASSERT(results == expected);
+    RC_ASSERT(moved.results == moved.expected);
   }));
 }
 

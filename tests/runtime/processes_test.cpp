@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 
 #include "dsl/base/error.h"
 #include "runtime/launch.h"
@@ -15,6 +16,8 @@
 #include "tests/runtime/process_runs.h"
 #include "tests/runtime/rank_harness.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/support/by_host.h"
+#include "tests/support/detours.h"
 
 namespace hetsynth {
 namespace {
@@ -146,6 +149,36 @@ TEST(Processes, TrainToTheBitAsOneProcessDoes) {
       EXPECT_EQ(network.undelivered(), 0);
     }
   }
+}
+
+/// What goes through leaders arrives as what is sent directly.
+TEST(Processes, TrainToTheBitAlikeHoweverValuesTravel) {
+  const Program program = small_gpt();
+  const Cluster cluster = two_hosts({1, 2, 3, 4});
+  Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  plan.program = test::with_detours(program, plan.program);
+  // Sums of hosts would be added in another order.
+  for (Instruction& i : plan.program.instructions) i.realisation = Realisation::native;
+  const Outcome flat = train_some(program, plan, cluster, nullptr, 1);
+  const SpmdProgram levels = by_host(plan.program, {1, 2, 1});
+  plan.program.hosts = levels.hosts;
+  std::map<Opcode, int> met;
+  for (size_t i = 0; i < levels.instructions.size(); ++i) {
+    const Opcode opcode = levels.instructions[i].opcode;
+    if (opcode != Opcode::all_to_all && opcode != Opcode::broadcast) continue;
+    plan.program.instructions[i] = levels.instructions[i];
+    ++met[opcode];
+  }
+  EXPECT_GT(met[Opcode::all_to_all], 4);
+  EXPECT_GT(met[Opcode::broadcast], 0);
+  expect_equal(train_some(program, plan, cluster, nullptr, 1), flat);
+  DoubleProcesses network({"here", "there", "there", "here"});
+  std::vector<Outcome> outcomes(4);
+  const auto thrown = in_processes(
+      network, 4, {}, [&](Job& job) { outcomes[size_t(job.process())] = train_some(program, plan, cluster, &job, 4); });
+  EXPECT_THAT(thrown, ::testing::Each(""));
+  for (const Outcome& outcome : outcomes) expect_equal(outcome, flat);
+  EXPECT_EQ(network.undelivered(), 0);
 }
 
 TEST(Processes, ARankThatFailsEndsTheStepsOfAllOthers) {

@@ -1,6 +1,7 @@
 // Random tensors that are cut unevenly, for tests of collectives.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -32,5 +33,27 @@ inline std::vector<float> cut(const std::vector<float>& whole, int64_t outer, in
       for (int64_t i = 0; i < inner; ++i) out.push_back(whole[static_cast<size_t>((o * extent + e) * inner + i)]);
   return out;
 }
+
+/// A random tensor [outer, first, middle, second, inner] whose cut moves from `first` to `second`, or back.
+struct MovedCut {
+  MovedCut(std::mt19937_64& random, int members, std::array<int64_t, 5> of, bool from) : extents(of), from_first(from) {
+    const auto [outer, first, middle, second, inner] = extents;
+    const auto rows = random_bounds(random, members, first), columns = random_bounds(random, members, second);
+    const auto whole = random_values(random, outer * first * middle * second * inner);
+    for (size_t j = 0; j < static_cast<size_t>(members); ++j) {
+      auto by_first = cut(whole, outer, first, middle * second * inner, rows[j], rows[j + 1]);
+      auto by_second = cut(whole, outer * first * middle, second, inner, columns[j], columns[j + 1]);
+      sources.push_back(from_first ? by_first : by_second);
+      expected.push_back(from_first ? by_second : by_first);
+      results.emplace_back(expected.back().size(), -7.0f);
+    }
+    before = from_first ? rows : columns;
+    after = from_first ? columns : rows;
+  }
+  const std::array<int64_t, 5> extents;
+  const bool from_first;
+  std::vector<int64_t> before, after;                          ///< bounds
+  std::vector<std::vector<float>> sources, expected, results;  ///< by member
+};
 
 }  // namespace hetsynth::testing

@@ -60,6 +60,24 @@ TEST(ExpertParallelism, ManyExpertsAreCutAndTokensTravelByAllToAll) {
     EXPECT_LT(plan.prediction.step_seconds, 0.95 * baseline.step_seconds) << baseline.name;
 }
 
+/// Where each message to another host takes long, tokens go through one device of every host.
+TEST(ExpertParallelism, TokensForOtherHostsTravelTogether) {
+  const Program program = mixture(16, 32, 16, 64, 256);
+  Cluster cluster = cluster_of_speeds(std::vector<double>(8, 1e9), 1e10, 1e-6);
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  for (size_t d = 4; d < 8; ++d) cluster.devices[d].host = 1;
+  cluster.between = {1e9, 1e-3};
+  const Plan plan = synthesize(program, cluster);
+  EXPECT_GE(all_to_alls(plan), 4);
+  for (const Instruction& i : plan.program.instructions)
+    if (i.opcode == Opcode::all_to_all) {
+      EXPECT_EQ(i.realisation, Realisation::hierarchical);
+    }
+  EXPECT_EQ(plan.program.hosts, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds);
+  EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
+}
+
 TEST(ExpertParallelism, UnevenDevicesComputeWhatOneDoes) {
   Program program = mixture(6, 8, 5, 4, 6);
   Plan plan = synthesize(program, cluster_of_speeds({3e8, 1e8, 2e8}, 1e10, 1e-9));

@@ -43,7 +43,8 @@ struct Moved {
     x = b.input("x", {6, 1000});
     b.program.loss = b.op("loss", "ab->", {x});
     spmd.mesh.axes = {{"dev", devices}};
-    spmd.tables = {{"rows", 0, 6, std::move(bounds)}};
+    spmd.tables = {{"rows", 0, 6, std::move(bounds)}, {"columns", 0, 1000, {0}}};
+    for (int d = 1; d <= devices; ++d) spmd.tables[1].bounds.push_back(1000 * d / devices);
     spmd.leaves = {0};
     instruction.result = 1;
     instruction.operands = {0};
@@ -54,9 +55,20 @@ struct Moved {
                     sum = Placement::partial(ReduceOp::sum);
     instruction.opcode = opcode;
     instruction.realisation = realisation;
-    instruction.dim = instruction.table = opcode == Opcode::all_reduce ? -1 : 0;
-    spmd.values = {{"x@0", x, {opcode == Opcode::all_gather ? rows : sum}},
-                   {"x@1", x, {opcode == Opcode::reduce_scatter ? rows : whole}}};
+    const bool cuts = opcode != Opcode::all_reduce && opcode != Opcode::broadcast,
+               exchanges = opcode == Opcode::all_to_all;
+    instruction.dim = instruction.table = cuts ? 0 : -1;
+    instruction.to_dim = instruction.to_table = exchanges ? 1 : -1;
+    const Placement before = opcode == Opcode::all_gather || exchanges ? rows
+                             : opcode == Opcode::broadcast             ? Placement::stage(1)
+                                                                       : sum;
+    spmd.values = {{"x@0", x, {before}},
+                   {"x@1",
+                    x,
+                    {opcode == Opcode::reduce_scatter ? rows
+                     : exchanges                      ? Placement::sharded(1, 1)
+                                                      : whole}}};
+    instruction.root = opcode == Opcode::broadcast ? 1 : 0;
     spmd.instructions = {instruction};
     return price_instructions(b.program, spmd, cluster).at(0).seconds;
   }
@@ -93,6 +105,53 @@ TEST(HierarchicalPrice, OfGatheringAndScatteringIsThatOfWhatHostsHold) {
   const double uneven = 1e-6 + 16000e-9 + 16000e-7 + on;
   EXPECT_DOUBLE_EQ(moved.price(Opcode::all_gather, levels, cluster), uneven + 1e-3);
   EXPECT_DOUBLE_EQ(moved.price(Opcode::all_gather, levels, on_gpus(cluster)), uneven + 2e-3);
+}
+
+/// Devices with 4800 bytes of columns, the last one with 8000 of rows: a host of three moves 4/5 of 14400 bytes.
+TEST(HierarchicalPrice, OfAnAllToAllIsThatOfWhatPassesTheLeaders) {
+  Moved moved(5, {0, 1, 2, 3, 4, 6});
+  const Cluster cluster = hosts_of({3, 2});
+  const double three = 11520e-9, between = 1e-3 + 11520e-7;
+  EXPECT_DOUBLE_EQ(moved.price(Opcode::all_to_all, native, cluster), 4e-3 + 11520e-7);
+  EXPECT_DOUBLE_EQ(moved.price(Opcode::all_to_all, levels, cluster), 2 * (2e-6 + three) + between);
+  // NCCL packs nothing at leaders: of each device a message per host, to each one per device of other hosts.
+  const double out = 2 * 2e-6 + three, back = 2 * 2e-6 + three;
+  EXPECT_DOUBLE_EQ(moved.price(Opcode::all_to_all, levels, on_gpus(cluster)), out + between + back);
+  EXPECT_DOUBLE_EQ(moved.price(Opcode::all_to_all, levels, hosts_of({4, 1})),
+                   2 * (3e-6 + 4 * 0.8 * 4800e-9) + 1e-3 + 4 * 0.8 * 4800e-7);
+  // Of three devices 2 messages each, and as many to each; the second and the third have 8 bytes more of columns.
+  Moved wide(6, {0, 1, 2, 3, 4, 5, 6});
+  const double four = 5.0 / 6 * (4 * 4000 + 2 * 8) * 1e-9;
+  EXPECT_NEAR(wide.price(Opcode::all_to_all, levels, on_gpus(hosts_of({4, 2}))),
+              3 * 2e-6 + four + 1e-3 + 100 * four + 3 * 2e-6 + four, 2e-12);
+}
+
+TEST(HierarchicalPrice, OfABroadcastIsThatOfItsPhasesFromAnyRoot) {
+  Moved moved(5, {0, 1, 2, 3, 4, 6});
+  const Cluster cluster = hosts_of({3, 2});
+  EXPECT_DOUBLE_EQ(moved.price(Opcode::broadcast, native, cluster), 4e-3 + 24000e-7);
+  for (const Cluster& on : {cluster, on_gpus(cluster)})
+    EXPECT_DOUBLE_EQ(moved.price(Opcode::broadcast, levels, on), 2 * (2e-6 + 24000e-9) + 1e-3 + 24000e-7);
+}
+
+TEST(HierarchicalPrice, OfFewBytesOverManyHostsIsTheLeastAndOfManyBytesTheFlatOnesIs) {
+  using synth::CommunicationCost;
+  for (const Cluster& cluster : {hosts_of({8, 8, 8, 8}), on_gpus(hosts_of({8, 8, 8, 8}))}) {
+    const CommunicationCost cost(cluster, {{{"dev", 32}}}, cluster.devices[0].kind == DeviceKind::cpu);
+    for (const double bytes : {1e3, 1e6, 1e7, 1e8, 1e9}) {
+      const std::vector<double> shards(32, bytes / 32);
+      const auto chosen = cost.movement(Opcode::all_to_all, 0, shards, shards, {});
+      const double flat = cost.movement(Opcode::all_to_all, 0, shards, shards, native).seconds;
+      const double by_host = cost.movement(Opcode::all_to_all, 0, shards, shards, levels).seconds;
+      EXPECT_EQ(chosen.seconds, std::min(flat, by_host));
+      EXPECT_EQ(chosen.realisation, bytes < 5e7 ? levels : native) << bytes;
+      const std::vector<double> whole(32, bytes);
+      const auto handed_out = cost.movement(Opcode::broadcast, 0, whole, whole, {});
+      EXPECT_EQ(handed_out.realisation, bytes < 5e7 ? levels : native) << bytes;
+      EXPECT_EQ(handed_out.seconds, std::min(cost.movement(Opcode::broadcast, 0, whole, whole, native).seconds,
+                                             cost.movement(Opcode::broadcast, 0, whole, whole, levels).seconds));
+    }
+  }
 }
 
 TEST(HierarchicalPrice, SharesTheLinksBetweenHostsAmongGroups) {
@@ -157,6 +216,22 @@ TEST(HierarchicalPlans, NumberTheHostsThatTheyUse) {
   EXPECT_EQ(plan.program.hosts, (std::vector<int>{0, 0, 1, 1}));
 }
 
+/// Of so many bytes together: equal ones, or any, a quarter of them empty.
+std::vector<double> random_shares(uint64_t& random, int count, double bytes, bool even) {
+  std::vector<double> shares;
+  double sum = 0;
+  while (sum == 0) {
+    shares.clear();
+    for (int d = 0; d < count; ++d) {
+      random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+      shares.push_back(even ? 1 : random >> 62 ? double(random >> 40) : 0);
+      sum += shares.back();
+    }
+  }
+  for (double& share : shares) share *= bytes / sum;
+  return shares;
+}
+
 /// A thousand shares of every kind: no hierarchical collective is below what bounds count with.
 TEST(HierarchicalBounds, HoldAtAnyShares) {
   using namespace synth;
@@ -170,15 +245,7 @@ TEST(HierarchicalBounds, HoldAtAnyShares) {
       double nearest = HUGE_VAL;
       uint64_t random = 1;
       for (int round = 0; round < 1000; ++round) {
-        std::vector<double> shares;
-        double sum = 0;
-        for (int d = 0; d < count; ++d) {
-          random = random * 6364136223846793005ULL + 1442695040888963407ULL;
-          shares.push_back(round == 0 ? 1 : random >> 62 ? double(random >> 40) : 0);
-          sum += shares.back();
-        }
-        if (sum == 0) continue;
-        for (double& share : shares) share *= 1e6 / sum;
+        const std::vector<double> shares = random_shares(random, count, 1e6, round == 0);
         const double seconds = cost.movement(Opcode::all_gather, 0, shares, whole, levels).seconds;
         EXPECT_LE(least.fixed + least.per_byte * 1e6, seconds * (1 + 1e-12));
         nearest = std::min(nearest, seconds);
@@ -186,6 +253,19 @@ TEST(HierarchicalBounds, HoldAtAnyShares) {
       // Equal hosts: what they hold can be equal.
       if (devices[0] == devices[1] && devices.size() == 2) {
         EXPECT_NEAR(least.fixed + least.per_byte * 1e6, nearest, 1e-9 * nearest);
+      }
+      // Of exchanges, from any shares to any others.
+      const Line exchange = cost.least_hierarchical(Opcode::all_to_all, 0, 0, 1e6);
+      nearest = HUGE_VAL;
+      for (int round = 0; round < 1000; ++round) {
+        const std::vector<double> before = random_shares(random, count, 1e6, round == 0),
+                                  after = random_shares(random, count, 1e6, round == 0);
+        const double seconds = cost.movement(Opcode::all_to_all, 0, before, after, levels).seconds;
+        EXPECT_LE(exchange.fixed + exchange.per_byte * 1e6, seconds * (1 + 1e-12));
+        nearest = std::min(nearest, seconds);
+      }
+      if (devices[0] == devices[1] && devices.size() == 2) {
+        EXPECT_NEAR(exchange.fixed + exchange.per_byte * 1e6, nearest, 1e-9 * nearest);
       }
       const Line reduce = cost.least_hierarchical(Opcode::all_reduce, 0, 0, 1e6);
       EXPECT_NEAR(reduce.fixed + reduce.per_byte * 1e6,

@@ -109,7 +109,7 @@ TEST(Search, OnEqualDevicesTheBoundOverSharesIsReached) {
 RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverSharesOfEqualDevices, ()) {
   const Program program = random_program(4);
   Cluster cluster = cluster_of_speeds({1e9, 1e9, 1e9, 1e9});
-  cluster.between = {1e8, 1e-6};
+  cluster.between = {1e8, *rc::gen::element(1e-6, 1e-3)};
   cluster.hosts.resize(2, cluster.hosts[0]);
   cluster.devices[2].host = cluster.devices[3].host = 1;
   if (*rc::gen::arbitrary<bool>()) cluster.hosts[1].inside.bandwidth_bytes_per_second /= 7;

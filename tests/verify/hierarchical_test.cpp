@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/peers/peers.h"
 #include "tests/support/by_host.h"
+#include "tests/support/detours.h"
+#include "tests/support/pipelined_plan.h"
 #include "verify/certificate.h"
 #include "verify/verify.h"
 
@@ -34,20 +37,21 @@ int hierarchical(const SpmdProgram& plan) {
 TEST(HierarchicalProof, IsThatOfTheFlatCollectives) {
   const Program program = model();
   const Cluster cluster = local_cluster(5);
-  int gathered = 0, scattered = 0;
+  std::map<Opcode, int> met;
   for (const PeerPlan& peer : peer_plans(program, cluster)) {
     ASSERT_TRUE(peer.plan) << peer.name;
-    const SpmdProgram plan = by_host(peer.plan->program, {1, 3, 1});
+    const bool one_axis = peer.plan->program.mesh.axes.size() == 1;
+    const SpmdProgram flat = one_axis ? test::with_detours(program, peer.plan->program) : peer.plan->program;
+    const SpmdProgram plan = by_host(flat, {1, 3, 1});
     const Verification proof = verify(program, plan);
     EXPECT_EQ(proof.verdict, Verdict::proved) << peer.name << ": " << proof.summary;
-    EXPECT_EQ(proof.proofs.size(), verify(program, peer.plan->program).proofs.size()) << peer.name;
-    for (const Instruction& i : plan.instructions) {
-      gathered += i.realisation == Realisation::hierarchical && i.opcode == Opcode::all_gather;
-      scattered += i.realisation == Realisation::hierarchical && i.opcode == Opcode::reduce_scatter;
-    }
+    EXPECT_EQ(proof.proofs.size(), verify(program, flat).proofs.size()) << peer.name;
+    for (const Instruction& i : plan.instructions)
+      if (i.realisation == Realisation::hierarchical) ++met[i.opcode];
   }
-  EXPECT_GT(gathered, 0);
-  EXPECT_GT(scattered, 0);
+  for (Opcode opcode :
+       {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter, Opcode::all_to_all, Opcode::broadcast})
+    EXPECT_GT(met[opcode], 0) << name(opcode);
 }
 
 /// One that is missing, or of another reduction, is found in the same way.
@@ -61,6 +65,43 @@ TEST(HierarchicalProof, FindsTheSameMistakes) {
     wrong.instructions[at].reduce = ReduceOp::max;
     EXPECT_EQ(verify(program, wrong).verdict, Verdict::refuted) << at;
   }
+}
+
+/// Cut by another table, in another dimension, or left out; and a copy from a stage that holds none.
+TEST(HierarchicalProof, FindsMistakesOfExchangesAndBroadcasts) {
+  const Program program = model();
+  const SpmdProgram plan = data_parallel_plan(program, local_cluster(3)).program;
+  const SpmdProgram right = by_host(test::with_detours(program, plan), {2, 1});
+  ASSERT_EQ(verify(program, right).verdict, Verdict::proved);
+  int exchanges = 0;
+  for (size_t at = 0; at < right.instructions.size(); ++at) {
+    if (right.instructions[at].opcode != Opcode::all_to_all) continue;
+    ++exchanges;
+    const auto refuted = [&](const auto& change) {
+      SpmdProgram wrong = right;
+      change(wrong, wrong.instructions[at]);
+      EXPECT_EQ(verify(program, wrong).verdict, Verdict::refuted) << at;
+    };
+    refuted([](SpmdProgram&, Instruction& i) { std::swap(i.dim, i.to_dim); });
+    refuted([](SpmdProgram& wrong, Instruction& i) {
+      wrong.tables.push_back(wrong.tables[size_t(i.to_table)]);
+      wrong.tables.back().name += "'";
+      std::ranges::fill(wrong.tables.back().bounds, 0);
+      wrong.tables.back().bounds.back() = wrong.tables.back().extent;
+      i.to_table = int(wrong.tables.size()) - 1;
+    });
+    refuted([](SpmdProgram&, Instruction& i) { i.opcode = Opcode::all_gather; });
+  }
+  EXPECT_GT(exchanges, 4);
+
+  const SpmdProgram stages = test::pipelined_plan(program, data_parallel_plan(program, local_cluster(1)).program, 3);
+  SpmdProgram staged = by_host(stages, {2, 1});
+  EXPECT_EQ(verify(program, staged).verdict, Verdict::proved);
+  const auto broadcast = std::ranges::find(staged.instructions, Opcode::broadcast, &Instruction::opcode);
+  ASSERT_NE(broadcast, staged.instructions.end());
+  EXPECT_EQ(broadcast->realisation, Realisation::hierarchical);
+  broadcast->root = (broadcast->root + 1) % 3;
+  EXPECT_EQ(verify(program, staged).verdict, Verdict::refuted);
 }
 
 TEST(HierarchicalProof, IsRefusedWhereThereIsNoSuchForm) {
@@ -84,8 +125,8 @@ TEST(HierarchicalProof, IsRefusedWhereThereIsNoSuchForm) {
   EXPECT_THAT(refusal({0, 1}, as_is), HasSubstr("the plan's 2 hosts of 3 devices are not in the order of the ranks"));
   EXPECT_THAT(refusal({0, 1, 0}, as_is), HasSubstr("not in the order of the ranks"));
   EXPECT_THAT(refusal({0, 0, 1}, [](Instruction& i) { i.reduce = ReduceOp::average; }), HasSubstr("takes the average"));
-  EXPECT_THAT(refusal({0, 0, 1}, [](Instruction& i) { i.opcode = Opcode::broadcast; }),
-              HasSubstr("broadcast over dp has no hierarchical form"));
+  EXPECT_THAT(refusal({0, 0, 1}, [](Instruction& i) { i.opcode = Opcode::send, i.to = 1; }),
+              HasSubstr("send over dp has no hierarchical form"));
 }
 
 TEST(HierarchicalProof, CertificatesAreOfTheHostsToo) {

@@ -29,6 +29,8 @@ bool is_collective(const std::string& name) {
                                               "hetsynth_hierarchical_all_gather",
                                               "hetsynth_hierarchical_all_reduce",
                                               "hetsynth_hierarchical_reduce_scatter",
+                                              "hetsynth_hierarchical_all_to_all",
+                                              "hetsynth_hierarchical_broadcast",
                                               "hetsynth_all_to_all",
                                               "hetsynth_halo_exchange",
                                               "hetsynth_broadcast",

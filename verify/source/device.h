@@ -56,6 +56,10 @@ class DeviceWalk final : public ContentsWalk {
     std::array<Base, 2> in{Base::operand, Base::result};  ///< from, to
     int phase = 0;                                        ///< calls of a later one stand in a later group
   };
+  struct Place {
+    Base base;
+    int64_t elements;
+  };
   /// A value whose shares along a dimension lie one after the other, or each at a multiple of `stride` elements.
   struct Shares {
     ValueId value = -1;
@@ -77,7 +81,7 @@ class DeviceWalk final : public ContentsWalk {
     std::vector<Call> calls;
     Shares from, to;
     int64_t source = -1, target = -1;  ///< bytes; -1: nothing is read, nothing arrives
-    int64_t middle = -1;               ///< where a leader's sum over its host begins; -1: it holds none
+    int64_t middle = -1;  ///< where what a leader holds of its host and of others begins; -1: it holds nothing
   };
 
   // device.cpp
@@ -110,6 +114,8 @@ class DeviceWalk final : public ContentsWalk {
   Exchange exchange(const Instruction& i, size_t first, bool last) const;
   Exchange exchange_by_host(const Instruction& i, std::vector<std::vector<Call>>& phases, bool last) const;
   std::vector<Call> by_host(const Instruction& i) const;
+  Call call_of_phase(const Instruction& i, int phase, const char* name, int64_t elements, int64_t peer, Place from,
+                     Place to) const;
   int me_among(Over over, int axis) const;
   int count_of(Over over, int axis) const;
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
@@ -117,7 +123,13 @@ class DeviceWalk final : public ContentsWalk {
   void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
   std::vector<Access> accesses(const Call& call, const Instruction& i) const;
   void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
+  void move_pieces(const Instruction& i, Exchange& out) const;
   std::string description(const Instruction& i) const;
+
+  // nccl_exchange_by_host.cpp
+  std::vector<Call> exchanged_by_host(const Instruction& i) const;
+  bool passes_on(const Instruction& i) const;
+  void expect_middle_apart(const Exchange& e, const std::vector<Call>& wanted) const;
 
   // nccl_halo.cpp
   std::vector<Call> halo(const Instruction& i, Shares& from, Shares& to) const;

@@ -93,7 +93,7 @@ std::string DeviceWalk::description(const Instruction& i) const {
 /// of others.
 const Instruction* DeviceWalk::next_move() {
   for (const Instruction* i = next_exchange(); i; i = next_exchange()) {
-    if (elements(i->operands[0]) + elements(i->result) > 0 && !is_quiet(*i)) return i;
+    if ((elements(i->operands[0]) + elements(i->result) > 0 && !is_quiet(*i)) || passes_on(*i)) return i;
     ++next_collective_;
   }
   return nullptr;
@@ -201,6 +201,15 @@ std::vector<DeviceWalk::Call> DeviceWalk::exchanged(const Instruction& i) const 
   return out;
 }
 
+/// Of an all-to-all: what goes to each rank, and what comes from it.
+void DeviceWalk::move_pieces(const Instruction& i, Exchange& out) const {
+  const Shape& shape = node_of(i.result).type.shape;
+  out.from.dim = i.to_dim;
+  out.from.cut = bounds(i.to_table, shape[size_t(i.to_dim)]);
+  out.to.dim = i.dim;
+  out.to.cut = bounds(i.table, shape[size_t(i.dim)]);
+}
+
 /// The calls from `first` of the group on that belong to the collective. What is too much counts as the last one's.
 DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bool last) const {
   const Shape& shape = node_of(i.result).type.shape;
@@ -225,10 +234,7 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
     wanted[0].numbers[Call::peer] = sends ? i.to : i.root;
   } else if (i.opcode == Opcode::all_to_all) {
     wanted = exchanged(i);
-    out.from.dim = i.to_dim;
-    out.from.cut = bounds(i.to_table, shape[size_t(i.to_dim)]);
-    out.to.dim = i.dim;
-    out.to.cut = bounds(i.table, shape[size_t(i.dim)]);
+    move_pieces(i, out);
   } else if (i.opcode == Opcode::halo_exchange) {
     wanted = halo(i, out.from, out.to);
   } else {

@@ -31,6 +31,19 @@ bool DeviceWalk::end_phase(const std::vector<const Instruction*>& members) {
   return phases_.size() >= wanted.size();
 }
 
+DeviceWalk::Call DeviceWalk::call_of_phase(const Instruction& i, int phase, const char* name, int64_t elements,
+                                           int64_t peer, Place from, Place to) const {
+  Call out{name, std::vector<int64_t>(Call::how_many, -1), i.axis, 0};
+  out.over = phase == 1 ? Over::leaders : Over::host;
+  out.phase = phase;
+  out.in = {from.base, to.base};
+  out.numbers[Call::from_at] = from.elements;
+  out.numbers[Call::to_at] = to.elements;
+  out.numbers[Call::count] = elements;
+  out.numbers[Call::peer] = peer;
+  return out;
+}
+
 /// Those of a hierarchical collective on this rank: to the leader of its host, among the leaders, and from it.
 std::vector<DeviceWalk::Call> DeviceWalk::by_host(const Instruction& i) const {
   const GroupHosts hosts = hosts_of_group(program_, i.axis, source_.rank);
@@ -39,16 +52,7 @@ std::vector<DeviceWalk::Call> DeviceWalk::by_host(const Instruction& i) const {
   std::vector<Call> out;
   const auto call = [&](int phase, const char* name, int64_t elements, int64_t root, Base from, int64_t from_place,
                         Base to, int64_t to_place) {
-    if (elements == 0) return;
-    Call made{name, std::vector<int64_t>(Call::how_many, -1), i.axis, 0};
-    made.over = phase == 1 ? Over::leaders : Over::host;
-    made.phase = phase;
-    made.in = {from, to};
-    made.numbers[Call::from_at] = from_place;
-    made.numbers[Call::to_at] = to_place;
-    made.numbers[Call::count] = elements;
-    made.numbers[Call::peer] = root;
-    out.push_back(std::move(made));
+    if (elements > 0) out.push_back(call_of_phase(i, phase, name, elements, root, {from, from_place}, {to, to_place}));
   };
   constexpr Base operand = Base::operand, result = Base::result, middle = Base::middle;
   if (i.opcode == Opcode::all_reduce) {
@@ -58,6 +62,17 @@ std::vector<DeviceWalk::Call> DeviceWalk::by_host(const Instruction& i) const {
     if (!alone) call(2, "ncclBroadcast", all, 0, result, 0, result, 0);
     return out;
   }
+  if (i.opcode == Opcode::broadcast) {
+    const int64_t all = elements(i.result);
+    const Base given = me == i.root ? operand : result;
+    const bool with_root = hosts.here(i.root);
+    if (with_root && !alone) call(0, "ncclBroadcast", all, i.root - leader, given, 0, result, 0);
+    if (leads && hosts.count() > 1)
+      call(1, "ncclBroadcast", all, hosts.host_of(i.root), alone ? given : result, 0, result, 0);
+    if (!with_root && !alone) call(2, "ncclBroadcast", all, 0, result, 0, result, 0);
+    return out;
+  }
+  if (i.opcode == Opcode::all_to_all) return exchanged_by_host(i);
   const bool gathers = i.opcode == Opcode::all_gather;
   const std::vector<Range> whole = part_of(gathers ? i.result : i.operands[0]);
   const int64_t each = part_elements(whole, 0, size_t(i.dim)) * part_elements(whole, size_t(i.dim) + 1, whole.size());
@@ -116,7 +131,12 @@ DeviceWalk::Exchange DeviceWalk::exchange_by_host(const Instruction& i, std::vec
     if (number != numbered.end()) ++number;
   }
   expect_calls(out, wanted, "hierarchical " + description(i));
-  if (i.opcode == Opcode::all_reduce) return out;
+  if (i.opcode == Opcode::all_reduce || i.opcode == Opcode::broadcast) return out;
+  if (i.opcode == Opcode::all_to_all) {
+    move_pieces(i, out);
+    expect_middle_apart(out, wanted);
+    return out;
+  }
   const bool gathers = i.opcode == Opcode::all_gather;
   Shares& shares = gathers ? out.to : out.from;
   shares.dim = i.dim;
