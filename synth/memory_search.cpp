@@ -16,6 +16,8 @@ constexpr size_t most_points = 4;
 constexpr double worth_dearer = 0.9;
 /// Bounds at prices that differ by less than this part are hardly better.
 constexpr double worth_proving_anew = 0.03;
+/// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
+constexpr double worth_proving_copies = 0.02;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound this near to the plan ends the search, and a new price that promises less than this is not tried.
 constexpr double near_enough = 2e-3;
@@ -208,6 +210,7 @@ class MemorySearch {
   /// the last one costs about half as much again as the average.
   void prove_for_copies() {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
+    if (double(result_.best.cost) < double(result_.bound) * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
     if (over > 0) prove(1.5 * average);
