@@ -71,8 +71,8 @@ bool BoundedSearch::step() {
   const bool stuck = limits_.guesses && limits_.thorough && gap() > worth_guessing_if_stuck &&
                      gain < gained_of_gap_if_stuck * gap() && guesses_if_stuck_-- > 0;
   if (stuck || (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained))) guess();
-  if (gap() < worth_pruning &&
-      (first || gain < gained_of_gap * gap() || gap() <= std::max(limits_.tolerance, nearly_closed))) {
+  const double closed = informed_ ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
+  if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
     shift();
     // What a guess has left open within the tolerance is soon closed.
     if (!done() || (stuck && !limits_.stop.stopped() && result_.lower_bound < to_beat())) attempt(false);

@@ -40,7 +40,8 @@ class BoundedSearch {
   static constexpr int most_guesses_if_stuck = 3;
   /// Nor is it time to narrow while it gains as much as this part of the gap.
   static constexpr double gained_of_gap = 0.5;
-  /// Unless hardly anything is left by it.
+  /// Unless hardly anything is left by it, where message passing began with what is known: elsewhere the bound still
+  /// rises, at first slowly.
   static constexpr double nearly_closed = 5e-4;
   /// With a larger gap hardly any value is out of the question.
   static constexpr double worth_pruning = 3e-2;
