@@ -212,9 +212,10 @@ class MemorySearch {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
     if (double(result_.best.cost) < double(result_.bound) * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
+    if (over <= 0) return;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
-    if (over > 0) prove(1.5 * average);
-    if (over > 0 && result_.bound == cheapest_.bound) prove(average / 2);
+    prove(1.5 * average);
+    if (result_.bound == cheapest_.bound) prove(average / 2);
   }
 
   /// That at which both cost the same; 0 if there is none.

@@ -7,13 +7,14 @@
 namespace hetsynth::synth {
 namespace {
 
-/// By the form it makes: of the cheapest way to do so.
-std::vector<Picoseconds> operation_costs(const Problem& problem, const Shares& shares, NodeId node) {
+/// By the form it makes: of the cheapest way to do so. `devices`: distinct ones at the shares.
+std::vector<Picoseconds> operation_costs(const Problem& problem, const Shares& shares, const std::vector<int>& devices,
+                                         NodeId node) {
   std::vector<Picoseconds> costs(problem.rules.forms[node].size(), forbidden);
   for (const Option& option : problem.rules.options[node]) {
     if (option.twice()) continue;
     Picoseconds& least = costs[size_t(option.form)];
-    least = std::min(least, problem.cost.operator_cost(node, option, shares));
+    least = std::min(least, problem.cost.operator_cost(node, option, shares, devices));
   }
   return costs;
 }
@@ -30,13 +31,14 @@ bool ends_with(const Problem& problem, NodeId tensor, NodeId reader) {
 RemakeCosts::RemakeCosts(const Problem& problem, const Shares& shares, NodeId boundary,
                          const std::function<Picoseconds(const Node& node)>& kept)
     : kinds_(problem.program.nodes.size(), -1) {
+  const std::vector<int> devices = problem.cost.distinct_devices(shares);
   std::map<std::pair<int, int>, std::vector<Picoseconds>> of_operations;
   std::map<std::vector<Picoseconds>, int> seen;
   for (const Node& node : problem.program.nodes) {
     if (node.leaf() || node.id > boundary) continue;
     const auto [operation, fresh] =
         of_operations.try_emplace({problem.rules.options.kind(node.id), problem.cost.work_kind(node.id)});
-    if (fresh) operation->second = operation_costs(problem, shares, node.id);
+    if (fresh) operation->second = operation_costs(problem, shares, devices, node.id);
     Picoseconds inputs = 0;
     for (NodeId input : std::set<NodeId>(node.inputs.begin(), node.inputs.end())) {
       if (kinds_[size_t(input)] < 0 || !ends_with(problem, input, node.id)) continue;

@@ -30,12 +30,6 @@ Cluster with_memory(Cluster cluster, int64_t bytes) {
   return cluster;
 }
 
-int64_t fullest(const Plan& plan) {
-  int64_t most = 0;
-  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
-  return most;
-}
-
 /// Least time of all choices that fit, each operation's and leaf's option enumerated, conversions as they are cheapest;
 /// `forbidden` if none does.
 Picoseconds enumerated_within_memory(const Problem& problem, const Shares& shares) {

@@ -299,6 +299,12 @@ class Executor {
 
 }  // namespace
 
+int64_t fullest(const Plan& plan) {
+  int64_t most = 0;
+  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
+  return most;
+}
+
 std::string compare_with_reference(const Program& reference, const SpmdProgram& spmd, uint64_t seed) {
   EvaluationContext context{seed, 0};
   Bindings leaves;

@@ -7,6 +7,7 @@
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/program.h"
 #include "dsl/spmd/cluster.h"
+#include "dsl/spmd/plan.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth::testing_support {
@@ -47,6 +48,9 @@ Program mlp(int64_t batch, std::vector<int64_t> widths);
 /// Equal devices but for their speeds (floating-point operations per second) and memories; one host.
 Cluster cluster_of_speeds(const std::vector<double>& speeds, double link_bytes_per_second = 1e9,
                           double latency_seconds = 1e-6, const std::vector<int64_t>& memory_bytes = {});
+
+/// Bytes of the device that is predicted to hold most.
+int64_t fullest(const Plan& plan);
 
 /// Runs all ranks of an SPMD program for a step and compares loss and new contents of parameters and states with the
 /// reference program's. Returns the first difference in words, or "" if there is none. Every device's copy is compared.

@@ -24,12 +24,6 @@ int count_again(const SpmdProgram& program) {
   return int(std::count(again.begin(), again.end(), 1));
 }
 
-int64_t fullest(const Plan& plan) {
-  int64_t most = 0;
-  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
-  return most;
-}
-
 /// Layers whose activations take far more than their parameters.
 Program deep_mlp() { return mlp(2048, std::vector<int64_t>(9, 16)); }
 
@@ -39,19 +33,32 @@ Plan planned(const Program& program, int64_t memory, const PlanPins& pins = {}) 
   return synthesize(program, cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {memory, memory}), options);
 }
 
-RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
+/// Some layers, few samples.
+Program drawn_mlp() {
   std::vector<int64_t> widths;
   for (int i = 0; i < *rc::gen::inRange(2, 6); ++i) widths.push_back(*rc::gen::inRange(1, 9));
-  const Program program = mlp(*rc::gen::inRange(1, 9), widths);
-  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
-  const AtShares at(problem, RatioRule::proportional);
-  const Choices choices = *rc::gen::inRange(0, 2) ? data_parallel_choices(problem) : at.cheapest({});
-  const SpmdProgram plan = lower(problem, at.conversions, at.shares, choices);
-  std::vector<ValueId> again;
+  return mlp(*rc::gen::inRange(1, 9), widths);
+}
+
+Choices drawn_choices(const Problem& problem, const AtShares& at) {
+  return *rc::gen::inRange(0, 2) ? data_parallel_choices(problem) : at.cheapest({});
+}
+
+/// Any of the values that the forward phase makes.
+std::vector<ValueId> drawn_values(const Program& program, const SpmdProgram& plan) {
+  std::vector<ValueId> values;
   for (const Instruction& instruction : plan.instructions)
     if (program[plan.values[instruction.result].node].phase == Phase::forward && *rc::gen::inRange(0, 2))
-      again.push_back(instruction.result);
-  const SpmdProgram twice = with_recomputed(problem, plan, again);
+      values.push_back(instruction.result);
+  return values;
+}
+
+RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
+  const Program program = drawn_mlp();
+  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
+  const AtShares at(problem, RatioRule::proportional);
+  const SpmdProgram plan = lower(problem, at.conversions, at.shares, drawn_choices(problem, at));
+  const SpmdProgram twice = with_recomputed(problem, plan, drawn_values(program, plan));
   RC_ASSERT(compare_with_reference(program, twice, 7) == "");
   RC_ASSERT(twice.instructions.size() >= plan.instructions.size());
 }
@@ -89,16 +96,11 @@ RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
 
 /// Candidates are measured without names and causes, and written out with them in the end.
 RC_GTEST_PROP(Recompute, WrittenOutACandidateDoesTheSame, ()) {
-  std::vector<int64_t> widths;
-  for (int i = 0; i < *rc::gen::inRange(2, 6); ++i) widths.push_back(*rc::gen::inRange(1, 9));
-  const Program program = mlp(*rc::gen::inRange(1, 9), widths);
+  const Program program = drawn_mlp();
   const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
   const AtShares at(problem, RatioRule::proportional);
-  const Choices choices = *rc::gen::inRange(0, 2) ? data_parallel_choices(problem) : at.cheapest({});
-  Candidate candidate = make_candidate(problem, at.conversions, at.shares, choices, 0);
-  for (const Instruction& instruction : candidate.spmd->instructions)
-    if (program[candidate.spmd->values[instruction.result].node].phase == Phase::forward && *rc::gen::inRange(0, 2))
-      candidate.recomputed.push_back(instruction.result);
+  Candidate candidate = make_candidate(problem, at.conversions, at.shares, drawn_choices(problem, at), 0);
+  candidate.recomputed = drawn_values(program, *candidate.spmd);
   SpmdProgram brief = with_recomputed(problem, *candidate.spmd, candidate.recomputed);
   SpmdProgram full = written_out(problem, candidate);
   RC_ASSERT(peak_memory(problem, at.shares, brief) == peak_memory(problem, at.shares, full));

@@ -54,9 +54,8 @@ Program any_program() {
 /// A plan, and what of it is made twice, where memory between the two phases has a price.
 class PricedPlan {
  public:
-  PricedPlan(const Problem& problem, const Shares& shares, const SpmdProgram& plan,
-             const std::vector<double>& by_device)
-      : problem_(problem), shares_(shares), plan_(plan), by_device_(by_device) {
+  PricedPlan(const Problem& problem, const SpmdProgram& plan, const std::vector<double>& by_device)
+      : problem_(problem), plan_(plan), by_device_(by_device) {
     for (const Instruction& instruction : plan.instructions)
       if (of_forward_phase(plan, instruction)) open_.push_back(instruction.result);
   }
@@ -109,7 +108,6 @@ class PricedPlan {
   }
 
   const Problem& problem_;
-  const Shares& shares_;
   const SpmdProgram& plan_;
   const std::vector<double>& by_device_;
   std::vector<ValueId> open_;  ///< what the forward phase makes
@@ -127,7 +125,7 @@ RC_GTEST_PROP(RemakeCosts, NoPlanCostsLessThanTheBoundWhateverItMakesTwice, ()) 
   const Choices choices = *rc::gen::inRange(0, 3) == 0 ? data_parallel_choices(problem)
                                                        : search(problem, at.conversions, at.shares, priced, {}).choices;
   const SpmdProgram plan = lower(problem, at.conversions, at.shares, choices);
-  const double paid = PricedPlan(problem, at.shares, plan, priced.memory.by_device).least(*rc::gen::inRange(0, 2));
+  const double paid = PricedPlan(problem, plan, priced.memory.by_device).least(*rc::gen::inRange(0, 2));
 
   SearchInput least = priced;
   least.memory.least = least.memory.again = true;
@@ -140,11 +138,6 @@ TEST(RemakeCosts, TheGapIsSmallWhereManyValuesAreMadeTwice) {
   const Program program = chained(4096, 6);
   const auto planned = [&](int64_t memory) {
     return synthesize(program, cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {memory, memory}));
-  };
-  const auto fullest = [](const Plan& plan) {
-    int64_t most = 0;
-    for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
-    return most;
   };
   const int64_t need = fullest(planned(int64_t{1} << 40));
   const std::vector<std::pair<int, double>> least_bounds{{60, 0.92}, {40, 0.87}};  // 0.931 and 0.884 of the step
