@@ -27,6 +27,12 @@ constexpr double as_good_as_proven = 1e-6;
 /// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
 /// begins there; and what it must lead to for the next start to be left out.
 constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
+/// Of long programs a bound over all shares that is this near is left as it is, and that of programs with more nodes:
+/// the few searches there is time for hardly make it tighter.
+constexpr double worth_tightening = 5e-3;
+constexpr size_t most_nodes_to_tighten = 4500;
+/// Shares at which a program fits are left for later where they make it so much slower.
+constexpr double worth_moving_to_fit = 1;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
 constexpr double worth_following = 0.1;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
@@ -82,6 +88,7 @@ class Alternation {
     }
     search_best_shares();
     search_tight_shares();
+    search_far_shares();
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
@@ -182,14 +189,18 @@ class Alternation {
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() || near_bound() ||
-        !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
+    const bool is_short = !is_long(problem_.program);
+    if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() ||
+        near_bound(is_short ? near_enough : worth_tightening) ||
+        problem_.program.nodes.size() > most_nodes_to_tighten || !problem_.ratio.empty() ||
+        device_types(problem_.cluster).devices.size() < 2)
       return;
     const int most = class_of_most_work(problem_, *best_.spmd);
     if (most < 0) return;
-    shares_bound_ = std::max(
-        shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough, searches,
-                                                 budget_.stop(), relaxation_->choices, relaxation_->learnt.get()));
+    shares_bound_ =
+        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough,
+                                                          searches, budget_.stop(), relaxation_->choices,
+                                                          relaxation_->learnt.get(), best_.shares));
     budget_.searched();
   }
 
@@ -235,7 +246,12 @@ class Alternation {
       if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
       const double before = evaluate(problem_, terms, shares);
       if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares)) return;
-      const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
+      const double moved = evaluate(problem_, terms, shares);
+      if (!several_axes() && !candidate.fits() && moved > before * (1 + worth_moving_to_fit)) {
+        far_.emplace_back(to_picoseconds(moved), shares);
+        return;
+      }
+      const double gained = (before - moved) / to_seconds(candidate.cost);
       const double lacking = best_.fits() ? double(candidate.cost) / double(best_.cost) - 1 : 0;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
@@ -245,23 +261,23 @@ class Alternation {
 
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
   void search_tight_shares() {
+    follow_tight_shares();
+    // What was told of likely values alone is no bound.
+    if (likely_.values.empty() || best_.empty() || !best_.fits() || best_.bound >= cheapest_there_) return;
+    cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, best_.shares), best_.shares);
+  }
+
+  void follow_tight_shares() {
     std::stable_sort(tight_.begin(), tight_.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
     int searched = 0;
     double multiplier = 0;
-    for (Candidate start : tight_) {
+    for (const Candidate& start : tight_) {
       if (budget_.spent() || (cost_to_beat() < forbidden && start.bound >= cost_to_beat())) return;
+      // The cheapest of likely values is hardly dearer than that of all.
+      const Picoseconds least = likely_.values.empty() ? start.bound : start.cost;
       const bool far = double(cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
-      if (searched >= most_tight_shares && !far) return;
+      if (least >= cost_to_beat() || (searched >= most_tight_shares && !far)) return;
       const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
-      if (!likely_.values.empty() && start.bound < start.cost) {
-        start = cheapest_of_all(conversions, start.shares);
-        if (start.empty()) return;
-      }
-      if (start.fits()) {
-        keep(start);
-        ++searched;
-        continue;
-      }
       const MemorySearchResult found = search_at(conversions, start, multiplier);
       multiplier = found.multiplier;
       searched += found.beaten || best_.fits();
@@ -281,6 +297,13 @@ class Alternation {
     }
   }
 
+  /// Where everything was searched but what takes very long, that may still fit.
+  void search_far_shares() {
+    std::stable_sort(far_.begin(), far_.end(), [](auto& a, auto& b) { return a.first < b.first; });
+    for (const auto& [cost, shares] : far_)
+      if (!budget_.spent() && cost < cost_to_beat()) alternate(shares, worth_searching(), &seen_);
+  }
+
   /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
   /// or nothing is tight there.
   bool move_tight_shares(const Candidate& from, double multiplier) {
@@ -288,8 +311,7 @@ class Alternation {
     if (moved.empty() || !seen_.insert(moved.shares).second) return false;
     const Shares& shares = moved.shares;
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    const Candidate there = likely_.values.empty() ? cheapest(conversions, shares, worth_searching())
-                                                   : cheapest_of_all(conversions, shares);
+    const Candidate there = cheapest(conversions, shares, worth_searching());
     if (there.empty()) return false;
     if (there.fits()) {
       keep(there);
@@ -332,6 +354,7 @@ class Alternation {
     result.best.bound = result.bound;
     if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
+    if (best_.shares == start.shares) cheapest_there_ = start.cost;
     return result;
   }
 
@@ -486,8 +509,10 @@ class Alternation {
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;
-  std::vector<Candidate> runners_up_;  ///< others that fit, the fastest first
-  std::vector<Candidate> tight_;       ///< cheapest plans at their shares, which do not fit
+  std::vector<Candidate> runners_up_;                ///< others that fit, the fastest first
+  std::vector<std::pair<Picoseconds, Shares>> far_;  ///< at which a program fits that takes very long there
+  std::vector<Candidate> tight_;                     ///< cheapest plans at their shares, which do not fit
+  Picoseconds cheapest_there_ = 0;  ///< at the shares of the best, if these were searched within memory
 };
 
 }  // namespace

@@ -41,6 +41,8 @@ class MemorySearch {
     limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
     result_.best = fast_ = cheapest;
     result_.bound = cheapest.bound;
+    // On one axis it may be the cheapest of likely values: there is hardly a cheaper one.
+    least_ = problem.mesh.axes.size() < 2 ? cheapest.cost : cheapest.bound;
     for (double fullness : cheapest.fullness) tight_.push_back(fullness > 1);
     watch(cheapest.peak);
     make_again(cheapest);
@@ -49,7 +51,7 @@ class MemorySearch {
   MemorySearchResult run(double guess) {
     search(guess);
     prove_for_copies();
-    result_.beaten = hopeless() || result_.bound >= cost_to_beat_;
+    result_.beaten = hopeless() || least() >= double(cost_to_beat_);
     return std::move(result_);
   }
 
@@ -78,7 +80,7 @@ class MemorySearch {
     const double price = approach(low, high);
     if (hopeless()) return;
     prove(price);
-    if (result_.bound == cheapest_.bound) prove(price / 2);
+    if (result_.bound <= least_) prove(price / 2);
     if (price > 0) mix();
   }
 
@@ -108,7 +110,10 @@ class MemorySearch {
   /// as far as prices tell.
   bool hopeless() const { return estimate_ >= double(result_.best.recomputed.empty() ? cost_to_beat_ : to_beat()); }
 
-  bool enough() const { return budget_.spent() || double(result_.bound) * (1 + near_enough_) >= double(to_beat()); }
+  /// What plans that fit cost at least, as far as is known.
+  double least() const { return double(std::max(result_.bound, least_)); }
+
+  bool enough() const { return budget_.spent() || least() * (1 + near_enough_) >= double(to_beat()); }
 
   /// Average over the devices whose memory has a price.
   double fullness_of(const Candidate& candidate) const {
@@ -210,12 +215,12 @@ class MemorySearch {
   /// the last one costs about half as much again as the average.
   void prove_for_copies() {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
-    if (double(result_.best.cost) < double(result_.bound) * (1 + worth_proving_copies)) return;
+    if (double(result_.best.cost) < least() * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
     if (over <= 0) return;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
     prove(1.5 * average);
-    if (result_.bound == cheapest_.bound) prove(average / 2);
+    if (result_.bound <= least_) prove(average / 2);
   }
 
   /// That at which both cost the same; 0 if there is none.
@@ -276,6 +281,7 @@ class MemorySearch {
   Budget& budget_;
   SearchLimits limits_;
   double near_enough_ = near_enough;
+  Picoseconds least_ = 0;    ///< of all plans at these shares, fitting or not, as far as is known
   std::vector<char> tight_;  ///< by device: its memory has a price
   std::vector<MemoryPrice::Point> points_;
   double proven_at_ = 0;      ///< price of the last bound

@@ -40,6 +40,13 @@ Table spread(const Table& costs, const std::vector<int>& rows, const std::vector
   return out;
 }
 
+/// 0, 1, ...
+std::vector<int> first_numbers(size_t count) {
+  std::vector<int> out(count);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
 /// A consumer whose need depends on a variable: per value, the masks it asks for.
 struct VariableNeeds {
   NodeId variable;
@@ -57,6 +64,7 @@ class NetworkBuilder {
         input_(input),
         prices_(problem, conversions, shares, input.memory) {
     if (!input.operation_cost) devices_ = problem.cost.distinct_devices(shares);
+    for (const Node& node : program_.nodes) add_values(node);
   }
 
   PlanNetwork build() {
@@ -80,37 +88,65 @@ class NetworkBuilder {
 
   TableStore& store() const { return out_.network.store(); }
 
+  /// By a node's variable's values: an option of an operation, or which of a leaf's forms.
+  const std::vector<int>& values(NodeId node) const { return value_lists_[values_of_[size_t(node)]]; }
+
+  void add_values(const Node& node) {
+    if (input_.among) {
+      values_of_.push_back(value_lists_.number((*input_.among)[size_t(node.id)]));
+      return;
+    }
+    const size_t count = node.leaf() ? leaf_forms(node).size() : problem_.rules.options[node.id].size();
+    const auto [it, fresh] = all_values_.try_emplace(count, -1);
+    if (fresh) it->second = value_lists_.number(first_numbers(count));
+    values_of_.push_back(it->second);
+  }
+
+  /// That a leaf may be kept in.
+  std::vector<int> leaf_forms(const Node& node) const {
+    if (node.kind == NodeKind::input) return {0};
+    std::vector<int> out;
+    for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
+      if (!problem_.rules.forms[node.id][f].partial()) out.push_back(int(f));
+    return out;
+  }
+
   /// The form, or two, a node's tensor is first made in, by value of its variable. Of what no solution needs to compute
   /// in two ways: the first.
   std::vector<Sources> sources(const Node& node) const {
-    std::vector<Sources> forms;
-    if (node.kind == NodeKind::input) return {0};
-    if (!node.leaf())
-      for (int choice = 0; choice < int(problem_.rules.options[node.id].size()); ++choice)
-        forms.push_back(store()[costs_of_[size_t(node.id)]][size_t(choice)] < forbidden
-                            ? problem_.rules.sources(node.id, choice)
-                            : Sources(problem_.rules.options[node.id][size_t(choice)].form));
-    else
-      for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
-        if (!problem_.rules.forms[node.id][f].partial()) forms.push_back(int(f));
-    return forms;
+    std::vector<Sources> out;
+    const std::vector<int>& values = this->values(node.id);
+    if (node.leaf()) {
+      const std::vector<int> forms = leaf_forms(node);
+      for (int value : values) out.push_back(forms[size_t(value)]);
+      return out;
+    }
+    const Table& costs = store()[costs_of_[size_t(node.id)]];
+    for (size_t x = 0; x < values.size(); ++x)
+      out.push_back(costs[x] < forbidden ? problem_.rules.sources(node.id, values[x])
+                                         : Sources(problem_.rules.options[node.id][size_t(values[x])].form));
+    return out;
   }
 
-  /// Of computing an operation in two ways, whose costs alone are known; forbidden where it costs no more to compute it
-  /// in one of them and to convert the result.
-  Picoseconds cost_of_both(const Node& node, const Option& both, const Table& alone) const {
+  /// Of computing an operation in two ways; forbidden where it costs no more to compute it in one of them and to
+  /// convert the result. `alone`: by option, what one way costs, or -1 if that was not asked for yet.
+  Picoseconds cost_of_both(const Node& node, const Option& both, Table* alone) const {
     const auto [a, b] = both.ways;
+    for (int way : {a, b})
+      if ((*alone)[size_t(way)] < 0)
+        (*alone)[size_t(way)] = operation_cost(node.id, problem_.rules.options[node.id][size_t(way)]);
     const auto converted = [&](int from, int to) {
       const auto form = [&](int way) { return problem_.rules.options[node.id][size_t(way)].form; };
       return conversions_.of(node.id).tree_cost(form(from), FormMask(1) << form(to));
     };
-    const Picoseconds of_a = alone[size_t(a)], of_b = alone[size_t(b)];
+    const Picoseconds of_a = (*alone)[size_t(a)], of_b = (*alone)[size_t(b)];
     return converted(a, b) <= of_b || converted(b, a) <= of_a ? forbidden : add(of_a, of_b);
   }
 
   void add_node(const Node& node) {
     key_.assign({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind)});
+                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind),
+                 values_of_[size_t(node.id)]});
     int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
     costs_of_.push_back(unary);
@@ -119,17 +155,24 @@ class NetworkBuilder {
     auto pin = input_.pins->find(node.id);
     if (pin == input_.pins->end()) return;
     Table pinned(size_t(out_.network.domain(node.id)), forbidden);
-    for (int value : pin->second) pinned[value] = 0;
+    for (size_t x = 0; x < pinned.size(); ++x)
+      if (std::ranges::count(pin->second, values(node.id)[x]) > 0) pinned[x] = 0;
     out_.network.add_costs(node.id, store().intern(std::move(pinned)));
   }
 
   Table node_costs(const Node& node) const {
     Table costs;
-    if (node.leaf())
+    if (node.leaf()) {
       for (Sources form : sources(node)) costs.push_back(prices_.of_leaf(node, form.first));
-    else
-      for (const Option& option : problem_.rules.options[node.id])  // two ways come after each alone
-        costs.push_back(option.twice() ? cost_of_both(node, option, costs) : operation_cost(node.id, option));
+      return costs;
+    }
+    const auto& options = problem_.rules.options[node.id];
+    Table alone(options.size(), -1);
+    for (int value : values(node.id)) {
+      const Option& option = options[size_t(value)];
+      costs.push_back(option.twice() ? cost_of_both(node, option, &alone) : operation_cost(node.id, option));
+      if (!option.twice()) alone[size_t(value)] = costs.back();
+    }
     return costs;
   }
 
@@ -144,7 +187,7 @@ class NetworkBuilder {
     for (NodeId consumer : problem_.consumers[node.id]) {
       VariableNeeds needs{consumer, is_late(problem_, consumer), {}};
       const auto& inputs = program_[consumer].inputs;
-      for (int choice = 0; choice < int(problem_.rules.options[consumer].size()); ++choice) {
+      for (int choice : values(consumer)) {
         masks.clear();
         problem_.rules.for_each_way(consumer, choice, [&](const Option& option) {
           for (size_t j = 0; j < inputs.size(); ++j)
@@ -222,12 +265,13 @@ class NetworkBuilder {
     std::vector<int>& key = key_;
     key.assign({conversions_.kind_of(node.id), options.kind(node.id), int(node.kind), int(node.phase),
                 node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id),
-                prices_.kind_of(node)});
+                prices_.kind_of(node), values_of_[size_t(node.id)]});
     // Which pairs of ways pay depends on what they cost.
     if (problem_.analysis->two_ways) key.push_back(problem_.cost.work_kind(node.id));
     if (input_.memory.again) key.push_back(prices_.remake_kind_of(node));
     for (NodeId consumer : problem_.consumers[node.id]) {
       key.push_back(options.kind(consumer));
+      key.push_back(values_of_[size_t(consumer)]);
       key.push_back(int(program_[consumer].phase));
       int positions = 0;
       const auto& inputs = program_[consumer].inputs;
@@ -241,6 +285,7 @@ class NetworkBuilder {
     for (NodeId leaf : problem_.update_targets[node.id]) {
       key.push_back(leaf == node.id ? -1 : problem_.rules.forms.kind(leaf));
       key.push_back(problem_.rules.options.kind(leaf));
+      key.push_back(values_of_[size_t(leaf)]);
       key.push_back(is_late(problem_, leaf));
     }
   }
@@ -279,8 +324,7 @@ class NetworkBuilder {
     const std::vector<FormSets>& sets = out_.set_lists.back();
     out->sets = &sets;
     out->set_unary = store().intern(Table(sets.size(), 0));
-    std::vector<int> every(sets.size());
-    std::iota(every.begin(), every.end(), 0);
+    const std::vector<int> every = first_numbers(sets.size());
     Table costs(from.kinds.size()), of_all(costs.size() * sets.size());
     for (size_t i = 0; i < sets.size(); ++i) {
       sets_cost(node, from.kinds, sets[i], costs.data());
@@ -412,6 +456,9 @@ class NetworkBuilder {
   const SearchInput& input_;
   FormPrices prices_;
   std::vector<int> devices_;  ///< distinct ones, if operations cost what they do at the shares
+  Interner<int> value_lists_;
+  std::vector<int> values_of_;                  ///< by node: a list
+  std::unordered_map<size_t, int> all_values_;  ///< by how many there are: a list
   std::unordered_map<std::vector<int>, int, SequenceHash> unary_of_kind_;
   std::vector<int> costs_of_;  ///< by node: the table of its costs, without pins
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;

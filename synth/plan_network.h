@@ -24,6 +24,8 @@ struct SearchInput {
   std::function<Picoseconds(NodeId, const Option&)> operation_cost;
   /// Tensors get the same sets to choose from as there, so that values mean the same.
   const struct PlanNetwork* like = nullptr;
+  /// By node, in rising order: of its values those that its variable has; others are not priced. None: all.
+  const ValueLists* among = nullptr;
 };
 
 /// The network of a problem, and what the values of its set variables stand for.

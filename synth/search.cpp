@@ -1,7 +1,6 @@
 #include "synth/search.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "dsl/base/error.h"
 
@@ -79,14 +78,11 @@ Solution search_among(const Problem& problem, const Conversions& conversions, co
   SearchInput input;
   input.pins = &problem.pins;
   input.like = where.network.get();
+  if (!where.network && !where.values.empty()) input.among = &where.values;
   const PlanNetwork plan = build_network(problem, conversions, shares, input);
+  const bool restricts = where.network && !where.values.empty();
   Solution solution;
-  ValueLists values = where.values;
-  for (int v = int(values.size()); !values.empty() && v < plan.network.variable_count(); ++v) {
-    values.emplace_back(plan.network.domain(v));
-    std::iota(values.back().begin(), values.back().end(), 0);
-  }
-  solution.search = values.empty() ? minimise(plan.network, limits) : minimise(restrict(plan.network, values), limits);
+  solution.search = minimise(restricts ? restrict(plan.network, where.values) : plan.network, limits);
   if (!solution.search.found()) return solution;
   for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
     const int value = solution.search.assignment[n];

@@ -28,7 +28,7 @@ struct Solution {
 /// The relaxation of a problem (synth/mesh_bound.h), where its good solutions are found.
 struct Neighbourhood {
   std::shared_ptr<const PlanNetwork> network;  ///< none: tensors get any sets of forms
-  ValueLists values;                           ///< by variable of the network, or by node; none: all
+  ValueLists values;                           ///< by variable of the network, without one by node; none: all
 };
 
 /// What is known of all plans of a mesh, at any shares.

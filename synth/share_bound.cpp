@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "synth/minimise.h"
@@ -16,6 +17,12 @@ namespace {
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
+/// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
+/// too far from that plan for its shares to tell where the bound is low.
+constexpr int64_t parts_of_width = 16;
+constexpr double near_plan = 0.2;
+/// Into so many branches at most.
+constexpr int most_parts = 3;
 
 /// What the devices of each type may hold together of one class, in granules.
 struct Branch {
@@ -220,6 +227,26 @@ bool narrow(Branch* branch, int64_t granules) {
   return true;
 }
 
+/// The branch in two or three by what devices of a type hold: what is close to `held` becomes a narrow one, where the
+/// bound soon comes near the cost of the plan that holds so much, and far from there hardly any plan is as fast. In the
+/// middle if `held` is negative or elsewhere.
+std::vector<Branch> divided(const Branch& branch, size_t type, int64_t held) {
+  const int64_t low = branch.low[type], high = branch.high[type], reach = (high - low) / parts_of_width;
+  std::vector<int64_t> ends{low + (high - low) / 2};
+  if (held >= low && held <= high && reach > 0) ends = {held - reach - 1, held + reach};
+  std::vector<Branch> out;
+  int64_t begin = low;
+  ends.push_back(high);
+  for (int64_t end : ends) {
+    end = std::min(end, high);
+    if (end < begin) continue;
+    out.push_back(branch);
+    out.back().low[type] = std::exchange(begin, end + 1);
+    out.back().high[type] = end;
+  }
+  return out;
+}
+
 }  // namespace
 
 PlanNetwork network_over_shares(const Problem& problem) {
@@ -230,15 +257,20 @@ PlanNetwork network_over_shares(const Problem& problem) {
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
                                       double tolerance, int most, const Stop& stop, const Choices& of_root,
-                                      const LearntMessages* learnt) {
+                                      const LearntMessages* learnt, const Shares& of_cost) {
   const DeviceTypes types = device_types(problem.cluster);
   const int64_t granules = problem.classes.classes[size_t(class_id)].granules;
   const auto enough = [&](Picoseconds bound) { return double(bound) >= double(cost) * (1 - tolerance); };
   const auto later = [](const Branch& a, const Branch& b) { return a.bound > b.bound; };
+  const bool near = !of_cost.empty() && double(cost) < double(root) * (1 + near_plan);
+  std::vector<int64_t> held(types.devices.size(), near ? 0 : -1);  // by the devices of each type in the plan at hand
+  for (size_t d = 0; near && d < types.type_of.size(); ++d)
+    held[size_t(types.type_of[d])] += of_cost[0][size_t(class_id)][d];
   std::priority_queue<Branch, std::vector<Branch>, decltype(later)> open(later);
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
              std::vector<int64_t>(types.devices.size(), granules), root, of_root});
-  for (int searches = 0; searches + 2 <= most && !enough(open.top().bound) && !stop.stopped();) {
+  const int at_once = near ? most_parts : 2;
+  for (int searches = 0; searches + at_once <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;
     const auto width = [&](size_t t) { return branch.high[t] - branch.low[t]; };
@@ -246,16 +278,13 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       if (width(t) > width(widest)) widest = t;
     if (width(widest) == 0) break;
     open.pop();
-    Branch lower = branch, upper = branch;
-    lower.high[widest] = branch.low[widest] + width(widest) / 2;
-    upper.low[widest] = lower.high[widest] + 1;
-    for (Branch* half : {&lower, &upper}) {
-      if (!narrow(half, granules)) continue;
+    for (Branch& part : divided(branch, widest, held[widest])) {
+      if (!narrow(&part, granules)) continue;
       ++searches;
-      const CostsWithin costs(problem, types, *half);
+      const CostsWithin costs(problem, types, part);
       // What is as good there as in the whole branch leaves nothing to raise the bound by.
       if (!branch.choices.empty() && double(costs.of(branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
-        open.push(*half);
+        open.push(part);
         continue;
       }
       const PlanNetwork network = costs.network();
@@ -265,12 +294,12 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       Minimisation minimisation(network.network, limits);
       if (learnt) minimisation.begin_with(*learnt, named_values(network));
       const SearchResult found = minimisation.finish(limits.cost_to_beat);
-      half->bound = std::max(branch.bound, found.lower_bound);
-      half->choices = {};
+      part.bound = std::max(branch.bound, found.lower_bound);
+      part.choices = {};
       if (found.found())
-        half->choices.of.assign(found.assignment.begin(),
-                                found.assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
-      open.push(*half);
+        part.choices.of.assign(found.assignment.begin(),
+                               found.assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
+      open.push(part);
     }
   }
   return std::min(cost, open.top().bound);

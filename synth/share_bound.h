@@ -14,11 +14,12 @@ PlanNetwork network_over_shares(const Problem& problem);
 /// That bound made tighter by branch and bound over the shares of one class: how many of its granules the devices
 /// of each type hold together. Within a branch every instruction is at the shares of the class that suit it best among
 /// those of the branch; the branch with the least bound is divided first. `root`: the bound. Ends
-/// when no branch is below `cost`, that of a plan at hand, but for `tolerance` of it, or after `most` halves were
-/// looked at. `of_root`: a program that costs no more than the root, if it is known: a half in which it is as cheap
-/// need not be searched. `learnt`: by message passing, in the search of the root or another.
+/// when no branch is below `cost`, that of a plan at hand, but for `tolerance` of it, or after `most` parts of branches
+/// were looked at. `of_root`: a program that costs no more than the root, if it is known: a part in which it is as
+/// cheap need not be searched. `learnt`: by message passing, in the search of the root or another. `of_cost`: shares of
+/// the plan at hand, if it is known: branches are divided around them.
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
                                       double tolerance, int most, const Stop& stop, const Choices& of_root = {},
-                                      const LearntMessages* learnt = nullptr);
+                                      const LearntMessages* learnt = nullptr, const Shares& of_cost = {});
 
 }  // namespace hetsynth::synth

@@ -80,6 +80,38 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
   }
 }
 
+/// The cheapest plan at shares by speed, and the bound over all shares.
+struct PlanBySpeed {
+  explicit PlanBySpeed(const Problem& problem)
+      : shares(common_shares(problem.classes, fractions_of(problem, RatioRule::proportional))),
+        cost(search(problem, Conversions(*problem.analysis, problem.cost, shares), shares, {}, {}).cost),
+        bound(MeshBound(problem, {}).relaxation().bound) {}
+  Shares shares;
+  Picoseconds cost, bound;
+};
+
+/// Dimensions that branches around a plan's shares divide in three.
+RC_GTEST_PROP(Search, NothingIsBelowTheBoundAroundAPlan, ()) {
+  const auto extent = [] { return int64_t(*rc::gen::inRange(32, 200)); };
+  const auto speed = [] { return *rc::gen::inRange(1, 9) * 1e9; };
+  const Program program = mlp(extent(), {extent(), extent()});
+  const Problem problem(program, cluster_of_speeds({speed(), speed(), speed()}, *rc::gen::inRange(1, 100) * 1e8));
+  const PlanBySpeed plan(problem);
+  for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
+    const int most = *rc::gen::inRange(3, 13);
+    const Picoseconds tighter =
+        tighter_bound_over_shares(problem, int(c), plan.bound, plan.cost, 0, most, {}, {}, nullptr, plan.shares);
+    RC_ASSERT(tighter >= plan.bound);
+    RC_ASSERT(tighter <= plan.cost);
+    check_bound_over_shares(problem, tighter);
+    std::vector<double> close;
+    for (double part : fractions_of(problem, RatioRule::proportional)[0])
+      close.push_back(part * *rc::gen::inRange(80, 120));
+    const Shares shares = common_shares(problem.classes, {close});
+    RC_ASSERT(tighter <= search(problem, Conversions(*problem.analysis, problem.cost, shares), shares, {}, {}).cost);
+  }
+}
+
 RC_GTEST_PROP(TwoAxes, NothingIsBelowTheBoundOverShares, ()) {
   Program program = random_program(4);
   auto [cluster, mesh] = random_mesh();
