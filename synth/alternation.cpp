@@ -20,6 +20,8 @@ namespace hetsynth::synth {
 namespace {
 
 constexpr int max_alternations = 6;
+/// In long programs others are followed only if the last of these has led to something better, or memory is short.
+constexpr int first_starts = 2;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
 /// In long programs what is left between plan and bound is not worth one more search of everything.
@@ -81,10 +83,14 @@ class Alternation {
     if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
     double enough = several_axes() ? near_enough : near_enough_at_first;
+    int followed = 0;
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       enough = near_enough;
+      const Picoseconds before = best_.empty() ? forbidden : best_.cost;
+      if (seen_.contains(shares)) continue;
       alternate(shares, worth_searching(), &seen_);
+      if (++followed >= first_starts && best_.cost >= before && are_enough_starts()) break;
     }
     search_best_shares();
     search_tight_shares();
@@ -170,6 +176,13 @@ class Alternation {
       if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares) || !searched_.insert(shares).second)
         return;
     }
+  }
+
+  /// After the first ones, and one that led to nothing better: in long programs even shares and shares by speed lead to
+  /// the best plan, unless memory is short.
+  bool are_enough_starts() const {
+    return !several_axes() && is_long(problem_.program) && best_.fits() &&
+           std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
   }
 
   /// No other shares are worth a search.

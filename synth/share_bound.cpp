@@ -16,6 +16,8 @@ namespace {
 
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
+/// And searches of long programs: there is no time for more than a branch or two, whose bounds are far from this.
+constexpr double precision_if_long = 1e-3;
 constexpr int most_halvings = 60;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
 /// too far from that plan for its shares to tell where the bound is low.
@@ -288,8 +290,9 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
         continue;
       }
       const PlanNetwork network = costs.network();
-      SearchLimits limits = limits_of(problem, stop, precision);
-      limits.cost_to_beat = beyond(cost, precision);
+      const double exact = is_long(problem.program) ? precision_if_long : precision;
+      SearchLimits limits = limits_of(problem, stop, exact);
+      limits.cost_to_beat = beyond(cost, exact);
       limits.guesses = false;
       Minimisation minimisation(network.network, limits);
       if (learnt) minimisation.begin_with(*learnt, named_values(network));
