@@ -70,7 +70,7 @@ bool BoundedSearch::step() {
   // Where the bound does not rise any more only a better solution helps.
   const bool stuck = limits_.guesses && limits_.thorough && gap() > worth_guessing_if_stuck &&
                      gain < gained_of_gap_if_stuck * gap() && guesses_if_stuck_-- > 0;
-  if (stuck || (limits_.guesses && gap() > worth_guessing && (first || gain < soon_gained))) guess();
+  if (stuck || (limits_.guesses && gap() > worth_guessing && gain < soon_gained)) guess();
   const double closed = informed_ ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
     shift();

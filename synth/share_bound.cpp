@@ -231,7 +231,7 @@ bool narrow(Branch* branch, int64_t granules) {
 
 /// The branch in two or three by what devices of a type hold: what is close to `held` becomes a narrow one, where the
 /// bound soon comes near the cost of the plan that holds so much, and far from there hardly any plan is as fast. In the
-/// middle if `held` is negative or elsewhere.
+/// middle if `held` is negative or elsewhere. The part that has `held` comes last.
 std::vector<Branch> divided(const Branch& branch, size_t type, int64_t held) {
   const int64_t low = branch.low[type], high = branch.high[type], reach = (high - low) / parts_of_width;
   std::vector<int64_t> ends{low + (high - low) / 2};
@@ -246,6 +246,8 @@ std::vector<Branch> divided(const Branch& branch, size_t type, int64_t held) {
     out.back().low[type] = std::exchange(begin, end + 1);
     out.back().high[type] = end;
   }
+  std::ranges::stable_partition(out,
+                                [&](const Branch& part) { return held < part.low[type] || held > part.high[type]; });
   return out;
 }
 
@@ -280,6 +282,9 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       if (width(t) > width(widest)) widest = t;
     if (width(widest) == 0) break;
     open.pop();
+    // After the last searches only the least bound counts.
+    const bool last = searches + 2 * at_once > most;
+    Picoseconds wanted = last && !open.empty() ? std::min(cost, open.top().bound) : cost;
     for (Branch& part : divided(branch, widest, held[widest])) {
       if (!narrow(&part, granules)) continue;
       ++searches;
@@ -292,12 +297,13 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       const PlanNetwork network = costs.network();
       const double exact = is_long(problem.program) ? precision_if_long : precision;
       SearchLimits limits = limits_of(problem, stop, exact);
-      limits.cost_to_beat = beyond(cost, exact);
+      limits.cost_to_beat = beyond(wanted, exact);
       limits.guesses = false;
       Minimisation minimisation(network.network, limits);
       if (learnt) minimisation.begin_with(*learnt, named_values(network));
       const SearchResult found = minimisation.finish(limits.cost_to_beat);
       part.bound = std::max(branch.bound, found.lower_bound);
+      if (last) wanted = std::min(wanted, part.bound);
       part.choices = {};
       if (found.found())
         part.choices.of.assign(found.assignment.begin(),
