@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -92,9 +93,12 @@ class Alternation {
       alternate(shares, worth_searching(), &seen_);
       if (++followed >= first_starts && best_.cost >= before && are_enough_starts()) break;
     }
-    search_best_shares();
+    // Where memory is short the best plan is hardly at the shares of the best so far.
+    const bool is_short = !several_axes() && !memory_is_ample();
+    if (!is_short) search_best_shares();
     search_tight_shares();
     search_far_shares();
+    if (is_short && !searched_within_memory_.contains(best_.shares)) search_best_shares();
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
@@ -181,8 +185,12 @@ class Alternation {
   /// After the first ones, and one that led to nothing better: in long programs even shares and shares by speed lead to
   /// the best plan, unless memory is short.
   bool are_enough_starts() const {
-    return !several_axes() && is_long(problem_.program) && best_.fits() &&
-           std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
+    return !several_axes() && is_long(problem_.program) && best_.fits() && memory_is_ample();
+  }
+
+  /// No plan that does not fit is faster than the best.
+  bool memory_is_ample() const {
+    return std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
   }
 
   /// No other shares are worth a search.
@@ -276,7 +284,9 @@ class Alternation {
   void search_tight_shares() {
     follow_tight_shares();
     // What was told of likely values alone is no bound.
-    if (likely_.values.empty() || best_.empty() || !best_.fits() || best_.bound >= cheapest_there_) return;
+    const auto at = searched_within_memory_.find(best_.shares);
+    if (likely_.values.empty() || at == searched_within_memory_.end() || !best_.fits() || best_.bound >= at->second)
+      return;
     cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, best_.shares), best_.shares);
   }
 
@@ -367,7 +377,7 @@ class Alternation {
     result.best.bound = result.bound;
     if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
     keep(result.best);
-    if (best_.shares == start.shares) cheapest_there_ = start.cost;
+    searched_within_memory_[start.shares] = start.cost;
     return result;
   }
 
@@ -522,10 +532,10 @@ class Alternation {
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;
-  std::vector<Candidate> runners_up_;                ///< others that fit, the fastest first
-  std::vector<std::pair<Picoseconds, Shares>> far_;  ///< at which a program fits that takes very long there
-  std::vector<Candidate> tight_;                     ///< cheapest plans at their shares, which do not fit
-  Picoseconds cheapest_there_ = 0;  ///< at the shares of the best, if these were searched within memory
+  std::vector<Candidate> runners_up_;                     ///< others that fit, the fastest first
+  std::vector<std::pair<Picoseconds, Shares>> far_;       ///< at which a program fits that takes very long there
+  std::vector<Candidate> tight_;                          ///< cheapest plans at their shares, which do not fit
+  std::map<Shares, Picoseconds> searched_within_memory_;  ///< the cheapest plan there, fitting or not
 };
 
 }  // namespace
