@@ -31,14 +31,14 @@ std::string GroupPrinter::row_counter(const GroupSpot& place, int64_t stride, in
 std::string GroupPrinter::position_counter(const GroupSpot& place, int64_t stride, int64_t extent,
                                            const std::string& wish) const {
   if (!group_.reduces) return row_counter(place, stride, extent, wish);
-  int64_t rows = group_.rows, columns = group_.columns;
-  if (group_.columns_outside) {
-    if (stride >= rows) return column_counter(place, stride / rows, extent, wish);
-    if (stride * extent <= rows) return row_counter(place, stride, extent, wish);
-  } else {
-    if (stride >= columns && stride % columns == 0) return row_counter(place, stride / columns, extent, wish);
-    if (stride * extent <= columns) return column_counter(place, stride, extent, wish);
-  }
+  // Of the outer one of rows and columns where whole turns of the inner one are a step of the factor, of the inner one
+  // where the factor goes round a whole number of times in each turn of it; else the factor straddles both.
+  const int64_t rows = group_.rows, columns = group_.columns, inner = group_.columns_outside ? rows : columns;
+  const bool outside = stride % inner == 0, inside = inner % (stride * extent) == 0;
+  if (outside && group_.columns_outside) return column_counter(place, stride / rows, extent, wish);
+  if (outside) return row_counter(place, stride / columns, extent, wish);
+  if (inside && group_.columns_outside) return row_counter(place, stride, extent, wish);
+  if (inside) return column_counter(place, stride, extent, wish);
   return place.column_counters->take("at", stride, stride * extent == rows * columns ? 0 : extent, wish);
 }
 
@@ -56,7 +56,8 @@ std::vector<std::string> GroupPrinter::counters(const GroupSpot& place, size_t m
     out[f] = is(member, DomainRole::Kind::row) ? row_counter(place, stride, extent, o.factors[f].name)
                                                : position_counter(place, stride, extent, o.factors[f].name);
   }
-  if (role(member).lookup) out[o.one_hot->factor] = "at_" + context_.lowered.names[o.result];
+  if (role(member).lookup)
+    out[o.one_hot->factor] = "at_" + context_.lowered.names[o.result] + "_";  // no counter ends so
   return out;
 }
 

@@ -23,10 +23,17 @@ std::string Counters::take(const std::string& base, int64_t divide, int64_t modu
   for (int n = 2; taken(name); ++n) name = fmt::format("{}{}", stem, n);
   by_expression_[expression] = name;
   definitions_.push_back({name, expression});
+  for (Counters* outer : outer_) outer->hide(name);
   return name;
 }
 
+void Counters::hide(const std::string& name) {
+  hidden_.insert(name);
+  for (Counters* outer : outer_) outer->hide(name);
+}
+
 bool Counters::taken(const std::string& name) const {
+  if (hidden_.count(name)) return true;
   auto defines = [&](const Counters& c) {
     return std::any_of(c.definitions_.begin(), c.definitions_.end(), [&](const auto& d) { return d.first == name; });
   };

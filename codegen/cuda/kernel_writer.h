@@ -2,6 +2,7 @@
 // statements are written.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ class Lines {
 };
 
 /// Definitions of factor counters, each once, in the order in which they were asked for: "const int at_b = row / 512 %
-/// 8;".
+/// 8;". Text inside of a block may ask for counters of the block and for those around it in any order, so none of the
+/// latter has a name that the former hide.
 class Counters {
  public:
   Counters(std::string index_type, const std::vector<Counters*>& outer = {})
@@ -48,8 +50,10 @@ class Counters {
 
  private:
   bool taken(const std::string& name) const;
+  void hide(const std::string& name);
   std::string index_type_;
   std::vector<Counters*> outer_;
+  std::set<std::string> hidden_;  ///< names of counters within
   std::map<std::string, std::string> by_expression_;
   std::vector<std::pair<std::string, std::string>> definitions_;
 };

@@ -80,7 +80,7 @@ TEST_P(CudaRun, FiveUnevenRanksWithinTheirHostsFirst) {
 
 /// Values exchanged and handed out on detours: through GPUs that are alone on their host, and through leaders.
 TEST(CudaDetours, FiveUnevenRanksWithinTheirHostsFirst) {
-  for (const size_t number : {0, 1}) {
+  for (const size_t number : {0, 1, 2}) {
     const SmallModel& model = small_models()[number];
     const Cluster cluster = devices({5, 1, 2, 4, 3});
     Plan plan = data_parallel_plan(program_of(model), cluster, RatioRule::proportional);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
 #include "synth/baselines.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
@@ -34,6 +36,22 @@ const Generated& attention() {
 /// By tensor cores, in several tiles of either side.
 const Generated& tensor_attention() {
   static const Generated g = on_one_device(attention_program(150, 150, true, 16, "bf16"));
+  return g;
+}
+
+/// An element by element product that walks the rows and columns of a sum, and straddles both.
+const Generated& product_beside_a_sum() {
+  static const Generated g = [] {
+    Trace trace("model.cpp");
+    run_builder(trace, [] {
+      Tensor x = parameter("x", {3, 10, 4}, normal(1)), scale = parameter("scale", {3, 1, 1}, normal(1));
+      output("y", x * scale);
+      output("z", sum(x, 1));
+    });
+    for (Node& node : trace.program.nodes)
+      if (node.name.empty()) node.name = std::string(node.tag());
+    return on_one_device(trace.program);
+  }();
   return g;
 }
 
@@ -86,6 +104,8 @@ const Damage damages[] = {
     {"another_lookup", gpt, "embedding", "hit_here = ", "hit_here = 1 + ", "by the text and"},
     {"no_barrier", attention, first_kernel, "__syncthreads();", "", "which one is first"},
     {"sums_are_not_rescaled", attention, first_kernel, "*= scale;", "*= 1.0f;", "by the text and"},
+    {"a_row_by_a_counter_of_elements", product_beside_a_sum, "= sum", "x[at_i02 *", "x[at_i0 *", "by the text and"},
+    {"an_element_by_its_column_alone", product_beside_a_sum, "= sum", "at / 40", "column / 3 % 3", "by the text and"},
     {"a_tile_is_left_out", attention, first_kernel, "? seen : ", "? seen - 32 : ", "by the text and"},
     {"no_barrier_of_tensor_cores", tensor_attention, " attention_", "__syncthreads();", "", "which one is first"},
     {"another_fragment", tensor_attention, " attention_", "+ deep * 16, 24);", "+ deep * 16, 16);", ""},
