@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <regex>
+#include <set>
 
 #include "synth/peers/peers.h"
 #include "tests/codegen/harness.h"
@@ -133,6 +136,146 @@ TEST(HierarchicalSource, OfGpusWithMovedPlacesIsFound) {
       }
     }
     EXPECT_GE(moved, 8);
+  }
+}
+
+/// Where a step of the text with hierarchical collectives of this kind begins and ends.
+struct Lines {
+  size_t begin, end;
+};
+std::vector<Lines> steps_of(const std::string& text, const std::string& collective) {
+  std::vector<Lines> out;
+  for (size_t at = 0; (at = text.find("// hierarchical " + collective, at)) != std::string::npos; at = out.back().end)
+    out.push_back({at, std::min(text.find("\n\n", at), text.size())});
+  return out;
+}
+
+/// By name, where arrays begin in the arena.
+std::map<std::string, int64_t> arrays_of(const std::string& text) {
+  std::map<std::string, int64_t> out{{"arena", 0}};
+  const std::regex declared("\\* const ([a-z_0-9]+) = \\((?:float|int)\\*\\)\\(arena \\+ ([0-9]+)\\);");
+  for (std::sregex_iterator at(text.begin(), text.end(), declared), end; at != end; ++at)
+    out[(*at)[1]] = std::stoll((*at)[2]);
+  return out;
+}
+
+/// A call of NCCL within a host or of leaders, and the bytes of the arena that it names.
+struct NcclCall {
+  std::string called;
+  bool of_leaders;
+  struct Place {
+    bool declared;  ///< it is the array of a value
+    Range bytes;
+  };
+  std::vector<Place> places;
+};
+std::vector<NcclCall> calls_of(const std::string& lines, const std::map<std::string, int64_t>& arrays) {
+  std::vector<NcclCall> out;
+  const std::regex call("nccl([A-Z][A-Za-z]*)\\((.*), ([0-9]+), nccl_float32, .*_(leaders|host_ranks), ");
+  const std::regex place("([a-z_0-9]+)(?: \\+ ([0-9]+))?");
+  for (std::sregex_iterator at(lines.begin(), lines.end(), call), end; at != end; ++at) {
+    const std::string places = (*at)[2];
+    out.push_back({(*at)[1], (*at)[4] == "leaders", {}});
+    for (std::sregex_iterator p(places.begin(), places.end(), place); p != end; ++p) {
+      const bool declared = (*p)[1] != "arena";
+      const int64_t behind = (*p)[2].matched ? std::stoll((*p)[2]) : 0;
+      const int64_t begin = arrays.at((*p)[1]) + (declared ? 4 : 1) * behind;
+      out.back().places.push_back({declared, {begin, begin + 4 * std::stoll((*at)[3])}});
+    }
+  }
+  return out;
+}
+
+/// Bytes that a leader passes on what is others' through, or each that it adds up in.
+std::vector<Range> scratch_of(const std::vector<NcclCall>& calls) {
+  std::vector<Range> out;
+  Range passed_on{std::numeric_limits<int64_t>::max(), 0};
+  for (const NcclCall& call : calls) {
+    const NcclCall::Place& place = call.places.back();
+    if (place.declared) continue;
+    // Of sends within the host the operand is the source, which may be packed, and of receives the result the target.
+    if (!call.of_leaders && call.called == "Reduce")
+      out.push_back(place.bytes);
+    else if (call.of_leaders && (call.called == "Send" || call.called == "Recv"))
+      passed_on = {std::min(passed_on.lo, place.bytes.lo), std::max(passed_on.hi, place.bytes.hi)};
+  }
+  if (passed_on.lo < passed_on.hi) out.push_back(passed_on);
+  return out;
+}
+
+/// The lines with what lies in `from` beginning at `to`.
+std::string with_scratch_at(const std::string& lines, Range from, int64_t to) {
+  std::string out;
+  const std::regex places("arena \\+ ([0-9]+)");
+  size_t done = 0;
+  for (std::sregex_iterator at(lines.begin(), lines.end(), places), end; at != end; ++at) {
+    const int64_t place = std::stoll((*at)[1]);
+    if (place < from.lo || place >= from.hi) continue;
+    out += lines.substr(done, size_t(at->position()) - done) + "arena + " + std::to_string(place - from.lo + to);
+    done = size_t(at->position() + at->length());
+  }
+  return out + lines.substr(done);
+}
+
+/// By name, where arrays begin that are made before these lines and read after them.
+std::map<std::string, int64_t> living(const std::string& text, Lines lines) {
+  std::map<std::string, int64_t> out;
+  const size_t code = text.find("\n\n", text.find("hetsynth_step("));
+  const std::regex comment("//[^\n]*");
+  const std::string before = std::regex_replace(text.substr(code, lines.begin - code), comment, ""),
+                    after = std::regex_replace(text.substr(lines.end), comment, "");
+  for (const auto& [name, begin] : arrays_of(text)) {
+    const std::regex word("\\b" + name + "\\b");
+    if (name != "arena" && std::regex_search(before, word) && std::regex_search(after, word)) out[name] = begin;
+  }
+  return out;
+}
+
+/// Over every array that is needed later, over what the collectives of the step read and write, beyond the end: of
+/// leaders that hold a part of the result, and of such that hold none and work for their host alone.
+TEST(HierarchicalSource, OfGpusWithScratchOfALeaderOverOtherMemoryIsFound) {
+  struct Case {
+    size_t plan;
+    std::vector<int> hosts;
+    int rank;
+    const char* collective;
+  };
+  for (const Case& c :
+       {Case{2, {2, 3}, 0, "all_to_all"}, Case{2, {2, 3}, 2, "all_to_all"}, Case{2, {1, 4}, 1, "all_to_all"},
+        Case{1, {2, 3}, 0, "reduce_scatter"}, Case{1, {2, 3}, 2, "reduce_scatter"}}) {
+    const Generated& plan = on(true)[c.plan];
+    const Generated g = generated_for_cuda(plan.reference, by_host(plan.plan, c.hosts), cuda_devices(speeds));
+    const std::string& text = host_of(g, c.rank);
+    ASSERT_EQ(check(g, c.rank).verdict, Verdict::proved) << check(g, c.rank).summary;
+    const std::map<std::string, int64_t> arrays = arrays_of(text);
+    int regions = 0, moved = 0, refuted = 0;
+    for (const Lines& at : steps_of(text, c.collective)) {
+      const std::string lines = text.substr(at.begin, at.end - at.begin);
+      const std::vector<NcclCall> calls = calls_of(lines, arrays);
+      for (const Range& scratch : scratch_of(calls)) {
+        if (++regions > 6) break;
+        const auto expect_found = [&](int64_t to, const std::string& over) {
+          const std::string changed =
+              text.substr(0, at.begin) + with_scratch_at(lines, scratch, to) + text.substr(at.end);
+          ASSERT_NE(changed, text);
+          const SourceCheck result = check(g, c.rank, changed);
+          EXPECT_NE(result.verdict, Verdict::proved) << "rank " << c.rank << ": scratch of bytes " << scratch.lo
+                                                     << " to " << scratch.hi << " over " << over << "\n"
+                                                     << lines;
+          ++moved, refuted += result.verdict == Verdict::refuted;
+        };
+        expect_found(g.devices[size_t(c.rank)].arena_bytes - 4, "the end");
+        for (const auto& [name, begin] : living(text, at)) expect_found(begin, name);
+        for (const NcclCall& call : calls)
+          for (const NcclCall::Place& place : call.places)
+            // A sum may take the place of its operand, but not of a part of it.
+            if (place.bytes.hi <= scratch.lo || place.bytes.lo >= scratch.hi)
+              expect_found(place.bytes.lo + (call.called == "Reduce" ? 4 : 0), "what a call reads or writes");
+      }
+    }
+    EXPECT_GE(moved, 30) << c.collective << " of rank " << c.rank;
+    // A packing kernel that overwrites what it reads is not followed.
+    EXPECT_GE(refuted, moved - 6) << c.collective << " of rank " << c.rank;
   }
 }
 

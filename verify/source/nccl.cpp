@@ -140,7 +140,10 @@ void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
   std::map<int, std::vector<std::vector<Access>>> by_phase;
   Issued out{{}, "the " + description(*exchanges.front().instruction), line};
   for (const Exchange& e : exchanges)
-    for (const Call& call : e.calls) by_phase[call.phase].push_back(accesses(call, *e.instruction));
+    for (const Call& call : e.calls) {
+      expect_in_place(call, *e.instruction);
+      by_phase[call.phase].push_back(accesses(call, *e.instruction));
+    }
   for (const auto& [phase, by_call] : by_phase) expect_apart(by_call, line);
   for (const Exchange& e : exchanges) expect_operand(e);
   for (const Exchange& e : exchanges) put_result(e);
@@ -257,6 +260,20 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
   out.calls.assign(group_.begin() + long(first), group_.begin() + long(end));
   expect_calls(out, wanted, description(i));
   return out;
+}
+
+/// NCCL reads where it writes only in place: a rank's own share where it lies in the whole.
+void DeviceWalk::expect_in_place(const Call& call, const Instruction& i) const {
+  const std::vector<Access> both = accesses(call, i);
+  if (both.size() < 2 || both[0].begin >= both[1].end || both[1].begin >= both[0].end) return;
+  const int64_t shares =
+      me_among(call.over, i.axis) * call.numbers[Call::count] * size_bytes(node_of(i.result).type.dtype);
+  const int64_t into_result = call.name == "ncclAllGather" ? shares : call.name == "ncclReduceScatter" ? -shares : 0;
+  if (both[0].begin == both[1].begin + into_result) return;
+  throw Differs(
+      fmt::format("the {} reads bytes {} to {} and writes bytes {} to {}: these overlap elsewhere than in place",
+                  description(i), both[0].begin, both[0].end, both[1].begin, both[1].end),
+      call.line, program_.values[size_t(i.result)].node);
 }
 
 /// The bytes that a call touches on this rank.

@@ -90,14 +90,14 @@ void DeviceWalk::expect_operand(const Exchange& e) {
 
 void DeviceWalk::put_result(const Exchange& e) {
   const ValueId value = e.instruction->result;
+  // What a padded share is longer by is nothing, nor is what a leader holds for others, who may have none itself.
+  for (const Call& call : e.calls)
+    for (const Access& access : accesses(call, *e.instruction))
+      if (access.writes) memory_.clear(access.begin, access.end);
   if (e.target < 0 || !on_rank(value) || meaning_.count(value) == 0) return;
   const std::vector<Range>& ranges = meaning_.ranges(value);
   const std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
   const int64_t size = size_bytes(meaning_.dtype(value));
-  // What a padded share is longer by is nothing.
-  for (const Call& call : e.calls)
-    for (const Access& access : accesses(call, *e.instruction))
-      if (access.writes) memory_.clear(access.begin, access.end);
   if (lie_densely(e.to)) {
     memory_.put({value, e.target, e.target + meaning_.bytes(value), strides});
     return;
