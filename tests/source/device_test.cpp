@@ -4,10 +4,14 @@
 
 #include <regex>
 
+#include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace.h"
+#include "hetsynth/hetsynth.h"
 #include "synth/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"
+#include "tests/support/detours.h"
 #include "tests/support/pipelined_plan.h"
 
 namespace hetsynth::test {
@@ -46,6 +50,22 @@ TEST(DeviceSource, OfPlansOfEveryKindAgrees) {
     options.time_limit_seconds = 3;
     expect_agrees(generated_for_cuda(program, synthesize(program, two, options).program, two));
   }
+}
+
+/// Shares of constants lie alike in whatever order they are packed: that says nothing of what the same kernel does with
+/// other numbers, as masks on the same way.
+TEST(DeviceSource, OfSharesOfConstantsAgrees) {
+  Trace trace("model.cpp");
+  run_builder(trace, [] {
+    auto [tokens, next] = token_batch(6, 16, 8);
+    Tensor mask = dropout(full({6, 16}, 1), 0.2);
+    Tensor rows = embedding(parameter("words", {8, 4}, normal(1)), tokens);
+    minimize(sum(rows * reshape(mask, {6, 16, 1})), SGD{.learning_rate = 0.1});
+  });
+  const Program program = differentiate(trace);
+  const Cluster cluster = cuda_devices({3e9, 1e9, 2e9});
+  const SpmdProgram plan = data_parallel_plan(program, cluster, RatioRule::proportional).program;
+  expect_agrees(generated_for_cuda(program, with_detours(program, plan), cluster));
 }
 
 const Generated& staged() {

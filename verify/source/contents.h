@@ -70,6 +70,7 @@ class ContentsWalk : public StepWalk {
   // recognise.cpp
   /// `scratch`: it may be nothing of the program.
   Guess recognise(Region& region, const Written& block, const std::string& name, bool scratch);
+  static bool tell_apart(const std::vector<Point>& points);
   std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
                               std::vector<Point> points);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,

@@ -14,6 +14,8 @@ namespace {
 /// Values on either side of where the program was when a block was recognised last that could be what this one holds.
 constexpr size_t most_candidates = 96;
 constexpr size_t random_elements = 3;
+/// Of elements of a block. Fewer, as those of constants and masks, lie alike in many orders.
+constexpr size_t different_values = 3;
 constexpr size_t most_hits = 48;
 /// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
 /// passed before; and after which two are enough.
@@ -192,6 +194,13 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
   return compared > 0;
 }
 
+/// Whether the elements show what a kernel does with all operands, so that its next launch needs few.
+bool ContentsWalk::tell_apart(const std::vector<Point>& points) {
+  std::set<double> values;
+  for (const Point& point : points) values.insert(point.value);
+  return values.size() >= std::min(points.size(), different_values);
+}
+
 ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block, const std::string& name,
                                             bool scratch) {
   size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
@@ -209,7 +218,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (!guess) guess = match_unrounded(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
-  passed_[{region.function_name(), block.pointer}] = layout(*guess);
+  if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = layout(*guess);
   return *guess;
 }
 
