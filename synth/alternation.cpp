@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "synth/baselines.h"
@@ -88,17 +89,16 @@ class Alternation {
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       enough = near_enough;
-      const Picoseconds before = best_.empty() ? forbidden : best_.cost;
+      const Picoseconds before = best_.cost;
       if (seen_.contains(shares)) continue;
       alternate(shares, worth_searching(), &seen_);
       if (++followed >= first_starts && best_.cost >= before && are_enough_starts()) break;
     }
     // Where memory is short the best plan is hardly at the shares of the best so far.
-    const bool is_short = !several_axes() && !memory_is_ample();
-    if (!is_short) search_best_shares();
+    const bool ample = several_axes() || memory_is_ample();
+    if (ample) search_best_shares();
     search_tight_shares();
-    search_far_shares();
-    if (is_short && !searched_within_memory_.contains(best_.shares)) search_best_shares();
+    search_everything_at_last(ample);
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
@@ -112,6 +112,12 @@ class Alternation {
  private:
   /// What a search at fixed shares is among.
   enum class Among { all, relaxation };
+
+  /// At which a program fits, and what it costs there.
+  struct FarShares {
+    Picoseconds cost;
+    Shares shares;
+  };
 
   /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
   /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
@@ -158,9 +164,12 @@ class Alternation {
   bool only_around_relaxation() const { return !several_axes() && !relaxation_->choices.empty() && relaxation_->hard; }
   Among worth_searching() const { return only_around_relaxation() ? Among::relaxation : Among::all; }
 
+  /// At all shares that were met.
+  bool searched_everything() const { return !only_around_relaxation() && likely_.values.empty(); }
+
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
-    const bool searched = !only_around_relaxation() && likely_.values.empty() && !(several_axes() && worth_proving());
+    const bool searched = searched_everything() && !(several_axes() && worth_proving());
     if (searched || best_.empty() || !best_.fits()) return;
     if (!several_axes() && is_long(problem_.program) && near_bound(as_good_as_proven)) return;
     Shares shares = best_.shares;
@@ -184,13 +193,12 @@ class Alternation {
 
   /// After the first ones, and one that led to nothing better: in long programs even shares and shares by speed lead to
   /// the best plan, unless memory is short.
-  bool are_enough_starts() const {
-    return !several_axes() && is_long(problem_.program) && best_.fits() && memory_is_ample();
-  }
+  bool are_enough_starts() const { return !several_axes() && is_long(problem_.program) && memory_is_ample(); }
 
-  /// No plan that does not fit is faster than the best.
+  /// The best plan fits, and none that does not is faster.
   bool memory_is_ample() const {
-    return std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
+    return best_.fits() &&
+           std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
   }
 
   /// No other shares are worth a search.
@@ -210,9 +218,8 @@ class Alternation {
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    const bool is_short = !is_long(problem_.program);
     if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() ||
-        near_bound(is_short ? near_enough : worth_tightening) ||
+        near_bound(is_long(problem_.program) ? worth_tightening : near_enough) ||
         problem_.program.nodes.size() > most_nodes_to_tighten || !problem_.ratio.empty() ||
         device_types(problem_.cluster).devices.size() < 2)
       return;
@@ -267,12 +274,11 @@ class Alternation {
       if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
       const double before = evaluate(problem_, terms, shares);
       if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares)) return;
-      const double moved = evaluate(problem_, terms, shares);
-      if (!several_axes() && !candidate.fits() && moved > before * (1 + worth_moving_to_fit)) {
-        far_.emplace_back(to_picoseconds(moved), shares);
+      const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
+      if (!several_axes() && !candidate.fits() && -gained > worth_moving_to_fit) {
+        far_.push_back({to_picoseconds(to_seconds(candidate.cost) * (1 - gained)), shares});
         return;
       }
-      const double gained = (before - moved) / to_seconds(candidate.cost);
       const double lacking = best_.fits() ? double(candidate.cost) / double(best_.cost) - 1 : 0;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
@@ -283,23 +289,42 @@ class Alternation {
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
   void search_tight_shares() {
     follow_tight_shares();
-    // What was told of likely values alone is no bound.
-    const auto at = searched_within_memory_.find(best_.shares);
-    if (likely_.values.empty() || at == searched_within_memory_.end() || !best_.fits() || best_.bound >= at->second)
-      return;
-    cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, best_.shares), best_.shares);
+    // What takes very long may be all that fits.
+    while (!far_.empty() && !budget_.spent()) {
+      const auto next = std::ranges::min_element(far_, {}, &FarShares::cost);
+      const FarShares far = *next;
+      far_.erase(next);
+      if (far.cost < cost_to_beat()) alternate(far.shares, worth_searching(), &seen_);
+    }
+    follow_tight_shares();
   }
 
+  /// Where only likely values were searched so far: everything, once, at the shares of the best plan. `best_shares`:
+  /// those of the best plan before memory counted were.
+  void search_everything_at_last(bool best_shares) {
+    if (searched_everything() || best_.empty() || !best_.fits()) return;
+    const Shares shares = best_.shares;
+    const auto at = searched_within_memory_.find(shares);
+    if (at == searched_within_memory_.end()) {
+      if (best_shares) return;
+      search_best_shares();
+      follow_tight_shares();
+    } else if (best_.bound < at->second) {
+      keep(cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
+    }
+  }
+
+  /// From the plans met that do not fit.
   void follow_tight_shares() {
-    std::stable_sort(tight_.begin(), tight_.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
+    std::vector<Candidate> starts = std::exchange(tight_, {});
+    std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
     int searched = 0;
     double multiplier = 0;
-    for (const Candidate& start : tight_) {
-      if (budget_.spent() || (cost_to_beat() < forbidden && start.bound >= cost_to_beat())) return;
+    for (const Candidate& start : starts) {
       // The cheapest of likely values is hardly dearer than that of all.
       const Picoseconds least = likely_.values.empty() ? start.bound : start.cost;
       const bool far = double(cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
-      if (least >= cost_to_beat() || (searched >= most_tight_shares && !far)) return;
+      if (budget_.spent() || least >= cost_to_beat() || (searched >= most_tight_shares && !far)) return;
       const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
       const MemorySearchResult found = search_at(conversions, start, multiplier);
       multiplier = found.multiplier;
@@ -318,13 +343,6 @@ class Alternation {
         at = best_.shares;
       }
     }
-  }
-
-  /// Where everything was searched but what takes very long, that may still fit.
-  void search_far_shares() {
-    std::stable_sort(far_.begin(), far_.end(), [](auto& a, auto& b) { return a.first < b.first; });
-    for (const auto& [cost, shares] : far_)
-      if (!budget_.spent() && cost < cost_to_beat()) alternate(shares, worth_searching(), &seen_);
   }
 
   /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
@@ -532,9 +550,9 @@ class Alternation {
   Candidate best_;
   const Candidate at_hand_;  ///< may be empty
   const size_t most_runners_up_;
-  std::vector<Candidate> runners_up_;                     ///< others that fit, the fastest first
-  std::vector<std::pair<Picoseconds, Shares>> far_;       ///< at which a program fits that takes very long there
-  std::vector<Candidate> tight_;                          ///< cheapest plans at their shares, which do not fit
+  std::vector<Candidate> runners_up_;  ///< others that fit, the fastest first
+  std::vector<FarShares> far_;         ///< where that takes very long
+  std::vector<Candidate> tight_;       ///< cheapest plans, of all or of likely values, which do not fit: to be followed
   std::map<Shares, Picoseconds> searched_within_memory_;  ///< the cheapest plan there, fitting or not
 };
 

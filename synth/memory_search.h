@@ -22,8 +22,8 @@ struct MemorySearchResult {
 ///   that fit.
 /// - Like layers all change at that one price: between a plan that fits and one that does not there are mixtures, of
 ///   which that with just enough thrifty parts is taken (synth/plan_mixture.h).
-/// `cheapest`: the plan without memory limits, which does not fit. Gives up when the bound shows that nothing below
-/// `cost_to_beat` fits. `guess`: a multiplier to begin with, 0 for none.
+/// `cheapest`: the plan without memory limits, which does not fit; on one axis perhaps that of likely values only, and
+/// what is hardly dearer is then good enough. Gives up when the bound shows that nothing below `cost_to_beat` fits. `guess`: a multiplier to begin with, 0 for none.
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
                                         const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
                                         Budget& budget);

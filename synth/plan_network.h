@@ -24,7 +24,8 @@ struct SearchInput {
   std::function<Picoseconds(NodeId, const Option&)> operation_cost;
   /// Tensors get the same sets to choose from as there, so that values mean the same.
   const struct PlanNetwork* like = nullptr;
-  /// By node, in rising order: of its values those that its variable has; others are not priced. None: all.
+  /// By node, in rising order: of its values those that its variable has; others are not priced. Values of the network
+  /// are then places in these lists. None: all.
   const ValueLists* among = nullptr;
 };
 
@@ -36,7 +37,7 @@ struct PlanNetwork {
   std::deque<std::vector<FormSets>> set_lists;     ///< what `sets` points to: one list per kind of tensor
 };
 
-/// The same in all networks of a problem.
+/// The same in all networks of a problem that are among all values.
 NamedValues named_values(const PlanNetwork& plan);
 
 /// Tables of equal tensors are computed once.

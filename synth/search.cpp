@@ -38,6 +38,7 @@ Picoseconds beyond(Picoseconds enough, double tolerance) {
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits, double likely_part, const LearntMessages* known) {
+  HETSYNTH_CHECK(!input.among, "of likely values only search_among tells which");
   SearchInput pinned = input;
   if (!pinned.pins) pinned.pins = &problem.pins;
   PlanNetwork plan = build_network(problem, conversions, shares, pinned);
@@ -82,7 +83,7 @@ Solution search_among(const Problem& problem, const Conversions& conversions, co
   const PlanNetwork plan = build_network(problem, conversions, shares, input);
   const bool restricts = where.network && !where.values.empty();
   Solution solution;
-  solution.search = minimise(restricts ? restrict(plan.network, where.values) : plan.network, limits);
+  solution.search = restricts ? minimise(restrict(plan.network, where.values), limits) : minimise(plan.network, limits);
   if (!solution.search.found()) return solution;
   for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
     const int value = solution.search.assignment[n];

@@ -16,7 +16,7 @@ namespace {
 
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
-/// And searches of long programs: there is no time for more than a branch or two, whose bounds are far from this.
+/// And searches of long programs: of the few branches there is time for, bounds are far from this.
 constexpr double precision_if_long = 1e-3;
 constexpr int most_halvings = 60;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
@@ -291,6 +291,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       const CostsWithin costs(problem, types, part);
       // What is as good there as in the whole branch leaves nothing to raise the bound by.
       if (!branch.choices.empty() && double(costs.of(branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
+        if (last) return std::min(cost, branch.bound);
         open.push(part);
         continue;
       }
