@@ -13,10 +13,10 @@
 #include "synth/candidate.h"
 #include "synth/device_work.h"
 #include "synth/memory_floor.h"
-#include "synth/memory_search.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/share_bound.h"
+#include "synth/tight_shares.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -45,16 +45,14 @@ constexpr double near_enough_if_large = 0.015;
 constexpr int64_t few_values = 60'000;
 /// Of all values, where a search of everything tells which are likely to be good at other shares.
 constexpr double likely_part = 0.25;
-/// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
-constexpr int most_tight_shares = 2;
-/// Unless the plan takes longer than the cheapest there by more than this.
-constexpr double worth_searching_more = 0.5;
-/// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
-constexpr int most_tight_moves = 3;
-constexpr double worth_moving_again = 0.1;
-/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
-constexpr int most_roundings = 3;
-constexpr double worth_rounding_anew = 1.1;
+
+/// Those that not all coordinates are alike along.
+std::vector<int> unequal_axes(const Problem& problem) {
+  std::vector<int> out;
+  for (int axis = 0; axis < int(problem.mesh.axes.size()); ++axis)
+    if (coordinate_types(problem, axis).devices.size() > 1) out.push_back(axis);
+  return out;
+}
 
 class Alternation {
  public:
@@ -64,11 +62,12 @@ class Alternation {
         budget_(budget),
         to_beat_(to_beat),
         relaxation_(std::move(known)),
-        at_hand_(std::move(at_hand)),
-        most_runners_up_(runners_up) {
+        unequal_axes_(unequal_axes(problem)),
+        kept_(budget, to_beat, runners_up),
+        tight_(problem, budget, to_beat, &kept_, &seen_, has_linear_program() ? unequal_axes_ : std::vector<int>{},
+               [this](auto& conversions, auto& shares) { return cheapest(conversions, shares, worth_searching()); }),
+        at_hand_(std::move(at_hand)) {
     limits_.stop = budget.stop();
-    for (int axis = 0; axis < int(problem.mesh.axes.size()); ++axis)
-      if (coordinate_types(problem, axis).devices.size() > 1) unequal_axes_.push_back(axis);
   }
 
   std::vector<Plan> run() {
@@ -89,10 +88,10 @@ class Alternation {
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       enough = near_enough;
-      const Picoseconds before = best_.cost;
+      const Picoseconds before = kept_.best.cost;
       if (seen_.contains(shares)) continue;
       alternate(shares, worth_searching(), &seen_);
-      if (++followed >= first_starts && best_.cost >= before && are_enough_starts()) break;
+      if (++followed >= first_starts && kept_.best.cost >= before && are_enough_starts()) break;
     }
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
@@ -100,12 +99,12 @@ class Alternation {
     search_tight_shares();
     search_everything_at_last(ample);
     tighten_bound();
-    if (budget_.spent() && !at_hand_.empty()) keep(at_hand_);
-    if (!several_axes() && !problem_.constrained && (best_.empty() || (budget_.spent() && !best_.fits())))
+    if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
+    if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
       add_unsearched();
-    if (best_.empty()) return {};
+    if (kept_.best.empty()) return {};
     std::vector<Plan> plans{finish()};
-    for (const Candidate& other : runners_up_) plans.push_back(assembled(other));
+    for (const Candidate& other : kept_.runners_up()) plans.push_back(assembled(other));
     return plans;
   }
 
@@ -135,8 +134,8 @@ class Alternation {
       ordered.push_back(starts[start]);
     }
     if (small_network()) return ordered;
-    if (best_.empty() || !best_.fits() || near_bound(near_enough_if_large)) return {};
-    return {best_.shares};
+    if (!kept_.fits() || near_bound(near_enough_if_large)) return {};
+    return {kept_.best.shares};
   }
 
   /// What suits the shares of each instruction is changed a little to suit the shares there are.
@@ -170,20 +169,20 @@ class Alternation {
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
     const bool searched = searched_everything() && !(several_axes() && worth_proving());
-    if (searched || best_.empty() || !best_.fits()) return;
+    if (searched || !kept_.fits()) return;
     if (!several_axes() && is_long(problem_.program) && near_bound(as_good_as_proven)) return;
-    Shares shares = best_.shares;
-    for (int round = 0; round < max_alternations && !budget_.spent() && best_.bound < best_.cost; ++round) {
+    Shares shares = kept_.best.shares;
+    for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      limits_.cost_to_beat = best_.cost;
+      limits_.cost_to_beat = kept_.best.cost;
       limits_.guesses = several_axes();
-      Candidate candidate = cheapest_of_all(conversions, shares, best_.cost);
+      Candidate candidate = cheapest_of_all(conversions, shares, kept_.best.cost);
       limits_.cost_to_beat = forbidden;
       limits_.guesses = true;
       if (candidate.empty()) return;
-      const bool faster = better(candidate, best_);
-      keep(candidate);
-      if (!candidate.fits()) tight_.push_back(candidate);
+      const bool faster = better(candidate, kept_.best);
+      kept_.keep(candidate);
+      if (!candidate.fits()) tight_.add(candidate);
       if (!faster || !has_linear_program()) return;
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
       if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares) || !searched_.insert(shares).second)
@@ -196,14 +195,11 @@ class Alternation {
   bool are_enough_starts() const { return !several_axes() && is_long(problem_.program) && memory_is_ample(); }
 
   /// The best plan fits, and none that does not is faster.
-  bool memory_is_ample() const {
-    return best_.fits() &&
-           std::ranges::all_of(tight_, [&](const Candidate& other) { return other.cost >= best_.cost; });
-  }
+  bool memory_is_ample() const { return kept_.best.fits() && !tight_.faster(); }
 
   /// No other shares are worth a search.
   bool near_bound(double enough = near_enough) const {
-    return !best_.empty() && best_.fits() && double(best_.cost) <= double(shares_bound_) * (1 + enough);
+    return kept_.fits() && double(kept_.best.cost) <= double(shares_bound_) * (1 + enough);
   }
 
   bool small_network() const {
@@ -212,23 +208,23 @@ class Alternation {
   }
 
   /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
-  bool worth_proving() const { return likely_.values.empty() && small_network() && best_.bound < best_.cost; }
+  bool worth_proving() const { return likely_.values.empty() && small_network() && kept_.best.bound < kept_.best.cost; }
 
   /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    if (several_axes() || relaxation_->hard || best_.empty() || !best_.fits() ||
+    if (several_axes() || relaxation_->hard || !kept_.fits() ||
         near_bound(is_long(problem_.program) ? worth_tightening : near_enough) ||
         problem_.program.nodes.size() > most_nodes_to_tighten || !problem_.ratio.empty() ||
         device_types(problem_.cluster).devices.size() < 2)
       return;
-    const int most = class_of_most_work(problem_, *best_.spmd);
+    const int most = class_of_most_work(problem_, *kept_.best.spmd);
     if (most < 0) return;
     shares_bound_ =
-        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, best_.cost, near_enough,
+        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost, near_enough,
                                                           searches, budget_.stop(), relaxation_->choices,
-                                                          relaxation_->learnt.get(), best_.shares));
+                                                          relaxation_->learnt.get(), kept_.best.shares));
     budget_.searched();
   }
 
@@ -268,8 +264,8 @@ class Alternation {
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
       programs_.insert(realised(terms, candidate.choices));
       if (!several_axes() || candidate.cost < to_beat_) {
-        keep(candidate);
-        if (!candidate.fits()) tight_.push_back(candidate);
+        kept_.keep(candidate);
+        if (!candidate.fits()) tight_.add(candidate);
       }
       if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
       const double before = evaluate(problem_, terms, shares);
@@ -279,7 +275,7 @@ class Alternation {
         far_.push_back({to_picoseconds(to_seconds(candidate.cost) * (1 - gained)), shares});
         return;
       }
-      const double lacking = best_.fits() ? double(candidate.cost) / double(best_.cost) - 1 : 0;
+      const double lacking = kept_.best.fits() ? double(candidate.cost) / double(kept_.best.cost) - 1 : 0;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
       last = std::move(candidate);
@@ -288,140 +284,30 @@ class Alternation {
 
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
   void search_tight_shares() {
-    follow_tight_shares();
+    tight_.follow(likely_.values.empty());
     // What takes very long may be all that fits.
     while (!far_.empty() && !budget_.spent()) {
       const auto next = std::ranges::min_element(far_, {}, &FarShares::cost);
       const FarShares far = *next;
       far_.erase(next);
-      if (far.cost < cost_to_beat()) alternate(far.shares, worth_searching(), &seen_);
+      if (far.cost < kept_.cost_to_beat()) alternate(far.shares, worth_searching(), &seen_);
     }
-    follow_tight_shares();
+    tight_.follow(likely_.values.empty());
   }
 
   /// Where only likely values were searched so far: everything, once, at the shares of the best plan. `best_shares`:
   /// those of the best plan before memory counted were.
   void search_everything_at_last(bool best_shares) {
-    if (searched_everything() || best_.empty() || !best_.fits()) return;
-    const Shares shares = best_.shares;
-    const auto at = searched_within_memory_.find(shares);
-    if (at == searched_within_memory_.end()) {
+    if (searched_everything() || !kept_.fits()) return;
+    const Shares shares = kept_.best.shares;
+    const Picoseconds* cheapest_there = tight_.cheapest_at(shares);
+    if (!cheapest_there) {
       if (best_shares) return;
       search_best_shares();
-      follow_tight_shares();
-    } else if (best_.bound < at->second) {
-      keep(cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
+      tight_.follow(likely_.values.empty());
+    } else if (kept_.best.bound < *cheapest_there) {
+      kept_.keep(cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
     }
-  }
-
-  /// From the plans met that do not fit.
-  void follow_tight_shares() {
-    std::vector<Candidate> starts = std::exchange(tight_, {});
-    std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
-    int searched = 0;
-    double multiplier = 0;
-    for (const Candidate& start : starts) {
-      // The cheapest of likely values is hardly dearer than that of all.
-      const Picoseconds least = likely_.values.empty() ? start.bound : start.cost;
-      const bool far = double(cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
-      if (budget_.spent() || least >= cost_to_beat() || (searched >= most_tight_shares && !far)) return;
-      const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
-      const MemorySearchResult found = search_at(conversions, start, multiplier);
-      multiplier = found.multiplier;
-      searched += found.beaten || best_.fits();
-      if (found.beaten && cost_to_beat() == to_beat_) continue;  // by a plan from elsewhere
-      Shares at = start.shares;
-      // The most thrifty program may fit at other shares.
-      if (!found.best.fits() && far) {
-        const Picoseconds before = cost_to_beat();
-        if (!move_tight_shares(found.best, multiplier) || cost_to_beat() >= before) continue;
-        at = best_.shares;
-      }
-      for (int move = 0; move < most_tight_moves && best_.fits() && best_.shares == at; ++move) {
-        if (move > 0 && double(best_.cost) <= double(best_.bound) * (1 + worth_moving_again)) break;
-        if (!move_tight_shares(best_, multiplier)) break;
-        at = best_.shares;
-      }
-    }
-  }
-
-  /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
-  /// or nothing is tight there.
-  bool move_tight_shares(const Candidate& from, double multiplier) {
-    Candidate moved = moved_to_fit(from);
-    if (moved.empty() || !seen_.insert(moved.shares).second) return false;
-    const Shares& shares = moved.shares;
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    const Candidate there = cheapest(conversions, shares, worth_searching());
-    if (there.empty()) return false;
-    if (there.fits()) {
-      keep(there);
-      return false;
-    }
-    moved.bound = there.bound;
-    keep(moved);
-    if (!moved.fits())
-      if (auto again = recomputed_to_fit(problem_, moved, cost_to_beat())) keep(*again);
-    const MemorySearchResult found = search_at(conversions, there, multiplier);
-    if (!found.best.fits() && !found.beaten) keep(moved_to_fit(found.best));
-    return true;
-  }
-
-  /// A plan's program at the shares that linear programming finds for it under the memory limits. Whole granules can
-  /// take more than the limits allow: then, with a little less memory, once more. Empty if there are no such shares.
-  Candidate moved_to_fit(const Candidate& from) const {
-    Candidate out;
-    if (!has_linear_program()) return out;
-    const std::vector<CostTerm> terms =
-        cost_terms(problem_, Conversions(*problem_.analysis, problem_.cost, from.shares), from.choices);
-    double memory = 1;
-    for (int round = 0; round < most_roundings; ++round) {
-      Shares shares = from.shares;
-      if (!refine_shares(problem_, terms, *from.spmd, unequal_axes_, &shares, memory) ||
-          (!out.empty() && shares == out.shares))
-        break;
-      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Choices choices = from.choices;
-      const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
-      out = make_candidate(problem_, conversions, shares, std::move(choices), cost);
-      if (out.fits() || out.fullest() > worth_rounding_anew) break;
-      memory /= out.fullest();
-    }
-    return out;
-  }
-
-  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess) {
-    MemorySearchResult result = search_within_memory(problem_, conversions, start, cost_to_beat(), guess, budget_);
-    result.best.bound = result.bound;
-    if (best_.shares == start.shares) best_.bound = std::max(best_.bound, result.bound);
-    keep(result.best);
-    searched_within_memory_[start.shares] = start.cost;
-    return result;
-  }
-
-  Picoseconds cost_to_beat() const {
-    return std::min({to_beat_, limits_.cost_to_beat, best_.fits() && !best_.empty() ? best_.cost : forbidden});
-  }
-
-  void keep(const Candidate& candidate) {
-    const bool fastest = better(candidate, best_);
-    remember(fastest ? best_ : candidate, fastest ? candidate : best_);
-    if (!fastest) return;
-    best_ = candidate;
-    if (best_.fits()) budget_.found(to_seconds(best_.cost), to_seconds(std::min(best_.bound, best_.cost)));
-  }
-
-  /// Among the runners-up, unless it is the same program at the same shares as one that is kept.
-  void remember(const Candidate& candidate, const Candidate& best) {
-    if (candidate.empty() || !candidate.fits()) return;
-    const auto same = [&](const Candidate& other) {
-      return other.shares == candidate.shares && other.choices == candidate.choices &&
-             other.recomputed == candidate.recomputed;
-    };
-    if (same(best) || std::any_of(runners_up_.begin(), runners_up_.end(), same)) return;
-    const auto slower = [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; };
-    runners_up_.insert(std::upper_bound(runners_up_.begin(), runners_up_.end(), candidate, slower), candidate);
-    if (runners_up_.size() > most_runners_up_) runners_up_.pop_back();
   }
 
   static constexpr Picoseconds never_idle = -1;
@@ -438,8 +324,8 @@ class Alternation {
   /// Nothing is to be learnt of what was found: it is no faster than the best, and the same program was met at other
   /// shares, those that suit it included, or it is no better than what led to its shares.
   bool idle(const Conversions& conversions, const Solution& found, Picoseconds last) const {
-    if (last == never_idle || several_axes() || most_runners_up_ > 0 || best_.empty() || !best_.fits() ||
-        found.cost < best_.cost)
+    if (last == never_idle || several_axes() || kept_.wants_runners_up() || !kept_.fits() ||
+        found.cost < kept_.best.cost)
       return false;
     return found.cost >= last ||
            programs_.contains(realised(cost_terms(problem_, conversions, found.choices), found.choices));
@@ -452,7 +338,7 @@ class Alternation {
     if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
     if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares, last);
     // What is no faster than the best hardly leads to what is.
-    if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, cost_to_beat());
+    if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, kept_.cost_to_beat());
     return cheapest_of_all(conversions, shares, last);
   }
 
@@ -468,7 +354,8 @@ class Alternation {
     if (solution.learnt) learnt_ = solution.learnt;
     budget_.searched(solution.search.expansions);
     if (learns()) remember_likely(solution);
-    if (best_.shares == shares) best_.bound = std::max(best_.bound, std::min(best_.cost, solution.search.lower_bound));
+    if (kept_.best.shares == shares)
+      kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, solution.search.lower_bound));
     HETSYNTH_CHECK(!solution.choices.empty() || budget_.spent() || several_axes() || problem_.constrained ||
                        limits_.cost_to_beat < forbidden,
                    "replicating everything is always a plan");
@@ -511,7 +398,7 @@ class Alternation {
       Shares shares = common_shares(problem_.classes, fractions_of(problem_, rule));
       Conversions conversions(*problem_.analysis, problem_.cost, shares);
       for (const Choices& choices : {data_parallel_choices(problem_), replicated_choices(problem_)})
-        keep(
+        kept_.keep(
             make_candidate(problem_, conversions, shares, choices, total_cost(problem_, conversions, shares, choices)));
     }
   }
@@ -522,12 +409,12 @@ class Alternation {
   }
 
   Plan finish() {
-    Plan plan = assembled(best_);
-    best_.bound = std::max(best_.bound, std::min(best_.cost, shares_bound_));
+    Plan plan = assembled(kept_.best);
+    kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, shares_bound_));
     // The bound is a sum of whole picoseconds.
-    plan.prediction.lower_bound_seconds = std::min(to_seconds(best_.bound), plan.prediction.step_seconds);
+    plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
-    plan.prediction.optimal = best_.cost == best_.bound;
+    plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
     check_memory(problem_, plan.prediction,
                  budget_.spent()        ? "the best plan found in the time given"
                  : problem_.constrained ? "the most thrifty plan found under the pins"
@@ -540,20 +427,17 @@ class Alternation {
   SearchLimits limits_;
   const Picoseconds to_beat_;
   std::optional<Relaxation> relaxation_;
-  Picoseconds shares_bound_ = 0;   ///< over all shares
-  std::vector<int> unequal_axes_;  ///< those that not all coordinates are alike along
+  Picoseconds shares_bound_ = 0;  ///< over all shares
+  const std::vector<int> unequal_axes_;
   std::set<Shares> seen_;
   std::set<std::vector<int>> programs_;           ///< as `realised` tells them: met in the alternation
   std::shared_ptr<const LearntMessages> learnt_;  ///< by the last search of everything; none: nothing yet
   Neighbourhood likely_;                          ///< by node: values of good programs at some shares; none: not known
   std::set<Shares> searched_;                     ///< of these: where everything was searched after all
-  Candidate best_;
-  const Candidate at_hand_;  ///< may be empty
-  const size_t most_runners_up_;
-  std::vector<Candidate> runners_up_;  ///< others that fit, the fastest first
-  std::vector<FarShares> far_;         ///< where that takes very long
-  std::vector<Candidate> tight_;       ///< cheapest plans, of all or of likely values, which do not fit: to be followed
-  std::map<Shares, Picoseconds> searched_within_memory_;  ///< the cheapest plan there, fitting or not
+  KeptPlans kept_;
+  TightShares tight_;
+  const Candidate at_hand_;     ///< may be empty
+  std::vector<FarShares> far_;  ///< where that takes very long
 };
 
 }  // namespace

@@ -1,0 +1,117 @@
+#include "synth/tight_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "synth/ratios.h"
+#include "synth/recompute.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
+constexpr int most_tight_shares = 2;
+/// Unless the plan takes longer than the cheapest there by more than this.
+constexpr double worth_searching_more = 0.5;
+/// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
+constexpr int most_tight_moves = 3;
+constexpr double worth_moving_again = 0.1;
+/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
+constexpr int most_roundings = 3;
+constexpr double worth_rounding_anew = 1.1;
+
+}  // namespace
+
+bool TightShares::faster() const {
+  return std::ranges::any_of(starts_, [&](const Candidate& start) { return start.cost < kept_.best.cost; });
+}
+
+const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
+  const auto it = searched_.find(shares);
+  return it == searched_.end() ? nullptr : &it->second;
+}
+
+void TightShares::follow(bool of_all) {
+  std::vector<Candidate> starts = std::exchange(starts_, {});
+  std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
+  int searched = 0;
+  double multiplier = 0;
+  for (const Candidate& start : starts) {
+    // The cheapest of likely values is hardly dearer than that of all.
+    const Picoseconds least = of_all ? start.bound : start.cost;
+    const bool far = double(kept_.cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
+    if (budget_.spent() || least >= kept_.cost_to_beat() || (searched >= most_tight_shares && !far)) return;
+    const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
+    const MemorySearchResult found = search_at(conversions, start, multiplier);
+    multiplier = found.multiplier;
+    searched += found.beaten || kept_.best.fits();
+    if (found.beaten && kept_.cost_to_beat() == to_beat_) continue;  // by a plan from elsewhere
+    Shares at = start.shares;
+    // The most thrifty program may fit at other shares.
+    if (!found.best.fits() && far) {
+      const Picoseconds before = kept_.cost_to_beat();
+      if (!move(found.best, multiplier) || kept_.cost_to_beat() >= before) continue;
+      at = kept_.best.shares;
+    }
+    for (int moves = 0; moves < most_tight_moves && kept_.best.fits() && kept_.best.shares == at; ++moves) {
+      if (moves > 0 && double(kept_.best.cost) <= double(kept_.best.bound) * (1 + worth_moving_again)) break;
+      if (!move(kept_.best, multiplier)) break;
+      at = kept_.best.shares;
+    }
+  }
+}
+
+/// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
+/// or nothing is tight there.
+bool TightShares::move(const Candidate& from, double multiplier) {
+  Candidate moved = moved_to_fit(from);
+  if (moved.empty() || !seen_.insert(moved.shares).second) return false;
+  const Shares& shares = moved.shares;
+  const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+  const Candidate there = cheapest_(conversions, shares);
+  if (there.empty()) return false;
+  if (there.fits()) {
+    kept_.keep(there);
+    return false;
+  }
+  moved.bound = there.bound;
+  kept_.keep(moved);
+  if (!moved.fits())
+    if (auto again = recomputed_to_fit(problem_, moved, kept_.cost_to_beat())) kept_.keep(*again);
+  const MemorySearchResult found = search_at(conversions, there, multiplier);
+  if (!found.best.fits() && !found.beaten) kept_.keep(moved_to_fit(found.best));
+  return true;
+}
+
+/// A plan's program at the shares that linear programming finds for it under the memory limits. Whole granules can
+/// take more than the limits allow: then, with a little less memory, once more. Empty if there are no such shares.
+Candidate TightShares::moved_to_fit(const Candidate& from) const {
+  Candidate out;
+  if (axes_.empty()) return out;
+  const std::vector<CostTerm> terms =
+      cost_terms(problem_, Conversions(*problem_.analysis, problem_.cost, from.shares), from.choices);
+  double memory = 1;
+  for (int round = 0; round < most_roundings; ++round) {
+    Shares shares = from.shares;
+    if (!refine_shares(problem_, terms, *from.spmd, axes_, &shares, memory) || (!out.empty() && shares == out.shares))
+      break;
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    Choices choices = from.choices;
+    const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
+    out = make_candidate(problem_, conversions, shares, std::move(choices), cost);
+    if (out.fits() || out.fullest() > worth_rounding_anew) break;
+    memory /= out.fullest();
+  }
+  return out;
+}
+
+MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess) {
+  MemorySearchResult result = search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), guess, budget_);
+  result.best.bound = result.bound;
+  if (kept_.best.shares == start.shares) kept_.best.bound = std::max(kept_.best.bound, result.bound);
+  kept_.keep(result.best);
+  searched_[start.shares] = start.cost;
+  return result;
+}
+
+}  // namespace hetsynth::synth
