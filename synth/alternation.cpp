@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -22,7 +21,7 @@ namespace hetsynth::synth {
 namespace {
 
 constexpr int max_alternations = 6;
-/// In long programs others are followed only if the last of these has led to something better, or memory is short.
+/// Starts. In long programs others are followed only if the last one has led to something better, or memory is short.
 constexpr int first_starts = 2;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
@@ -64,7 +63,7 @@ class Alternation {
         relaxation_(std::move(known)),
         unequal_axes_(unequal_axes(problem)),
         kept_(budget, to_beat, runners_up),
-        tight_(problem, budget, to_beat, &kept_, &seen_, has_linear_program() ? unequal_axes_ : std::vector<int>{},
+        tight_(problem, budget, &kept_, &seen_, has_linear_program() ? unequal_axes_ : std::vector<int>{},
                [this](auto& conversions, auto& shares) { return cheapest(conversions, shares, worth_searching()); }),
         at_hand_(std::move(at_hand)) {
     limits_.stop = budget.stop();
@@ -338,7 +337,7 @@ class Alternation {
     if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
     if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares, last);
     // What is no faster than the best hardly leads to what is.
-    if (several_axes()) limits_.cost_to_beat = std::min(to_beat_, kept_.cost_to_beat());
+    if (several_axes()) limits_.cost_to_beat = kept_.cost_to_beat();
     return cheapest_of_all(conversions, shares, last);
   }
 

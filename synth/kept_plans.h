@@ -15,7 +15,9 @@ class KeptPlans {
 
   /// Tells of it if it is the best and fits. An empty candidate is ignored.
   void keep(const Candidate& candidate);
-  /// By this plan or one from elsewhere; `forbidden` if none fits.
+  /// By the plan from elsewhere.
+  Picoseconds to_beat() const { return to_beat_; }
+  /// By that or the best; `forbidden` if none fits.
   Picoseconds cost_to_beat() const;
   bool fits() const { return !best.empty() && best.fits(); }
   bool wants_runners_up() const { return most_runners_up_ > 0; }
@@ -25,7 +27,7 @@ class KeptPlans {
   Candidate best;  ///< may be empty; its bound is raised by whoever proves one
 
  private:
-  void remember(const Candidate& candidate, const Candidate& best);
+  void remember(const Candidate& candidate, const Candidate& faster);
 
   Budget& budget_;
   const Picoseconds to_beat_;

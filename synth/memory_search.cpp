@@ -19,7 +19,8 @@ constexpr double worth_proving_anew = 0.03;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
 constexpr double worth_proving_copies = 0.02;
 constexpr int most_dearest = 3, most_prices = 7;
-/// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises less than this is not tried.
+/// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
+/// less than this is not tried.
 constexpr double near_enough = 2e-3;
 /// Of large networks on several axes, where every price takes seconds: as in synth/alternation.cpp.
 constexpr double near_enough_if_large = 0.015;

@@ -123,12 +123,9 @@ std::string form_text(const Form& form, size_t axes) {
 /// The form a node's tensor is first made in, by value of its variable (as in the planning network); of what is
 /// computed in two: -1.
 std::vector<int> forms_by_value(const Problem& problem, const Node& node) {
+  if (node.leaf()) return leaf_forms(problem, node);
   std::vector<int> forms;
-  if (!node.leaf())
-    for (const Option& option : problem.rules.options[node.id]) forms.push_back(option.twice() ? -1 : option.form);
-  else
-    for (size_t f = 0; f < problem.rules.forms[node.id].size(); ++f)
-      if (!problem.rules.forms[node.id][f].partial()) forms.push_back(int(f));
+  for (const Option& option : problem.rules.options[node.id]) forms.push_back(option.twice() ? -1 : option.form);
   return forms;
 }
 

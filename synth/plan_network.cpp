@@ -92,19 +92,10 @@ class NetworkBuilder {
       values_of_.push_back(value_lists_.number((*input_.among)[size_t(node.id)]));
       return;
     }
-    const size_t count = node.leaf() ? leaf_forms(node).size() : problem_.rules.options[node.id].size();
+    const size_t count = node.leaf() ? leaf_forms(problem_, node).size() : problem_.rules.options[node.id].size();
     const auto [it, fresh] = all_values_.try_emplace(count, -1);
     if (fresh) it->second = value_lists_.number(first_numbers(count));
     values_of_.push_back(it->second);
-  }
-
-  /// That a leaf may be kept in.
-  std::vector<int> leaf_forms(const Node& node) const {
-    if (node.kind == NodeKind::input) return {0};
-    std::vector<int> out;
-    for (size_t f = 0; f < problem_.rules.forms[node.id].size(); ++f)
-      if (!problem_.rules.forms[node.id][f].partial()) out.push_back(int(f));
-    return out;
   }
 
   /// The form, or two, a node's tensor is first made in, by value of its variable. Of what no solution needs to compute
@@ -113,7 +104,7 @@ class NetworkBuilder {
     std::vector<Sources> out;
     const std::vector<int>& values = this->values(node.id);
     if (node.leaf()) {
-      const std::vector<int> forms = leaf_forms(node);
+      const std::vector<int> forms = leaf_forms(problem_, node);
       for (int value : values) out.push_back(forms[size_t(value)]);
       return out;
     }

@@ -274,6 +274,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
              std::vector<int64_t>(types.devices.size(), granules), root, of_root});
   const int at_once = near ? most_parts : 2;
+  const double exact = is_long(problem.program) ? precision_if_long : precision;
   for (int searches = 0; searches + at_once <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;
@@ -296,7 +297,6 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
         continue;
       }
       const PlanNetwork network = costs.network();
-      const double exact = is_long(problem.program) ? precision_if_long : precision;
       SearchLimits limits = limits_of(problem, stop, exact);
       limits.cost_to_beat = beyond(wanted, exact);
       limits.guesses = false;

@@ -45,7 +45,7 @@ void TightShares::follow(bool of_all) {
     const MemorySearchResult found = search_at(conversions, start, multiplier);
     multiplier = found.multiplier;
     searched += found.beaten || kept_.best.fits();
-    if (found.beaten && kept_.cost_to_beat() == to_beat_) continue;  // by a plan from elsewhere
+    if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;
     // The most thrifty program may fit at other shares.
     if (!found.best.fits() && far) {

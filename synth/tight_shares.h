@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "synth/kept_plans.h"
@@ -15,13 +16,12 @@ class TightShares {
   /// The cheapest plan at some shares, whatever its memory; empty if the search was stopped.
   using Cheapest = std::function<Candidate(const Conversions& conversions, const Shares& shares)>;
 
-  /// `to_beat`: the cost of a plan from elsewhere. `seen`: shares that were searched. `axes`: those that shares are
-  /// looked for along by linear programming; none: shares are given.
-  TightShares(const Problem& problem, Budget& budget, Picoseconds to_beat, KeptPlans* kept, std::set<Shares>* seen,
-              std::vector<int> axes, Cheapest cheapest)
+  /// `seen`: shares that were searched. `axes`: those that shares are looked for along by linear programming; none:
+  /// shares are given.
+  TightShares(const Problem& problem, Budget& budget, KeptPlans* kept, std::set<Shares>* seen, std::vector<int> axes,
+              Cheapest cheapest)
       : problem_(problem),
         budget_(budget),
-        to_beat_(to_beat),
         kept_(*kept),
         seen_(*seen),
         axes_(std::move(axes)),
@@ -44,7 +44,6 @@ class TightShares {
 
   const Problem& problem_;
   Budget& budget_;
-  const Picoseconds to_beat_;
   KeptPlans& kept_;
   std::set<Shares>& seen_;
   const std::vector<int> axes_;

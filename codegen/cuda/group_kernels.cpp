@@ -34,11 +34,11 @@ std::string GroupPrinter::position_counter(const GroupSpot& place, int64_t strid
   // Of the outer one of rows and columns where whole turns of the inner one are a step of the factor, of the inner one
   // where the factor goes round a whole number of times in each turn of it; else the factor straddles both.
   const int64_t rows = group_.rows, columns = group_.columns, inner = group_.columns_outside ? rows : columns;
-  const bool outside = stride % inner == 0, inside = inner % (stride * extent) == 0;
-  if (outside && group_.columns_outside) return column_counter(place, stride / rows, extent, wish);
-  if (outside) return row_counter(place, stride / columns, extent, wish);
-  if (inside && group_.columns_outside) return row_counter(place, stride, extent, wish);
-  if (inside) return column_counter(place, stride, extent, wish);
+  const auto counter = [&](bool of_column, int64_t step) {
+    return of_column ? column_counter(place, step, extent, wish) : row_counter(place, step, extent, wish);
+  };
+  if (stride % inner == 0) return counter(group_.columns_outside, stride / inner);
+  if (inner % (stride * extent) == 0) return counter(!group_.columns_outside, stride);
   return place.column_counters->take("at", stride, stride * extent == rows * columns ? 0 : extent, wish);
 }
 

@@ -123,7 +123,7 @@ class DeviceWalk final : public ContentsWalk {
   void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
   std::vector<Access> accesses(const Call& call, const Instruction& i) const;
   void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
-  void expect_in_place(const Call& call, const Instruction& i) const;
+  void expect_in_place(const std::vector<Access>& both, const Call& call, const Instruction& i) const;
   void move_pieces(const Instruction& i, Exchange& out) const;
   std::string description(const Instruction& i) const;
 

@@ -141,8 +141,8 @@ void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
   Issued out{{}, "the " + description(*exchanges.front().instruction), line};
   for (const Exchange& e : exchanges)
     for (const Call& call : e.calls) {
-      expect_in_place(call, *e.instruction);
       by_phase[call.phase].push_back(accesses(call, *e.instruction));
+      expect_in_place(by_phase[call.phase].back(), call, *e.instruction);
     }
   for (const auto& [phase, by_call] : by_phase) expect_apart(by_call, line);
   for (const Exchange& e : exchanges) expect_operand(e);
@@ -263,8 +263,7 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
 }
 
 /// NCCL reads where it writes only in place: a rank's own share where it lies in the whole.
-void DeviceWalk::expect_in_place(const Call& call, const Instruction& i) const {
-  const std::vector<Access> both = accesses(call, i);
+void DeviceWalk::expect_in_place(const std::vector<Access>& both, const Call& call, const Instruction& i) const {
   if (both.size() < 2 || both[0].begin >= both[1].end || both[1].begin >= both[0].end) return;
   const int64_t shares =
       me_among(call.over, i.axis) * call.numbers[Call::count] * size_bytes(node_of(i.result).type.dtype);
