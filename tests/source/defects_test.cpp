@@ -12,6 +12,7 @@
 #include "synth/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
+#include "tests/source/damage.h"
 #include "tests/source/fixture.h"
 
 namespace hetsynth::test {
@@ -36,81 +37,6 @@ const Generated& shared() {
   }();
   return g;
 }
-const std::string& text_of(const Generated& g, int rank) { return g.devices[size_t(rank)].files.front().text; }
-
-/// The leaves and the loss after one step of this text on one device, as bytes: the judge of damage that passes.
-std::string executed(const Generated& g, const std::string& text) {
-  const DeviceProgram& device = g.devices[0];
-  NativeModule module = compile(text, 1);
-  std::vector<char> memory(size_t(device.arena_bytes) + 128, 0);
-  char* arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
-  std::mt19937_64 random(7);
-  for (const Slot& leaf : device.leaves) {
-    for (int64_t i = 0; i < part_elements(leaf.ranges); ++i) {
-      char* at = arena + leaf.offset_bytes + i * 4;
-      if (leaf.dtype == DType::i32)
-        *reinterpret_cast<int*>(at) = int(random() % 256);
-      else
-        *reinterpret_cast<float*>(at) = float(double(random() >> 11) * 0x1p-53 - 0.5);
-    }
-  }
-  HetsynthContext context{arena, 3, 11, nullptr, nullptr, nullptr};
-  EXPECT_EQ(module.function<int(HetsynthContext*)>("hetsynth_step")(&context), 0);
-  std::string out(arena + device.loss.offset_bytes, 4);
-  for (const Slot& leaf : device.leaves) {
-    if (g.reference[leaf.node].kind == NodeKind::input) continue;  // written anew before each step
-    out += std::string(arena + leaf.offset_bytes, size_t(part_elements(leaf.ranges) * 4));
-  }
-  return out;
-}
-
-/// Counts verdicts of damaged texts of the program on one device. One that passes must do the same when it is run.
-class Damage {
- public:
-  explicit Damage(const Generated& g = alone()) : g_(g) {}
-  void inflict(const std::string& text, const std::string& what) {
-    SourceCheck result = check(g_, 0, text);
-    ++verdicts[result.verdict];
-    if (result.verdict != Verdict::proved) return;
-    if (expected_.empty()) expected_ = executed(g_, text_of(g_, 0));
-    EXPECT_TRUE(executed(g_, text) == expected_) << "passed, but computes something else: " << what;
-  }
-  std::map<Verdict, int> verdicts;
-
- private:
-  const Generated& g_;
-  std::string expected_;
-};
-
-/// The part of the text behind the helper functions: kernels and step.
-size_t own_part(const std::string& text) { return text.find("//   "); }
-
-struct Place {
-  size_t at, length;
-};
-
-/// Numbers of kernels and step, those in comments and strings left out.
-std::vector<Place> numbers(const std::string& text) {
-  std::vector<Place> out;
-  for (size_t i = own_part(text); i < text.size(); ++i) {
-    if (text.compare(i, 2, "//") == 0 || text[i] == '#') i = text.find('\n', i);
-    bool word_before =
-        std::isalnum(static_cast<unsigned char>(text[i - 1])) || text[i - 1] == '_' || text[i - 1] == '.';
-    if (!std::isdigit(static_cast<unsigned char>(text[i])) || word_before) continue;
-    size_t end = i;
-    while (std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
-    bool integer = text[end] != '.' && text[end] != 'e' && text[end] != 'f';
-    if (integer) out.push_back({i, end - i});
-    i = end;
-  }
-  return out;
-}
-
-std::string line_around(const std::string& text, size_t at) {
-  size_t begin = text.rfind('\n', at) + 1;
-  return text.substr(begin, text.find('\n', at) - begin);
-}
-
 /// Lines of the step function.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -136,7 +62,7 @@ bool is_call(const std::string& line) {
 TEST(SourceDefects, EveryNumberCounts) {
   const std::string& text = text_of(alone(), 0);
   ASSERT_EQ(check(alone(), 0).verdict, Verdict::proved);
-  Damage damage;
+  Damage damage(alone());
   for (const Place& place : numbers(text)) {
     int64_t value = std::stoll(text.substr(place.at, place.length));
     for (int64_t by : {1, -1}) {
@@ -160,7 +86,7 @@ TEST(SourceDefects, EveryPlaceInMemoryCounts) {
   for (size_t i = 0; i < lines.size(); ++i)
     if (std::smatch found; std::regex_search(lines[i], found, declaration)) places.push_back({i, found[1]});
   ASSERT_GT(places.size(), 15u);
-  Damage damage;
+  Damage damage(alone());
   int pair = 0;
   for (const auto& [line, own] : places)
     for (const auto& [other_line, other] : places) {
@@ -175,7 +101,7 @@ TEST(SourceDefects, EveryPlaceInMemoryCounts) {
 
 TEST(SourceDefects, EveryArgumentAndEveryCallCounts) {
   std::vector<std::string> lines = lines_of(text_of(alone(), 0));
-  Damage damage;
+  Damage damage(alone());
   std::vector<size_t> calls;
   for (size_t i = 0; i < lines.size(); ++i)
     if (is_call(lines[i])) calls.push_back(i);

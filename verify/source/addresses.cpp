@@ -29,7 +29,7 @@ bool Outline::affine(const Expression& e, Affine& out) const {
         out = found->second;
         return true;
       }
-      if (declared_.count(e.slot)) return false;
+      if (declared_.count(e.slot) || frame_[size_t(e.slot)].step) return false;
       out = {frame_[size_t(e.slot)].integer, {}};  // set before the code is entered
       return true;
     }

@@ -49,9 +49,8 @@ inline bool holds(const Expression& e, int64_t a, int64_t b) {
   return without_sign ? holds(e.kind, uint64_t(a), uint64_t(b)) : holds(e.kind, a, b);
 }
 
-/// A number that the context of the step holds; none: it is something else.
-inline std::optional<int64_t> number_of_context(const Expression& member) {
-  if (member.name == "step") return Sample::step;
+/// The seed of the run; none: it is something else.
+inline std::optional<int64_t> seed_of_context(const Expression& member) {
   if (member.name == "seed") return int64_t(Sample::run_seed);
   return {};
 }

@@ -130,10 +130,10 @@ int64_t ContentsWalk::constant(const Expression& e) const {
     case Kind::negative:
       return -constant(e.args[0]);
     case Kind::variable:
-      if (e.type == Type::integer) return frame_[size_t(e.slot)].integer;
+      if (e.type == Type::integer && !frame_[size_t(e.slot)].step) return frame_[size_t(e.slot)].integer;
       break;
     case Kind::member:
-      if (auto number = number_of_context(e)) return *number;
+      if (auto seed = seed_of_context(e)) return *seed;
       break;
     case Kind::add:
     case Kind::sub:
@@ -143,6 +143,15 @@ int64_t ContentsWalk::constant(const Expression& e) const {
       break;
   }
   throw NotFollowed("a number that is not constant", e.line);
+}
+
+Cell ContentsWalk::number(const Expression& e) const {
+  const bool of_context = e.kind == Kind::member && e.name == "step";
+  const bool of_variable = e.kind == Kind::variable && frame_[size_t(e.slot)].step;
+  Cell out;
+  out.step = of_context || of_variable;
+  if (!out.step) out.integer = constant(e);
+  return out;
 }
 
 Pointer ContentsWalk::pointer(const Expression& e) const {

@@ -25,7 +25,10 @@ class ContentsWalk : public StepWalk {
   /// `names`: by slot, what people call the memory behind it; `scratch`: what of it may be no value of the program.
   void understand(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
                   const std::set<int>& scratch = {});
+  /// A number that is the same in every step.
   int64_t constant(const Expression& e) const;
+  /// The same, or the number of the step.
+  Cell number(const Expression& e) const;
   Pointer pointer(const Expression& e) const;
   void inside_arena(int64_t begin, int64_t end, DType dtype, int line) const;
   std::string part_text(ValueId value) const;
@@ -74,7 +77,9 @@ class ContentsWalk : public StepWalk {
   std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
                               std::vector<Point> points);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
-                                  const std::vector<Point>& points);
+                                  const std::vector<Point>& points, bool passed);
+  static bool alike(const std::vector<Point>& points, const std::vector<Point>& steps);
+  std::optional<Point> other_element(Region& region, const Written& block, const Guess& guess, bool alike, bool passed);
   std::vector<int64_t> steps_inside(const Instruction& i, size_t dim) const;
   std::optional<Guess> match(const std::vector<ValueId>& values, const std::vector<Point>& points);
   std::optional<Guess> match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,
@@ -132,6 +137,9 @@ class ContentsWalk : public StepWalk {
 };
 
 bool close(double a, double b);
+/// What decides makes large differences. At edges small ones say nothing, as those of constants in exponents of large
+/// numbers, nor does what is too large for a float.
+bool close_at_edge(double a, double b, const Sample& sample);
 /// A call that is the runtime's, not the text's.
 bool is_collective(const std::string& name);
 

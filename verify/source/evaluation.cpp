@@ -25,16 +25,22 @@ double Execution::variable(int slot) {
   return frame_[size_t(slot)].real;
 }
 
+int64_t Execution::integer_variable(int slot) const {
+  const Cell& cell = frame_[size_t(slot)];
+  return cell.step ? c_.memory.step() : cell.integer;
+}
+
 int64_t Execution::integer(const Expression& e) {
   count();
   switch (e.kind) {
     case Kind::integer:
       return e.integer_value;
     case Kind::variable:
-      if (e.type == Type::integer) return frame_[size_t(e.slot)].integer;
+      if (e.type == Type::integer) return integer_variable(e.slot);
       break;
     case Kind::member:
-      if (auto number = number_of_context(e)) return *number;
+      if (e.name == "step") return c_.memory.step();
+      if (auto seed = seed_of_context(e)) return *seed;
       break;
     case Kind::element:
       return element_integer(e);
@@ -95,7 +101,7 @@ double Execution::real(const Expression& e) {
     case Kind::integer:
       return double(e.integer_value);
     case Kind::variable:
-      return e.type == Type::integer ? double(frame_[size_t(e.slot)].integer) : variable(e.slot);
+      return e.type == Type::integer ? double(integer_variable(e.slot)) : variable(e.slot);
     case Kind::element:
       return e.type == Type::integer ? double(element_integer(e)) : element(e);
     case Kind::negative:

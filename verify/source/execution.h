@@ -91,6 +91,7 @@ class Execution {
   void need_byte(int64_t byte, bool own);
   void run_in_full(int slot);
 
+  int64_t integer_variable(int slot) const;
   int64_t integer(const Expression& e);
   int64_t compare(const Expression& e);
   double real(const Expression& e);

@@ -221,6 +221,7 @@ class KernelRegion::Contents final : public ThreadBlock::Outside {
     for (int i = 0; i < lanes.count; ++i) of_.found_[bytes[i]] = values[i];
   }
   bool rounds() const override { return of_.memory_.rounds(); }
+  int64_t step() const override { return of_.memory_.step(); }
 
  private:
   double load(DType dtype, int64_t byte, int thread, int line) const {

@@ -16,25 +16,9 @@ namespace {
 /// Longest chain of values that are not in memory.
 constexpr int deepest = 200;
 
-uint64_t mixed(uint64_t x) {  // splitmix64 (Steele et al. 2014)
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 bool mentions_leaf(const Expr& e, ExprKind kind) {
   return e.kind() == kind ||
          std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions_leaf(a, kind); });
-}
-
-/// Integers that are compared with a factor name a position of it.
-void note_positions(const Expr& e, const Node& node, std::vector<int64_t>& range) {
-  if (e.kind() == ExprKind::equal && e.arg(0).kind() == ExprKind::input && e.arg(1).kind() == ExprKind::factor) {
-    int64_t& entry = range[size_t(node.inputs[size_t(e.arg(0).index())])];
-    entry = std::max(entry, node.space.factors[size_t(e.arg(1).index())].size);
-  }
-  for (const Expr& arg : e.args()) note_positions(arg, node, range);
 }
 
 /// The operator only says where its input's elements are: reads through it are reads of the input.
@@ -116,7 +100,7 @@ struct Meaning::Compute {
 };
 
 Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
-    : reference_(reference), program_(program), rank_(rank) {
+    : reference_(reference), program_(program), rank_(rank), unknowns_(reference, program) {
   size_t values = program.values.size();
   makers_.assign(values, -1);
   held_.assign(values, false);
@@ -132,10 +116,8 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
     ranges_.push_back(local_ranges(program, value.placements, reference[value.node].type.shape, rank));
     counts_.push_back(hetsynth::holds(program.mesh, value.placements, rank) ? part_elements(ranges_.back()) : 0);
     dtypes_.push_back(reference[value.node].type.dtype);
-    sizes_.push_back(double(element_count(reference[value.node].type.shape)));
     alias_.push_back(ValueId(v));
   }
-  integer_range_.assign(reference.nodes.size(), 0);
   one_hot_.assign(reference.nodes.size(), OneHot{0, 0, 0.0});
   looks_up_.assign(reference.nodes.size(), false);
   joined_dim_.assign(reference.nodes.size(), -1);
@@ -144,12 +126,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   for (size_t n = reference.nodes.size(); n-- > 0;) {
     const Node& node = reference.nodes[n];
     if (node.leaf()) continue;
-    note_positions(node.body, node, integer_range_);
     joined_dim_[n] = joined_dimension(node, reference);
-    if (only_moves(node)) {
-      int64_t& of = integer_range_[size_t(node.inputs[size_t(node.body.index())])];
-      of = std::max(of, integer_range_[n]);
-    }
     OneHot found{0, 0, 0.0};
     if (match_one_hot(node.body, &found) && node.space.factors[size_t(found.factor)].kind == FactorKind::sum &&
         !mentions_factor(node.space.inputs[size_t(found.operand)], found.factor)) {
@@ -269,23 +246,8 @@ bool Meaning::opaque(ValueId value) const {
 
 double Meaning::unknown(ValueId value, int64_t position) const {
   value = root(value);
-  uint64_t bits = mixed(mixed(sample_.seed * 1000003 + uint64_t(value)) + uint64_t(position));
-  if (dtype(value) == DType::i32) {
-    NodeId node = program_.values[size_t(value)].node;
-    // Few different positions, so that lookups meet what they look for: the first and the last among them, and what
-    // lies just outside, where lookups give 0.
-    int64_t range = integer_range_[size_t(node)];
-    if (range <= 0) range = std::max<int64_t>(reference_[node].data.classes, 4);
-    if (sample_.together) return double(mixed(sample_.seed) % uint64_t(range));
-    const int64_t choices[] = {0,     range - 1, range / 2, std::min<int64_t>(1, range - 1), int64_t(bits >> 8) % range,
-                               range, -1};
-    return double(choices[bits % 7]);
-  }
-  double unit = double(bits >> 11) * 0x1p-53;
-  double real = sample_.positive ? 0.25 + 1.5 * unit : 3 * unit - 1.5;
-  if (!sample_.rising) return real;
-  double along = double(position) / sizes_[size_t(value)], square = along * along;
-  return real * (0.2 + 3 * square * square);  // steeply: a last piece that is short has the largest
+  asked_ = std::max(asked_, unknowns_.asks(value));
+  return unknowns_.at(value, position, sample_);
 }
 
 bool Meaning::in_part(ValueId value, const Index& index) const {
@@ -448,12 +410,12 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
     case ExprKind::constant:
       return float_constants_ ? double(float(e.value())) : e.value();
     case ExprKind::step:
-      return double(Sample::step);
+      return double(step());
     case ExprKind::random: {
       const Shape& shape = frame.node.type.shape;
       int64_t at = 0;
       for (size_t d = 0; d < frame.output.size(); ++d) at = at * shape[d] + frame.output[d];
-      return philox_uniform(Sample::run_seed, e.index(), uint64_t(at), uint64_t(Sample::step));
+      return philox_uniform(Sample::run_seed, e.index(), uint64_t(at), uint64_t(step()));
     }
     case ExprKind::select: {
       double condition = arg(0);

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dsl/spmd/spmd.h"
+#include "verify/source/unknowns.h"
 
 namespace hetsynth::source {
 
@@ -45,21 +45,6 @@ class Index {
   size_t size_ = 0;
 };
 
-/// One choice of the unknowns.
-struct Sample {
-  uint64_t seed = 0;
-  bool positive = false;  ///< all reals positive: for logarithms and roots
-  /// Reals grow with their position: what is rescaled by the largest so far meets larger ones.
-  bool rising = false;
-  bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
-  bool exact = false;     ///< roundings to bf16 count as nothing
-  bool operator==(const Sample&) const = default;
-  /// The choices of a sequence in turn: with and without each property.
-  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false}; }
-  static constexpr int64_t step = 3;
-  static constexpr uint64_t run_seed = 20240229;
-};
-
 /// The maximum; what is not a number stays so.
 double larger(double a, double b);
 /// A function of one or two numbers (dsl/ir/arithmetic.h); what is not a number stays so.
@@ -81,6 +66,10 @@ class Meaning {
   /// Whether the value is another one, kept in a place of its own while a loop goes on: what it is does not tell it
   /// apart.
   bool is_kept_copy(ValueId value) const { return kept_copy_[size_t(value)]; }
+
+  /// Whether the value follows from nothing in memory: a sum of no terms, a number that the program fills a tensor
+  /// with.
+  bool is_constant(ValueId value) const { return constant_[size_t(value)]; }
 
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
   void hold(ValueId value);
@@ -118,6 +107,11 @@ class Meaning {
   bool opaque(ValueId value) const;
   /// Such an element at a row-major position in the logical tensor.
   double unknown(ValueId value, int64_t position) const;
+  /// The number of the step.
+  int64_t step() const { return unknowns_.step(sample_); }
+  /// What the program asks of anything that was looked at since then.
+  Unknowns::Asks asked() const { return asked_; }
+  void forget_asked() { asked_ = Unknowns::Asks::nothing; }
 
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
@@ -149,14 +143,14 @@ class Meaning {
   std::vector<ValueId> source_;  ///< see source; -1: the value itself
   std::vector<int> shown_;       ///< by value: views of it in memory
   std::vector<ValueId> alias_;
-  std::vector<int64_t> integer_range_;             ///< by node: integers are drawn below it
   std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction
   std::vector<OneHot> one_hot_;                    ///< by node
   std::vector<bool> looks_up_;
   std::vector<std::vector<int>> reduced_;      ///< by node: factors that are looped over
   std::vector<DType> dtypes_;                  ///< by value
-  std::vector<double> sizes_;                  ///< by value: elements of the logical tensor
   std::vector<std::vector<int64_t>> factors_;  ///< by depth of evaluation
+  Unknowns unknowns_;
+  mutable Unknowns::Asks asked_ = Unknowns::Asks::nothing;
   Sample sample_;
   bool changed_ = true;  ///< since something was remembered in known_
   uint64_t moment_ = 1;

@@ -77,6 +77,8 @@ class Memory {
   void expect_understood() const;
   /// See Meaning::moment.
   uint64_t moment() const { return meaning_.moment(); }
+  /// See Meaning::step.
+  int64_t step() const { return meaning_.step(); }
   /// See Meaning::rounds.
   bool rounds() const { return meaning_.rounds(); }
   /// Whether the value lies row-major from this byte on.

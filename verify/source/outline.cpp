@@ -120,6 +120,7 @@ std::optional<int64_t> Outline::fixed(const Expression& e, const Counters& count
     case Kind::variable: {
       if (auto at = counters.find(e.slot); at != counters.end()) return at->second;
       if (e.type != Type::integer || loops.count(e.slot)) return std::nullopt;
+      if (frame_[size_t(e.slot)].step) return std::nullopt;
       auto defined = definitions_.find(e.slot);
       return defined == definitions_.end() ? frame_[size_t(e.slot)].integer : fixed(*defined->second, counters);
     }

@@ -35,6 +35,7 @@ struct Pointer {
 /// What a variable holds.
 struct Cell {
   int64_t integer = 0;
+  bool step = false;  ///< the number of the step, whichever that is
   double real = 0;
   Pointer pointer;
 };

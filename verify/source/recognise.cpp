@@ -22,6 +22,10 @@ constexpr size_t most_hits = 48;
 constexpr int64_t dear = 150'000, very_dear = 10'000'000;
 /// Evaluations that go into telling a guess's order of elements from others.
 constexpr int64_t most_work_of_steps = 2'000'000;
+/// Elements that are looked at where comparisons come out either way, and evaluations after which two are enough.
+/// Where equality is asked for, or all elements are alike so far, what tells is rare.
+constexpr uint64_t edges = 8, edges_of_order = 16, edges_where_rare = 128, least_edges = 2;
+constexpr int64_t most_work_of_edges = 300'000, most_work_where_rare = 5'000'000;
 
 /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
 /// from memory only through much that was not computed yet.
@@ -43,6 +47,12 @@ bool close(double a, double b) {
   if (a == b) return true;
   if (!std::isfinite(a) || !std::isfinite(b)) return false;
   return std::abs(a - b) <= 4e-6 * std::max(std::abs(a), std::abs(b)) + 1e-30;
+}
+
+bool close_at_edge(double a, double b, const Sample& sample) {
+  if (!sample.edge) return false;
+  if (std::isinf(a) || std::isinf(b)) return true;
+  return std::abs(a - b) <= 2e-3 * std::max(std::abs(a), std::abs(b));
 }
 
 std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Written& block, size_t enough) {
@@ -175,14 +185,19 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
       return false;
     }
     double slack = 0;
-    if (!close(expected, point.value) && std::abs(expected - point.value) < 1e-2 * std::abs(expected)) {
+    if (!point.sample.edge && !close(expected, point.value) &&
+        std::abs(expected - point.value) < 1e-2 * std::abs(expected)) {
       meaning_.choose(point.sample, /*float_constants=*/false);
       meaning_.limit = 0;
       slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
     }
     // Roots and logarithms of negative unknowns say nothing; what is undefined on one side only does.
-    if (std::isnan(expected) && std::isnan(point.value)) continue;
-    if (!close(expected, point.value) && !(std::abs(expected - point.value) <= slack)) {
+    if (std::isnan(expected) && std::isnan(point.value)) {
+      compared += point.sample.edge;
+      continue;
+    }
+    if (!close(expected, point.value) && !close_at_edge(expected, point.value, point.sample) &&
+        !(std::abs(expected - point.value) <= slack)) {
       if (why)
         *why = fmt::format("element [{}] is {:.6g} by the text and {:.6g} by the program", fmt::join(index, ","),
                            point.value, expected);
@@ -212,6 +227,8 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
   const std::set<ValueId> beside = memory_.left_beside();
   std::optional<Guess> guess;
+  // Zeros that are to be sent are no value's in particular.
+  if (scratch && alike(points, {})) throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
   if (!guess) guess = settle(region, block, values, points);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
@@ -259,8 +276,14 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
   for (;;) {
     const std::optional<Guess> guess = match(values, points);
     if (!guess) return std::nullopt;
-    const std::vector<Point> steps = sample_steps(region, block, *guess, points);
+    const auto found = passed_.find({region.function_name(), block.pointer});
+    const bool passed = found != passed_.end() && found->second == layout(*guess);
+    const std::vector<Point> steps = sample_steps(region, block, *guess, points, passed);
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
+      if (const std::optional<Point> other = other_element(region, block, *guess, alike(points, steps), passed)) {
+        points.push_back(*other);
+        continue;
+      }
       const bool rounds = exact_ && weighed_.at(program_.values[size_t(guess->value)].node);
       if (rounds && !round_alike(region, block, *guess, points)) return std::nullopt;
       identify_same(*guess, values, points);
@@ -271,10 +294,9 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
 }
 
 std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, const Written& block, const Guess& guess,
-                                                            const std::vector<Point>& points) {
+                                                            const std::vector<Point>& points, bool passed) {
   std::vector<Point> out;
-  const auto passed = passed_.find({region.function_name(), block.pointer});
-  if (passed != passed_.end() && passed->second == layout(guess)) return out;
+  if (passed) return out;
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
   std::set<int64_t> elements;
   for (size_t d = 0; d < ranges.size(); ++d) {
@@ -297,6 +319,46 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, cons
     out.push_back({sample, element, region.values(block, {element}).front()});
   }
   return out;
+}
+
+/// Whether all elements are worth the same so far, though the value is no constant: zeros are not yet a gradient of max
+/// pooling that happens to be zero at these.
+bool ContentsWalk::alike(const std::vector<Point>& points, const std::vector<Point>& steps) {
+  const double value = points.front().value;
+  const auto same = [&](const Point& p) { return close(p.value, value) || (std::isnan(p.value) && std::isnan(value)); };
+  return std::all_of(points.begin(), points.end(), same) && std::all_of(steps.begin(), steps.end(), same);
+}
+
+/// An element at which the text differs from a guess, among some at which comparisons come out either way: more where
+/// the program compares with something what is looked at, and where all elements are alike.
+std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, const Written& block, const Guess& guess,
+                                                               bool alike, bool passed) {
+  alike = alike && !meaning_.is_constant(guess.value);
+  if (passed && !alike) return std::nullopt;
+  PseudoRandom random(block.end, block.count());
+  std::vector<Point> seen;
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  meaning_.forget_asked();
+  const int64_t before = region.work + work_of_others_;
+  for (uint64_t n = 0;; ++n) {
+    const bool rare = alike || meaning_.asked() == Unknowns::Asks::equality;
+    if (n >= (rare ? edges_where_rare : meaning_.asked() == Unknowns::Asks::order ? edges_of_order : edges)) break;
+    if (n >= least_edges && region.work + work_of_others_ - before > (rare ? most_work_where_rare : most_work_of_edges))
+      break;
+    Sample sample = Sample::number(2000 + n);
+    sample.rising = false;
+    sample.edge = true;
+    sample.exact = exact_;
+    meaning_.choose(sample);
+    const int64_t element = random.below(block.count());
+    seen.push_back({sample, element, region.values(block, {element}).front()});
+    too_long_ = false;
+    if (!agrees(guess, {seen.back()}, most_work_, nullptr))
+      return too_long_ ? std::nullopt : std::optional(seen.back());
+    alike = alike && this->alike(seen, {});
+  }
+  return std::nullopt;
 }
 
 /// Strides of the loops that a dimension of a computed value is made of.
@@ -394,7 +456,7 @@ std::pair<std::vector<int64_t>, std::vector<int64_t>> ContentsWalk::layout(const
 bool ContentsWalk::is_sum(ValueId value) const {
   const int maker = meaning_.maker(value);
   return maker >= 0 && program_.instructions[size_t(maker)].opcode == Opcode::compute &&
-         node_of(value).space.reduction().has_value();
+         node_of(value).space.reduction() == FactorKind::sum;
 }
 
 /// Sums in memory that the value is computed from directly.

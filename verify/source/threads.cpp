@@ -353,7 +353,7 @@ void ThreadBlock::load_at(const Place& from, Type pointer, int64_t further, Lane
     for (int i = 0; i < lanes.count; ++i) {
       const int64_t at = from.offset[i] + further;
       if (at < 0 || at > 1) throw Misstep("the clock is read outside of its bounds", line);
-      out[i] = at == 0 ? double(Sample::step) : double(Sample::run_seed);
+      out[i] = at == 0 ? double(outside_.step()) : double(Sample::run_seed);
     }
     return;
   }

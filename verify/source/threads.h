@@ -48,6 +48,8 @@ class ThreadBlock {
                        int line) = 0;
     /// Whether a conversion to bf16 rounds.
     virtual bool rounds() const { return true; }
+    /// The number of the step.
+    virtual int64_t step() const { return 0; }
   };
 
   /// `slice` null: everything is executed. `work` counts numbers that expressions were worth.

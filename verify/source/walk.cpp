@@ -57,7 +57,7 @@ void Walk::declare(const Statement& s) {
   if (!s.has_value) throw NotFollowed("a variable without a value", s.line);
   if (s.value.kind == Kind::member && s.value.name == "arena") return;  // the arena begins at byte 0
   if (s.type == Type::integer) {
-    frame_[size_t(s.slot)].integer = constant(s.value);
+    frame_[size_t(s.slot)] = number(s.value);
     return;
   }
   frame_[size_t(s.slot)].pointer = pointer(s.value);
@@ -77,7 +77,7 @@ void Walk::call(const Statement& s) {
   for (size_t i = 0; i < e.args.size(); ++i) {
     Type type = kernel.parameters[i].type;
     if (type == Type::integer)
-      frame[i].integer = constant(e.args[i]);
+      frame[i] = number(e.args[i]);
     else if (is_pointer(type) && type != Type::bytes)
       frame[i].pointer = pointer(e.args[i]);
     else

@@ -1,0 +1,147 @@
+// Damage to what a program decides by comparing numbers is found: bounds, places of maxima, schedules.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "dsl/ir/differentiate.h"
+#include "hetsynth/hetsynth.h"
+#include "synth/baselines.h"
+#include "tests/codegen/harness.h"
+#include "tests/source/damage.h"
+#include "tests/source/fixture.h"
+
+namespace hetsynth::test {
+namespace {
+
+Program trained(const std::function<Tensor()>& loss, const SGD& optimizer = {.learning_rate = 0.5, .momentum = 0}) {
+  Trace trace("model.cpp");
+  run_builder(trace, [&] { minimize(loss(), optimizer); });
+  return differentiate(trace);
+}
+Program pooled() {
+  return trained([] {
+    Tensor x = parameter("x", {2, 3, 6, 4}, normal(1));
+    return sum(max_pool2d(x, {2, 2}) * max_pool2d(x, {2, 2}));
+  });
+}
+Program largest() {
+  return trained([] {
+    Tensor x = parameter("x", {5, 7}, normal(1)), m = max(x, 1);
+    return sum(m * m * m);
+  });
+}
+Program clamped() {
+  return trained([] {
+    Tensor x = parameter("x", {5, 7}, normal(1)), y = clamp(x * x, 0.01, 30);
+    return sum(y * y);
+  });
+}
+Program overlapping() {
+  return trained([] {
+    Tensor x = parameter("x", {2, 1, 7, 5}, normal(1)), y = max_pool2d(x, {3, 3}, {.stride = Extent2d{2, 2}});
+    return sum(y * y * y);
+  });
+}
+Program chosen() {
+  return trained([] {
+    Tensor x = parameter("x", {6, 4}, normal(1)), w = parameter("w", {4, 5}, normal(1));
+    Tensor p = softmax(matmul(x, w), -1), best = max(p, 1, true);
+    return sum(where(equal(p, best), p * p, p * 0.25)) + sum(relu(x - 0.5)) + sum(abs(x));
+  });
+}
+Program scheduled() {
+  return trained(
+      [] {
+        Tensor x = parameter("x", {5, 7}, normal(1));
+        return sum(x * x * x);
+      },
+      {.learning_rate = 0.5, .momentum = 0, .clip_norm = 20, .warmup_steps = 100});
+}
+Program padded() {
+  return trained([] {
+    Tensor x = parameter("x", {8, 7}, normal(1));
+    return cross_entropy(x, synthetic_batch(8, 3, 7).labels, {.ignored_label = -100});
+  });
+}
+
+/// Damage to a text with the first occurrence of `from` behind `after` replaced by `to`.
+struct Edit {
+  const char* name;
+  Program (*program)();
+  const char *after, *from, *to;
+};
+void PrintTo(const Edit& d, std::ostream* out) { *out << d.name; }
+
+class Decisions : public ::testing::TestWithParam<Edit> {};
+
+std::string damaged(const std::string& text, const Edit& d) {
+  const size_t after = text.find(d.after), at = after == std::string::npos ? after : text.find(d.from, after);
+  EXPECT_NE(at, std::string::npos) << "not in the text: " << d.from << "\n" << text;
+  return at == std::string::npos ? text : text.substr(0, at) + d.to + text.substr(at + std::string(d.from).size());
+}
+
+TEST_P(Decisions, DamageIsFound) {
+  const Program program = GetParam().program();
+  const Cluster cpu = unequal_cluster({1e9}), cuda = cuda_devices({1e9});
+  const Generated on_cpu = generated(program, single_device_plan(program, cpu).program, cpu);
+  const Generated on_cuda = generated_for_cuda(program, single_device_plan(program, cuda).program, cuda);
+  const std::string &by_cpu = on_cpu.devices[0].files[0].text, &by_cuda = on_cuda.devices[0].files[1].text;
+  EXPECT_EQ(check(on_cpu, 0, by_cpu).verdict, Verdict::proved) << check(on_cpu, 0, by_cpu).summary;
+  EXPECT_EQ(check_kernels(on_cuda, 0, by_cuda).verdict, Verdict::proved) << check_kernels(on_cuda, 0, by_cuda).summary;
+  EXPECT_EQ(check(on_cpu, 0, damaged(by_cpu, GetParam())).verdict, Verdict::refuted);
+  EXPECT_EQ(check_kernels(on_cuda, 0, damaged(by_cuda, GetParam())).verdict, Verdict::refuted);
+}
+
+const Edit edits[] = {
+    {"no_gradient_of_pooling", pooled, "= max_pool2d_gradient", "? t_max_pool2d", "? 0.0f * t_max_pool2d"},
+    {"another_place_of_pooling", pooled, "= max_pool2d_gradient", "== -(", "== -2.0f * ("},
+    {"another_first_place", pooled, "= max_pool2d_first", "? -(", "? -2.0f * ("},
+    {"no_gradient_of_maximum", largest, "= max_gradient", "_ / d_t_max_4_", "_ / 2.0f / d_t_max_4_"},
+    {"another_upper_bound", clamped, "= clamp(", ", 30.0f)", ", 31.0f)"},
+    {"no_lower_bound", clamped, "= clamp(", ", 0.01f)", ", 0.0f)"},
+    {"another_bound_of_the_gradient", clamped, "= clamp_gradient(", "30.0f <", "300.0f <"},
+    {"a_longer_warmup", scheduled, "", "100", "200"},
+    {"another_norm", scheduled, "compute_clip_scale", " 20.0", " 21.0"},
+    {"no_end_of_warmup", scheduled, "compute_learning_rate", "min_f64(1.0, ", "min_f64(9.0, "},
+    {"another_ignored_label", padded, "", "-100", "-1"},
+};
+INSTANTIATE_TEST_SUITE_P(Seeded, Decisions, ::testing::ValuesIn(edits),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// Every number and every comparison of a text on one cpu device, changed one at a time.
+TEST(SourceDecisions, EveryOneCounts) {
+  const std::pair<const char*, const char*> exchanges[] = {
+      {" == ", " <= "},         {" < ", " <= "},          {" < ", " == "},         {"max_f32(", "min_f32("},
+      {"min_f32(", "max_f32("}, {"max_f64(", "min_f64("}, {"min_f64(", "max_f64("}};
+  const std::regex real("[^A-Za-z0-9_.]([0-9]+\\.[0-9]+(e[+-]?[0-9]+)?)f?");
+  const Cluster cluster = unequal_cluster({1e9});
+  std::map<Verdict, int> verdicts;
+  for (Program (*made)() : {pooled, overlapping, largest, clamped, scheduled, padded, chosen}) {
+    const Program program = made();
+    const Generated g = generated(program, single_device_plan(program, cluster).program, cluster);
+    const std::string& text = text_of(g, 0);
+    ASSERT_EQ(check(g, 0).verdict, Verdict::proved) << check(g, 0).summary << "\n" << text;
+    Damage damage(g);
+    const auto inflict = [&](size_t at, size_t length, const std::string& to) {
+      const std::string changed = text.substr(0, at) + to + text.substr(at + length);
+      damage.inflict(changed, text.substr(at, length) + " -> " + to + ":" + line_around(changed, at));
+    };
+    for (const auto& [from, to] : exchanges)
+      for (size_t at = text.find(from, own_part(text)); at != std::string::npos; at = text.find(from, at + 1))
+        if (line_around(text, at).find("for (") == std::string::npos)  // a loop that counts otherwise is not followed
+          inflict(at, std::string(from).size(), to);
+    for (const Place& place : numbers(text))
+      inflict(place.at, place.length, std::to_string(std::stoll(text.substr(place.at, place.length)) + 1));
+    for (std::sregex_iterator i(text.begin() + long(own_part(text)), text.end(), real), end; i != end; ++i)
+      inflict(own_part(text) + size_t(i->position(1)), size_t(i->length(1)),
+              std::to_string(std::stod((*i)[1]) * 1.25 + 0.5));
+    for (const auto& [verdict, count] : damage.verdicts) verdicts[verdict] += count;
+  }
+  EXPECT_GT(verdicts[Verdict::refuted], 400);
+  // Sizes of local arrays, bounds that no number lies on, loops that end where something else does.
+  EXPECT_LT(verdicts[Verdict::proved], verdicts[Verdict::refuted] / 3);
+  EXPECT_EQ(verdicts[Verdict::unknown], 0);
+}
+
+}  // namespace
+}  // namespace hetsynth::test
