@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <random>
 
 #include "codegen/abi.h"
@@ -64,29 +63,6 @@ void Damage::inflict(const std::string& text, const std::string& what) {
   if (result.verdict != Verdict::proved) return;
   if (expected_.empty()) expected_ = executed(g_, text_of(g_, 0));
   EXPECT_TRUE(executed(g_, text) == expected_) << "passed, but computes something else: " << what;
-}
-
-size_t own_part(const std::string& text) { return text.find("//   "); }
-
-std::vector<Place> numbers(const std::string& text) {
-  std::vector<Place> out;
-  for (size_t i = own_part(text); i < text.size(); ++i) {
-    if (text.compare(i, 2, "//") == 0 || text[i] == '#') i = text.find('\n', i);
-    bool word_before =
-        std::isalnum(static_cast<unsigned char>(text[i - 1])) || text[i - 1] == '_' || text[i - 1] == '.';
-    if (!std::isdigit(static_cast<unsigned char>(text[i])) || word_before) continue;
-    size_t end = i;
-    while (std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
-    bool integer = text[end] != '.' && text[end] != 'e' && text[end] != 'f';
-    if (integer) out.push_back({i, end - i});
-    i = end;
-  }
-  return out;
-}
-
-std::string line_around(const std::string& text, size_t at) {
-  size_t begin = text.rfind('\n', at) + 1;
-  return text.substr(begin, text.find('\n', at) - begin);
 }
 
 }  // namespace hetsynth::test

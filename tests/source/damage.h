@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/source/fixture.h"
+#include "tests/support/source_edits.h"
 
 namespace hetsynth::test {
 
@@ -24,14 +25,5 @@ class Damage {
   const Generated& g_;
   std::vector<std::string> expected_;
 };
-
-struct Place {
-  size_t at, length;
-};
-/// Integers of kernels and step, those in comments and strings left out.
-std::vector<Place> numbers(const std::string& text);
-/// The part of the text behind the helper functions: kernels and step.
-size_t own_part(const std::string& text);
-std::string line_around(const std::string& text, size_t at);
 
 }  // namespace hetsynth::test
