@@ -1,5 +1,6 @@
 #include "tests/support/source_edits.h"
 
+#include <algorithm>
 #include <cctype>
 #include <regex>
 #include <utility>
@@ -34,7 +35,10 @@ std::string edited(const std::string& text, const SourceEdit& edit) {
 }
 
 std::string description(const std::string& text, const SourceEdit& edit) {
-  return text.substr(edit.place.at, edit.place.length) + " -> " + edit.to + ":" + line_around(text, edit.place.at);
+  const auto line = std::count(text.begin(), text.begin() + long(edit.place.at), '\n') + 1;
+  const size_t column = edit.place.at - text.rfind('\n', edit.place.at);
+  return "line " + std::to_string(line) + ", column " + std::to_string(column) + ", " +
+         text.substr(edit.place.at, edit.place.length) + " -> " + edit.to + ": " + line_around(text, edit.place.at);
 }
 
 std::vector<SourceEdit> edits_of(const std::string& text) {

@@ -78,6 +78,10 @@ class ContentsWalk : public StepWalk {
                               std::vector<Point> points);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
                                   const std::vector<Point>& points, bool passed);
+  void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
+  std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
+  Point point_at(Region& region, const Written& block, int64_t element, const Sample& sample, int64_t& work);
+  bool holds(const Guess& guess, const Point& point, int64_t& work);
   static bool alike(const std::vector<Point>& points, const std::vector<Point>& steps);
   std::optional<Point> other_element(Region& region, const Written& block, const Guess& guess, bool alike, bool passed);
   std::vector<int64_t> steps_inside(const Instruction& i, size_t dim) const;
@@ -132,6 +136,7 @@ class ContentsWalk : public StepWalk {
   int64_t most_work_ = 0;       ///< evaluations that the program's side of a guess may take
   bool too_long_ = false;       ///< some guess took more
   bool exact_ = false;          ///< see match_unrounded
+  bool opened_ = false;         ///< see match_opened
   /// Sums of attention that are computed from rounded weights, and whether the program's side rounds them itself.
   std::map<NodeId, bool> weighed_;
 };

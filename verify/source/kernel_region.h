@@ -42,6 +42,7 @@ class KernelRegion final : public Region {
   KernelRegion(Launch launch, KnownKernels& known, const Memory& memory, int64_t limit);
 
   const std::string& function_name() const override { return launch_.kernel->name; }
+  std::set<int64_t> numbers() const override { return integers_of(launch_.kernel->body); }
   const std::vector<Written>& written() const override { return written_; }
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
   std::vector<std::pair<int64_t, double>> hits(const Written&, size_t) override { return {}; }

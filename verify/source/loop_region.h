@@ -13,6 +13,7 @@ class LoopRegion final : public Region {
   LoopRegion(const Function& function, const Statement& body, Frame frame, const Unit& unit, const Memory& memory);
 
   const std::string& function_name() const override { return function_.name; }
+  std::set<int64_t> numbers() const override { return integers_of(code_.body); }
   const std::vector<Written>& written() const override { return outline_.written; }
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
   std::vector<std::pair<int64_t, double>> hits(const Written& block, size_t most) override;

@@ -10,7 +10,20 @@ namespace {
 /// Turns of enclosing loops that are looked at to see how a loop divides the work of chunks.
 constexpr int64_t most_turns = int64_t(1) << 20;
 
+void note_integers(const Expression& e, std::set<int64_t>& out) {
+  if (e.kind == Kind::integer) out.insert(e.integer_value);
+  for (const Expression& arg : e.args) note_integers(arg, out);
+}
+
 }  // namespace
+
+std::set<int64_t> integers_of(const Statement& s) {
+  std::set<int64_t> out;
+  for (const Expression* e : {&s.target, &s.value, &s.limit, &s.increment}) note_integers(*e, out);
+  for (const Expression& e : s.list) note_integers(e, out);
+  for (const Statement& inner : s.body) out.merge(integers_of(inner));
+  return out;
+}
 
 bool is_pointer(Type type) {
   return type == Type::bytes || type == Type::reals || type == Type::integers || type == Type::halves;

@@ -41,6 +41,9 @@ struct Cell {
 };
 using Frame = std::vector<Cell>;
 
+/// Integers that are written in a statement and what it consists of.
+std::set<int64_t> integers_of(const Statement& s);
+
 bool is_pointer(Type type);
 /// Bytes that adding 1 to a pointer of this type moves it by.
 int64_t stride_of(Type pointer);

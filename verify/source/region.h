@@ -1,6 +1,7 @@
 // One piece of generated code that reads and writes the arena: what it writes, and what value a written element gets.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@ class Region {
   virtual ~Region() = default;
 
   virtual const std::string& function_name() const = 0;
+  /// Integers that its text mentions.
+  virtual std::set<int64_t> numbers() const = 0;
 
   /// Disjoint blocks.
   virtual const std::vector<Written>& written() const = 0;

@@ -174,7 +174,10 @@ void Unknowns::note_comparisons(const Expr& e, const Node& node) {
       for (int j : of_side) meets_[size_t(node.inputs[size_t(j)])] = true;
   for (int side : {0, 1}) {
     if (inputs[side].size() != 1 || !inputs[1 - side].empty()) continue;
-    std::vector<Bound>& of = bounds_[size_t(node.inputs[size_t(*inputs[side].begin())])];
+    const NodeId of_input = node.inputs[size_t(*inputs[side].begin())];
+    // What positions integers name is known already.
+    if (reference_[of_input].type.dtype == DType::i32 && mentions(e.arg(1 - side), ExprKind::factor)) continue;
+    std::vector<Bound>& of = bounds_[size_t(of_input)];
     for (double value : values_of(e.arg(1 - side), node.space))
       for (double at : crossings(e.arg(side), value, node.space)) of.push_back({at, equal});
   }
@@ -211,17 +214,18 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
   const NodeId node = program_.values[size_t(value)].node;
   const TensorType& type = reference_[node].type;
   if (type.dtype == DType::i32) return double(integer(node, bits, sample));
-  const double real = sample.positive ? 0.25 + 1.5 * unit(bits) : 3 * unit(bits) - 1.5;
+  const double real = (sample.positive ? 0.25 + 1.5 * unit(bits) : 3 * unit(bits) - 1.5) * (sample.small ? 0.125 : 1);
   if (sample.edge) {
     const uint64_t choice = mixed(bits);
     const std::vector<Bound>& bounds = bounds_[size_t(node)];
-    if (!bounds.empty() && choice % 4 != 0) {
+    const bool meets = meets_[size_t(node)] && (bounds.empty() || choice >> 63);
+    if (!meets && !bounds.empty() && choice % 4 != 0) {
       const auto [at, equal] = bounds[(choice >> 8) % bounds.size()];
       const double near = at * std::pow(4, 2 * unit(mixed(choice)) - 1);
       const double choices[] = {at, -at, at + real, at + real, near, near, near, near};
       return equal ? at : choices[(choice >> 32) % 8];
     }
-    if (meets_[size_t(node)] && choice % 4 != 0) {
+    if (meets && choice % 4 != 0) {
       const double shared = unit(mixed(sample.seed * 31 + (choice >> 8) % 2));
       return sample.positive ? 0.25 + shared : 3 * shared - 1.5;
     }

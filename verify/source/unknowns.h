@@ -16,12 +16,14 @@ struct Sample {
   bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
   bool exact = false;     ///< roundings to bf16 count as nothing
+  /// Reals are small: exponentials of sums of products of them are no larger than what else there is.
+  bool small = false;
   /// On either side of what they are compared with: reals of many magnitudes, numbers that the program compares them
   /// with, and equal ones where it asks whether they are; and a step on either side of what schedules compare it with.
   bool edge = false;
   bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
-  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false, false, n % 3 == 0 && n % 4 != 2}; }
+  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false, false, false, n % 3 == 0 && n % 4 != 2}; }
   static constexpr int64_t step = 3;
   static constexpr uint64_t run_seed = 20240229;
 };

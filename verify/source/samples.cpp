@@ -1,0 +1,261 @@
+// Which elements of a written block are looked at, and with what in memory, to tell which value of the program it
+// holds.
+#include <algorithm>
+#include <cmath>
+
+#include "verify/source/contents.h"
+#include "verify/source/pseudo_random.h"
+
+namespace hetsynth::source {
+namespace {
+
+constexpr size_t random_elements = 3;
+/// Of elements of a block. Fewer, as those of constants and masks, lie alike in many orders.
+constexpr size_t different_values = 3;
+constexpr size_t most_hits = 48;
+/// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
+/// passed before; and after which two are enough.
+constexpr int64_t dear = 150'000, very_dear = 10'000'000;
+/// Evaluations that go into telling a guess's order of elements from others.
+constexpr int64_t most_work_of_steps = 2'000'000;
+/// Elements that are looked at where comparisons come out either way, and evaluations after which two are enough.
+/// Where equality is asked for, or all elements are alike so far, what tells is rare.
+constexpr uint64_t edges = 8, edges_of_order = 40, edges_where_rare = 128, least_edges = 2;
+constexpr int64_t most_work_of_edges = 300'000, most_work_where_rare = 5'000'000;
+/// The same where positions are named by numbers.
+constexpr size_t most_named = 192, least_named = 4;
+constexpr int64_t most_work_of_named = 500'000;
+/// Operators between a value and memory whose offsets are such numbers.
+constexpr size_t most_makers = 64;
+
+/// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
+/// from memory only through much that was not computed yet.
+constexpr int64_t work_ratio = 20, least_work = 10'000;
+}  // namespace
+
+/// Constants of kernels are printed as floats, and constant folding may round once more: relative errors of 1e-7.
+bool close(double a, double b) {
+  if (a == b) return true;
+  if (!std::isfinite(a) || !std::isfinite(b)) return false;
+  return std::abs(a - b) <= 4e-6 * std::max(std::abs(a), std::abs(b)) + 1e-30;
+}
+
+bool close_at_edge(double a, double b, const Sample& sample) {
+  if (!sample.edge) return false;
+  if (std::isinf(a) || std::isinf(b)) return true;
+  return std::abs(a - b) <= 2e-3 * std::max(std::abs(a), std::abs(b));
+}
+
+std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Written& block, size_t enough) {
+  int64_t count = block.count();
+  // One somewhere, then the last with unknowns that grow and with such that do not: where code goes through pieces and
+  // rescales what it has so far, it depends on all of them.
+  PseudoRandom random(block.begin, count);
+  const auto somewhere = [&] { return random.below(count); };
+  std::vector<int64_t> elements{somewhere(), count - 1, count - 1};
+  // A kernel that passed before only has other operands now.
+  if (enough > 1) elements.insert(elements.end(), block.ends.begin(), block.ends.end());
+  const size_t ends = elements.size() - 3;
+  enough += ends;
+  while (elements.size() < 3 + ends + random_elements) elements.push_back(somewhere());
+  elements.insert(elements.end(), block.corners.begin(), block.corners.end());
+  std::vector<Point> points;
+  std::set<int64_t> seen;
+  uint64_t number = 0;
+  int64_t spent = 0, most = 0;
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  for (int64_t element : elements) {
+    bool again = !seen.insert(element).second;
+    if (element < 0 || element >= count || (again && number > 2 && count > 2)) continue;
+    bool passed = enough == 1 && points.size() >= 2;
+    if (points.size() >= enough && (spent > dear || passed)) break;
+    if (points.size() >= 2 + (ends > 0 ? ends + 1 : 0) && spent > very_dear) break;
+    Point point;
+    point.sample = Sample::number(++number);
+    point.sample.exact = exact_;
+    point.sample.small = opened_;
+    point.element = element;
+    meaning_.choose(point.sample);
+    int64_t before = region.work + meaning_.work + work_of_others_;
+    point.value = region.values(block, {element}).front();
+    int64_t work = region.work + meaning_.work + work_of_others_ - before;
+    spent += work;
+    most = std::max(most, work);
+    points.push_back(point);
+  }
+  if (block.scattered && !(enough == 1 && spent > dear)) {
+    int64_t before = region.work + meaning_.work + work_of_others_;
+    sample_hits(region, block, number, points);
+    most = std::max(most, region.work + meaning_.work + work_of_others_ - before);
+  }
+  most_work_ = work_ratio * most + least_work;
+  if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
+    for (size_t i = 0; i < random_elements; ++i) {
+      Point point;
+      point.sample = Sample::number(++number);
+      point.sample.exact = exact_;
+      point.sample.small = opened_;
+      meaning_.choose(point.sample);
+      point.value = region.values(block, {0}).front();
+      points.push_back(point);
+    }
+  }
+  return points;
+}
+
+/// Most elements of a scattered block stay as they were filled: those that are added to tell more. Those the text does
+/// not add to tell nothing of what it leaves out; so once everything is added to the same place.
+void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
+  for (int choice = 0; choice < 4; ++choice) {
+    Sample sample{++number, choice % 2 == 0, false, choice == 3, exact_, opened_};
+    meaning_.choose(sample);
+    for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
+  }
+}
+
+/// Whether the elements show what a kernel does with all operands, so that its next launch needs few.
+bool ContentsWalk::tell_apart(const std::vector<Point>& points) {
+  std::set<double> values;
+  for (const Point& point : points) values.insert(point.value);
+  return values.size() >= std::min(points.size(), different_values);
+}
+
+std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, const Written& block, const Guess& guess,
+                                                            const std::vector<Point>& points, bool passed) {
+  std::vector<Point> out;
+  if (passed) return out;
+  const std::vector<Range>& ranges = meaning_.ranges(guess.value);
+  std::set<int64_t> elements;
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    const int64_t extent = ranges[d].hi - ranges[d].lo;
+    if (extent <= 1) continue;
+    elements.insert({guess.strides[d], (extent - 1) * guess.strides[d]});
+    if (const int maker = meaning_.maker(guess.value); maker >= 0)
+      for (int64_t stride : steps_inside(program_.instructions[size_t(maker)], d))
+        if (stride < extent) elements.insert(stride * guess.strides[d]);
+  }
+  for (const Point& point : points) elements.erase(point.element);
+  // Positive: roots and logarithms are numbers.
+  const Sample sample{1000 + points.size(), /*positive=*/true, false, false, exact_, opened_};
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  const int64_t before = region.work + work_of_others_;
+  for (int64_t element : elements) {
+    if (region.work + meaning_.work + work_of_others_ - before > most_work_of_steps) break;
+    meaning_.choose(sample);
+    out.push_back({sample, element, region.values(block, {element}).front()});
+  }
+  return out;
+}
+
+/// Whether all elements are worth the same so far, though the value is no constant: zeros are not yet a gradient of max
+/// pooling that happens to be zero at these.
+bool ContentsWalk::alike(const std::vector<Point>& points, const std::vector<Point>& steps) {
+  const double value = points.front().value;
+  const auto same = [&](const Point& p) { return close(p.value, value) || (std::isnan(p.value) && std::isnan(value)); };
+  return std::all_of(points.begin(), points.end(), same) && std::all_of(steps.begin(), steps.end(), same);
+}
+
+/// `work`: evaluations are added to it.
+ContentsWalk::Point ContentsWalk::point_at(Region& region, const Written& block, int64_t element, const Sample& sample,
+                                           int64_t& work) {
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  meaning_.choose(sample);
+  const int64_t before = region.work + work_of_others_;
+  const Point out{sample, element, region.values(block, {element}).front()};
+  work += region.work + work_of_others_ - before + meaning_.work;
+  return out;
+}
+
+bool ContentsWalk::holds(const Guess& guess, const Point& point, int64_t& work) {
+  too_long_ = false;
+  const bool out = agrees(guess, {point}, most_work_, nullptr);
+  work += meaning_.work;
+  return out;
+}
+
+/// An element at which the text differs from a guess, among some at which comparisons come out either way: more where
+/// the program compares with something what is looked at, and where all elements are alike.
+std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, const Written& block, const Guess& guess,
+                                                               bool alike, bool passed) {
+  alike = alike && !meaning_.is_constant(guess.value);
+  if (passed && !alike) return std::nullopt;
+  PseudoRandom random(block.end, block.count());
+  std::vector<Point> seen;
+  int64_t work = 0;
+  meaning_.forget_asked();
+  for (uint64_t n = 0;; ++n) {
+    const bool rare = alike || meaning_.asked() == Unknowns::Asks::equality;
+    if (n >= (rare ? edges_where_rare : meaning_.asked() == Unknowns::Asks::order ? edges_of_order : edges)) break;
+    if (n >= least_edges && work > (rare ? most_work_where_rare : most_work_of_edges)) break;
+    Sample sample = Sample::number(2000 + n);
+    sample.rising = false;
+    sample.edge = true;
+    sample.exact = exact_;
+    sample.small = opened_ && n % 2 == 0;  // and large, as what decides may do so there only
+    seen.push_back(point_at(region, block, random.below(block.count()), sample, work));
+    if (!holds(guess, seen.back(), work)) return too_long_ ? std::nullopt : std::optional(seen.back());
+    alike = alike && this->alike(seen, {});
+  }
+  return std::nullopt;
+}
+
+/// Where an operator puts operands that give 0 outside of themselves, and those that it is computed from in passing.
+void ContentsWalk::note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const {
+  const int maker = meaning_.maker(value);
+  if (maker < 0 || seen.size() >= most_makers || !seen.insert(value).second) return;
+  const Instruction& i = program_.instructions[size_t(maker)];
+  if (i.opcode != Opcode::compute) return;
+  const Node& node = reference_[i.node];
+  for (size_t j = 0; j < i.operands.size(); ++j) {
+    const Access& access = node.space.inputs[j];
+    const Shape& shape = reference_[program_.values[size_t(i.operands[j])].node].type.shape;
+    for (size_t d = 0; access.zero_outside && d < access.dims.size(); ++d)
+      numbers.insert({-access.dims[d].offset, shape[d] - access.dims[d].offset});
+    if (!meaning_.holds(i.operands[j])) note_offsets(i.operands[j], seen, numbers);
+  }
+}
+
+/// An element at which the text differs from a guess, among those next to positions that numbers of the text or offsets
+/// of the program name, along each dimension: there things are cut and joined.
+std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, const Written& block, const Guess& guess,
+                                                               bool passed) {
+  if (passed) return std::nullopt;
+  std::set<int64_t> numbers = region.numbers();
+  std::set<ValueId> seen;
+  note_offsets(guess.value, seen, numbers);
+  PseudoRandom random(block.begin + 2, block.count());
+  const std::vector<Range>& ranges = meaning_.ranges(guess.value);
+  std::vector<int64_t> elements;
+  for (int64_t number : numbers)
+    for (size_t d = 0; d < ranges.size(); ++d)
+      for (int64_t at : {number - 1, number, number + 1}) {
+        if (at < 0 || at >= ranges[d].hi - ranges[d].lo) continue;
+        const int64_t element = random.below(block.count());
+        const Index index = index_at(ranges, guess.strides, element);
+        elements.push_back(element + (at - index[d] + ranges[d].lo) * guess.strides[d]);
+      }
+  for (size_t i = elements.size(); i > 1; --i) std::swap(elements[i - 1], elements[size_t(random.below(int64_t(i)))]);
+  if (elements.size() > most_named) elements.resize(most_named);
+  int64_t work = 0;
+  for (size_t n = 0; n < elements.size() && (n < least_named || work < most_work_of_named); ++n) {
+    Sample sample = Sample::number(4000 + 4 * (n % 4));
+    sample.exact = exact_;
+    sample.small = opened_;
+    if (const Point point = point_at(region, block, elements[n], sample, work); !holds(guess, point, work))
+      return too_long_ ? std::nullopt : std::optional(point);
+  }
+  return std::nullopt;
+}
+
+/// Strides of the loops that a dimension of a computed value is made of.
+std::vector<int64_t> ContentsWalk::steps_inside(const Instruction& i, size_t dim) const {
+  std::vector<int64_t> out;
+  if (i.opcode != Opcode::compute) return out;
+  for (const IndexTerm& term : reference_[i.node].space.output.dims[dim].terms) out.push_back(term.stride);
+  return out;
+}
+
+}  // namespace hetsynth::source
