@@ -13,6 +13,8 @@ namespace {
 
 /// At which a value is held against what lies where it should be.
 constexpr int random_elements = 16;
+/// Evaluations of the program's side after which there are no further ones of these.
+constexpr int64_t most_work_of_random = 2'000'000;
 
 size_t arguments_of(Opcode opcode) {
   if (opcode == Opcode::all_gather) return 9;
@@ -52,35 +54,48 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
   std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   PseudoRandom random(byte, count);
-  for (int i = 0; i < random_elements; ++i) elements.insert(random.below(count));
-  for (int64_t element : elements)
-    expect_element(value, index_at(ranges, strides, element), byte, byte + element * size_bytes(meaning_.dtype(value)),
-                   what, line);
+  std::vector<int64_t> looked_at(elements.begin(), elements.end());
+  for (int i = 0; i < random_elements; ++i) looked_at.push_back(random.below(count));
+  for (bool edge : {false, true}) {
+    Sample sample = Sample::number(edge ? 1002 : 1001);
+    sample.edge = edge;
+    int64_t work = 0;
+    for (size_t i = 0; i < looked_at.size() && (i < elements.size() || work < most_work_of_random); ++i) {
+      const int64_t element = looked_at[i], place = byte + element * size_bytes(meaning_.dtype(value));
+      expect_element(value, index_at(ranges, strides, element), byte, place, what, line, sample);
+      work += meaning_.work;
+    }
+  }
 }
 
 void ContentsWalk::expect_element(ValueId value, const Index& index, int64_t byte, int64_t place,
                                   const std::string& what, int line) {
-  const NodeId node = program_.values[size_t(value)].node;
   for (bool edge : {false, true}) {
     Sample sample = Sample::number(1001 + uint64_t(index.size() ? index[0] : 0) % 4);
     sample.edge = edge;
-    meaning_.work = 0;
-    meaning_.limit = options_.work_per_kernel;
-    meaning_.choose(sample);
-    double expected = 0;
-    try {
-      expected = meaning_.at(value, index);
-    } catch (const NotHeld& e) {
-      throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
-    }
-    const double found = memory_.read(place, meaning_.dtype(value));
-    const Resident* there = memory_.at(place);
-    if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && there)) continue;
-    if (there && close_at_edge(expected, found, sample)) continue;
-    throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
-                              there ? part_text(there->value) : "nothing the program computes"),
-                  line, node);
+    expect_element(value, index, byte, place, what, line, sample);
   }
+}
+
+void ContentsWalk::expect_element(ValueId value, const Index& index, int64_t byte, int64_t place,
+                                  const std::string& what, int line, const Sample& sample) {
+  const NodeId node = program_.values[size_t(value)].node;
+  meaning_.work = 0;
+  meaning_.limit = options_.work_per_kernel;
+  meaning_.choose(sample);
+  double expected = 0;
+  try {
+    expected = meaning_.at(value, index);
+  } catch (const NotHeld& e) {
+    throw Differs(fmt::format("{} should be at byte {}, but {}", what, byte, e.what()), line, node);
+  }
+  const double found = memory_.read(place, meaning_.dtype(value));
+  const Resident* there = memory_.at(place);
+  if (close(expected, found) || (std::isnan(expected) && std::isnan(found) && there)) return;
+  if (there && close_at_edge(expected, found, sample)) return;
+  throw Differs(fmt::format("{} should be at byte {}, but {} is there", what, byte,
+                            there ? part_text(there->value) : "nothing the program computes"),
+                line, node);
 }
 
 const Instruction* ContentsWalk::next_exchange() {

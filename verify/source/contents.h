@@ -42,6 +42,8 @@ class ContentsWalk : public StepWalk {
   /// The element at this index must lie at this byte.
   void expect_element(ValueId value, const Index& index, int64_t byte, int64_t place, const std::string& what,
                       int line);
+  void expect_element(ValueId value, const Index& index, int64_t byte, int64_t place, const std::string& what, int line,
+                      const Sample& sample);
 
   const SourceOptions& options_;
   Unit& unit_;
@@ -81,6 +83,9 @@ class ContentsWalk : public StepWalk {
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
   std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
   Point point_at(Region& region, const Written& block, int64_t element, const Sample& sample, int64_t& work);
+  bool only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point, int64_t& work);
+  bool very_dear_element() const;
+  bool stays_alike(Region& region, const Written& block, const std::vector<Point>& points);
   bool holds(const Guess& guess, const Point& point, int64_t& work);
   static bool alike(const std::vector<Point>& points, const std::vector<Point>& steps);
   std::optional<Point> other_element(Region& region, const Written& block, const Guess& guess, bool alike, bool passed);
@@ -119,7 +124,7 @@ class ContentsWalk : public StepWalk {
   std::optional<Order> order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
                                     const std::vector<Term>& terms);
 
-  bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why);
+  bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why, bool some = true);
   [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
 

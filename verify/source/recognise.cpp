@@ -72,7 +72,9 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
 }
 
 /// `limit`: evaluations that an element may take.
-bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why) {
+/// `some`: of the elements one at least must be a number on both sides.
+bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why,
+                          bool some) {
   int compared = 0;
   for (const Point& point : points) {
     meaning_.choose(point.sample);
@@ -98,10 +100,7 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
       slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
     }
     // Roots and logarithms of negative unknowns say nothing; what is undefined on one side only does.
-    if (std::isnan(expected) && std::isnan(point.value)) {
-      compared += point.sample.edge;
-      continue;
-    }
+    if (std::isnan(expected) && std::isnan(point.value)) continue;
     if (!close(expected, point.value) && !close_at_edge(expected, point.value, point.sample) &&
         !(std::abs(expected - point.value) <= slack)) {
       if (why)
@@ -109,10 +108,10 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
                            point.value, expected);
       return false;
     }
-    ++compared;
+    compared += std::isfinite(expected);
   }
   if (compared < 1 && why) *why = "no element could be compared";
-  return compared > 0;
+  return compared > 0 || !some;
 }
 
 ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block, const std::string& name,
@@ -127,11 +126,12 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   const std::set<ValueId> beside = memory_.left_beside();
   std::optional<Guess> guess;
   // Zeros that are to be sent are no value's in particular.
-  if (scratch && alike(points, {})) throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
+  if (scratch && stays_alike(region, block, points))
+    throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
   if (!guess) guess = settle(region, block, values, points);
-  if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
+  if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
   if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = layout(*guess);
@@ -266,6 +266,7 @@ bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess
     Sample rounding = point.sample;
     rounding.exact = false;
     meaning_.choose(rounding);
+    if (!std::isfinite(expected) || !std::isfinite(point.value)) continue;
     by_program = by_program || !close(meaning_.at(guess.value, index), expected);
     by_text = by_text || !close(region.values(block, {point.element}).front(), point.value);
   }

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t least_turns = 48;
 constexpr size_t most_loops = 4, most_factors = 6;
 constexpr int random_turns = 8;
+constexpr size_t edge_terms = 8;
 /// Evaluations that the program's side of a term may take, as a multiple of the text's.
 constexpr int64_t work_ratio = 20, least_work = 10'000;
 
@@ -65,10 +66,12 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
     if (region.term(block, element, {}, true) != std::optional<double>(0.0)) return {};
   }
   const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, random);
-  for (size_t i = 0; i < std::max(looked_at.size(), elements.size()); ++i) {
+  const size_t plain = std::max(looked_at.size(), elements.size());
+  for (size_t i = 0; i < plain + edge_terms; ++i) {
     Term term;
     // A few choices of the unknowns, each for several terms: what they have in common is computed once.
-    term.sample = Sample::number(1 + i * 4 / std::max(looked_at.size(), elements.size()));
+    term.sample = Sample::number(i < plain ? 1 + i * 4 / plain : 2001 + i % 2);
+    term.sample.edge = i >= plain;
     term.element = std::clamp<int64_t>(elements[i % elements.size()], 0, count - 1);
     term.turn = looked_at[i % looked_at.size()];
     meaning_.choose(term.sample);

@@ -171,9 +171,35 @@ ContentsWalk::Point ContentsWalk::point_at(Region& region, const Written& block,
 
 bool ContentsWalk::holds(const Guess& guess, const Point& point, int64_t& work) {
   too_long_ = false;
-  const bool out = agrees(guess, {point}, most_work_, nullptr);
+  const bool out = agrees(guess, {point}, most_work_, nullptr, /*some=*/false);
   work += meaning_.work;
   return out;
+}
+
+/// Whether the difference is none over the reals: of large numbers, another rounding to bf16 of one is a large one.
+bool ContentsWalk::only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point,
+                               int64_t& work) {
+  if (exact_) return false;
+  Sample exact = point.sample;
+  exact.exact = true;
+  return holds(guess, point_at(region, block, point.element, exact, work), work);
+}
+
+/// Whether the text takes so much for an element that no further ones are looked at.
+bool ContentsWalk::very_dear_element() const { return (most_work_ - least_work) / work_ratio > most_work_of_named; }
+
+/// Whether further elements are alike, too.
+bool ContentsWalk::stays_alike(Region& region, const Written& block, const std::vector<Point>& points) {
+  if (!alike(points, {})) return false;
+  PseudoRandom random(block.end, block.count());
+  std::vector<Point> seen = points;
+  int64_t work = 0;
+  for (uint64_t n = 0; n < edges_of_order && work < most_work_where_rare && alike(seen, {}); ++n) {
+    Sample sample = Sample::number(2000 + n);
+    sample.edge = n % 2 == 0;
+    seen.push_back(point_at(region, block, random.below(block.count()), sample, work));
+  }
+  return alike(seen, {});
 }
 
 /// An element at which the text differs from a guess, among some at which comparisons come out either way: more where
@@ -181,7 +207,7 @@ bool ContentsWalk::holds(const Guess& guess, const Point& point, int64_t& work) 
 std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, const Written& block, const Guess& guess,
                                                                bool alike, bool passed) {
   alike = alike && !meaning_.is_constant(guess.value);
-  if (passed && !alike) return std::nullopt;
+  if ((passed && !alike) || very_dear_element()) return std::nullopt;
   PseudoRandom random(block.end, block.count());
   std::vector<Point> seen;
   int64_t work = 0;
@@ -196,7 +222,8 @@ std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, c
     sample.exact = exact_;
     sample.small = opened_ && n % 2 == 0;  // and large, as what decides may do so there only
     seen.push_back(point_at(region, block, random.below(block.count()), sample, work));
-    if (!holds(guess, seen.back(), work)) return too_long_ ? std::nullopt : std::optional(seen.back());
+    if (!holds(guess, seen.back(), work) && !too_long_ && !only_rounds(region, block, guess, seen.back(), work))
+      return seen.back();
     alike = alike && this->alike(seen, {});
   }
   return std::nullopt;
@@ -222,7 +249,7 @@ void ContentsWalk::note_offsets(ValueId value, std::set<ValueId>& seen, std::set
 /// of the program name, along each dimension: there things are cut and joined.
 std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, const Written& block, const Guess& guess,
                                                                bool passed) {
-  if (passed) return std::nullopt;
+  if (passed || very_dear_element()) return std::nullopt;
   std::set<int64_t> numbers = region.numbers();
   std::set<ValueId> seen;
   note_offsets(guess.value, seen, numbers);
@@ -244,8 +271,8 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
     Sample sample = Sample::number(4000 + 4 * (n % 4));
     sample.exact = exact_;
     sample.small = opened_;
-    if (const Point point = point_at(region, block, elements[n], sample, work); !holds(guess, point, work))
-      return too_long_ ? std::nullopt : std::optional(point);
+    const Point point = point_at(region, block, elements[n], sample, work);
+    if (!holds(guess, point, work) && !too_long_ && !only_rounds(region, block, guess, point, work)) return point;
   }
   return std::nullopt;
 }

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t most_bounds = 64;
 constexpr int64_t most_points = 4096;
 /// Where a function is looked for a bound, and how closely.
+constexpr double largest_bound = 1e15;  ///< integers may be compared with it
 constexpr int least_power = -6, most_power = 12, bisections = 40;
 
 bool compares(ExprKind kind) {
@@ -94,7 +95,8 @@ std::set<double> crossings(const Expr& e, double bound, const Space& space) {
       const std::optional<bool> side = above(low), other = above(high);
       if (!side || !other || *side == *other) continue;
       for (int i = 0; i < bisections; ++i) (above((low + high) / 2) == side ? low : high) = (low + high) / 2;
-      out.insert(high);
+      const double whole = std::round(high);
+      out.insert(std::abs(high - whole) < 1e-6 ? whole : high);
     }
   const std::optional<bool> below_zero = above(-std::pow(10, least_power)), behind = above(std::pow(10, least_power));
   if (below_zero && behind && *below_zero != *behind) out.insert(0);
@@ -169,7 +171,7 @@ void Unknowns::note_comparisons(const Expr& e, const Node& node) {
   const bool equal = e.kind() == ExprKind::equal;
   std::set<int> inputs[2];
   for (int side : {0, 1}) note_inputs(e.arg(side), inputs[side]);
-  if (!inputs[0].empty() && !inputs[1].empty() && equal)
+  if (!inputs[0].empty() && !inputs[1].empty() && e.kind() != ExprKind::maximum && e.kind() != ExprKind::minimum)
     for (const std::set<int>& of_side : inputs)
       for (int j : of_side) meets_[size_t(node.inputs[size_t(j)])] = true;
   for (int side : {0, 1}) {
@@ -179,12 +181,13 @@ void Unknowns::note_comparisons(const Expr& e, const Node& node) {
     if (reference_[of_input].type.dtype == DType::i32 && mentions(e.arg(1 - side), ExprKind::factor)) continue;
     std::vector<Bound>& of = bounds_[size_t(of_input)];
     for (double value : values_of(e.arg(1 - side), node.space))
-      for (double at : crossings(e.arg(side), value, node.space)) of.push_back({at, equal});
+      for (double at : crossings(e.arg(side), value, node.space))
+        if (std::abs(at) < largest_bound) of.push_back({at, equal});
   }
 }
 
 int64_t Unknowns::step(const Sample& sample) const {
-  if (!sample.edge || steps_.empty()) return Sample::step;
+  if (!sample.edge || steps_.empty()) return int64_t(sample.seed % 7) + 1;
   return steps_[mixed(sample.seed) % steps_.size()];
 }
 
@@ -203,7 +206,8 @@ int64_t Unknowns::integer(NodeId node, uint64_t bits, const Sample& sample) cons
   if (range <= 0) range = std::max<int64_t>(reference_[node].data.classes, 4);
   if (sample.together) return int64_t(mixed(sample.seed) % uint64_t(range));
   const std::vector<Bound>& bounds = bounds_[size_t(node)];
-  if (sample.edge && !bounds.empty() && bits >> 63) return int64_t(bounds[(bits >> 8) % bounds.size()].at);
+  if (sample.edge && !bounds.empty() && bits >> 63)
+    return int64_t(bounds[(bits >> 8) % bounds.size()].at) + int64_t((bits >> 40) % 3) - 1;
   const int64_t choices[] = {0,     range - 1, range / 2, std::min<int64_t>(1, range - 1), int64_t(bits >> 8) % range,
                              range, -1};
   return choices[bits % 7];

@@ -23,8 +23,7 @@ struct Sample {
   bool edge = false;
   bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
-  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2, false, false, false, n % 3 == 0 && n % 4 != 2}; }
-  static constexpr int64_t step = 3;
+  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2}; }
   static constexpr uint64_t run_seed = 20240229;
 };
 
