@@ -78,9 +78,9 @@ GeneratedCheck check_generated(const Program& reference, const SpmdProgram& prog
   auto serve = [&] {
     for (size_t i = next++; i < programs.size(); i = next++) {
       RankSource source = rank_source(programs[i]);
-      std::string key = cache_key({"source check", tool_version(), subject, slots_text(source), options.prelude,
-                                   options.device_prelude, options.device_declarations, options.attention_declarations,
-                                   source.text, source.kernels});
+      std::string key = cache_key({"source check", source_check_revision, tool_version(), subject, slots_text(source),
+                                   options.prelude, options.device_prelude, options.device_declarations,
+                                   options.attention_declarations, source.text, source.kernels});
       if (cache.load(key)) {
         out.ranks[i].verdict = Verdict::proved;
         out.ranks[i].rank = source.rank;

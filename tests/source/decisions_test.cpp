@@ -108,6 +108,40 @@ const Edit edits[] = {
 INSTANTIATE_TEST_SUITE_P(Seeded, Decisions, ::testing::ValuesIn(edits),
                          [](const auto& info) { return std::string(info.param.name); });
 
+/// What is no number on either side is no reason to look at it for ever.
+TEST(SourceDecisions, RootsOfNegativeNumbersPass) {
+  const Program program = trained([] {
+    Tensor x = parameter("x", {5, 7}, normal(1));
+    output("root", sqrt(1.0 - x * x));
+    return sum(x * x * x);
+  });
+  const Cluster cpu = unequal_cluster({1e9}), cuda = cuda_devices({1e9});
+  const Generated on_cpu = generated(program, single_device_plan(program, cpu).program, cpu);
+  const Generated on_cuda = generated_for_cuda(program, single_device_plan(program, cuda).program, cuda);
+  for (const Generated* g : {&on_cpu, &on_cuda})
+    EXPECT_EQ(check(*g, 0).verdict, Verdict::proved) << check(*g, 0).summary;
+}
+
+/// Without a schedule that compares it, too.
+TEST(SourceDecisions, AStepThatStandsStillIsFound) {
+  Trace trace("model.cpp");
+  run_builder(trace, [] {
+    Tensor x = parameter("x", {5, 7}, normal(1));
+    minimize(sum(x * x * x), AdamW{});
+  });
+  const Program program = differentiate(trace);
+  const Cluster cluster = unequal_cluster({1e9});
+  const Generated g = generated(program, single_device_plan(program, cluster).program, cluster);
+  const std::string text = text_of(g, 0), by_step = "(double)step", by_float = "(float)step";
+  const std::string& used = text.find(by_step) != std::string::npos ? by_step : by_float;
+  const size_t at = text.find(used, own_part(text));
+  ASSERT_NE(at, std::string::npos) << text;
+  EXPECT_EQ(check(g, 0).verdict, Verdict::proved);
+  const std::string still =
+      text.substr(0, at) + used.substr(0, used.find(')') + 1) + "3" + text.substr(at + used.size());
+  EXPECT_EQ(check(g, 0, still).verdict, Verdict::refuted);
+}
+
 /// Every number and every comparison of a text on one cpu device, changed one at a time.
 TEST(SourceDecisions, EveryOneCounts) {
   const Cluster cluster = unequal_cluster({1e9});

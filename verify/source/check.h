@@ -60,6 +60,9 @@ struct SourceOptions {
   int64_t work_per_kernel = 1'000'000'000;
 };
 
+/// Counts up whenever the check looks at more: what passed an earlier one was not held against this one.
+constexpr const char* source_check_revision = "2";
+
 /// Expects a plan that the verifier proved. Never throws for anything in the text.
 SourceCheck check_source(const Program& reference, const SpmdProgram& program, const RankSource& source,
                          const SourceOptions& options);
