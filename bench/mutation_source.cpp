@@ -13,59 +13,22 @@
 #include <string>
 #include <vector>
 
-#include "codegen/abi.h"
-#include "dsl/jit/compiled_code.h"
-#include "runtime/abi.h"
 #include "runtime/generated_check.h"
 #include "runtime/launch.h"
 #include "synth/synthesize.h"
-#include "tests/support/source_edits.h"
+#include "tests/support/damage/one_step.h"
+#include "tests/support/damage/source_edits.h"
 #include "tests/support/zoo/walk.h"
 
 namespace {
 
 using namespace hetsynth;
 
-/// How a text is run: the number of the step, how large real numbers are, and below what integers are.
-struct Run {
-  int64_t step;
-  double scale;
-  unsigned classes;
-};
-constexpr Run runs[] = {{3, 0.5, 4}, {2000, 3, 4}};
+const std::vector<test::OneStep> steps = {{3, 0.5, 4}, {2000, 3, 4}};
 /// Sums of other orders differ by rounding. Far more than what mistakes change is not expected of them.
 constexpr double tolerance = 1e-3;
 
-/// Parameters, states and loss after one step of this text.
-std::vector<double> executed(const Program& program, const DeviceProgram& device, const std::string& text,
-                             const Run& run) {
-  CompileOptions options;
-  options.optimization = 1;
-  std::map<std::string, void*> symbols;
-  for (const auto& [name, address] : abi_symbols()) symbols[name] = address;
-  const NativeModule module = load_native(text, options, symbols);
-  std::vector<char> memory(size_t(device.arena_bytes) + 128, 0);
-  char* arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
-  std::mt19937_64 random(7);
-  for (const Slot& leaf : device.leaves)
-    for (int64_t i = 0; i < part_elements(leaf.ranges); ++i) {
-      if (leaf.dtype == DType::i32)
-        reinterpret_cast<int*>(arena + leaf.offset_bytes)[i] = int(random() % run.classes);
-      else if (leaf.dtype == DType::f32)
-        reinterpret_cast<float*>(arena + leaf.offset_bytes)[i] =
-            float(run.scale * (2 * double(random() >> 11) * 0x1p-53 - 1));
-    }
-  HetsynthContext context{arena, run.step, 11, nullptr, nullptr, nullptr};
-  module.function<int(HetsynthContext*)>("hetsynth_step")(&context);
-  std::vector<double> out{*reinterpret_cast<float*>(arena + device.loss.offset_bytes)};
-  for (const Slot& leaf : device.leaves)
-    if (program[leaf.node].kind != NodeKind::input && leaf.dtype == DType::f32)
-      for (int64_t i = 0; i < part_elements(leaf.ranges); ++i)
-        out.push_back(reinterpret_cast<float*>(arena + leaf.offset_bytes)[i]);
-  return out;
-}
-
-bool alike(const std::vector<double>& a, const std::vector<double>& b) {
+bool alike(const std::vector<float>& a, const std::vector<float>& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (!(std::abs(a[i] - b[i]) <= tolerance * std::max(std::abs(a[i]), std::abs(b[i])) + 1e-6)) return a[i] == b[i];
@@ -88,8 +51,7 @@ int main(int argc, char** argv) {
     const Plan plan = single_device_plan(program, cluster);
     const DeviceProgram device = generate(program, plan.program, ranks_of(plan, cluster), 0);
     const std::string& text = device.files.front().text;
-    std::vector<std::vector<double>> expected;
-    for (const Run& run : runs) expected.push_back(executed(program, device, text, run));
+    const std::vector<std::vector<float>> expected = test::run_one_step(program, device, text, steps);
     std::vector<test::SourceEdit> edits = test::edits_of(text);
     std::shuffle(edits.begin(), edits.end(), std::mt19937_64(seed));
     edits.resize(std::min(edits.size(), most));
@@ -101,12 +63,10 @@ int main(int argc, char** argv) {
       const SourceCheck check = check_source(program, plan.program, source, source_options());
       ++found[check.verdict], ++all[check.verdict];
       if (check.verdict != Verdict::proved) continue;
-      for (size_t i = 0; i < std::size(runs); ++i)
-        if (!alike(executed(program, device, source.text, runs[i]), expected[i])) {
-          fmt::print("PASSED, BUT DOES SOMETHING ELSE: {}: {}\n", model.name, test::description(text, edit));
-          ++wrong_here;
-          break;
-        }
+      const std::vector<std::vector<float>> found_now = test::run_one_step(program, device, source.text, steps);
+      if (std::equal(found_now.begin(), found_now.end(), expected.begin(), alike)) continue;
+      fmt::print("PASSED, BUT DOES SOMETHING ELSE: {}: {}\n", model.name, test::description(text, edit));
+      ++wrong_here;
     }
     wrong += wrong_here;
     fmt::print("{:<24} {:>3} mutants, {:>3} refuted, {:>3} proved, {:>2} unknown, {} wrongly accepted\n", model.name,

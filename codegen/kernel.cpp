@@ -5,12 +5,6 @@
 namespace hetsynth::codegen {
 namespace {
 
-/// Whether the expression mentions a kind of leaf anywhere.
-bool mentions(const Expr& e, ExprKind kind) {
-  return e.kind() == kind ||
-         std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions(a, kind); });
-}
-
 bool mentions_index(const Expr& e, int factor) {
   if (e.kind() == ExprKind::factor) return e.index() == factor;
   return std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions_index(a, factor); });

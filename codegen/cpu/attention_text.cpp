@@ -15,11 +15,6 @@ namespace {
 /// A block of scores and the rows of queries, keys and values that it needs stay in the second-level cache.
 constexpr int64_t block_rows = 64, block_columns = 256;
 
-bool mentions(const Expr& e, ExprKind kind) {
-  return e.kind() == kind ||
-         std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions(a, kind); });
-}
-
 class AttentionPrinter {
  public:
   AttentionPrinter(const Lowered& lowered, const Group& group, const AttentionCall& call, const AttentionNames& names)

@@ -77,7 +77,7 @@ std::string NestPrinter::expression(ValueId value) {
     if (nest_.is_block(read)) return element(read);
     return fmt::format("{}[{}]", arguments_.read(read), at(nest_.read(op, input)));
   };
-  if (mentions_random(op.body))
+  if (mentions(op.body, ExprKind::random))
     scope.global_position = global_position_text(op, (*context_.lowered.reference)[op.node].type.shape, scope.counters);
   return body_text(op, op.body, scope);
 }

@@ -7,14 +7,8 @@
 namespace hetsynth::codegen::cuda {
 namespace {
 
-template <class Predicate>
-bool any_argument(const Expr& e, const Predicate& predicate) {
-  return std::any_of(e.args().begin(), e.args().end(), predicate);
-}
-
 bool step_only(const Expr& e) {
-  bool varies = e.kind() == ExprKind::input || e.kind() == ExprKind::factor || e.kind() == ExprKind::random;
-  return !varies && !any_argument(e, [](const Expr& arg) { return !step_only(arg); });
+  return !mentions(e, ExprKind::input) && !mentions(e, ExprKind::factor) && !mentions(e, ExprKind::random);
 }
 
 class BodyPrinter {
@@ -38,7 +32,7 @@ class BodyPrinter {
  private:
   /// Every largest part that depends on the step alone becomes a further input.
   Expr with_step_in_double(const Expr& e) {
-    if (!mentions_step(e) || e.kind() == ExprKind::step) return e;
+    if (!mentions(e, ExprKind::step) || e.kind() == ExprKind::step) return e;
     if (step_only(e)) {
       ExpressionLeaves leaves;
       leaves.f64 = true;
@@ -91,11 +85,5 @@ std::string inside_text(const LocalOp& op, const Access& access, const std::vect
   }
   return text;
 }
-
-bool mentions_random(const Expr& expr) {
-  return expr.kind() == ExprKind::random || any_argument(expr, mentions_random);
-}
-
-bool mentions_step(const Expr& expr) { return expr.kind() == ExprKind::step || any_argument(expr, mentions_step); }
 
 }  // namespace hetsynth::codegen::cuda

@@ -46,8 +46,4 @@ std::string global_position_text(const LocalOp& op, const Shape& shape, const st
 std::string inside_text(const LocalOp& op, const Access& access, const std::vector<Range>& held,
                         const std::vector<std::string>& counters);
 
-/// Whether the body draws random numbers; whether it reads the step.
-bool mentions_random(const Expr& expr);
-bool mentions_step(const Expr& expr);
-
 }  // namespace hetsynth::codegen::cuda

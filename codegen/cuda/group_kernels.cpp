@@ -134,7 +134,7 @@ ElementScope GroupPrinter::scope(const GroupSpot& place, size_t member) {
   for (const Operand& from : o.inputs)
     out.integer.push_back(context_.lowered.local.values[from.value].type.dtype == DType::i32);
   out.operand = [this, place, member](int input) { return operand(place, member, input); };
-  if (mentions_random(o.body))
+  if (mentions(o.body, ExprKind::random))
     out.global_position = global_position_text(o, (*context_.lowered.reference)[o.node].type.shape, out.counters);
   return out;
 }

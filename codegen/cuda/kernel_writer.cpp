@@ -73,8 +73,8 @@ void Arguments::scratch(int number, const std::string& name, bool is_written) {
 }
 
 void Arguments::note(const Expr& body) {
-  if (mentions_random(body)) needs_seed();
-  if (mentions_step(body)) needs_step();
+  if (mentions(body, ExprKind::random)) needs_seed();
+  if (mentions(body, ExprKind::step)) needs_step();
 }
 
 std::vector<KernelArgument> Arguments::list() const {

@@ -76,7 +76,8 @@ std::vector<Tile> forward_tiles(const Nest& nest) {
 
 bool draws(const Nest& nest) {
   const auto any = [&](const std::vector<ValueId>& values) {
-    return std::any_of(values.begin(), values.end(), [&](ValueId v) { return mentions_random(nest.op(v).body); });
+    return std::any_of(values.begin(), values.end(),
+                       [&](ValueId v) { return mentions(nest.op(v).body, ExprKind::random); });
   };
   return any(nest.a.elements) || any(nest.a.after);
 }

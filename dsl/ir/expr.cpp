@@ -156,6 +156,10 @@ Linearity linearity(const Expr& e, const std::set<int>& operands) {
   }
 }
 
+bool mentions(const Expr& e, ExprKind kind) {
+  return e.kind() == kind || any_arg(e, [&](const Expr& arg) { return mentions(arg, kind); });
+}
+
 bool mentions_input(const Expr& e, int operand) {
   if (e.kind() == ExprKind::input) return e.index() == operand;
   return any_arg(e, [&](const Expr& arg) { return mentions_input(arg, operand); });

@@ -104,6 +104,8 @@ enum class Linearity : uint8_t {
 };
 Linearity linearity(const Expr& expr, const std::set<int>& operands);
 
+/// Whether the expression or a part of it is of that kind.
+bool mentions(const Expr& expr, ExprKind kind);
 /// Whether the expression mentions that input operand.
 bool mentions_input(const Expr& expr, int operand);
 /// Whether the expression mentions that factor's index, a random draw counting as a mention of every factor.

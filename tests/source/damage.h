@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/source/fixture.h"
-#include "tests/support/source_edits.h"
+#include "tests/support/damage/source_edits.h"
 
 namespace hetsynth::test {
 

@@ -66,6 +66,14 @@ Generated generated_for_cuda(const Program& program, const SpmdProgram& plan, co
   return out;
 }
 
+std::string replaced(const std::string& text, const std::string& after, const std::string& from,
+                     const std::string& to) {
+  const size_t begin = text.find(after), at = text.find(from, begin);
+  EXPECT_TRUE(begin != std::string::npos && at != std::string::npos) << "not in the text: " << from << "\n" << text;
+  if (begin == std::string::npos || at == std::string::npos) return text;
+  return text.substr(0, at) + to + text.substr(at + from.size());
+}
+
 std::string edited(const std::string& text, const std::string& from, const std::string& to) {
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << "not in the text: " << from;

@@ -31,6 +31,8 @@ SourceCheck check_kernels(const Generated& g, int rank, const std::string& kerne
 Cluster cuda_devices(const std::vector<double>& speeds);
 Generated generated_for_cuda(const Program& program, const SpmdProgram& plan, const Cluster& cluster);
 
+/// The text with the first occurrence of `from` behind `after` replaced; a test failure if there is none.
+std::string replaced(const std::string& text, const std::string& after, const std::string& from, const std::string& to);
 /// The text with the one occurrence of `from` replaced; a test failure if there is none or several.
 std::string edited(const std::string& text, const std::string& from, const std::string& to);
 

@@ -66,15 +66,6 @@ TEST(KernelSource, OfAttentionBetweenBf16OperandsPasses) {
   }
 }
 
-/// The text with the first occurrence behind `after` replaced.
-std::string replaced(const std::string& text, const std::string& after, const std::string& from,
-                     const std::string& to) {
-  const size_t begin = text.find(after), at = text.find(from, begin);
-  EXPECT_TRUE(begin != std::string::npos && at != std::string::npos) << "not in the text: " << from << "\n" << text;
-  if (begin == std::string::npos || at == std::string::npos) return text;
-  return text.substr(0, at) + to + text.substr(at + from.size());
-}
-
 struct Damage {
   const char* name;
   const Generated& (*of)();

@@ -50,7 +50,6 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
   if (count == 0 || memory_.lies_at(value, byte)) return;
   const std::vector<Range>& ranges = meaning_.ranges(value);
   std::vector<int64_t> strides = dense_strides(ranges, row_major(ranges.size()));
-  meaning_.work = 0;
   std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   PseudoRandom random(byte, count);

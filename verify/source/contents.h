@@ -84,6 +84,8 @@ class ContentsWalk : public StepWalk {
   std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
   Point point_at(Region& region, const Written& block, int64_t element, const Sample& sample, int64_t& work);
   bool only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point, int64_t& work);
+  bool refutes(Region& region, const Written& block, const Guess& guess, const Point& point, int64_t& work);
+  Sample as_now(Sample sample) const;
   bool very_dear_element() const;
   bool stays_alike(Region& region, const Written& block, const std::vector<Point>& points);
   bool holds(const Guess& guess, const Point& point, int64_t& work);
@@ -138,10 +140,13 @@ class ContentsWalk : public StepWalk {
   std::map<std::pair<std::string, int>, std::pair<std::vector<int64_t>, std::vector<int64_t>>> passed_;
   int frontier_ = 0;            ///< instruction that made what was recognised last
   int64_t work_of_others_ = 0;  ///< evaluations for what is unrecognised
-  int64_t most_work_ = 0;       ///< evaluations that the program's side of a guess may take
-  bool too_long_ = false;       ///< some guess took more
-  bool exact_ = false;          ///< see match_unrounded
-  bool opened_ = false;         ///< see match_opened
+  /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
+  /// from memory only through much that was not computed yet.
+  static constexpr int64_t work_ratio = 20, least_work = 10'000;
+  int64_t most_work_ = 0;  ///< evaluations that the program's side of a guess may take
+  bool too_long_ = false;  ///< some guess took more
+  bool exact_ = false;     ///< see match_unrounded
+  bool opened_ = false;    ///< see match_opened
   /// Sums of attention that are computed from rounded weights, and whether the program's side rounds them itself.
   std::map<NodeId, bool> weighed_;
 };

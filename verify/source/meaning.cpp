@@ -16,11 +16,6 @@ namespace {
 /// Longest chain of values that are not in memory.
 constexpr int deepest = 200;
 
-bool mentions_leaf(const Expr& e, ExprKind kind) {
-  return e.kind() == kind ||
-         std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions_leaf(a, kind); });
-}
-
 /// The operator only says where its input's elements are: reads through it are reads of the input.
 bool only_moves(const Node& node) {
   return node.body.kind() == ExprKind::input && !node.space.reduction() &&
@@ -57,10 +52,10 @@ bool tells_numbers_apart(const Expr& e) {
     case ExprKind::less:
     case ExprKind::less_equal:
     case ExprKind::equal:
-      return mentions_leaf(e, ExprKind::factor) && !mentions_leaf(e, ExprKind::input);
+      return mentions(e, ExprKind::factor) && !mentions(e, ExprKind::input);
     case ExprKind::select:
       return tells_numbers_apart(e.arg(0)) ||
-             (mentions_leaf(e.arg(0), ExprKind::factor) && !mentions_leaf(e.arg(0), ExprKind::input));
+             (mentions(e.arg(0), ExprKind::factor) && !mentions(e.arg(0), ExprKind::input));
     default:
       return false;
   }
@@ -151,7 +146,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
       if (joined_dim_[size_t(node.id)] < 0) note_source(instruction);
       // A reduction over nothing is its neutral element, whatever is in memory.
       const bool of_nothing = reduces_nothing(node, factor_ranges_.back());
-      bool constant = of_nothing || (!node.space.reduction() && !mentions_leaf(node.body, ExprKind::random));
+      bool constant = of_nothing || (!node.space.reduction() && !mentions(node.body, ExprKind::random));
       for (size_t j = 0; j < instruction.operands.size(); ++j)
         constant = constant &&
                    (of_nothing || constant_[size_t(instruction.operands[j])] || !mentions_input(node.body, int(j)));

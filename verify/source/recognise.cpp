@@ -13,8 +13,6 @@ namespace {
 /// Values on either side of where the program was when a block was recognised last that could be what this one holds.
 constexpr size_t most_candidates = 96;
 
-/// Evaluations that the program's side of a guess may take before others are tried.
-constexpr int64_t first_limit = 10'000;
 /// What lies in scratch memory is seldom a value of the program, and then one that something was moved of.
 constexpr int64_t most_work_of_scratch = 20'000;
 
@@ -153,7 +151,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId
         if (permuted != std::is_sorted(order.begin(), order.end())) open.push_back({v, dense_strides(ranges, order)});
       } while (permuted && std::next_permutation(order.begin(), order.end()));
     }
-    for (int64_t limit = std::min(most_work_, first_limit); !open.empty(); limit = std::min(most_work_, 32 * limit)) {
+    for (int64_t limit = std::min(most_work_, least_work); !open.empty(); limit = std::min(most_work_, 32 * limit)) {
       std::vector<Guess> longer;
       for (const Guess& guess : open) {
         too_long_ = false;

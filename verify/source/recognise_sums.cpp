@@ -17,8 +17,6 @@ constexpr int64_t least_turns = 48;
 constexpr size_t most_loops = 4, most_factors = 6;
 constexpr int random_turns = 8;
 constexpr size_t edge_terms = 8;
-/// Evaluations that the program's side of a term may take, as a multiple of the text's.
-constexpr int64_t work_ratio = 20, least_work = 10'000;
 
 int64_t product(const std::vector<int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());

@@ -28,10 +28,16 @@ constexpr int64_t most_work_of_named = 500'000;
 /// Operators between a value and memory whose offsets are such numbers.
 constexpr size_t most_makers = 64;
 
-/// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
-/// from memory only through much that was not computed yet.
-constexpr int64_t work_ratio = 20, least_work = 10'000;
+bool same(double a, double b) { return close(a, b) || (std::isnan(a) && std::isnan(b)); }
+
 }  // namespace
+
+/// What has to do with how sums are looked at now, added to a choice of the unknowns.
+Sample ContentsWalk::as_now(Sample sample) const {
+  sample.exact = exact_;
+  sample.small = opened_;
+  return sample;
+}
 
 /// Constants of kernels are printed as floats, and constant folding may round once more: relative errors of 1e-7.
 bool close(double a, double b) {
@@ -72,9 +78,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     if (points.size() >= enough && (spent > dear || passed)) break;
     if (points.size() >= 2 + (ends > 0 ? ends + 1 : 0) && spent > very_dear) break;
     Point point;
-    point.sample = Sample::number(++number);
-    point.sample.exact = exact_;
-    point.sample.small = opened_;
+    point.sample = as_now(Sample::number(++number));
     point.element = element;
     meaning_.choose(point.sample);
     int64_t before = region.work + meaning_.work + work_of_others_;
@@ -93,9 +97,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
     for (size_t i = 0; i < random_elements; ++i) {
       Point point;
-      point.sample = Sample::number(++number);
-      point.sample.exact = exact_;
-      point.sample.small = opened_;
+      point.sample = as_now(Sample::number(++number));
       meaning_.choose(point.sample);
       point.value = region.values(block, {0}).front();
       points.push_back(point);
@@ -108,7 +110,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
 /// not add to tell nothing of what it leaves out; so once everything is added to the same place.
 void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
   for (int choice = 0; choice < 4; ++choice) {
-    Sample sample{++number, choice % 2 == 0, false, choice == 3, exact_, opened_};
+    const Sample sample = as_now({.seed = ++number, .positive = choice % 2 == 0, .together = choice == 3});
     meaning_.choose(sample);
     for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
   }
@@ -137,7 +139,7 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, cons
   }
   for (const Point& point : points) elements.erase(point.element);
   // Positive: roots and logarithms are numbers.
-  const Sample sample{1000 + points.size(), /*positive=*/true, false, false, exact_, opened_};
+  const Sample sample = as_now({.seed = 1000 + points.size(), .positive = true});
   meaning_.work = 0;
   meaning_.limit = options_.work_per_kernel;
   const int64_t before = region.work + work_of_others_;
@@ -149,12 +151,10 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample_steps(Region& region, cons
   return out;
 }
 
-/// Whether all elements are worth the same so far, though the value is no constant: zeros are not yet a gradient of max
-/// pooling that happens to be zero at these.
+/// Whether all of these elements are worth the same.
 bool ContentsWalk::alike(const std::vector<Point>& points, const std::vector<Point>& steps) {
-  const double value = points.front().value;
-  const auto same = [&](const Point& p) { return close(p.value, value) || (std::isnan(p.value) && std::isnan(value)); };
-  return std::all_of(points.begin(), points.end(), same) && std::all_of(steps.begin(), steps.end(), same);
+  const auto as_first = [&](const Point& p) { return same(p.value, points.front().value); };
+  return std::all_of(points.begin(), points.end(), as_first) && std::all_of(steps.begin(), steps.end(), as_first);
 }
 
 /// `work`: evaluations are added to it.
@@ -169,6 +169,7 @@ ContentsWalk::Point ContentsWalk::point_at(Region& region, const Written& block,
   return out;
 }
 
+/// As long as it does not take too long: then too_long_ is set.
 bool ContentsWalk::holds(const Guess& guess, const Point& point, int64_t& work) {
   too_long_ = false;
   const bool out = agrees(guess, {point}, most_work_, nullptr, /*some=*/false);
@@ -185,46 +186,50 @@ bool ContentsWalk::only_rounds(Region& region, const Written& block, const Guess
   return holds(guess, point_at(region, block, point.element, exact, work), work);
 }
 
+bool ContentsWalk::refutes(Region& region, const Written& block, const Guess& guess, const Point& point,
+                           int64_t& work) {
+  return !holds(guess, point, work) && !too_long_ && !only_rounds(region, block, guess, point, work);
+}
+
 /// Whether the text takes so much for an element that no further ones are looked at.
 bool ContentsWalk::very_dear_element() const { return (most_work_ - least_work) / work_ratio > most_work_of_named; }
 
 /// Whether further elements are alike, too.
 bool ContentsWalk::stays_alike(Region& region, const Written& block, const std::vector<Point>& points) {
-  if (!alike(points, {})) return false;
+  bool out = alike(points, {});
   PseudoRandom random(block.end, block.count());
-  std::vector<Point> seen = points;
   int64_t work = 0;
-  for (uint64_t n = 0; n < edges_of_order && work < most_work_where_rare && alike(seen, {}); ++n) {
+  for (uint64_t n = 0; out && n < edges_of_order && work < most_work_where_rare; ++n) {
     Sample sample = Sample::number(2000 + n);
     sample.edge = n % 2 == 0;
-    seen.push_back(point_at(region, block, random.below(block.count()), sample, work));
+    out = same(point_at(region, block, random.below(block.count()), sample, work).value, points.front().value);
   }
-  return alike(seen, {});
+  return out;
 }
 
 /// An element at which the text differs from a guess, among some at which comparisons come out either way: more where
-/// the program compares with something what is looked at, and where all elements are alike.
+/// the program compares with something what is looked at, and where all elements are alike though the value is no
+/// constant: zeros are not yet a gradient of max pooling that happens to be zero at those looked at so far.
 std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, const Written& block, const Guess& guess,
                                                                bool alike, bool passed) {
   alike = alike && !meaning_.is_constant(guess.value);
   if ((passed && !alike) || very_dear_element()) return std::nullopt;
   PseudoRandom random(block.end, block.count());
-  std::vector<Point> seen;
+  double first = 0;
   int64_t work = 0;
   meaning_.forget_asked();
   for (uint64_t n = 0;; ++n) {
     const bool rare = alike || meaning_.asked() == Unknowns::Asks::equality;
     if (n >= (rare ? edges_where_rare : meaning_.asked() == Unknowns::Asks::order ? edges_of_order : edges)) break;
     if (n >= least_edges && work > (rare ? most_work_where_rare : most_work_of_edges)) break;
-    Sample sample = Sample::number(2000 + n);
+    Sample sample = as_now(Sample::number(2000 + n));
     sample.rising = false;
     sample.edge = true;
-    sample.exact = exact_;
-    sample.small = opened_ && n % 2 == 0;  // and large, as what decides may do so there only
-    seen.push_back(point_at(region, block, random.below(block.count()), sample, work));
-    if (!holds(guess, seen.back(), work) && !too_long_ && !only_rounds(region, block, guess, seen.back(), work))
-      return seen.back();
-    alike = alike && this->alike(seen, {});
+    if (n % 2 == 1) sample.small = false;  // what decides may do so among large numbers only
+    const Point point = point_at(region, block, random.below(block.count()), sample, work);
+    if (refutes(region, block, guess, point, work)) return point;
+    if (n == 0) first = point.value;
+    alike = alike && same(point.value, first);
   }
   return std::nullopt;
 }
@@ -268,11 +273,8 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
   if (elements.size() > most_named) elements.resize(most_named);
   int64_t work = 0;
   for (size_t n = 0; n < elements.size() && (n < least_named || work < most_work_of_named); ++n) {
-    Sample sample = Sample::number(4000 + 4 * (n % 4));
-    sample.exact = exact_;
-    sample.small = opened_;
-    const Point point = point_at(region, block, elements[n], sample, work);
-    if (!holds(guess, point, work) && !too_long_ && !only_rounds(region, block, guess, point, work)) return point;
+    const Point point = point_at(region, block, elements[n], as_now(Sample::number(4000 + 4 * (n % 4))), work);
+    if (refutes(region, block, guess, point, work)) return point;
   }
   return std::nullopt;
 }

@@ -33,11 +33,6 @@ void note_constants(const Expr& e, std::set<double>& out) {
   for (const Expr& arg : e.args()) note_constants(arg, out);
 }
 
-bool mentions(const Expr& e, ExprKind kind) {
-  return e.kind() == kind ||
-         std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return mentions(a, kind); });
-}
-
 /// Of an expression of factors and constants, and of inputs that are all worth `input`.
 std::optional<double> value_at(const Expr& e, const std::vector<int64_t>& factors, std::optional<double> input = {}) {
   switch (e.kind()) {
@@ -127,16 +122,17 @@ void note_steps(const Expr& e, std::set<int64_t>& steps) {
   for (const Expr& arg : e.args()) note_steps(arg, steps);
 }
 
-double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
-
-}  // namespace
-
+/// splitmix64 (Steele et al. 2014).
 uint64_t mixed(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
   return x ^ (x >> 31);
 }
+
+double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
+
+}  // namespace
 
 Unknowns::Unknowns(const Program& reference, const SpmdProgram& program) : reference_(reference), program_(program) {
   const size_t nodes = reference.nodes.size();
@@ -161,6 +157,7 @@ Unknowns::Unknowns(const Program& reference, const SpmdProgram& program) : refer
     meets_[from] = meets_[from] || meets_[n];
   }
   steps_.assign(steps.begin(), steps.end());
+  for (const Value& value : program.values) asks_.push_back(asked_of(value.node));
 }
 
 void Unknowns::note_comparisons(const Expr& e, const Node& node) {
@@ -191,10 +188,9 @@ int64_t Unknowns::step(const Sample& sample) const {
   return steps_[mixed(sample.seed) % steps_.size()];
 }
 
-Unknowns::Asks Unknowns::asks(ValueId value) const {
-  const size_t node = size_t(program_.values[size_t(value)].node);
-  const std::vector<Bound>& bounds = bounds_[node];
-  if (meets_[node] || std::any_of(bounds.begin(), bounds.end(), [](const Bound& b) { return b.equal; }))
+Unknowns::Asks Unknowns::asked_of(NodeId node) const {
+  const std::vector<Bound>& bounds = bounds_[size_t(node)];
+  if (meets_[size_t(node)] || std::any_of(bounds.begin(), bounds.end(), [](const Bound& b) { return b.equal; }))
     return Asks::equality;
   return bounds.empty() ? Asks::nothing : Asks::order;
 }

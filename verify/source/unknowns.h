@@ -38,7 +38,7 @@ class Unknowns {
   int64_t step(const Sample& sample) const;
   /// What the program asks of the value's elements.
   enum class Asks { nothing, order, equality };
-  Asks asks(ValueId value) const;
+  Asks asks(ValueId value) const { return asks_[size_t(value)]; }
 
  private:
   struct Bound {
@@ -48,6 +48,7 @@ class Unknowns {
   };
 
   void note_comparisons(const Expr& e, const Node& node);
+  Asks asked_of(NodeId node) const;
   int64_t integer(NodeId node, uint64_t bits, const Sample& sample) const;
 
   const Program& reference_;
@@ -55,10 +56,8 @@ class Unknowns {
   std::vector<int64_t> integer_range_;      ///< by node: integers are drawn below it
   std::vector<std::vector<Bound>> bounds_;  ///< by node: what its elements are compared with
   std::vector<bool> meets_;                 ///< by node: whether its elements equal others is asked
+  std::vector<Asks> asks_;                  ///< by value
   std::vector<int64_t> steps_;
 };
-
-/// splitmix64 (Steele et al. 2014).
-uint64_t mixed(uint64_t x);
 
 }  // namespace hetsynth::source

@@ -1,4 +1,4 @@
-#include "tests/support/source_edits.h"
+#include "tests/support/damage/source_edits.h"
 
 #include <algorithm>
 #include <cctype>
