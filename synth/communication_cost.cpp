@@ -85,22 +85,24 @@ void CommunicationCost::find_levels(int axis) {
 }
 
 /// `whole`: bytes that a device holds of what its group moves.
-Movement CommunicationCost::by_group(int axis, const std::vector<double>& whole,
-                                     const std::function<double(const Group&, const Link&)>& seconds) const {
+template <class Seconds>
+Movement CommunicationCost::by_group(int axis, const std::vector<double>& whole, Detail detail,
+                                     const Seconds& seconds) const {
   Movement out;
-  out.device_seconds.resize(whole.size());
+  if (detail == Detail::by_device) out.device_seconds.resize(whole.size());
   for (const Group& group : groups_[axis]) {
     double needed = seconds(group, links_[axis][group[0]]);
-    for (int d : group) out.device_seconds[d] = needed;
     out.seconds = std::max(out.seconds, needed);
+    if (detail == Detail::seconds) continue;
+    for (int d : group) out.device_seconds[d] = needed;
     out.bytes = std::max(out.bytes, whole[group[0]]);
   }
   return out;
 }
 
 Movement CommunicationCost::gathering(int axis, const std::vector<double>& whole, const std::vector<double>& shards,
-                                      Realisation realisation) const {
-  Movement out = by_group(axis, whole, [&](const Group& group, const Link& link) {
+                                      Realisation realisation, Detail detail) const {
+  Movement out = by_group(axis, whole, detail, [&](const Group& group, const Link& link) {
     double least = shards[group[0]], greatest = 0, hops = double(group.size()) - 1;
     for (int d : group) {
       least = std::min(least, shards[d]);
@@ -133,8 +135,8 @@ double pass_within(const GroupLevels::Host& host, double bytes) {
 }  // namespace
 
 Movement CommunicationCost::hierarchical(Opcode opcode, int axis, const std::vector<double>& whole,
-                                         const std::vector<double>& shards) const {
-  Movement out = by_group(axis, whole, [&](const Group& group, const Link&) {
+                                         const std::vector<double>& shards, Detail detail) const {
+  Movement out = by_group(axis, whole, detail, [&](const Group& group, const Link&) {
     const GroupLevels& at = levels(axis, group[0]);
     const double bytes = whole[size_t(group[0])], hosts = double(at.hosts.size());
     double pass = 0, pass_shares = 0, least = bytes, greatest = 0;
@@ -246,19 +248,22 @@ Line CommunicationCost::least_exchange(const GroupLevels& at) const {
           out.per_byte + moved / hosts / at.between.bandwidth_bytes_per_second + back.per_byte};
 }
 
-/// Every device's own link, and the link of its host that all devices of the host share.
+/// Every device's own link, and the link of its host that all devices of the host share; or through the leaders of
+/// hosts.
 Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
-                                       bool by_hosts) const {
+                                       std::optional<Realisation> realisation, Detail detail) const {
   const double n = mesh_.axes[axis].size;
-  std::vector<double> leaving(cluster_.hosts.size(), 0), moved(before.size()), whole(before.size(), 0);
+  std::vector<double> leaving(cluster_.hosts.size(), 0), moved(before.size()), whole;
   for (size_t d = 0; d < before.size(); ++d) {
     moved[d] = std::max(before[d], after[d]) * (n - 1) / n;
     if (crosses_[axis][d]) leaving[cluster_.devices[d].host] += moved[d];
   }
-  for (const Group& group : groups_[axis])
-    for (int d : group) whole[group[0]] += before[d];
-  Movement out = by_group(axis, whole, [&](const Group& group, const Link& link) {
-    if (by_hosts && levels(axis, group[0]).hosts.size() > 1) return exchange_by_host(levels(axis, group[0]), moved);
+  if (detail == Detail::by_device) {
+    whole.assign(before.size(), 0);
+    for (const Group& group : groups_[axis])
+      for (int d : group) whole[group[0]] += before[d];
+  }
+  const auto directly = [&](const Group& group, const Link& link) {
     double slowest = 0;
     for (int d : group) {
       int host = cluster_.devices[d].host;
@@ -266,17 +271,26 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
       if (crosses_[axis][d]) slowest = std::max(slowest, leaving[host] / cluster_.between.bandwidth_bytes_per_second);
     }
     return (n - 1) * link.latency_seconds + slowest;
-  });
-  if (by_hosts) out.realisation = Realisation::hierarchical;
-  return out;
+  };
+  const auto by_hosts = [&] {
+    Movement out = by_group(axis, whole, detail, [&](const Group& group, const Link& link) {
+      const GroupLevels& at = levels(axis, group[0]);
+      return at.hosts.size() > 1 ? exchange_by_host(at, moved) : directly(group, link);
+    });
+    out.realisation = Realisation::hierarchical;
+    return out;
+  };
+  if (realisation == Realisation::hierarchical) return by_hosts();
+  Movement flat = by_group(axis, whole, detail, directly);
+  return realisation ? flat : cheapest(axis, std::move(flat), by_hosts);
 }
 
 /// What is held more than before comes from the neighbours on either side.
-Movement CommunicationCost::halo_exchange(int axis, const std::vector<double>& before,
-                                          const std::vector<double>& after) const {
+Movement CommunicationCost::halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after,
+                                          Detail detail) const {
   std::vector<double> halo;  // in whole bytes: the same whatever parts it lies around
   for (size_t d = 0; d < before.size(); ++d) halo.push_back(std::round(after[d] - before[d]));
-  return by_group(axis, halo, [&](const Group& group, const Link& link) {
+  return by_group(axis, halo, detail, [&](const Group& group, const Link& link) {
     double greatest = 0;
     for (int d : group) greatest = std::max(greatest, halo[size_t(d)]);
     return group.size() < 2 ? 0 : 2 * link.latency_seconds + greatest / link.bandwidth_bytes_per_second;
@@ -284,11 +298,13 @@ Movement CommunicationCost::halo_exchange(int axis, const std::vector<double>& b
 }
 
 /// Passes of every device over so many bytes of its own memory.
-Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double passes) const {
+Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double passes, Detail detail) const {
   Movement out;
-  for (size_t d = 0; d < bytes.size(); ++d)
-    out.device_seconds.push_back(passes * bytes[d] / cluster_.devices[d].memory_bytes_per_second());
-  out.seconds = *std::max_element(out.device_seconds.begin(), out.device_seconds.end());
+  for (size_t d = 0; d < bytes.size(); ++d) {
+    const double seconds = passes * bytes[d] / cluster_.devices[d].memory_bytes_per_second();
+    out.seconds = std::max(out.seconds, seconds);
+    if (detail == Detail::by_device) out.device_seconds.push_back(seconds);
+  }
   return out;
 }
 
@@ -301,48 +317,49 @@ Movement CommunicationCost::cheapest(int axis, Movement flat, const Levels& by_l
 }
 
 Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<double>& before,
-                                     const std::vector<double>& after, std::optional<Realisation> realisation) const {
+                                     const std::vector<double>& after, std::optional<Realisation> realisation,
+                                     Detail detail) const {
   switch (opcode) {
     case Opcode::slice:
-      return in_memory(after, 2);
+      return in_memory(after, 2, detail);
     case Opcode::to_partial:
-      return in_memory(after, 1);
+      return in_memory(after, 1, detail);
     case Opcode::all_gather:
     case Opcode::reduce_scatter: {
       const auto& whole = opcode == Opcode::all_gather ? after : before;
       const auto& shards = opcode == Opcode::all_gather ? before : after;
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, whole, shards);
-      if (realisation) return gathering(axis, whole, shards, *realisation);
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, whole, shards, detail);
+      if (realisation) return gathering(axis, whole, shards, *realisation, detail);
       const auto ring = [&] {
-        if (native_) return gathering(axis, whole, shards, Realisation::native);
-        Movement padded = gathering(axis, whole, shards, Realisation::padded);
-        Movement grouped = gathering(axis, whole, shards, Realisation::grouped);
+        if (native_) return gathering(axis, whole, shards, Realisation::native, detail);
+        Movement padded = gathering(axis, whole, shards, Realisation::padded, detail);
+        Movement grouped = gathering(axis, whole, shards, Realisation::grouped, detail);
         return grouped.seconds < padded.seconds ? grouped : padded;
       };
-      return cheapest(axis, ring(), [&] { return hierarchical(opcode, axis, whole, shards); });
+      return cheapest(axis, ring(), [&] { return hierarchical(opcode, axis, whole, shards, detail); });
     }
     case Opcode::all_to_all:
-      if (realisation) return all_to_all(axis, before, after, realisation == Realisation::hierarchical);
-      return cheapest(axis, all_to_all(axis, before, after, false),
-                      [&] { return all_to_all(axis, before, after, true); });
+      return all_to_all(axis, before, after, realisation, detail);
     case Opcode::halo_exchange:
-      return halo_exchange(axis, before, after);
+      return halo_exchange(axis, before, after, detail);
     case Opcode::all_reduce: {
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after);
-      const Movement ring = by_group(axis, after, [&](const Group& group, const Link& link) {
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after, detail);
+      const Movement ring = by_group(axis, after, detail, [&](const Group& group, const Link& link) {
         double hops = double(group.size()) - 1, n = double(group.size());
         double held = after[group[0]] / link.bandwidth_bytes_per_second;
         return 2 * hops * link.latency_seconds + 2 * hops / n * held;
       });
-      return realisation ? ring : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after); });
+      return realisation ? ring
+                         : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after, detail); });
     }
     case Opcode::broadcast: {
       // The value may lie on one stage alone before.
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after);
-      const Movement ring = by_group(axis, after, [&](const Group& group, const Link& link) {
+      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after, detail);
+      const Movement ring = by_group(axis, after, detail, [&](const Group& group, const Link& link) {
         return (double(group.size()) - 1) * link.latency_seconds + after[group[0]] / link.bandwidth_bytes_per_second;
       });
-      return realisation ? ring : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after); });
+      return realisation ? ring
+                         : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after, detail); });
     }
     case Opcode::send:
     case Opcode::compute:

@@ -27,7 +27,6 @@
 //   slice                        2 c / memory bandwidth
 //   to_partial                   S / memory bandwidth
 #pragma once
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -39,10 +38,14 @@ namespace hetsynth::synth {
 /// One instruction other than compute, carried out.
 struct Movement {
   double seconds = 0;                  ///< of the slowest group or device
-  std::vector<double> device_seconds;  ///< by rank: of the device's group
-  double bytes = 0;  ///< of the whole tensor that a group moves, the largest group's; 0: nothing moves
+  std::vector<double> device_seconds;  ///< by rank: of the device's group; empty if not asked for
+  /// Of the whole tensor that a group moves, the largest group's; 0: nothing moves, or not asked for.
+  double bytes = 0;
   Realisation realisation = Realisation::native;
 };
+
+/// What is asked of a movement. Searches ask for thousands, and only how long they take.
+enum class Detail : uint8_t { seconds, by_device };
 
 /// Seconds by bytes.
 struct Line {
@@ -71,7 +74,7 @@ class CommunicationCost {
 
   /// `before`, `after`: bytes that each device holds. Without a realisation: by the cheapest one that the engine has.
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
-                    std::optional<Realisation> realisation) const;
+                    std::optional<Realisation> realisation, Detail detail = Detail::by_device) const;
 
   /// Whether collectives along the axis can be hierarchical: some group has several hosts, and some host several
   /// devices of a group.
@@ -91,17 +94,17 @@ class CommunicationCost {
   using Group = std::vector<int>;
   void find_links(int axis);
   void find_levels(int axis);
-  Movement by_group(int axis, const std::vector<double>& whole,
-                    const std::function<double(const Group&, const Link&)>& seconds) const;
+  template <class Seconds>
+  Movement by_group(int axis, const std::vector<double>& whole, Detail detail, const Seconds& seconds) const;
   Movement gathering(int axis, const std::vector<double>& whole, const std::vector<double>& shards,
-                     Realisation realisation) const;
-  Movement hierarchical(Opcode opcode, int axis, const std::vector<double>& whole,
-                        const std::vector<double>& shards) const;
+                     Realisation realisation, Detail detail) const;
+  Movement hierarchical(Opcode opcode, int axis, const std::vector<double>& whole, const std::vector<double>& shards,
+                        Detail detail) const;
   template <class Levels>
   Movement cheapest(int axis, Movement flat, const Levels& by_levels) const;
   Line least_exchange(const GroupLevels& at) const;
   Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
-                      bool by_hosts) const;
+                      std::optional<Realisation> realisation, Detail detail) const;
   /// Messages that the leader of a host takes one after the other in a hierarchical all-to-all: of what goes to other
   /// hosts, or of what comes from them.
   struct Messages {
@@ -109,8 +112,9 @@ class CommunicationCost {
   };
   Messages messages_within(const GroupLevels& at, const GroupLevels::Host& host) const;
   double exchange_by_host(const GroupLevels& at, const std::vector<double>& moved) const;
-  Movement halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after) const;
-  Movement in_memory(const std::vector<double>& bytes, double passes) const;
+  Movement halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after,
+                         Detail detail) const;
+  Movement in_memory(const std::vector<double>& bytes, double passes, Detail detail) const;
 
   const Cluster& cluster_;
   const Mesh mesh_;

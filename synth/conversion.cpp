@@ -157,11 +157,15 @@ Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const 
     std::vector<std::vector<double>> held(forms.size());  // by form and device
     for (size_t f = 0; f < forms.size(); ++f)
       for (int d = 0; d < cost.device_count(); ++d) held[f].push_back(cost.local_bytes(node, forms[f], shares, d));
-    const auto held_in = [&](const Form& form) -> const std::vector<double>& {
-      return held[size_t(std::find(forms.begin(), forms.end(), form) - forms.begin())];
-    };
+    std::vector<Conversion> known;  // by numbers of forms
     tables_.emplace_back(node, forms, [&](NodeId, const Form& from, const Form& to) {
-      return cost.repeated(cost.conversion(from, to, held_in(from), held_in(to)), node);
+      const auto a = size_t(&from - forms.data()), b = size_t(&to - forms.data());
+      // An all-to-all takes as long one way as the other.
+      if (b < a && known[b * forms.size() + a].opcode == Opcode::all_to_all)
+        known.push_back(known[b * forms.size() + a]);
+      else
+        known.push_back(cost.repeated(cost.conversion(from, to, held[a], held[b]), node));
+      return known.back();
     });
   }
 }

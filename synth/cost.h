@@ -122,8 +122,8 @@ class CostModel {
   /// An instruction other than compute, given the bytes that every device holds before and after. Without a
   /// realisation: by the cheapest one.
   Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
-                    std::optional<Realisation> realisation = {}) const {
-    return communication_.movement(opcode, axis, before, after, realisation);
+                    std::optional<Realisation> realisation = {}, Detail detail = Detail::by_device) const {
+    return communication_.movement(opcode, axis, before, after, realisation, detail);
   }
   Movement send(int axis, int root, int to, const std::vector<double>& before) const {
     return communication_.send(axis, root, to, before);

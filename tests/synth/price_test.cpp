@@ -2,6 +2,9 @@
 #include "synth/price.h"
 
 #include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
 
 #include "dsl/base/error.h"
 #include "dsl/ir/differentiate.h"
@@ -105,6 +108,59 @@ TEST(Price, EqualsTheObjectiveWithAttention) {
 }
 
 /// A product, a convolution-free loop and a sum on one device whose classes differ in speed.
+/// Tables of conversions take an all-to-all one way for the other.
+TEST(Price, OfConversionsIsThatOfEachOfThem) {
+  using namespace synth;
+  const Program program = mlp(96, {48, 64, 40});
+  const Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/mixed-five.toml");
+  const Problem problem(program, cluster);
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::proportional));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  int exchanged = 0;
+  for (const Node& node : program.nodes) {
+    const auto& forms = problem.rules.forms[node.id];
+    for (size_t from = 0; from < forms.size(); ++from)
+      for (size_t to = 0; to < forms.size(); ++to) {
+        const Conversion &in_table = conversions.of(node.id).edge(int(from), int(to)),
+                         alone = problem.cost.conversion(node.id, forms[from], forms[to], shares);
+        EXPECT_EQ(in_table.possible, alone.possible);
+        if (!alone.possible) continue;
+        EXPECT_EQ(in_table.opcode, alone.opcode);
+        EXPECT_EQ(in_table.realisation, alone.realisation);
+        EXPECT_EQ(in_table.cost, alone.cost);
+        exchanged += alone.opcode == Opcode::all_to_all;
+      }
+  }
+  EXPECT_GT(exchanged, 10);
+}
+
+/// Devices that have as much of everything as one of the same type need not be asked.
+RC_GTEST_PROP(Price, OfAnOperationIsThatOfTheSlowestDistinctDevice, ()) {
+  using namespace synth;
+  std::vector<double> speeds;
+  for (int d = *rc::gen::inRange(1, 7); d >= 0; --d) speeds.push_back(*rc::gen::element(1e9, 3e9));
+  const Program program = mlp(24, {12, 18, 6});
+  const Problem problem(program, cluster_of_speeds(speeds));
+  std::vector<double> parts;
+  for (size_t d = 0; d < speeds.size(); ++d) parts.push_back(*rc::gen::element(0.0, 1.0, 2.0));
+  parts[0] += 1;
+  const Shares shares = common_shares(problem.classes, {parts});
+  const std::vector<int> distinct = problem.cost.distinct_devices(shares);
+  for (int d = 0; d < int(speeds.size()); ++d) {
+    const auto like = [&](int other) {
+      const auto as_much = [&](const std::vector<int64_t>& along) { return along[size_t(d)] == along[size_t(other)]; };
+      return problem.cluster.same_type(d, other) && std::ranges::all_of(shares[0], as_much);
+    };
+    RC_ASSERT(std::ranges::count_if(distinct, like) == 1);
+  }
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) continue;
+    for (const Option& option : problem.rules.options[node.id])
+      RC_ASSERT(problem.cost.operator_cost(node.id, option, shares, distinct) ==
+                problem.cost.operator_cost(node.id, option, shares));
+  }
+}
+
 TEST(Price, FollowsTheSpeedOfTheOperatorsClassAndWhatACallCosts) {
   ProgramBuilder b;
   NodeId x = b.input("x", {100, 50});
