@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "dsl/base/error.h"
+#include "synth/candidate.h"
 #include "synth/device_subsets.h"
 #include "synth/ratios.h"
 
@@ -252,7 +253,10 @@ Plan AtShares::plan(const Choices& choices, const std::string& name) const {
 }
 
 double AtShares::step_seconds(const Choices& choices, const std::string& name) const {
-  const Prediction prediction = predict(problem, shares, lower(problem, conversions, shares, choices));
+  const Picoseconds cost = total_cost(problem, conversions, shares, choices);
+  const Candidate candidate = make_candidate(problem, conversions, shares, choices, cost);
+  if (candidate.fits()) return to_seconds(cost);
+  const Prediction prediction = predict(problem, shares, *candidate.spmd);
   check_memory(problem, prediction, name);
   return prediction.step_seconds;
 }

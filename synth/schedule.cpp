@@ -245,7 +245,7 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   Pricer pricer(problem, spmd);
   Picoseconds step = 0;
   for (const Instruction& instruction : spmd.instructions) {
-    const InstructionPrice price = pricer.price(instruction);
+    const InstructionPrice& price = pricer.price(instruction);
     step += to_picoseconds(price.seconds);
     for (int d = 0; d < devices; ++d) {
       DevicePrediction& device = out.devices[d];

@@ -43,68 +43,107 @@ Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false) {
   return Expr(ExprKind::select, {condition, if_true, if_false});
 }
 
-std::string text(const Expr& e) {
-  auto call = [&](const char* function) {
-    std::string out = std::string(function) + "(";
-    for (size_t i = 0; i < e.args().size(); ++i) out += (i ? ", " : "") + text(e.arg(int(i)));
-    return out + ")";
-  };
-  auto infix = [&](const char* op) { return "(" + text(e.arg(0)) + " " + op + " " + text(e.arg(1)) + ")"; };
+namespace {
+
+void append(const Expr& e, std::string* out);
+
+void append_number(const char* name, int number, std::string* out) {
+  const fmt::format_int digits(number);
+  *out += name;
+  out->append(digits.data(), digits.size());
+}
+
+void append_call(const char* function, const Expr& e, std::string* out) {
+  *out += function;
+  *out += "(";
+  for (size_t i = 0; i < e.args().size(); ++i) {
+    if (i > 0) *out += ", ";
+    append(e.arg(int(i)), out);
+  }
+  *out += ")";
+}
+
+void append_infix(const char* op, const Expr& e, std::string* out) {
+  *out += "(";
+  append(e.arg(0), out);
+  *out += op;
+  append(e.arg(1), out);
+  *out += ")";
+}
+
+/// In one string: programs are hashed by their text, and have thousands of bodies.
+void append(const Expr& e, std::string* out) {
   switch (e.kind()) {
     case ExprKind::input:
-      return fmt::format("in{}", e.index());
+      append_number("in", e.index(), out);
+      return;
     case ExprKind::factor:
-      return fmt::format("f{}", e.index());
+      append_number("f", e.index(), out);
+      return;
     case ExprKind::constant:
-      return fmt::format("{}", e.value());
+      fmt::format_to(std::back_inserter(*out), "{}", e.value());
+      return;
     case ExprKind::step:
-      return "step";
+      *out += "step";
+      return;
     case ExprKind::random:
-      return fmt::format("random({})", e.index());
+      append_number("random(", e.index(), out);
+      *out += ")";
+      return;
     case ExprKind::neg:
-      return "(-" + text(e.arg(0)) + ")";
+      *out += "(-";
+      append(e.arg(0), out);
+      *out += ")";
+      return;
     case ExprKind::exp:
-      return call("exp");
+      return append_call("exp", e, out);
     case ExprKind::log:
-      return call("log");
+      return append_call("log", e, out);
     case ExprKind::sqrt:
-      return call("sqrt");
+      return append_call("sqrt", e, out);
     case ExprKind::tanh:
-      return call("tanh");
+      return append_call("tanh", e, out);
     case ExprKind::erf:
-      return call("erf");
+      return append_call("erf", e, out);
     case ExprKind::sin:
-      return call("sin");
+      return append_call("sin", e, out);
     case ExprKind::cos:
-      return call("cos");
+      return append_call("cos", e, out);
     case ExprKind::floor:
-      return call("floor");
+      return append_call("floor", e, out);
     case ExprKind::round_bf16:
-      return call("bf16");
+      return append_call("bf16", e, out);
     case ExprKind::add:
-      return infix("+");
+      return append_infix(" + ", e, out);
     case ExprKind::sub:
-      return infix("-");
+      return append_infix(" - ", e, out);
     case ExprKind::mul:
-      return infix("*");
+      return append_infix(" * ", e, out);
     case ExprKind::div:
-      return infix("/");
+      return append_infix(" / ", e, out);
     case ExprKind::maximum:
-      return call("maximum");
+      return append_call("maximum", e, out);
     case ExprKind::minimum:
-      return call("minimum");
+      return append_call("minimum", e, out);
     case ExprKind::power:
-      return call("power");
+      return append_call("power", e, out);
     case ExprKind::less:
-      return infix("<");
+      return append_infix(" < ", e, out);
     case ExprKind::less_equal:
-      return infix("<=");
+      return append_infix(" <= ", e, out);
     case ExprKind::equal:
-      return infix("==");
+      return append_infix(" == ", e, out);
     case ExprKind::select:
-      return call("select");
+      return append_call("select", e, out);
   }
-  return "?";
+}
+
+}  // namespace
+
+std::string text(const Expr& e) {
+  std::string out;
+  append(e, &out);
+  return out;
 }
 
 namespace {

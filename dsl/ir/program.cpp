@@ -89,7 +89,7 @@ std::string node_text(const Program& program, const Node& node, bool with_place)
   } else {
     out += "(";
     for (size_t j = 0; j < node.inputs.size(); ++j)
-      out += fmt::format("{}%{} {}", j ? ", " : "", node.inputs[j], program[node.inputs[j]].name);
+      fmt::format_to(std::back_inserter(out), "{}%{} {}", j ? ", " : "", node.inputs[j], program[node.inputs[j]].name);
     out += ")";
     if (std::string attributes = node.op->attributes(); !attributes.empty()) out += " \"" + attributes + "\"";
     if (node.recomputation > 0) out += fmt::format(" again{}", node.recomputation);
@@ -216,7 +216,7 @@ std::string hash_text(const Program& program) {
   // Attributes name an operator's constants; the space and body it stands for are hashed too, so that a changed
   // operator is a changed model.
   for (const Node& node : program.nodes)
-    if (!node.leaf()) content += text(node.space) + text(node.body) + "\n";
+    if (!node.leaf()) content.append(text(node.space)).append(text(node.body)).append("\n");
   return content_hash(content);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace hetsynth {
 
@@ -120,45 +121,81 @@ int stacked_dim(const Space& space) {
   return -1;
 }
 
-std::string text(const Space& space) {
-  std::string parallel, reduced;
-  for (const Factor& f : space.factors) {
-    std::string& side = f.reduced() ? reduced : parallel;
-    if (!side.empty()) side += " ";
-    side += fmt::format("{}:{}", f.name, f.size);
-    if (f.kind == FactorKind::sum) side += " sum";
-    if (f.kind == FactorKind::max) side += " max";
-    if (f.kind == FactorKind::whole) side += " whole";
+namespace {
+
+void append(int64_t number, std::string* out) {
+  const fmt::format_int digits(number);
+  out->append(digits.data(), digits.size());
+}
+
+void append(const Space& space, const IndexTerm& term, std::string* out) {
+  if (term.modulo != 0) *out += "(";
+  *out += space.factors[term.factor].name;
+  if (term.divide != 1) *out += "/", append(term.divide, out);
+  if (term.modulo != 0) *out += ")%", append(term.modulo, out);
+  if (term.stride != 1) *out += "*", append(term.stride, out);
+}
+
+void append(const Space& space, const DimIndex& index, std::string* out) {
+  bool first = true;
+  for (const IndexTerm& term : index.terms) {
+    if (!first) *out += "+";
+    append(space, term, out);
+    first = false;
   }
-  auto term_text = [&](const IndexTerm& t) {
-    std::string name = space.factors[t.factor].name;
-    if (t.divide != 1) name = fmt::format("{}/{}", name, t.divide);
-    if (t.modulo != 0) name = fmt::format("({})%{}", name, t.modulo);
-    return t.stride == 1 ? name : fmt::format("{}*{}", name, t.stride);
-  };
-  auto turn_text = [](int64_t per_turn, bool first) {
-    std::string sign = per_turn < 0 ? "-" : first ? "" : "+";
-    return std::abs(per_turn) == 1 ? sign + "@" : fmt::format("{}@*{}", sign, std::abs(per_turn));
-  };
-  auto access_text = [&](const Access& access) {
-    std::string out = "[";
-    for (size_t d = 0; d < access.dims.size(); ++d) {
-      const DimIndex& index = access.dims[d];
-      if (d) out += ",";
-      std::string sum;
-      for (const IndexTerm& t : index.terms) sum += (sum.empty() ? "" : "+") + term_text(t);
-      if (sum.empty() && (index.offset != 0 || index.per_turn == 0))
-        sum = fmt::format("{}", index.offset);
-      else if (index.offset != 0)
-        sum += fmt::format("{:+}", index.offset);
-      if (index.per_turn != 0) sum += turn_text(index.per_turn, sum.empty());
-      out += sum;
-    }
-    return out + (access.zero_outside ? "]?0" : "]");
-  };
-  std::string out = "{" + parallel + (reduced.empty() ? "" : " | " + reduced) + "}";
-  for (size_t j = 0; j < space.inputs.size(); ++j) out += fmt::format(" in{}{}", j, access_text(space.inputs[j]));
-  return out + " -> " + access_text(space.output);
+  if (index.offset != 0 || (first && index.per_turn == 0)) {
+    if (!first && index.offset >= 0) *out += "+";
+    append(index.offset, out);
+    first = false;
+  }
+  if (index.per_turn == 0) return;
+  *out += index.per_turn < 0 ? "-@" : first ? "@" : "+@";
+  if (std::abs(index.per_turn) != 1) *out += "*", append(std::abs(index.per_turn), out);
+}
+
+void append(const Space& space, const Access& access, std::string* out) {
+  *out += "[";
+  for (size_t d = 0; d < access.dims.size(); ++d) {
+    if (d > 0) *out += ",";
+    append(space, access.dims[d], out);
+  }
+  *out += access.zero_outside ? "]?0" : "]";
+}
+
+/// Factors that are reduced, or those that are not.
+void append_factors(const Space& space, bool reduced, std::string* out) {
+  bool first = true;
+  for (const Factor& f : space.factors) {
+    if (f.reduced() != reduced) continue;
+    if (!std::exchange(first, false))
+      *out += " ";
+    else if (reduced)
+      *out += " | ";
+    *out += f.name;
+    *out += ":";
+    append(f.size, out);
+    if (f.kind == FactorKind::sum) *out += " sum";
+    if (f.kind == FactorKind::max) *out += " max";
+    if (f.kind == FactorKind::whole) *out += " whole";
+  }
+}
+
+}  // namespace
+
+/// In one string: programs are hashed by their text, and have thousands of spaces.
+std::string text(const Space& space) {
+  std::string out = "{";
+  append_factors(space, false, &out);
+  append_factors(space, true, &out);
+  out += "}";
+  for (size_t j = 0; j < space.inputs.size(); ++j) {
+    out += " in";
+    append(int64_t(j), &out);
+    append(space, space.inputs[j], &out);
+  }
+  out += " -> ";
+  append(space, space.output, &out);
+  return out;
 }
 
 Range common(const Range& a, const Range& b) {
