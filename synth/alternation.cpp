@@ -25,6 +25,10 @@ constexpr int max_alternations = 6;
 constexpr int first_starts = 2;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
+/// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
+constexpr double near_enough_if_tight = 2e-3;
+/// The other starts are followed after all where the plan that fits is so far from the bound.
+constexpr double worth_following_if_tight = 0.1;
 /// In long programs what is left between plan and bound is not worth one more search of everything.
 constexpr double as_good_as_proven = 1e-6;
 /// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
@@ -82,20 +86,15 @@ class Alternation {
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
     if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
-    double enough = several_axes() ? near_enough : near_enough_at_first;
-    int followed = 0;
-    for (const Shares& shares : starts) {
-      if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
-      enough = near_enough;
-      const Picoseconds before = kept_.best.cost;
-      if (seen_.contains(shares)) continue;
-      alternate(shares, worth_searching(), &seen_);
-      if (++followed >= first_starts && kept_.best.cost >= before && are_enough_starts()) break;
-    }
+    const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
     if (ample) search_best_shares();
     search_tight_shares();
+    if (!followed && far_within_memory()) {
+      follow(starts, /*may_leave=*/false);
+      search_tight_shares();
+    }
     search_everything_at_last(ample);
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
@@ -108,6 +107,23 @@ class Alternation {
   }
 
  private:
+  /// From one start after the other, until no more are worth it. False if the rest are left for later, as may be done
+  /// once only memory matters.
+  bool follow(const std::vector<Shares>& starts, bool may_leave) {
+    double enough = several_axes() ? near_enough : near_enough_at_first;
+    int followed = 0;
+    for (const Shares& shares : starts) {
+      if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
+      if (may_leave && only_memory_matters()) return false;
+      enough = near_enough;
+      const Picoseconds before = kept_.best.cost;
+      if (seen_.contains(shares)) continue;
+      alternate(shares, worth_searching(), &seen_);
+      if (++followed >= first_starts && kept_.best.cost >= before && are_enough_starts()) break;
+    }
+    return true;
+  }
+
   /// What a search at fixed shares is among.
   enum class Among { all, relaxation };
 
@@ -196,6 +212,17 @@ class Alternation {
   /// The best plan fits, and none that does not is faster.
   bool memory_is_ample() const { return kept_.best.fits() && !tight_.faster(); }
 
+  /// What does not fit at some shares is so fast that no others are much faster: what fits is searched for there.
+  bool only_memory_matters() const {
+    return !several_axes() && is_long(problem_.program) &&
+           double(tight_.least()) <= double(shares_bound_) * (1 + near_enough_if_tight);
+  }
+
+  /// And yet what was found within memory is far from the bound there, if anything was.
+  bool far_within_memory() const {
+    return !kept_.fits() || double(kept_.best.cost) > double(kept_.best.bound) * (1 + worth_following_if_tight);
+  }
+
   /// No other shares are worth a search.
   bool near_bound(double enough = near_enough) const {
     return kept_.fits() && double(kept_.best.cost) <= double(shares_bound_) * (1 + enough);
@@ -246,7 +273,7 @@ class Alternation {
       likely_.values.resize(problem_.program.nodes.size());
     }
     alternate(shares, Among::all, &seen_);
-    if (!near_bound(near_enough_at_first)) likely_.values.clear();
+    if (!near_bound(near_enough_at_first) && !only_memory_matters()) likely_.values.clear();
   }
 
   /// Devices of one type share evenly.

@@ -11,6 +11,8 @@ namespace {
 
 /// Steps' time that a full memory costs when only memory is to count. Much more would make sums overflow.
 constexpr double dearest = 30;
+/// And at first, where nothing is known.
+constexpr double first_price = 0.3;
 constexpr size_t most_points = 4;
 /// Part of the fullness that another moment must save at least for one more to be tried.
 constexpr double worth_dearer = 0.9;
@@ -28,11 +30,12 @@ constexpr double near_enough_if_large = 0.015;
 class MemorySearch {
  public:
   MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest,
-               Picoseconds cost_to_beat, Budget& budget)
+               Picoseconds cost_to_beat, double estimate_to_beat, Budget& budget)
       : problem_(problem),
         conversions_(conversions),
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
+        estimate_to_beat_(estimate_to_beat),
         budget_(budget) {
     if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
     limits_ = limits_of(problem, budget.stop(), near_enough / 2);
@@ -52,6 +55,7 @@ class MemorySearch {
   MemorySearchResult run(double guess) {
     search(guess);
     prove_for_copies();
+    result_.estimate = estimate_;
     result_.beaten = hopeless() || least() >= double(cost_to_beat_);
     return std::move(result_);
   }
@@ -62,9 +66,8 @@ class MemorySearch {
     double unit = double(cheapest_.cost);
     Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
     Point high;
-    if (cost_to_beat_ < forbidden) prove(guess);
-    if (enough()) return;
-    if (guess <= 0) guess = price_to_beat(low);
+    if (const double beats = price_to_beat(low); guess <= 0 && beats > 0) guess = beats;
+    if (guess == 0) guess = first_price * unit;
     if (guess > 0) high = try_price(guess);
     if (hopeless()) return;
     if (!high.fits) {
@@ -80,9 +83,9 @@ class MemorySearch {
     if (cost_to_beat_ < forbidden) prove(price_between(low, high));
     const double price = approach(low, high);
     if (hopeless()) return;
+    if (price > 0) mix();
     prove(price);
     if (result_.bound <= least_) prove(price / 2);
-    if (price > 0) mix();
   }
 
   /// What a search at some price led to.
@@ -109,7 +112,13 @@ class MemorySearch {
 
   /// All that fit here and make every value once are slower than a plan from elsewhere, or one that makes some twice,
   /// as far as prices tell.
-  bool hopeless() const { return estimate_ >= double(result_.best.recomputed.empty() ? cost_to_beat_ : to_beat()); }
+  bool hopeless() const { return estimate_ >= worth_having(); }
+
+  /// What a plan that makes every value once must cost less than to be looked for.
+  double worth_having() const {
+    const Picoseconds beaten = result_.best.recomputed.empty() ? cost_to_beat_ : to_beat();
+    return beaten < forbidden ? std::min(estimate_to_beat_, double(beaten) * (1 - near_enough_)) : double(forbidden);
+  }
 
   /// What plans that fit cost at least, as far as is known.
   double least() const { return double(std::max(result_.bound, least_)); }
@@ -142,10 +151,12 @@ class MemorySearch {
     Point point;
     if (budget_.spent()) return point;
     SearchInput input = priced_input(multiplier);
-    limits_.cost_to_beat = known < double(forbidden) ? Picoseconds(known) : forbidden;
+    // What is worth having and fits pays no more than that and a full memory.
+    const double enough = std::min({known, worth_having() + multiplier, double(forbidden)});
+    limits_.cost_to_beat = enough < known ? beyond(Picoseconds(enough), limits_.tolerance) : Picoseconds(enough);
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched(solution.search.expansions);
-    if (solution.search.found()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
+    if (!budget_.spent()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
     if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
@@ -243,13 +254,12 @@ class MemorySearch {
     for (int step = 0; step < most_prices && !enough() && !hopeless(); ++step) {
       const double between = price_between(low, high);
       if (between <= 0) break;
-      price = between;
+      result_.multiplier = price = between;
       double found = double(forbidden);
       if (!limits_.thorough && low.priced > 0 && high.priced > 0)
         found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
       Point next = try_price(price, found);
       if (!next.searched()) break;
-      result_.multiplier = price;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
       (next.fits ? high : low) = next;
       if (low.time >= double(to_beat())) return 0;  // what takes less memory takes longer still
@@ -279,6 +289,7 @@ class MemorySearch {
   const Conversions& conversions_;
   const Candidate& cheapest_;
   Picoseconds cost_to_beat_;
+  double estimate_to_beat_;
   Budget& budget_;
   SearchLimits limits_;
   double near_enough_ = near_enough;
@@ -294,9 +305,9 @@ class MemorySearch {
 }  // namespace
 
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
-                                        const Candidate& cheapest, Picoseconds cost_to_beat, double guess,
-                                        Budget& budget) {
-  return MemorySearch(problem, conversions, cheapest, cost_to_beat, budget).run(guess);
+                                        const Candidate& cheapest, Picoseconds cost_to_beat, double estimate_to_beat,
+                                        double guess, Budget& budget) {
+  return MemorySearch(problem, conversions, cheapest, cost_to_beat, estimate_to_beat, budget).run(guess);
 }
 
 }  // namespace hetsynth::synth

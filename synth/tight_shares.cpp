@@ -13,6 +13,8 @@ namespace {
 constexpr int most_tight_shares = 2;
 /// Unless the plan takes longer than the cheapest there by more than this.
 constexpr double worth_searching_more = 0.5;
+/// And of long programs so many in a row that lead to nothing better.
+constexpr int most_in_vain = 2;
 /// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
 constexpr int most_tight_moves = 3;
 constexpr double worth_moving_again = 0.1;
@@ -22,9 +24,12 @@ constexpr double worth_rounding_anew = 1.1;
 
 }  // namespace
 
-bool TightShares::faster() const {
-  return std::ranges::any_of(starts_, [&](const Candidate& start) { return start.cost < kept_.best.cost; });
+Picoseconds TightShares::least() const {
+  const auto it = std::ranges::min_element(starts_, {}, &Candidate::cost);
+  return it == starts_.end() ? forbidden : it->cost;
 }
+
+bool TightShares::faster() const { return least() < kept_.best.cost; }
 
 const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
   const auto it = searched_.find(shares);
@@ -34,16 +39,22 @@ const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
 void TightShares::follow(bool of_all) {
   std::vector<Candidate> starts = std::exchange(starts_, {});
   std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
-  int searched = 0;
-  double multiplier = 0;
+  int searched = 0, in_vain = -1;
+  Picoseconds last = forbidden;  // to beat, after the start before
+  double multiplier = 0, estimate = double(forbidden);
   for (const Candidate& start : starts) {
     // The cheapest of likely values is hardly dearer than that of all.
     const Picoseconds least = of_all ? start.bound : start.cost;
     const bool far = double(kept_.cost_to_beat()) > double(start.bound) * (1 + worth_searching_more);
     if (budget_.spent() || least >= kept_.cost_to_beat() || (searched >= most_tight_shares && !far)) return;
+    in_vain = kept_.cost_to_beat() < std::exchange(last, kept_.cost_to_beat()) ? 0 : in_vain + 1;
+    if (in_vain >= most_in_vain && is_long(problem_.program)) return;
     const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
-    const MemorySearchResult found = search_at(conversions, start, multiplier);
-    multiplier = found.multiplier;
+    const MemorySearchResult found = search_at(conversions, start, multiplier, estimate);
+    // Where prices promise no more than they did where the best plan is, what fits will hardly be faster.
+    if (found.best.fits() && found.best.recomputed.empty() && found.best.cost == kept_.best.cost && found.estimate > 0)
+      estimate = found.estimate;
+    multiplier = kept_.best.fits() ? found.multiplier : -1;
     searched += found.beaten || kept_.best.fits();
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;
@@ -55,7 +66,7 @@ void TightShares::follow(bool of_all) {
     }
     for (int moves = 0; moves < most_tight_moves && kept_.best.fits() && kept_.best.shares == at; ++moves) {
       if (moves > 0 && double(kept_.best.cost) <= double(kept_.best.bound) * (1 + worth_moving_again)) break;
-      if (!move(kept_.best, multiplier)) break;
+      if (!move(kept_.best, multiplier, estimate)) break;
       at = kept_.best.shares;
     }
   }
@@ -63,7 +74,7 @@ void TightShares::follow(bool of_all) {
 
 /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
 /// or nothing is tight there.
-bool TightShares::move(const Candidate& from, double multiplier) {
+bool TightShares::move(const Candidate& from, double multiplier, double estimate_to_beat) {
   Candidate moved = moved_to_fit(from);
   if (moved.empty() || !seen_.insert(moved.shares).second) return false;
   const Shares& shares = moved.shares;
@@ -78,7 +89,7 @@ bool TightShares::move(const Candidate& from, double multiplier) {
   kept_.keep(moved);
   if (!moved.fits())
     if (auto again = recomputed_to_fit(problem_, moved, kept_.cost_to_beat())) kept_.keep(*again);
-  const MemorySearchResult found = search_at(conversions, there, multiplier);
+  const MemorySearchResult found = search_at(conversions, there, multiplier, estimate_to_beat);
   if (!found.best.fits() && !found.beaten) kept_.keep(moved_to_fit(found.best));
   return true;
 }
@@ -105,8 +116,10 @@ Candidate TightShares::moved_to_fit(const Candidate& from) const {
   return out;
 }
 
-MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess) {
-  MemorySearchResult result = search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), guess, budget_);
+MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess,
+                                          double estimate_to_beat) {
+  MemorySearchResult result =
+      search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), estimate_to_beat, guess, budget_);
   result.best.bound = result.bound;
   if (kept_.best.shares == start.shares) kept_.best.bound = std::max(kept_.best.bound, result.bound);
   kept_.keep(result.best);

@@ -29,6 +29,8 @@ class TightShares {
 
   /// A plan that does not fit: to be followed.
   void add(const Candidate& candidate) { starts_.push_back(candidate); }
+  /// What the fastest of them costs; `forbidden` if there are none.
+  Picoseconds least() const;
   /// Whether one of them is faster than the best plan, so that one between may fit.
   bool faster() const;
   /// Looks for plans that fit from those added, the fastest first, and forgets them. `of_all`: they are the cheapest of
@@ -38,9 +40,10 @@ class TightShares {
   const Picoseconds* cheapest_at(const Shares& shares) const;
 
  private:
-  bool move(const Candidate& from, double multiplier);
+  bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
   Candidate moved_to_fit(const Candidate& from) const;
-  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess);
+  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
+                               double estimate_to_beat = double(forbidden));
 
   const Problem& problem_;
   Budget& budget_;

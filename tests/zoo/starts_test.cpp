@@ -53,5 +53,19 @@ TEST(Starts, TheFirstSharesAreAlwaysFollowed) {
   EXPECT_LT(plan_of("GPT-2 124M", "v100-p100.toml").prediction.step_seconds, 1.1111);  // 1.1112 s unless they are
 }
 
+/// What is fastest at any shares is over the memories' limits by far. Nothing fits near by: other starts lead to plans.
+TEST(Starts, OthersAreFollowedWhereNothingFitsAtTheFastestShares) {
+  const Plan plan = plan_of("ResNeXt-50 32x4d", "unequal.toml");
+  for (const DevicePrediction& device : plan.prediction.devices)
+    EXPECT_LE(device.memory_bytes, device.memory_limit_bytes) << device.device;
+  EXPECT_LE(plan.prediction.step_seconds, plan.prediction.lower_bound_seconds * 1.05);
+}
+
+/// The fastest program is within 0.1 % of the bound over all shares, but does not fit: what does is found there, too.
+TEST(Starts, WhereOnlyMemoryMattersPlansAreNearTheBound) {
+  const Prediction found = plan_of("GPT-2 1558M", "v100-p100.toml").prediction;
+  EXPECT_LE(found.step_seconds, found.lower_bound_seconds * 1.003);
+}
+
 }  // namespace
 }  // namespace hetsynth::testing
