@@ -11,6 +11,7 @@
 #include "synth/baselines.h"
 #include "synth/candidate.h"
 #include "synth/device_work.h"
+#include "synth/lower.h"
 #include "synth/memory_floor.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr int max_alternations = 6;
 /// Starts. In long programs others are followed only if the last one has led to something better, or memory is short.
 constexpr int first_starts = 2;
+/// One more, if the plan is so far from the bound over all shares.
+constexpr double worth_one_more_start = 0.02;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
 /// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
@@ -119,7 +122,8 @@ class Alternation {
       const Picoseconds before = kept_.best.cost;
       if (seen_.contains(shares)) continue;
       alternate(shares, worth_searching(), &seen_);
-      if (++followed >= first_starts && kept_.best.cost >= before && are_enough_starts()) break;
+      const int enough_starts = first_starts + !near_bound(worth_one_more_start);
+      if (++followed >= enough_starts && kept_.best.cost >= before && are_enough_starts()) break;
     }
     return true;
   }
@@ -263,8 +267,8 @@ class Alternation {
     Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
     const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_->choices);
-    const Candidate relaxed = make_candidate(problem_, conversions, shares, relaxation_->choices, 0);
-    if (!refine_shares(problem_, terms, *relaxed.spmd, unequal_axes_, &shares)) return;
+    const SpmdProgram relaxed = lower(problem_, conversions, shares, relaxation_->choices, Wording::none);
+    if (!refine_shares(problem_, terms, relaxed, unequal_axes_, &shares)) return;
     const Conversions there(*problem_.analysis, problem_.cost, shares);
     const Picoseconds cost = total_cost(problem_, there, shares, relaxation_->choices);
     if (double(cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;

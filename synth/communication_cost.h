@@ -68,6 +68,8 @@ class CommunicationCost {
   /// `mesh`: over the cluster's devices in rank order. `native`: the engine takes uneven shards as they are.
   CommunicationCost(const Cluster& cluster, const Mesh& mesh, bool native);
 
+  /// The same for devices on other links. `cluster` must outlive it.
+  CommunicationCost over(const Cluster& cluster) const { return {cluster, mesh_, native_}; }
   /// The link that limits a group along the axis.
   const Link& link(int axis, int device) const { return links_[axis][device]; }
   int coordinate(int device, int axis) const { return coordinates_[axis][device]; }

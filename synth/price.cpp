@@ -11,8 +11,11 @@
 namespace hetsynth {
 namespace synth {
 
-Pricer::Pricer(const Problem& problem, const SpmdProgram& program)
-    : problem_(problem), program_(program), staged_(has_stages(program)) {
+Pricer::Pricer(const Problem& problem, const SpmdProgram& program, const CommunicationCost* communication)
+    : problem_(problem),
+      program_(program),
+      communication_(communication ? *communication : problem.cost.communication()),
+      staged_(has_stages(program)) {
   HETSYNTH_CHECK(problem.cost.device_count() == program.mesh.device_count(), "one device per rank");
   for (const BoundaryTable& table : program.tables) {
     parts_.emplace_back();
@@ -91,10 +94,10 @@ InstructionPrice Pricer::worked_out(const Instruction& instruction) const {
   } else {
     Movement moved =
         instruction.opcode == Opcode::send
-            ? problem_.cost.send(instruction.axis, instruction.root, instruction.to,
-                                 held_bytes(instruction.operands[0]))
-            : problem_.cost.movement(instruction.opcode, instruction.axis, held_bytes(instruction.operands[0]),
-                                     held_bytes(instruction.result), instruction.realisation);
+            ? communication_.send(instruction.axis, instruction.root, instruction.to,
+                                  held_bytes(instruction.operands[0]))
+            : communication_.movement(instruction.opcode, instruction.axis, held_bytes(instruction.operands[0]),
+                                      held_bytes(instruction.result), instruction.realisation);
     const double times = moved_times(problem_.program, program_.values[instruction.result].node);
     out.bytes = times * moved.bytes;
     out.device_seconds = std::move(moved.device_seconds);

@@ -34,11 +34,13 @@ double step_seconds(const std::vector<InstructionPrice>& prices);
 namespace synth {
 
 struct Problem;
+class CommunicationCost;
 
 /// For a problem at hand, on the program's mesh.
 class Pricer {
  public:
-  Pricer(const Problem& problem, const SpmdProgram& program);
+  /// `communication`: over other links than the problem's; must outlive this.
+  Pricer(const Problem& problem, const SpmdProgram& program, const CommunicationCost* communication = nullptr);
   /// Instructions that do the same with parts of the same size are priced once.
   const InstructionPrice& price(const Instruction& instruction) const;
   /// Of a value, by device.
@@ -53,6 +55,7 @@ class Pricer {
 
   const Problem& problem_;
   const SpmdProgram& program_;
+  const CommunicationCost& communication_;
   const bool staged_;                                                                       ///< has_stages
   std::vector<std::vector<double>> parts_;                                                  ///< [table][device]
   mutable std::unordered_map<std::vector<int64_t>, InstructionPrice, SequenceHash> known_;  ///< by content

@@ -29,8 +29,9 @@ void set_figures(const Problem& problem, const Plan& plan, Trial* trial) {
   trial->timeline_seconds = simulated_seconds(plan.program, prices, problem.cluster.devices);
   trial->latency_seconds = 0;
   if (!any) return;
-  const Problem latency(problem.analysis, with_latency_alone(problem.cluster), problem.mesh);
-  const Pricer pricer(latency, plan.program);
+  const Cluster fast = with_latency_alone(problem.cluster);
+  const CommunicationCost latency = problem.cost.communication().over(fast);
+  const Pricer pricer(problem, plan.program, &latency);
   for (size_t i = 0; i < prices.size(); ++i)
     if (prices[i].communicates()) trial->latency_seconds += pricer.price(plan.program.instructions[i]).seconds;
 }
