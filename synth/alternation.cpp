@@ -1,13 +1,9 @@
 #include "synth/alternation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
-#include <memory>
 #include <set>
 #include <utility>
 
-#include "dsl/base/error.h"
 #include "synth/baselines.h"
 #include "synth/candidate.h"
 #include "synth/device_work.h"
@@ -16,6 +12,7 @@
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/share_bound.h"
+#include "synth/share_search.h"
 #include "synth/tight_shares.h"
 
 namespace hetsynth::synth {
@@ -47,47 +44,32 @@ constexpr double worth_moving_to_fit = 1;
 constexpr double worth_following = 0.1;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
-/// Networks with no more values are searched to the end all the same.
-constexpr int64_t few_values = 60'000;
-/// Of all values, where a search of everything tells which are likely to be good at other shares.
-constexpr double likely_part = 0.25;
-
-/// Those that not all coordinates are alike along.
-std::vector<int> unequal_axes(const Problem& problem) {
-  std::vector<int> out;
-  for (int axis = 0; axis < int(problem.mesh.axes.size()); ++axis)
-    if (coordinate_types(problem, axis).devices.size() > 1) out.push_back(axis);
-  return out;
-}
 
 class Alternation {
  public:
-  Alternation(const Problem& problem, Budget& budget, Picoseconds to_beat, std::optional<Relaxation> known,
-              Candidate at_hand, size_t runners_up)
+  Alternation(const Problem& problem, Budget& budget, Picoseconds to_beat, Relaxation relaxation, Candidate at_hand,
+              size_t runners_up)
       : problem_(problem),
         budget_(budget),
         to_beat_(to_beat),
-        relaxation_(std::move(known)),
-        unequal_axes_(unequal_axes(problem)),
+        relaxation_(std::move(relaxation)),
+        shares_bound_(relaxation_.bound),
         kept_(budget, to_beat, runners_up),
-        tight_(problem, budget, &kept_, &seen_, has_linear_program() ? unequal_axes_ : std::vector<int>{},
-               [this](auto& conversions, auto& shares) { return cheapest(conversions, shares, worth_searching()); }),
-        at_hand_(std::move(at_hand)) {
-    limits_.stop = budget.stop();
-  }
+        search_(problem, budget, relaxation_, to_beat, &kept_),
+        tight_(problem, budget, &kept_, &seen_,
+               search_.has_linear_program() ? search_.unequal_axes() : std::vector<int>{},
+               [this](auto& conversions, auto& shares) {
+                 return search_.cheapest(conversions, shares, search_.worth_searching());
+               }),
+        at_hand_(std::move(at_hand)) {}
 
   std::vector<Plan> run() {
-    check_memory_floor(problem_);
-    if (!relaxation_) relaxation_ = MeshBound(problem_, budget_.stop()).relaxation(to_beat_);
-    shares_bound_ = relaxation_->bound;
-    if (!several_axes() || !small_network()) limits_ = limits_of(problem_, budget_.stop());
-    if (several_axes()) limits_.cost_to_beat = to_beat_;
-    budget_.searched(relaxation_->expansions);
+    budget_.searched(relaxation_.expansions);
     if (shares_bound_ >= to_beat_) return {};
     std::vector<Shares> starts;
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
-    if (several_axes() && !relaxation_->choices.empty()) starts = search_around_relaxation(std::move(starts));
+    if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
     if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
     const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
@@ -121,15 +103,14 @@ class Alternation {
       enough = near_enough;
       const Picoseconds before = kept_.best.cost;
       if (seen_.contains(shares)) continue;
-      alternate(shares, worth_searching(), &seen_);
+      alternate(shares, search_.worth_searching(), &seen_);
       const int enough_starts = first_starts + !near_bound(worth_one_more_start);
       if (++followed >= enough_starts && kept_.best.cost >= before && are_enough_starts()) break;
     }
     return true;
   }
 
-  /// What a search at fixed shares is among.
-  enum class Among { all, relaxation };
+  using Among = ShareSearch::Among;
 
   /// At which a program fits, and what it costs there.
   struct FarShares {
@@ -143,7 +124,7 @@ class Alternation {
     std::vector<std::pair<Picoseconds, size_t>> by_cost;
     for (const Shares& shares : starts) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_->choices), by_cost.size()});
+      by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_.choices), by_cost.size()});
     }
     std::sort(by_cost.begin(), by_cost.end());
     std::vector<Shares> ordered;
@@ -152,59 +133,28 @@ class Alternation {
       if (!budget_.spent() && !near_bound()) alternate(starts[start], Among::relaxation, &seen);
       ordered.push_back(starts[start]);
     }
-    if (small_network()) return ordered;
+    if (search_.small_network()) return ordered;
     if (!kept_.fits() || near_bound(near_enough_if_large)) return {};
     return {kept_.best.shares};
   }
 
-  /// What suits the shares of each instruction is changed a little to suit the shares there are.
-  Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares) {
-    Solution solution = search_among(problem_, conversions, shares, relaxation_->around, limits_);
-    budget_.searched(solution.search.expansions);
-    const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_->choices);
-    if (solution.choices.empty() || solution.cost > cost) solution.choices = relaxation_->choices, solution.cost = cost;
-    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
-    candidate.bound = shares_bound_;
-    return candidate;
-  }
-
-  /// Its program, if that costs no more at these shares, as it may where all devices are alike: none is cheaper.
-  Candidate relaxation_at(const Conversions& conversions, const Shares& shares) const {
-    if (several_axes() || !unequal_axes_.empty() || relaxation_->choices.empty()) return {};
-    const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_->choices);
-    if (cost > shares_bound_) return {};
-    Candidate candidate = make_candidate(problem_, conversions, shares, relaxation_->choices, cost);
-    candidate.bound = shares_bound_;
-    return candidate;
-  }
-
-  /// On one axis, where a search of everything takes long: only around the relaxation.
-  bool only_around_relaxation() const { return !several_axes() && !relaxation_->choices.empty() && relaxation_->hard; }
-  Among worth_searching() const { return only_around_relaxation() ? Among::relaxation : Among::all; }
-
-  /// At all shares that were met.
-  bool searched_everything() const { return !only_around_relaxation() && likely_.values.empty(); }
-
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
-    const bool searched = searched_everything() && !(several_axes() && worth_proving());
+    const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
     if (searched || !kept_.fits()) return;
     if (!several_axes() && is_long(problem_.program) && near_bound(as_good_as_proven)) return;
     Shares shares = kept_.best.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      limits_.cost_to_beat = kept_.best.cost;
-      limits_.guesses = several_axes();
-      Candidate candidate = cheapest_of_all(conversions, shares, kept_.best.cost);
-      limits_.cost_to_beat = forbidden;
-      limits_.guesses = true;
+      Candidate candidate = search_.cheaper_than_best(conversions, shares);
       if (candidate.empty()) return;
       const bool faster = better(candidate, kept_.best);
       kept_.keep(candidate);
       if (!candidate.fits()) tight_.add(candidate);
-      if (!faster || !has_linear_program()) return;
+      if (!faster || !search_.has_linear_program()) return;
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-      if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares) || !searched_.insert(shares).second)
+      if (!refine_shares(problem_, terms, *candidate.spmd, search_.unequal_axes(), &shares) ||
+          !searched_.insert(shares).second)
         return;
     }
   }
@@ -232,19 +182,16 @@ class Alternation {
     return kept_.fits() && double(kept_.best.cost) <= double(shares_bound_) * (1 + enough);
   }
 
-  bool small_network() const {
-    const auto& network = relaxation_->around.network;
-    return network && network->network.value_count() <= few_values;
-  }
-
   /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
-  bool worth_proving() const { return likely_.values.empty() && small_network() && kept_.best.bound < kept_.best.cost; }
+  bool worth_proving() const {
+    return !search_.of_likely() && search_.small_network() && kept_.best.bound < kept_.best.cost;
+  }
 
   /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    if (several_axes() || relaxation_->hard || !kept_.fits() ||
+    if (several_axes() || relaxation_.hard || !kept_.fits() ||
         near_bound(is_long(problem_.program) ? worth_tightening : near_enough) ||
         problem_.program.nodes.size() > most_nodes_to_tighten || !problem_.ratio.empty() ||
         device_types(problem_.cluster).devices.size() < 2)
@@ -253,8 +200,8 @@ class Alternation {
     if (most < 0) return;
     shares_bound_ =
         std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost, near_enough,
-                                                          searches, budget_.stop(), relaxation_->choices,
-                                                          relaxation_->learnt.get(), kept_.best.shares));
+                                                          searches, budget_.stop(), relaxation_.choices,
+                                                          relaxation_.learnt.get(), kept_.best.shares));
     budget_.searched();
   }
 
@@ -263,25 +210,19 @@ class Alternation {
   /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
   /// relaxation calls likely.
   void alternate_from_relaxation() {
-    if (!has_linear_program() || relaxation_->choices.empty() || relaxation_->hard) return;
+    if (!search_.has_linear_program() || relaxation_.choices.empty() || relaxation_.hard) return;
     Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_->choices);
-    const SpmdProgram relaxed = lower(problem_, conversions, shares, relaxation_->choices, Wording::none);
-    if (!refine_shares(problem_, terms, relaxed, unequal_axes_, &shares)) return;
+    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_.choices);
+    const SpmdProgram relaxed = lower(problem_, conversions, shares, relaxation_.choices, Wording::none);
+    if (!refine_shares(problem_, terms, relaxed, search_.unequal_axes(), &shares)) return;
     const Conversions there(*problem_.analysis, problem_.cost, shares);
-    const Picoseconds cost = total_cost(problem_, there, shares, relaxation_->choices);
+    const Picoseconds cost = total_cost(problem_, there, shares, relaxation_.choices);
     if (double(cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
-    if (learns() && !relaxation_->around.values.empty()) {
-      likely_.values = relaxation_->around.values;
-      likely_.values.resize(problem_.program.nodes.size());
-    }
+    search_.begin_with_likely();
     alternate(shares, Among::all, &seen_);
-    if (!near_bound(near_enough_at_first) && !only_memory_matters()) likely_.values.clear();
+    if (!near_bound(near_enough_at_first) && !only_memory_matters()) search_.forget_likely();
   }
-
-  /// Devices of one type share evenly.
-  bool has_linear_program() const { return problem_.ratio.empty() && !unequal_axes_.empty(); }
 
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves or
   /// the shares were seen.
@@ -289,17 +230,18 @@ class Alternation {
     Candidate last;
     for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
+      Candidate candidate = search_.cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
       if (candidate.empty()) return;
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-      programs_.insert(realised(terms, candidate.choices));
+      search_.met(terms, candidate.choices);
       if (!several_axes() || candidate.cost < to_beat_) {
         kept_.keep(candidate);
         if (!candidate.fits()) tight_.add(candidate);
       }
-      if (!has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound())) return;
+      if (!search_.has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound()))
+        return;
       const double before = evaluate(problem_, terms, shares);
-      if (!refine_shares(problem_, terms, *candidate.spmd, unequal_axes_, &shares)) return;
+      if (!refine_shares(problem_, terms, *candidate.spmd, search_.unequal_axes(), &shares)) return;
       const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
       if (!several_axes() && !candidate.fits() && -gained > worth_moving_to_fit) {
         far_.push_back({to_picoseconds(to_seconds(candidate.cost) * (1 - gained)), shares});
@@ -314,111 +256,29 @@ class Alternation {
 
   /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
   void search_tight_shares() {
-    tight_.follow(likely_.values.empty());
+    tight_.follow(!search_.of_likely());
     // What takes very long may be all that fits.
     while (!far_.empty() && !budget_.spent()) {
       const auto next = std::ranges::min_element(far_, {}, &FarShares::cost);
       const FarShares far = *next;
       far_.erase(next);
-      if (far.cost < kept_.cost_to_beat()) alternate(far.shares, worth_searching(), &seen_);
+      if (far.cost < kept_.cost_to_beat()) alternate(far.shares, search_.worth_searching(), &seen_);
     }
-    tight_.follow(likely_.values.empty());
+    tight_.follow(!search_.of_likely());
   }
 
   /// Where only likely values were searched so far: everything, once, at the shares of the best plan. `best_shares`:
   /// those of the best plan before memory counted were.
   void search_everything_at_last(bool best_shares) {
-    if (searched_everything() || !kept_.fits()) return;
+    if (search_.searched_everything() || !kept_.fits()) return;
     const Shares shares = kept_.best.shares;
     const Picoseconds* cheapest_there = tight_.cheapest_at(shares);
     if (!cheapest_there) {
       if (best_shares) return;
       search_best_shares();
-      tight_.follow(likely_.values.empty());
+      tight_.follow(!search_.of_likely());
     } else if (kept_.best.bound < *cheapest_there) {
-      kept_.keep(cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
-    }
-  }
-
-  static constexpr Picoseconds never_idle = -1;
-
-  /// A program and how it is realised: all that the shares which suit it follow from.
-  static std::vector<int> realised(const std::vector<CostTerm>& terms, const Choices& choices) {
-    std::vector<int> out = choices.of;
-    for (const CostTerm& term : terms)
-      if (!term.is_operator)
-        out.insert(out.end(), {term.node, int(term.opcode), int(term.realisation), int(term.count)});
-    return out;
-  }
-
-  /// Nothing is to be learnt of what was found: it is no faster than the best, and the same program was met at other
-  /// shares, those that suit it included, or it is no better than what led to its shares.
-  bool idle(const Conversions& conversions, const Solution& found, Picoseconds last) const {
-    if (last == never_idle || several_axes() || kept_.wants_runners_up() || !kept_.fits() ||
-        found.cost < kept_.best.cost)
-      return false;
-    return found.cost >= last ||
-           programs_.contains(realised(cost_terms(problem_, conversions, found.choices), found.choices));
-  }
-
-  /// Whatever the memory. Empty if the search was stopped before it met a plan, or in an alternation that came from a
-  /// plan of cost `last`, if it is idle to go on.
-  Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among, Picoseconds last = never_idle) {
-    if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
-    if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
-    if (!likely_.values.empty()) return cheapest_of_likely(conversions, shares, last);
-    // What is no faster than the best hardly leads to what is.
-    if (several_axes()) limits_.cost_to_beat = kept_.cost_to_beat();
-    return cheapest_of_all(conversions, shares, last);
-  }
-
-  /// Which values are likely to be good at other shares.
-  bool learns() const {
-    return !several_axes() && has_linear_program() && !relaxation_->hard && is_long(problem_.program);
-  }
-
-  /// By a search of everything. Raises the bound of the best plan if that has these shares.
-  Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares, Picoseconds last = never_idle) {
-    Solution solution = search(problem_, conversions, shares, {}, limits_, learns() ? likely_part : 0,
-                               learnt_ ? learnt_.get() : relaxation_->learnt.get());
-    if (solution.learnt) learnt_ = solution.learnt;
-    budget_.searched(solution.search.expansions);
-    if (learns()) remember_likely(solution);
-    if (kept_.best.shares == shares)
-      kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, solution.search.lower_bound));
-    HETSYNTH_CHECK(!solution.choices.empty() || budget_.spent() || several_axes() || problem_.constrained ||
-                       limits_.cost_to_beat < forbidden,
-                   "replicating everything is always a plan");
-    if (solution.choices.empty() || idle(conversions, solution, last)) return {};
-    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
-    candidate.bound = solution.search.lower_bound;
-    return candidate;
-  }
-
-  /// Among the values that the relaxation or a search of everything at other shares called likely.
-  Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares, Picoseconds last) {
-    Solution solution = search_among(problem_, conversions, shares, likely_, limits_);
-    budget_.searched(solution.search.expansions);
-    if (solution.choices.empty() || idle(conversions, solution, last)) return {};
-    Candidate candidate = make_candidate(problem_, conversions, shares, std::move(solution.choices), solution.cost);
-    candidate.bound = shares_bound_;
-    return candidate;
-  }
-
-  void remember_likely(const Solution& found) {
-    ValueLists& values = likely_.values;
-    if (found.likely.empty() || found.choices.empty()) return;
-    const auto add = [&](size_t node, const std::vector<int>& more) {
-      std::vector<int> both;
-      std::ranges::set_union(values[node], more, std::back_inserter(both));
-      values[node] = std::move(both);
-    };
-    const bool first = values.empty();
-    values.resize(found.likely.size());
-    for (size_t n = 0; n < values.size(); ++n) {
-      if (first && !relaxation_->around.values.empty()) add(n, relaxation_->around.values[n]);
-      add(n, found.likely[n]);
-      add(n, {found.choices.of[n]});
+      kept_.keep(search_.cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
     }
   }
 
@@ -454,17 +314,13 @@ class Alternation {
 
   const Problem& problem_;
   Budget& budget_;
-  SearchLimits limits_;
   const Picoseconds to_beat_;
-  std::optional<Relaxation> relaxation_;
-  Picoseconds shares_bound_ = 0;  ///< over all shares
-  const std::vector<int> unequal_axes_;
+  const Relaxation relaxation_;
+  Picoseconds shares_bound_;  ///< over all shares
   std::set<Shares> seen_;
-  std::set<std::vector<int>> programs_;           ///< as `realised` tells them: met in the alternation
-  std::shared_ptr<const LearntMessages> learnt_;  ///< by the last search of everything; none: nothing yet
-  Neighbourhood likely_;                          ///< by node: values of good programs at some shares; none: not known
-  std::set<Shares> searched_;                     ///< of these: where everything was searched after all
+  std::set<Shares> searched_;  ///< of these: where everything was searched after all
   KeptPlans kept_;
+  ShareSearch search_;
   TightShares tight_;
   const Candidate at_hand_;     ///< may be empty
   std::vector<FarShares> far_;  ///< where that takes very long
@@ -474,7 +330,9 @@ class Alternation {
 
 std::vector<Plan> best_plans(const Problem& problem, Budget& budget, Picoseconds to_beat,
                              std::optional<Relaxation> known, Candidate at_hand, size_t runners_up) {
-  return Alternation(problem, budget, to_beat, std::move(known), std::move(at_hand), runners_up).run();
+  check_memory_floor(problem);
+  if (!known) known = MeshBound(problem, budget.stop()).relaxation(to_beat);
+  return Alternation(problem, budget, to_beat, *std::move(known), std::move(at_hand), runners_up).run();
 }
 
 }  // namespace hetsynth::synth
