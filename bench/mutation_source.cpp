@@ -36,16 +36,23 @@ bool alike(const std::vector<float>& a, const std::vector<float>& b) {
   return true;
 }
 
+int usage(const std::string& wanted) {
+  fmt::print(stderr, "wanted: {}\nbench_mutation_source [mutants per model] [seed] [part of a model's name]\n", wanted);
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const size_t most = argc > 1 ? size_t(std::atoi(argv[1])) : 40;
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   const char* wanted = argc > 3 ? argv[3] : "";
+  if (most == 0) return usage(fmt::format("a number of mutants, not {}", argv[1]));
   std::map<Verdict, int> all;
-  int wrong = 0;
+  int wrong = 0, models = 0;
   for (const testing::ListedModel& model : testing::listed_models()) {
     if (!model.first_of_file || !std::strstr(model.name.c_str(), wanted)) continue;
+    ++models;
     const Program program = testing::trace_model(model, model.tiny).program;
     const Cluster cluster = testing::one_device();
     const Plan plan = single_device_plan(program, cluster);
@@ -73,6 +80,7 @@ int main(int argc, char** argv) {
                edits.size(), found[Verdict::refuted], found[Verdict::proved], found[Verdict::unknown], wrong_here);
     std::fflush(stdout);
   }
+  if (models == 0) return usage(fmt::format("part of the name of a model of docs/models.md, not {}", wanted));
   fmt::print("{} refuted, {} proved, {} unknown, {} wrongly accepted\n", all[Verdict::refuted], all[Verdict::proved],
              all[Verdict::unknown], wrong);
   return wrong > 0;
