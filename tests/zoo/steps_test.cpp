@@ -1,0 +1,52 @@
+// Predicted steps of all models of examples/ at their published sizes, on one axis over all devices of the example
+// clusters, against a kept table: no change of the planner loses plans unseen. One that gains some is to update it:
+// HETSYNTH_UPDATE_GOLDEN=1 build/tests/test_zoo --gtest_filter='Clusters/Steps*'
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "dsl/base/error.h"
+#include "hetsynth/build_paths.h"
+#include "synth/synthesize.h"
+#include "tests/support/golden.h"
+#include "tests/support/zoo/walk.h"
+
+namespace hetsynth::testing {
+namespace {
+
+std::string step_of(const ListedModel& model, const Cluster& cluster) {
+  try {
+    const Plan plan = synthesize(trace_model(model, model.published).program, cluster);
+    return fmt::format("{:.2f} ms", plan.prediction.step_seconds * 1e3);
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::infeasible) throw;
+    return "does not fit";
+  }
+}
+
+class Steps : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Steps, AreThoseOfTheTable) {
+  const std::string name = GetParam();
+  const Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/" + name + ".toml");
+  std::string table;
+  for (const ListedModel& model : listed_models())
+    table += fmt::format("{:<18} {}\n", model.name, step_of(model, cluster));
+  expect_golden("steps_" + name + ".txt", table);
+}
+
+std::string title(const ::testing::TestParamInfo<const char*>& info) {
+  std::string out;
+  for (const char* c = info.param; *c; ++c)
+    if (*c != '-') out += *c;
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Clusters, Steps,
+                         ::testing::Values("a100-64", "a100-v100", "mixed-five", "three-unequal", "two-equal",
+                                           "unequal", "v100-p100"),
+                         title);
+
+}  // namespace
+}  // namespace hetsynth::testing
