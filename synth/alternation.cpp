@@ -51,11 +51,10 @@ class Alternation {
               size_t runners_up)
       : problem_(problem),
         budget_(budget),
-        to_beat_(to_beat),
         relaxation_(std::move(relaxation)),
         shares_bound_(relaxation_.bound),
         kept_(budget, to_beat, runners_up),
-        search_(problem, budget, relaxation_, to_beat, &kept_),
+        search_(problem, budget, relaxation_, &kept_),
         tight_(problem, budget, &kept_, &seen_,
                search_.has_linear_program() ? search_.unequal_axes() : std::vector<int>{},
                [this](auto& conversions, auto& shares) {
@@ -65,7 +64,7 @@ class Alternation {
 
   std::vector<Plan> run() {
     budget_.searched(relaxation_.expansions);
-    if (shares_bound_ >= to_beat_) return {};
+    if (shares_bound_ >= kept_.to_beat()) return {};
     std::vector<Shares> starts;
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
@@ -92,6 +91,8 @@ class Alternation {
   }
 
  private:
+  using Among = ShareSearch::Among;
+
   /// From one start after the other, until no more are worth it. False if the rest are left for later, as may be done
   /// once only memory matters.
   bool follow(const std::vector<Shares>& starts, bool may_leave) {
@@ -109,8 +110,6 @@ class Alternation {
     }
     return true;
   }
-
-  using Among = ShareSearch::Among;
 
   /// At which a program fits, and what it costs there.
   struct FarShares {
@@ -205,7 +204,7 @@ class Alternation {
     budget_.searched();
   }
 
-  bool several_axes() const { return problem_.mesh.axes.size() > 1; }
+  bool several_axes() const { return search_.several_axes(); }
 
   /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
   /// relaxation calls likely.
@@ -234,7 +233,7 @@ class Alternation {
       if (candidate.empty()) return;
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
       search_.met(terms, candidate.choices);
-      if (!several_axes() || candidate.cost < to_beat_) {
+      if (!several_axes() || candidate.cost < kept_.to_beat()) {
         kept_.keep(candidate);
         if (!candidate.fits()) tight_.add(candidate);
       }
@@ -314,7 +313,6 @@ class Alternation {
 
   const Problem& problem_;
   Budget& budget_;
-  const Picoseconds to_beat_;
   const Relaxation relaxation_;
   Picoseconds shares_bound_;  ///< over all shares
   std::set<Shares> seen_;

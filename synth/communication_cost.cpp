@@ -248,6 +248,17 @@ Line CommunicationCost::least_exchange(const GroupLevels& at) const {
           out.per_byte + moved / hosts / at.between.bandwidth_bytes_per_second + back.per_byte};
 }
 
+/// As asked for; if that is left open hierarchically, where that is faster than on one ring, or directly.
+template <class Flat, class Levels>
+Movement CommunicationCost::realised(int axis, std::optional<Realisation> realisation, const Flat& flat,
+                                     const Levels& by_levels) const {
+  if (realisation == Realisation::hierarchical) return by_levels();
+  Movement directly = flat();
+  if (realisation || !has_levels(axis)) return directly;
+  Movement levels = by_levels();
+  return levels.seconds < directly.seconds ? levels : directly;
+}
+
 /// Every device's own link, and the link of its host that all devices of the host share; or through the leaders of
 /// hosts.
 Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
@@ -280,9 +291,8 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
     out.realisation = Realisation::hierarchical;
     return out;
   };
-  if (realisation == Realisation::hierarchical) return by_hosts();
-  Movement flat = by_group(axis, whole, detail, directly);
-  return realisation ? flat : cheapest(axis, std::move(flat), by_hosts);
+  return realised(
+      axis, realisation, [&] { return by_group(axis, whole, detail, directly); }, by_hosts);
 }
 
 /// What is held more than before comes from the neighbours on either side.
@@ -308,14 +318,6 @@ Movement CommunicationCost::in_memory(const std::vector<double>& bytes, double p
   return out;
 }
 
-/// Hierarchically, where that is faster than on one ring, or directly.
-template <class Levels>
-Movement CommunicationCost::cheapest(int axis, Movement flat, const Levels& by_levels) const {
-  if (!has_levels(axis)) return flat;
-  Movement levels = by_levels();
-  return levels.seconds < flat.seconds ? levels : flat;
-}
-
 Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<double>& before,
                                      const std::vector<double>& after, std::optional<Realisation> realisation,
                                      Detail detail) const {
@@ -328,38 +330,31 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
     case Opcode::reduce_scatter: {
       const auto& whole = opcode == Opcode::all_gather ? after : before;
       const auto& shards = opcode == Opcode::all_gather ? before : after;
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, whole, shards, detail);
-      if (realisation) return gathering(axis, whole, shards, *realisation, detail);
       const auto ring = [&] {
+        if (realisation) return gathering(axis, whole, shards, *realisation, detail);
         if (native_) return gathering(axis, whole, shards, Realisation::native, detail);
         Movement padded = gathering(axis, whole, shards, Realisation::padded, detail);
         Movement grouped = gathering(axis, whole, shards, Realisation::grouped, detail);
         return grouped.seconds < padded.seconds ? grouped : padded;
       };
-      return cheapest(axis, ring(), [&] { return hierarchical(opcode, axis, whole, shards, detail); });
+      return realised(axis, realisation, ring, [&] { return hierarchical(opcode, axis, whole, shards, detail); });
     }
     case Opcode::all_to_all:
       return all_to_all(axis, before, after, realisation, detail);
     case Opcode::halo_exchange:
       return halo_exchange(axis, before, after, detail);
-    case Opcode::all_reduce: {
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after, detail);
-      const Movement ring = by_group(axis, after, detail, [&](const Group& group, const Link& link) {
-        double hops = double(group.size()) - 1, n = double(group.size());
-        double held = after[group[0]] / link.bandwidth_bytes_per_second;
-        return 2 * hops * link.latency_seconds + 2 * hops / n * held;
-      });
-      return realisation ? ring
-                         : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after, detail); });
-    }
+    case Opcode::all_reduce:
     case Opcode::broadcast: {
-      // The value may lie on one stage alone before.
-      if (realisation == Realisation::hierarchical) return hierarchical(opcode, axis, after, after, detail);
-      const Movement ring = by_group(axis, after, detail, [&](const Group& group, const Link& link) {
-        return (double(group.size()) - 1) * link.latency_seconds + after[group[0]] / link.bandwidth_bytes_per_second;
-      });
-      return realisation ? ring
-                         : cheapest(axis, ring, [&] { return hierarchical(opcode, axis, after, after, detail); });
+      // What is broadcast may lie on one stage alone before.
+      const auto ring = [&] {
+        return by_group(axis, after, detail, [&](const Group& group, const Link& link) {
+          const double hops = double(group.size()) - 1, n = double(group.size());
+          const double held = after[group[0]] / link.bandwidth_bytes_per_second;
+          return opcode == Opcode::broadcast ? hops * link.latency_seconds + held
+                                             : 2 * hops * link.latency_seconds + 2 * hops / n * held;
+        });
+      };
+      return realised(axis, realisation, ring, [&] { return hierarchical(opcode, axis, after, after, detail); });
     }
     case Opcode::send:
     case Opcode::compute:

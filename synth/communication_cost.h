@@ -102,8 +102,8 @@ class CommunicationCost {
                      Realisation realisation, Detail detail) const;
   Movement hierarchical(Opcode opcode, int axis, const std::vector<double>& whole, const std::vector<double>& shards,
                         Detail detail) const;
-  template <class Levels>
-  Movement cheapest(int axis, Movement flat, const Levels& by_levels) const;
+  template <class Flat, class Levels>
+  Movement realised(int axis, std::optional<Realisation> realisation, const Flat& flat, const Levels& by_levels) const;
   Line least_exchange(const GroupLevels& at) const;
   Movement all_to_all(int axis, const std::vector<double>& before, const std::vector<double>& after,
                       std::optional<Realisation> realisation, Detail detail) const;

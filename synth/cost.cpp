@@ -266,30 +266,28 @@ Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Sh
 }
 
 std::vector<int> CostModel::distinct_devices(const Shares& shares) const {
-  // By axis and coordinate: the first one that has as much of every class.
-  std::vector<std::vector<size_t>> first;
-  for (size_t a = 0; a < shares.size(); ++a) {
-    const size_t size = size_t(mesh_.axes[a].size);
-    std::vector<uint64_t> hashes(size, 0);
-    for (const std::vector<int64_t>& along : shares[a])
-      for (size_t at = 0; at < size; ++at) hashes[at] = (hashes[at] ^ uint64_t(along[at])) * 0x9E3779B97F4A7C15u;
-    const auto as_much = [&](size_t at, size_t as) {
-      // Where an axis divides the parts of another, what comes before counts as well.
-      return a == 0 && hashes[at] == hashes[as] &&
-             std::ranges::all_of(shares[a], [&](const std::vector<int64_t>& along) { return along[at] == along[as]; });
-    };
-    first.emplace_back();
-    for (size_t at = 0; at < size; ++at) {
-      size_t as = 0;
-      while (as < at && !as_much(at, as)) ++as;
-      first.back().push_back(as);
-    }
+  if (shares.empty()) return {0};  // one device
+  // Along axis 0: of coordinates that have as much of every class the first one.
+  const size_t size = size_t(mesh_.axes[0].size);
+  std::vector<uint64_t> hashes(size, 0);
+  for (const std::vector<int64_t>& along : shares[0])
+    for (size_t at = 0; at < size; ++at) hashes[at] = (hashes[at] ^ uint64_t(along[at])) * 0x9E3779B97F4A7C15u;
+  const auto as_much = [&](size_t at, size_t as) {
+    return hashes[at] == hashes[as] &&
+           std::ranges::all_of(shares[0], [&](const std::vector<int64_t>& along) { return along[at] == along[as]; });
+  };
+  std::vector<size_t> first;
+  for (size_t at = 0; at < size; ++at) {
+    size_t as = 0;
+    while (as < at && !as_much(at, as)) ++as;
+    first.push_back(as);
   }
-  std::map<std::vector<size_t>, std::vector<int>> distinct;  // by those along all axes
+  std::map<std::vector<size_t>, std::vector<int>> distinct;
   std::vector<int> out;
   for (int d = 0; d < device_count(); ++d) {
-    std::vector<size_t> key;
-    for (size_t a = 0; a < shares.size(); ++a) key.push_back(first[a][size_t(coordinate(d, int(a)))]);
+    std::vector<size_t> key{first[size_t(coordinate(d, 0))]};
+    // Where an axis divides the parts of another, what comes before counts as well.
+    for (size_t a = 1; a < shares.size(); ++a) key.push_back(size_t(coordinate(d, int(a))));
     std::vector<int>& alike = distinct[key];
     if (std::ranges::any_of(alike, [&](int other) { return cluster_.same_type(d, other); })) continue;
     alike.push_back(d);
@@ -360,7 +358,7 @@ Conversion CostModel::conversion(const Form& from, const Form& to, const std::ve
                                  const std::vector<double>& after) const {
   const Step made = step(from, to);
   if (!made.opcode) return {};
-  const Movement movement = this->movement(*made.opcode, made.axis, before, after, {}, Detail::seconds);
+  const Movement movement = communication_.movement(*made.opcode, made.axis, before, after, {}, Detail::seconds);
   return {true, *made.opcode, made.axis, movement.realisation, to_picoseconds(movement.seconds)};
 }
 

@@ -119,15 +119,6 @@ class CostModel {
                         const std::vector<double>& after) const;
   /// A conversion that was priced once, as often as the tensor is moved.
   Conversion repeated(Conversion conversion, NodeId node) const;
-  /// An instruction other than compute, given the bytes that every device holds before and after. Without a
-  /// realisation: by the cheapest one.
-  Movement movement(Opcode opcode, int axis, const std::vector<double>& before, const std::vector<double>& after,
-                    std::optional<Realisation> realisation = {}, Detail detail = Detail::by_device) const {
-    return communication_.movement(opcode, axis, before, after, realisation, detail);
-  }
-  Movement send(int axis, int root, int to, const std::vector<double>& before) const {
-    return communication_.send(axis, root, to, before);
-  }
 
   /// Whether a tensor lives only inside its consumer's loop, or block by block inside of attention.
   bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }

@@ -167,7 +167,8 @@ void RatioProgram::add_along_other_axis(const CostTerm& term, int class_id) {
                       (beside(by, d) + form.on[size_t(other)].overlap() * beside(besides, d)));
       return out;
     };
-    return problem_.cost.movement(term.opcode, int(other), held(term.from), held(term.to), term.realisation)
+    return problem_.cost.communication()
+        .movement(term.opcode, int(other), held(term.from), held(term.to), term.realisation)
         .device_seconds;
   };
   const std::vector<double> all = seconds_at(1), half = seconds_at(0.5);

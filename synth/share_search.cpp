@@ -23,8 +23,7 @@ std::vector<int> unequal_axes_of(const Problem& problem) {
 
 }  // namespace
 
-ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, Picoseconds to_beat,
-                         KeptPlans* kept)
+ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, KeptPlans* kept)
     : problem_(problem),
       budget_(budget),
       relaxation_(relaxation),
@@ -32,7 +31,7 @@ ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxatio
       unequal_axes_(unequal_axes_of(problem)) {
   limits_.stop = budget.stop();
   if (!several_axes() || !small_network()) limits_ = limits_of(problem, budget.stop());
-  if (several_axes()) limits_.cost_to_beat = to_beat;
+  if (several_axes()) limits_.cost_to_beat = kept_.to_beat();
 }
 
 Candidate ShareSearch::cheapest(const Conversions& conversions, const Shares& shares, Among among, Picoseconds last) {

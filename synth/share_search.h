@@ -19,10 +19,9 @@ class ShareSearch {
   /// Of no plan that led to the shares.
   static constexpr Picoseconds never_idle = -1;
 
-  /// `relaxation`: of the mesh. All must outlive this. `to_beat`: on several axes what is no faster is not searched
-  /// for.
-  ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, Picoseconds to_beat,
-              KeptPlans* kept);
+  /// `relaxation`: of the mesh. All must outlive this. On several axes what is no faster than the plan that those kept
+  /// are to beat is not searched for.
+  ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, KeptPlans* kept);
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan, or in an alternation that came from a
   /// plan of cost `last`, if it is idle to go on.

@@ -39,8 +39,8 @@ const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
 void TightShares::follow(bool of_all) {
   std::vector<Candidate> starts = std::exchange(starts_, {});
   std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
-  int searched = 0, in_vain = -1;
-  Picoseconds last = forbidden;  // to beat, after the start before
+  int searched = 0, in_vain = -1;  // before the first start
+  Picoseconds last = forbidden;    // to beat, after the start before
   double multiplier = 0, estimate = double(forbidden);
   for (const Candidate& start : starts) {
     // The cheapest of likely values is hardly dearer than that of all.
@@ -54,7 +54,8 @@ void TightShares::follow(bool of_all) {
     // Where prices promise no more than they did where the best plan is, what fits will hardly be faster.
     if (found.best.fits() && found.best.recomputed.empty() && found.best.cost == kept_.best.cost && found.estimate > 0)
       estimate = found.estimate;
-    multiplier = kept_.best.fits() ? found.multiplier : -1;
+    multiplier =
+        kept_.best.fits() ? found.multiplier : -1;  // while nothing fits hardly any price but the dearest will do
     searched += found.beaten || kept_.best.fits();
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;

@@ -43,7 +43,7 @@ class TightShares {
   bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
   Candidate moved_to_fit(const Candidate& from) const;
   MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
-                               double estimate_to_beat = double(forbidden));
+                               double estimate_to_beat);
 
   const Problem& problem_;
   Budget& budget_;

@@ -48,9 +48,8 @@ namespace {
 void append(const Expr& e, std::string* out);
 
 void append_number(const char* name, int number, std::string* out) {
-  const fmt::format_int digits(number);
   *out += name;
-  out->append(digits.data(), digits.size());
+  *out += fmt::format_int(number).c_str();
 }
 
 void append_call(const char* function, const Expr& e, std::string* out) {

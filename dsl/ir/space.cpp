@@ -123,10 +123,7 @@ int stacked_dim(const Space& space) {
 
 namespace {
 
-void append(int64_t number, std::string* out) {
-  const fmt::format_int digits(number);
-  out->append(digits.data(), digits.size());
-}
+void append(int64_t number, std::string* out) { *out += fmt::format_int(number).c_str(); }
 
 void append(const Space& space, const IndexTerm& term, std::string* out) {
   if (term.modulo != 0) *out += "(";

@@ -107,7 +107,6 @@ TEST(Price, EqualsTheObjectiveWithAttention) {
   expect_objective(synth::Problem(analysis, two_hosts(), {{{"host", 2}, {"device", 2}}}), RatioRule::even);
 }
 
-/// A product, a convolution-free loop and a sum on one device whose classes differ in speed.
 /// Tables of conversions take an all-to-all one way for the other.
 TEST(Price, OfConversionsIsThatOfEachOfThem) {
   using namespace synth;
@@ -161,6 +160,7 @@ RC_GTEST_PROP(Price, OfAnOperationIsThatOfTheSlowestDistinctDevice, ()) {
   }
 }
 
+/// A product, a convolution-free loop and a sum on one device whose classes differ in speed.
 TEST(Price, FollowsTheSpeedOfTheOperatorsClassAndWhatACallCosts) {
   ProgramBuilder b;
   NodeId x = b.input("x", {100, 50});

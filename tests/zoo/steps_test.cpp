@@ -10,6 +10,7 @@
 #include "hetsynth/build_paths.h"
 #include "synth/synthesize.h"
 #include "tests/support/golden.h"
+#include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"
 
 namespace hetsynth::testing {
@@ -36,17 +37,10 @@ TEST_P(Steps, AreThoseOfTheTable) {
   expect_golden("steps_" + name + ".txt", table);
 }
 
-std::string title(const ::testing::TestParamInfo<const char*>& info) {
-  std::string out;
-  for (const char* c = info.param; *c; ++c)
-    if (*c != '-') out += *c;
-  return out;
-}
-
 INSTANTIATE_TEST_SUITE_P(Clusters, Steps,
                          ::testing::Values("a100-64", "a100-v100", "mixed-five", "three-unequal", "two-equal",
                                            "unequal", "v100-p100"),
-                         title);
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace hetsynth::testing

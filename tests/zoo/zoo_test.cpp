@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "synth/baselines.h"
 #include "synth/synthesize.h"
 #include "tests/support/nested_plan.h"
+#include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
 
@@ -21,11 +21,7 @@ namespace {
 
 class Zoo : public ::testing::TestWithParam<ListedModel> {};
 
-std::string test_name(const ::testing::TestParamInfo<ListedModel>& info) {
-  std::string name;
-  for (char c : info.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
+std::string name_of(const ::testing::TestParamInfo<ListedModel>& info) { return test_name(info.param.name); }
 
 std::vector<ListedModel> first_of_each_file() {
   std::vector<ListedModel> models = listed_models();
@@ -34,7 +30,7 @@ std::vector<ListedModel> first_of_each_file() {
 }
 
 class PublishedSize : public Zoo {};
-INSTANTIATE_TEST_SUITE_P(Models, PublishedSize, ::testing::ValuesIn(listed_models()), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, PublishedSize, ::testing::ValuesIn(listed_models()), name_of);
 
 TEST_P(PublishedSize, HasThePublishedNumberOfParameters) {
   const ListedModel& model = GetParam();
@@ -47,7 +43,7 @@ TEST_P(PublishedSize, HasThePublishedNumberOfParameters) {
 }
 
 class TinySize : public Zoo {};
-INSTANTIATE_TEST_SUITE_P(Models, TinySize, ::testing::ValuesIn(first_of_each_file()), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, TinySize, ::testing::ValuesIn(first_of_each_file()), name_of);
 
 TEST_P(TinySize, TrainsAlikeOnOneRankAndOnThreeUnevenOnes) {
   constexpr int64_t steps = 20;

@@ -14,8 +14,9 @@ namespace {
 /// Of numbers that a tensor is compared with, and of points of the factors at which they are looked at.
 constexpr size_t most_bounds = 64;
 constexpr int64_t most_points = 4096;
+/// Bounds beyond it are no numbers that integers could be.
+constexpr double largest_bound = 1e15;
 /// Where a function is looked for a bound, and how closely.
-constexpr double largest_bound = 1e15;  ///< integers may be compared with it
 constexpr int least_power = -6, most_power = 12, bisections = 40;
 
 bool compares(ExprKind kind) {

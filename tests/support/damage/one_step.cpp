@@ -45,9 +45,12 @@ std::vector<std::vector<float>> run_one_step(const Program& program, const Devic
     std::vector<float>& found = out.emplace_back();
     found.push_back(*reinterpret_cast<float*>(arena + device.loss.offset_bytes));
     for (const Slot& leaf : device.leaves) {
-      if (program[leaf.node].kind == NodeKind::input || leaf.dtype != DType::f32) continue;  // inputs are written anew
-      const float* at = reinterpret_cast<float*>(arena + leaf.offset_bytes);
-      found.insert(found.end(), at, at + part_elements(leaf.ranges));
+      if (program[leaf.node].kind == NodeKind::input) continue;  // written anew before each step
+      const char* at = arena + leaf.offset_bytes;
+      const int64_t count = part_elements(leaf.ranges);
+      const auto add = [&](const auto* numbers) { found.insert(found.end(), numbers, numbers + count); };
+      if (leaf.dtype == DType::f32) add(reinterpret_cast<const float*>(at));
+      if (leaf.dtype == DType::i32) add(reinterpret_cast<const int*>(at));
     }
   }
   return out;

@@ -18,7 +18,7 @@ struct OneStep {
 constexpr int ignored_label = -100;
 
 /// The loss, then every element of parameters and states after one step of `text`, for each of `steps`. Half precision
-/// is left as zeros. Throws with the compiler's messages, or if a step reports a failure.
+/// is left as zeros and out. Throws with the compiler's messages, or if a step reports a failure.
 std::vector<std::vector<float>> run_one_step(const Program& program, const DeviceProgram& device,
                                              const std::string& text, const std::vector<OneStep>& steps);
 
