@@ -241,7 +241,7 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
       [&pins](const std::vector<std::string>& texts) {
         for (const std::string& text : texts) add_forbidden(text, &pins);
       },
-      fmt::format("Do without: {} (recompute: make nothing twice, however short memory is)",
+      fmt::format("Do without: {} (recompute: compute nothing twice, however short memory is)",
                   fmt::join(forbidden_words(), ", ")));
   command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
       ->delimiter(',');

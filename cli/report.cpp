@@ -75,20 +75,27 @@ std::pair<int, int> parameters_whole_and_cut(const SpmdProgram& program, const P
   return out;
 }
 
-/// Values that the backward pass makes again because there is no room to keep them.
+/// Values that the backward pass computes again, or brings into a form again that they had, because there is no room to
+/// keep them.
 std::string made_again_text(const SpmdProgram& program, const Program& reference) {
-  int count = 0;
-  double bytes = 0;
+  struct Total {
+    int count = 0;
+    double bytes = 0;
+  } computed, converted;
   const std::vector<char> again = made_again(program);
-  for (size_t v = 0; v < again.size(); ++v) {
-    if (!again[v]) continue;
-    const TensorType& type = reference[program.values[v].node].type;
-    ++count;
-    bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
+  for (const Instruction& instruction : program.instructions) {
+    if (!again[size_t(instruction.result)]) continue;
+    const TensorType& type = reference[program.values[size_t(instruction.result)].node].type;
+    Total& total = instruction.opcode == Opcode::compute ? computed : converted;
+    ++total.count;
+    total.bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
   }
-  if (count == 0) return "";
-  return fmt::format("  {:>4} {:<15} {:>11} a step, not kept from the forward pass as memory is short\n", count,
-                     "made again", bytes_text(bytes));
+  std::string out;
+  for (const auto& [total, what] : {std::pair(computed, "made again"), std::pair(converted, "converted again")})
+    if (total.count > 0)
+      out += fmt::format("  {:>4} {:<15} {:>11} a step, not kept from the forward pass as memory is short\n",
+                         total.count, what, bytes_text(total.bytes));
+  return out;
 }
 
 /// Operations that are computed in two ways.

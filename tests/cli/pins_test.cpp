@@ -4,11 +4,13 @@
 #include <cstdlib>
 
 #include "command.h"
+#include "dsl/base/file.h"
 #include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -61,6 +63,19 @@ void model() {
   EXPECT_THAT(place.run("explain deep.cpp plan.json --cluster tight.toml").out, HasSubstr("of these, made again"));
   const Outcome once = place.run(command + " --forbid recompute");
   EXPECT_TRUE(once.code == 4 || once.out.find("made again") == std::string::npos) << once.out;
+}
+
+/// Parameters that are gathered for the forward pass and again for the backward pass are not computed twice.
+TEST_F(PlanCommand, WhatIsGatheredTwiceIsToldApartFromWhatIsComputedTwice) {
+  std::string tight = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
+  for (size_t at; (at = tight.find("2 GiB")) != std::string::npos;) tight.replace(at, 5, "20 MiB");
+  place.write("tight.toml", tight);
+  const std::string command = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster tight.toml -o plan.json";
+  const Outcome twice = place.run(command), once = place.run(command + " --forbid recompute");
+  EXPECT_EQ(twice.code, 0) << twice.err;
+  EXPECT_THAT(twice.out, HasSubstr("made again"));
+  EXPECT_EQ(once.code, 0) << once.err;
+  EXPECT_THAT(once.out, AllOf(HasSubstr("converted again"), Not(HasSubstr("made again"))));
 }
 
 TEST_F(PlanCommand, ATimeLimitOfZeroGivesAPlan) {
