@@ -42,18 +42,19 @@ double halo_elements(const SpmdProgram& program, const Program& reference, const
   return out;
 }
 
-/// Number of collectives and bytes of the tensors they carry, by kind; of halo exchanges the halos' alone.
-struct CollectiveCount {
+/// Of instructions, and of the tensors they carry or make.
+struct CountAndBytes {
   int count = 0;
   double bytes = 0;
 };
 
-std::map<std::string, CollectiveCount> collectives(const SpmdProgram& program, const Program& reference) {
-  std::map<std::string, CollectiveCount> out;
+/// By kind of collective; of halo exchanges the halos' bytes alone.
+std::map<std::string, CountAndBytes> collectives(const SpmdProgram& program, const Program& reference) {
+  std::map<std::string, CountAndBytes> out;
   for (const Instruction& i : program.instructions) {
     if (!communicates(i.opcode)) continue;
     const TensorType& type = reference[program.values[i.result].node].type;
-    CollectiveCount& entry = out[std::string(name(i.opcode))];
+    CountAndBytes& entry = out[std::string(name(i.opcode))];
     ++entry.count;
     const double elements =
         i.opcode == Opcode::halo_exchange ? halo_elements(program, reference, i) : double(element_count(type.shape));
@@ -78,15 +79,12 @@ std::pair<int, int> parameters_whole_and_cut(const SpmdProgram& program, const P
 /// Values that the backward pass computes again, or brings into a form again that they had, because there is no room to
 /// keep them.
 std::string made_again_text(const SpmdProgram& program, const Program& reference) {
-  struct Total {
-    int count = 0;
-    double bytes = 0;
-  } computed, converted;
+  CountAndBytes computed, converted;
   const std::vector<char> again = made_again(program);
   for (const Instruction& instruction : program.instructions) {
     if (!again[size_t(instruction.result)]) continue;
     const TensorType& type = reference[program.values[size_t(instruction.result)].node].type;
-    Total& total = instruction.opcode == Opcode::compute ? computed : converted;
+    CountAndBytes& total = instruction.opcode == Opcode::compute ? computed : converted;
     ++total.count;
     total.bytes += double(element_count(type.shape)) * double(size_bytes(type.dtype));
   }

@@ -54,8 +54,8 @@ void TightShares::follow(bool of_all) {
     // Where prices promise no more than they did where the best plan is, what fits will hardly be faster.
     if (found.best.fits() && found.best.recomputed.empty() && found.best.cost == kept_.best.cost && found.estimate > 0)
       estimate = found.estimate;
-    multiplier =
-        kept_.best.fits() ? found.multiplier : -1;  // while nothing fits hardly any price but the dearest will do
+    // While nothing fits hardly any price but the dearest will do.
+    multiplier = kept_.best.fits() ? found.multiplier : -1;
     searched += found.beaten || kept_.best.fits();
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;

@@ -14,6 +14,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// `text` with `to` in place of every `from`, of which `to` must hold none.
+std::string everywhere(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+  return text;
+}
+
 struct PlanCommand : ::testing::Test {
   PlanCommand() {
     place.write("model.cpp", small_model);
@@ -52,9 +58,7 @@ void model() {
   minimize(cross_entropy(matmul(h, parameter("out", {32, 3}, normal(0.3))), labels), SGD{.learning_rate = 0.1});
 }
 )");
-  std::string tight = small_cluster;
-  for (size_t at; (at = tight.find("1 GiB")) != std::string::npos;) tight.replace(at, 5, "1600 KiB");
-  place.write("tight.toml", tight);
+  place.write("tight.toml", everywhere(small_cluster, "1 GiB", "1600 KiB"));
   const std::string command = "plan deep.cpp --cluster tight.toml -o plan.json";
   const Outcome twice = place.run(command);
   EXPECT_EQ(twice.code, 0) << twice.err;
@@ -67,9 +71,8 @@ void model() {
 
 /// Parameters that are gathered for the forward pass and again for the backward pass are not computed twice.
 TEST_F(PlanCommand, WhatIsGatheredTwiceIsToldApartFromWhatIsComputedTwice) {
-  std::string tight = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
-  for (size_t at; (at = tight.find("2 GiB")) != std::string::npos;) tight.replace(at, 5, "20 MiB");
-  place.write("tight.toml", tight);
+  const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
+  place.write("tight.toml", everywhere(cluster, "2 GiB", "20 MiB"));
   const std::string command = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster tight.toml -o plan.json";
   const Outcome twice = place.run(command), once = place.run(command + " --forbid recompute");
   EXPECT_EQ(twice.code, 0) << twice.err;
