@@ -236,13 +236,15 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
           },
           "Fix where a tensor is: NAME=replicated, NAME=sharded(0), NAME=partial(sum); one placement per mesh axis")
       ->delimiter('\0');
-  command.add_option_function<std::vector<std::string>>(
-      "--forbid",
-      [&pins](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) add_forbidden(text, &pins);
-      },
-      fmt::format("Do without: {} (recompute: compute nothing twice, however short memory is)",
-                  fmt::join(forbidden_words(), ", ")));
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--forbid",
+          [&pins](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) add_forbidden(text, &pins);
+          },
+          fmt::format("Do without: {} (recompute: compute nothing twice, however short memory is)",
+                      fmt::join(forbidden_words(), ", ")))
+      ->delimiter(',');
   command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
       ->delimiter(',');
   command.add_option_function<std::string>(

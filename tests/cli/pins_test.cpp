@@ -30,13 +30,26 @@ struct PlanCommand : ::testing::Test {
 
 TEST_F(PlanCommand, KeepsToPinsFromCommandLineAndFile) {
   place.write("pins.toml", "ratio = [1, 3]\n");
-  const Outcome plan =
-      place.run("plan model.cpp --cluster cluster.toml --pins pins.toml --forbid all_to_all -o plan.json");
+  const std::string command = "plan model.cpp --cluster cluster.toml --set batch=12000 --pins pins.toml -o plan.json";
+  EXPECT_EQ(place.run(command).code, 0);
+  EXPECT_THAT(place.read("plan.json"), HasSubstr("reduce_scatter"));
+  const Outcome plan = place.run(command + " --forbid reduce_scatter");
   EXPECT_EQ(plan.code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("over all shares: lower bound"));
   EXPECT_THAT(place.read("plan.json"), HasSubstr("shares_bound_seconds"));
-  EXPECT_THAT(place.read("plan.json"), Not(HasSubstr("all_to_all")));
+  EXPECT_THAT(place.read("plan.json"), Not(HasSubstr("reduce_scatter")));
   EXPECT_EQ(place.run("verify model.cpp plan.json").code, 0);
+}
+
+TEST_F(PlanCommand, ForbidsSeveralInstructionsInOneOptionAsInMany) {
+  const std::string plan = "plan model.cpp --cluster cluster.toml --set batch=12000 ";
+  EXPECT_EQ(place.run(plan + "-o free.json").code, 0);
+  EXPECT_EQ(place.run(plan + "--forbid all_reduce,reduce_scatter -o list.json").code, 0);
+  EXPECT_EQ(place.run(plan + "--forbid all_reduce --forbid reduce_scatter -o many.json").code, 0);
+  EXPECT_EQ(place.read("list.json"), place.read("many.json"));
+  EXPECT_THAT(place.read("free.json"), HasSubstr("all_reduce"));
+  EXPECT_THAT(place.read("list.json"), AllOf(Not(HasSubstr("all_reduce")), Not(HasSubstr("reduce_scatter"))));
+  EXPECT_THAT(place.run(plan + "--forbid all_reduce,alltoall"), Fails(2, HasSubstr("did you mean \"all_to_all\"?")));
 }
 
 TEST_F(PlanCommand, NamesWhatIsWrongWithAPin) {
