@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -158,6 +159,33 @@ std::string small_batch_text(const Plan& plan, const Program& reference) {
   return "";
 }
 
+/// Memory this full, and a gap this wide, as a part of the step: less memory in use may well be faster.
+constexpr double nearly_full = 0.9, wide_gap = 0.03;
+
+/// The value of an option of the model that is a whole number; `otherwise` if it has none.
+int64_t whole_option(const Plan& plan, std::string_view name, int64_t otherwise) {
+  const auto it = std::ranges::find(plan.model_options, name, &OptionValue::name);
+  int64_t value = otherwise;
+  if (it != plan.model_options.end()) std::from_chars(it->value.data(), it->value.data() + it->value.size(), value);
+  return value;
+}
+
+/// Where memory decides how fast a step can be, activations of a smaller batch leave room for a faster plan.
+std::string micro_batches_text(const Plan& plan) {
+  const Prediction& p = plan.prediction;
+  const bool full = std::ranges::any_of(p.devices, [](const DevicePrediction& d) {
+    return d.memory_limit_bytes > 0 && double(d.memory_bytes) > nearly_full * double(d.memory_limit_bytes);
+  });
+  const int64_t batch = whole_option(plan, "batch", 0), turns = whole_option(plan, "micro_batches", 1);
+  if (!full || p.cut_short || batch < 2 || batch % 2 != 0 || p.lower_bound_seconds <= 0 ||
+      p.lower_bound_seconds > p.step_seconds * (1 - wide_gap))
+    return "";
+  return fmt::format(
+      "  note: memory is what holds the step up; the same samples in more micro-batches may be faster: --batch {} "
+      "--accumulate {}\n",
+      batch / 2, 2 * turns);
+}
+
 std::string baselines_text(const Prediction& prediction) {
   std::string out;
   for (const BaselinePrediction& b : prediction.baselines) {
@@ -202,7 +230,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
   out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
-  return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
+  return out + baselines_text(p) + considered_text(p) + micro_batches_text(plan) + small_batch_text(plan, reference);
 }
 
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {

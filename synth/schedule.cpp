@@ -279,13 +279,14 @@ void check_memory(const Problem& problem, const Prediction& prediction, const st
   if (!worst) return;
   SourceLocation where;
   where.file = problem.cluster.file;
-  throw UserError({.where = where,
-                   .tag = "memory",
-                   .message = fmt::format("{} does not fit into the memory of device {}", plan_name, worst->device),
-                   .expected = fmt::format("at most {}", bytes_text(double(worst->memory_limit_bytes))),
-                   .found = fmt::format("{} needed", bytes_text(double(worst->memory_bytes))),
-                   .mend = "use a smaller batch or model, or devices with more memory"},
-                  ExitCode::infeasible);
+  throw UserError(
+      {.where = where,
+       .tag = "memory",
+       .message = fmt::format("{} does not fit into the memory of device {}", plan_name, worst->device),
+       .expected = fmt::format("at most {}", bytes_text(double(worst->memory_limit_bytes))),
+       .found = fmt::format("{} needed", bytes_text(double(worst->memory_bytes))),
+       .mend = "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with more memory"},
+      ExitCode::infeasible);
 }
 
 }  // namespace hetsynth::synth

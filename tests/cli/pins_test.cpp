@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "dsl/base/file.h"
@@ -80,6 +81,23 @@ void model() {
   EXPECT_THAT(place.run("explain deep.cpp plan.json --cluster tight.toml").out, HasSubstr("of these, made again"));
   const Outcome once = place.run(command + " --forbid recompute");
   EXPECT_TRUE(once.code == 4 || once.out.find("made again") == std::string::npos) << once.out;
+}
+
+/// And the step of the plan that the note tells of is faster, of as many samples.
+TEST_F(PlanCommand, TellsThatMicroBatchesMayBeFasterWhereMemoryIsShort) {
+  const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
+  place.write("ample.toml", cluster);
+  place.write("tight.toml", everywhere(cluster, "2 GiB", "16 MiB"));
+  const std::string command = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --json --cluster ";
+  const std::string note = "may be faster: --batch 8 --accumulate 2\n";
+  const auto step = [](const Outcome& outcome) {
+    return double(nlohmann::json::parse(outcome.out).at("step_seconds"));
+  };
+  const std::string text = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --batch 16 --cluster ";
+  EXPECT_THAT(place.run(text + "tight.toml").out, HasSubstr(note));
+  EXPECT_THAT(place.run(text + "ample.toml").out, AllOf(HasSubstr("predicted step"), Not(HasSubstr("--accumulate"))));
+  EXPECT_LT(step(place.run(command + "tight.toml --batch 8 --accumulate 2")),
+            step(place.run(command + "tight.toml --batch 16")));
 }
 
 /// Parameters that are gathered for the forward pass and again for the backward pass are not computed twice.
