@@ -76,6 +76,29 @@ TEST(Commands, CertificatesAreWrittenAndChecked) {
   EXPECT_EQ(place.run("verify model.cpp plan.json --cert plan.json").code, 3);
 }
 
+/// The first device has the first queries, which see the first keys: gradients of the other keys stay what they are
+/// filled with.
+TEST(Commands, CausalQueriesOfTheFirstTokensAreCheckedInSource) {
+  const Workplace place;
+  const std::string model = "'" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp'";
+  expect_done(place.run("plan " + model + " --cluster '" HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml'" +
+                        " --batch 8 --set layers=1 --set width=64 --set heads=2 -o plan.json"));
+  const Outcome generated = place.run("verify " + model + " plan.json --source");
+  expect_done(generated);
+  EXPECT_THAT(generated.out, HasSubstr("source: the generated programs of 2 ranks do what the plan says"));
+  expect_done(place.run("inspect " + model + " plan.json --out project"));
+  const std::string text = place.read("project/rank0.cpp");
+  for (const auto& [right, wrong] : {std::pair{"s_stop_ = t_end_ < 64 ? t_end_ : 64", "s_stop_ = t_end_ - 1"},
+                                     std::pair{"fill(d_value, 32768, 0.0f)", "fill(d_value, 32768, 1.0f)"}}) {
+    const size_t at = text.rfind(right);
+    ASSERT_NE(at, std::string::npos) << right;
+    place.write("project/rank0.cpp", text.substr(0, at) + wrong + text.substr(at + std::string(right).size()));
+    const Outcome edited = place.run("verify " + model + " plan.json --source-dir project");
+    EXPECT_EQ(edited.code, 5) << edited.out;
+    EXPECT_THAT(edited.out, HasSubstr("source refuted: rank 0"));
+  }
+}
+
 TEST(Commands, GeneratedSourceIsHeldAgainstThePlan) {
   const Workplace place;
   expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));

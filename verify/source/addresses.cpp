@@ -197,8 +197,16 @@ void Outline::find_blocks() {
     return store.affine && std::all_of(store.address.coefficients.begin(), store.address.coefficients.end(),
                                        [&](const auto& entry) { return loops.at(entry.first).exact; });
   };
+  // One that writes a part of what was written before, as the keys that causal queries see of all that were filled with
+  // zeros, must lie inside as well.
+  auto part_of_block = [&](const Store& store) {
+    return std::ranges::any_of(written, [&](const Written& block) {
+      return store.low >= block.begin && store.high <= block.end && store.high - store.low < block.end - block.begin &&
+             block.dtype == element_type(store.statement->target.args[0].type);
+    });
+  };
   for (Store& store : stores)
-    if (exact(store)) block_of(store);
+    if (exact(store) && !part_of_block(store)) block_of(store);
   for (Store& store : stores) {
     if (store.block >= 0) continue;
     for (size_t b = 0; b < written.size(); ++b)
