@@ -42,9 +42,7 @@ void report(const ListedModel& model, const Cluster& cluster, const SynthesisOpt
     const double seconds = processor_seconds() - start;
     const Prediction& p = plan.prediction;
     double fullest = 0;
-    for (const DevicePrediction& device : p.devices)
-      if (device.memory_limit_bytes > 0)
-        fullest = std::max(fullest, double(device.memory_bytes) / double(device.memory_limit_bytes));
+    for (const DevicePrediction& device : p.devices) fullest = std::max(fullest, device.fullness());
     fmt::print("{:>8.2f} {:>9.2f} {:>9.2f} {:>8.3g} {:>7.0f} {:>7} {:>7.2f}\n", seconds, p.step_seconds * 1e3,
                p.lower_bound_seconds * 1e3, 100 * (1 - p.lower_bound_seconds / p.step_seconds), 100 * fullest,
                plan.devices.size(), resident_gibibytes());

@@ -173,9 +173,7 @@ int64_t whole_option(const Plan& plan, std::string_view name, int64_t otherwise)
 /// Where memory decides how fast a step can be, activations of a smaller batch leave room for a faster plan.
 std::string micro_batches_text(const Plan& plan) {
   const Prediction& p = plan.prediction;
-  const bool full = std::ranges::any_of(p.devices, [](const DevicePrediction& d) {
-    return d.memory_limit_bytes > 0 && double(d.memory_bytes) > nearly_full * double(d.memory_limit_bytes);
-  });
+  const bool full = std::ranges::any_of(p.devices, [](auto& device) { return device.fullness() > nearly_full; });
   const int64_t batch = whole_option(plan, "batch", 0), turns = whole_option(plan, "micro_batches", 1);
   if (!full || p.cut_short || batch < 2 || batch % 2 != 0 || p.lower_bound_seconds <= 0 ||
       p.lower_bound_seconds > p.step_seconds * (1 - wide_gap))

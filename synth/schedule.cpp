@@ -271,11 +271,8 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
 void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
   const DevicePrediction* worst = nullptr;
   double excess = 1;
-  for (const DevicePrediction& device : prediction.devices) {
-    if (device.memory_limit_bytes <= 0) continue;
-    double ratio = double(device.memory_bytes) / double(device.memory_limit_bytes);
-    if (ratio > excess) excess = ratio, worst = &device;
-  }
+  for (const DevicePrediction& device : prediction.devices)
+    if (device.fullness() > excess) excess = device.fullness(), worst = &device;
   if (!worst) return;
   SourceLocation where;
   where.file = problem.cluster.file;

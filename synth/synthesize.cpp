@@ -201,10 +201,8 @@ class Planning {
   }
 
   static bool short_of_memory(const Plan& plan) {
-    return std::ranges::any_of(plan.prediction.devices, [](const DevicePrediction& device) {
-      const double limit = double(device.memory_limit_bytes);
-      return limit > 0 && double(device.memory_bytes) > nearly_full * limit;
-    });
+    return std::ranges::any_of(plan.prediction.devices,
+                               [](const DevicePrediction& device) { return device.fullness() > nearly_full; });
   }
 
   static void limit_bounds(Picoseconds most, Prediction* prediction) {

@@ -20,6 +20,8 @@ struct DevicePrediction {
   double idle_seconds = 0;
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
+  /// Memory as a multiple of its limit; 0 without one.
+  double fullness() const { return memory_limit_bytes > 0 ? double(memory_bytes) / double(memory_limit_bytes) : 0; }
 };
 
 struct BaselinePrediction {
