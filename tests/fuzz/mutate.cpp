@@ -1,5 +1,6 @@
 #include "tests/fuzz/mutate.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <string_view>
@@ -22,6 +23,13 @@ Piece random_piece(const std::string& text, std::mt19937_64& random) {
   while (piece.begin > 0 && wordly(static_cast<unsigned char>(text[piece.begin - 1]))) --piece.begin;
   while (piece.end < text.size() && wordly(static_cast<unsigned char>(text[piece.end]))) ++piece.end;
   return piece;
+}
+
+/// The number at or after a random place; empty without one.
+Piece random_number(const std::string& text, std::mt19937_64& random) {
+  static constexpr std::string_view digits = "0123456789";
+  const size_t begin = std::min(text.find_first_of(digits, below(text.size(), random)), text.size());
+  return {begin, std::min(text.find_first_not_of(digits, begin), text.size())};
 }
 
 Piece random_line(const std::string& text, std::mt19937_64& random) {
@@ -61,10 +69,11 @@ std::string_view extreme(std::mt19937_64& random) {
 
 void change(std::string& text, std::mt19937_64& random) {
   const Piece piece = random_piece(text, random), other = random_piece(text, random), line = random_line(text, random);
+  const Piece number = random_number(text, random);
   const std::string piece_text = text.substr(piece.begin, piece.end - piece.begin);
   const std::string other_text = text.substr(other.begin, other.end - other.begin);
   const std::string line_text = text.substr(line.begin, line.end - line.begin);
-  switch (below(8, random)) {
+  switch (below(9, random)) {
     case 0:
       text[below(text.size(), random)] = char(random() & 0xff);
       break;
@@ -85,6 +94,9 @@ void change(std::string& text, std::mt19937_64& random) {
       break;
     case 6:
       text.insert(line.begin, line_text);
+      break;
+    case 7:
+      text.replace(number.begin, number.end - number.begin, extreme(random));
       break;
     default:
       text.resize(below(text.size(), random) + 1);

@@ -3,13 +3,14 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "verify/source/check.h"
 
 namespace hetsynth::test {
 
-/// A right program of one rank of two, to start from.
-const std::string& text_to_edit();
+/// Right programs of one rank of two, to start from: of a cpu device, of a cuda device, and the kernels of that.
+const std::vector<std::string>& texts_to_edit();
 
 /// Throws, or fails a HETSYNTH_CHECK, if the check breaks a promise: an answer with a reason in bounded work.
 Verdict check_edited_text(std::string_view text);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "verify/source/outline.h"
+#include "verify/source/arithmetic.h"
 
 namespace hetsynth::source {
 
@@ -37,9 +37,8 @@ bool Outline::affine(const Expression& e, Affine& out) const {
     case Kind::sub: {
       Affine a, b;
       if (!affine(e.args[0], a) || !affine(e.args[1], b)) return false;
-      int64_t sign = e.kind == Kind::add ? 1 : -1;
-      a.constant += sign * b.constant;
-      for (auto [slot, c] : b.coefficients) a.coefficients[slot] += sign * c;
+      a.constant = computed(e, a.constant, b.constant);
+      for (auto [slot, c] : b.coefficients) a.coefficients[slot] = computed(e, a.coefficients[slot], c);
       out = a;
       return true;
     }
@@ -48,8 +47,8 @@ bool Outline::affine(const Expression& e, Affine& out) const {
       if (!affine(e.args[0], a) || !affine(e.args[1], b)) return false;
       if (!a.coefficients.empty()) std::swap(a, b);
       if (!a.coefficients.empty()) return false;
-      for (auto& [slot, c] : b.coefficients) c *= a.constant;
-      b.constant *= a.constant;
+      for (auto& [slot, c] : b.coefficients) c = computed(e, c, a.constant);
+      b.constant = computed(e, b.constant, a.constant);
       out = b;
       return true;
     }
@@ -81,8 +80,9 @@ bool Outline::affine_address(const Expression& target, int64_t element_bytes, Af
   auto add = [&](const Expression& index, int64_t scale) {
     Affine a;
     if (!affine(index, a)) return false;
-    out.constant += a.constant * scale;
-    for (auto [slot, c] : a.coefficients) out.coefficients[slot] += c * scale;
+    auto add_scaled = [&](int64_t& to, int64_t c) { to = sum(to, product(c, scale, index.line), index.line); };
+    add_scaled(out.constant, a.constant);
+    for (auto [slot, c] : a.coefficients) add_scaled(out.coefficients[slot], c);
     return true;
   };
   if (!add(target.args[1], element_bytes ? element_bytes : 1)) return false;
@@ -99,7 +99,7 @@ bool Outline::affine_address(const Expression& target, int64_t element_bytes, Af
     }
   }
   if (at->kind != Kind::variable) return false;
-  out.constant += frame_[size_t(at->slot)].pointer.at;
+  out.constant = sum(out.constant, frame_[size_t(at->slot)].pointer.at, target.line);
   std::erase_if(out.coefficients, [](const auto& entry) { return entry.second == 0; });
   return true;
 }
@@ -132,14 +132,16 @@ void Outline::add_store(const Statement& s, const std::vector<int>& around, bool
 }
 
 void Outline::set_limits(Store& store) const {
+  const int line = store.statement->line;
   store.low = store.high = store.address.constant;
   for (auto [slot, c] : store.address.coefficients) {
     const Loop& loop = loops.at(slot);
-    int64_t first = loop.begin * c, last = (loop.begin + (loop.turns() - 1) * loop.statement->step) * c;
-    store.low += std::min(first, last);
-    store.high += std::max(first, last);
+    const int64_t final_value = loop.begin + (loop.turns() - 1) * loop.statement->step;
+    const int64_t first = product(loop.begin, c, line), last = product(final_value, c, line);
+    store.low = sum(store.low, std::min(first, last), line);
+    store.high = sum(store.high, std::max(first, last), line);
   }
-  store.high += stride_of(store.statement->target.args[0].type);
+  store.high = sum(store.high, stride_of(store.statement->target.args[0].type), line);
 }
 
 /// Strides of the counters that an address depends on, smallest first. Chunks move the origin of an array only.
@@ -148,13 +150,14 @@ std::vector<std::pair<int64_t, int>> Outline::digits(const Store& store) const {
   for (auto [slot, c] : store.address.coefficients) {
     const Loop& loop = loops.at(slot);
     bool origin = store.array >= 0 && loop.statement->step > 1;
-    if (!origin) out.push_back({c * loop.statement->step, slot});
+    if (!origin) out.push_back({product(c, loop.statement->step, store.statement->line), slot});
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
 void Outline::find_injective(Store& store, int64_t unit) const {
+  const int line = store.statement->line;
   int64_t span = unit;
   store.injective = true;
   std::map<int, int64_t> origins;  // by loop over chunks: what its inner loops' strides add up to
@@ -162,10 +165,10 @@ void Outline::find_injective(Store& store, int64_t unit) const {
     const Loop& loop = loops.at(slot);
     bool in_chunk = store.array >= 0 && loop.chunks_of >= 0;
     int64_t turns = in_chunk ? loops.at(loop.chunks_of).statement->step : loop.turns();
-    if (in_chunk) origins[loop.chunks_of] -= stride;
+    if (in_chunk) origins[loop.chunks_of] = difference(origins[loop.chunks_of], stride, line);
     if (turns <= 1) continue;
     if (stride < span) store.injective = false;
-    span += stride * (turns - 1);
+    span = sum(span, product(stride, turns - 1, line), line);
   }
   if (store.array < 0) return;
   for (auto [slot, c] : store.address.coefficients)
@@ -185,7 +188,7 @@ void Outline::check_dense(const Store& store, int64_t unit) const {
                                 "expected)",
                                 c, stride),
                     store.statement->line);
-    stride *= turns;
+    stride = product(stride, turns, store.statement->line);
   }
 }
 
@@ -197,16 +200,8 @@ void Outline::find_blocks() {
     return store.affine && std::all_of(store.address.coefficients.begin(), store.address.coefficients.end(),
                                        [&](const auto& entry) { return loops.at(entry.first).exact; });
   };
-  // One that writes a part of what was written before, as the keys that causal queries see of all that were filled with
-  // zeros, must lie inside as well.
-  auto part_of_block = [&](const Store& store) {
-    return std::ranges::any_of(written, [&](const Written& block) {
-      return store.low >= block.begin && store.high <= block.end && store.high - store.low < block.end - block.begin &&
-             block.dtype == element_type(store.statement->target.args[0].type);
-    });
-  };
   for (Store& store : stores)
-    if (exact(store) && !part_of_block(store)) block_of(store);
+    if (exact(store)) block_of(store);
   for (Store& store : stores) {
     if (store.block >= 0) continue;
     for (size_t b = 0; b < written.size(); ++b)
@@ -229,13 +224,15 @@ void Outline::find_blocks() {
 
 void Outline::block_of(Store& store) {
   Type type = store.statement->target.args[0].type;
-  check_dense(store, stride_of(type));
+  bool part = false;  // of what was written before, as the keys that causal queries see of all that were zeroed
   for (size_t b = 0; b < written.size(); ++b) {
     if (store.low >= written[b].end || store.high <= written[b].begin) continue;
-    if (store.low != written[b].begin || store.high != written[b].end || written[b].dtype != element_type(type))
+    if (store.low < written[b].begin || store.high > written[b].end || written[b].dtype != element_type(type))
       throw Misstep("two statements write overlapping blocks", store.statement->line);
     store.block = int(b);
+    part = store.low > written[b].begin || store.high < written[b].end;
   }
+  if (!part) check_dense(store, stride_of(type));
   if (store.block < 0) {
     store.block = int(written.size());
     written.push_back({store.low,
@@ -251,23 +248,26 @@ void Outline::block_of(Store& store) {
 void Outline::add_corners(const Store& store) {
   Written& block = written[size_t(store.block)];
   std::set<int64_t> corners(block.corners.begin(), block.corners.end());
-  int64_t unit = block.element_bytes();
+  const int64_t unit = block.element_bytes();
+  const int line = store.statement->line;
   corners.insert({0, (store.high - store.low) / unit - 1});
   for (auto [slot, c] : store.address.coefficients) {
     const Loop& loop = loops.at(slot);
-    int64_t stride = std::abs(c) / unit;
+    const int64_t stride = std::max(c, difference(0, c, line)) / unit;
     if (loop.extent() > 1) corners.insert(stride);
     if (loop.chunks_of < 0) continue;
     int64_t chunk = loops.at(loop.chunks_of).statement->step;
     int64_t last = (loop.extent() - 1) / chunk * chunk;  // where the last chunk begins
-    if (last > 0) corners.insert({(chunk - 1) * stride, chunk * stride, (last - 1) * stride, last * stride});
+    for (int64_t turn : {chunk - 1, chunk, last - 1, last})
+      if (last > 0) corners.insert(product(turn, stride, line));
   }
   block.corners.assign(corners.begin(), corners.end());
 }
 
 bool Outline::decode(const Store& store, int64_t at, std::map<int, int64_t>& counters, const Frame& chunks) const {
   if (!store.affine || (store.array < 0 && (at < store.low || at >= store.high))) return false;
-  int64_t rest = at - store.address.constant;
+  const int line = store.statement->line;
+  int64_t rest = difference(at, store.address.constant, line);
   std::vector<std::pair<int64_t, int>> by_stride = digits(store);
   auto begin_of = [&](const Loop& loop) {
     return store.array >= 0 && loop.chunks_of >= 0 ? chunks[size_t(loop.chunks_of)].integer : loop.begin;
@@ -275,15 +275,15 @@ bool Outline::decode(const Store& store, int64_t at, std::map<int, int64_t>& cou
   for (auto [slot, c] : store.address.coefficients) {
     const Loop& loop = loops.at(slot);
     bool origin = store.array >= 0 && loop.statement->step > 1;
-    rest -= c * (origin ? chunks[size_t(slot)].integer : begin_of(loop));
+    rest = difference(rest, product(c, origin ? chunks[size_t(slot)].integer : begin_of(loop), line), line);
   }
   for (size_t i = by_stride.size(); i-- > 0;) {
     auto [stride, slot] = by_stride[i];
     const Loop& loop = loops.at(slot);
     int64_t digit = loop.turns() <= 1 || stride <= 0 ? 0 : rest / stride;
+    if (digit < 0 || digit >= loop.turns()) return false;
     counters[slot] = begin_of(loop) + digit * loop.statement->step;
     rest -= digit * stride;
-    if (digit < 0 || digit >= loop.turns()) return false;
   }
   return rest == 0;
 }

@@ -126,7 +126,7 @@ std::string ContentsWalk::part_text(ValueId value) const {
 int64_t ContentsWalk::constant(const Expression& e) const {
   switch (e.kind) {
     case Kind::integer:
-      return e.integer_value;
+      return within_memory(e.integer_value, e.line);
     case Kind::negative:
       return -constant(e.args[0]);
     case Kind::variable:
@@ -138,7 +138,7 @@ int64_t ContentsWalk::constant(const Expression& e) const {
     case Kind::add:
     case Kind::sub:
     case Kind::mul:
-      return computed(e, constant(e.args[0]), constant(e.args[1]));
+      return within_memory(computed(e, constant(e.args[0]), constant(e.args[1])), e.line);
     default:
       break;
   }
@@ -159,7 +159,7 @@ Pointer ContentsWalk::pointer(const Expression& e) const {
     return frame_[size_t(e.slot)].pointer;
   if (e.kind == Kind::add) {
     Pointer out = pointer(e.args[0]);
-    out.at += constant(e.args[1]) * stride_of(e.args[0].type);
+    out.at = within_memory(place_of(out, constant(e.args[1]), e.args[0].type, e.line), e.line);
     return out;
   }
   throw NotFollowed("a pointer that does not come from the arena", e.line);

@@ -45,7 +45,7 @@ int64_t Execution::integer(const Expression& e) {
     case Kind::element:
       return element_integer(e);
     case Kind::negative:
-      return -integer(e.args[0]);
+      return difference(0, integer(e.args[0]), e.line);
     case Kind::not_:
       return !integer(e.args[0]);
     case Kind::add:
@@ -155,7 +155,7 @@ double Execution::row(const Expression& e, bool is_max) {
   double total = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
   for (int64_t i = 0; i < count; ++i) {
     double v = from.array >= 0 ? array_element(from, i, e.line)
-                               : load(from.at + i * stride_of(e.args[0].type), element_type(e.args[0].type));
+                               : load(place_of(from, i, e.args[0].type, e.line), element_type(e.args[0].type));
     total = is_max ? larger(total, v) : total + v;
   }
   return total;
@@ -168,7 +168,7 @@ Pointer Execution::pointer(const Expression& e) {
     bool first = is_pointer(e.args[0].type);
     Pointer out = pointer(e.args[first ? 0 : 1]);
     int64_t by = integer(e.args[first ? 1 : 0]);
-    out.at += out.array >= 0 ? by : by * stride_of(e.args[first ? 0 : 1].type);
+    out.at = out.array >= 0 ? sum(out.at, by, e.line) : place_of(out, by, e.args[first ? 0 : 1].type, e.line);
     return out;
   }
   throw NotFollowed(e.name.empty() ? "an expression of another kind" : e.name, e.line);
@@ -192,13 +192,13 @@ double Execution::element(const Expression& e) {
   int64_t at = integer(e.args[1]);
   line_ = e.line;
   Type type = e.args[0].type;
-  return from.array >= 0 ? array_element(from, at, e.line) : load(from.at + at * stride_of(type), element_type(type));
+  return from.array >= 0 ? array_element(from, at, e.line) : load(place_of(from, at, type, e.line), element_type(type));
 }
 
 double Execution::array_element(const Pointer& from, int64_t at, int line) {
   count();
   LocalArray& array = arrays_[size_t(from.array)];
-  at += from.at;
+  at = sum(at, from.at, line);
   if (at < 0 || at >= int64_t(array.values.size())) throw Misstep("a local array is read outside of its bounds", line);
   if (array.restricted && array.checked[size_t(at)] != moment_) {
     array.checked[size_t(at)] = moment_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "dsl/ir/interpreter.h"
+#include "verify/source/arithmetic.h"
 #include "verify/source/library.h"
 
 namespace hetsynth::source {
@@ -20,13 +21,15 @@ bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(),
 /// Loops that are run in full before it is known what of them is wanted.
 constexpr int64_t few_turns = 512;
 
-/// Turns of a loop together with those around and inside of it that are not `around` what is wanted.
+/// Turns of a loop together with those around and inside of it that are not `around` what is wanted; more than a few
+/// if there are.
 int64_t turns_of_nest(const Outline& outline, int slot, const std::set<int>& around) {
-  int64_t turns = outline.loops.at(slot).extent(), most_inside = 1;
+  const auto limited = [](int64_t extent) { return std::min(extent, few_turns + 1); };
+  int64_t turns = limited(outline.loops.at(slot).extent()), most_inside = 1;
   for (int other : outline.loops.at(slot).enclosing)
-    if (!around.count(other)) turns *= outline.loops.at(other).extent();
+    if (!around.count(other)) turns = limited(turns * limited(outline.loops.at(other).extent()));
   for (const auto& [other, loop] : outline.loops)
-    if (in(loop.enclosing, slot)) most_inside = std::max(most_inside, loop.extent());
+    if (in(loop.enclosing, slot)) most_inside = std::max(most_inside, limited(loop.extent()));
   return turns * most_inside;
 }
 
@@ -155,7 +158,7 @@ void Execution::assign(const Statement& s) {
   int64_t at = integer(s.target.args[1]);
   if (to.array >= 0) {
     LocalArray& array = arrays_[size_t(to.array)];
-    at += to.at;
+    at = sum(at, to.at, s.line);
     if (at < 0 || at >= int64_t(array.values.size()))
       throw Misstep("a local array is written outside of its bounds", s.line);
     if (s.accumulates) value += array_element({to.array, 0}, at, s.line);
@@ -164,7 +167,7 @@ void Execution::assign(const Statement& s) {
     return;
   }
   Type pointer_type = s.target.args[0].type;
-  int64_t byte = to.at + at * stride_of(pointer_type);
+  int64_t byte = place_of(to, at, pointer_type, s.line);
   if (!in_blocks(byte))
     throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
   if (s.accumulates) value += load(byte, element_type(pointer_type));
@@ -181,7 +184,7 @@ bool Execution::puts_off(const Statement& s) {
   if (by == forgotten_.end()) return false;
   const Pointer to = pointer(s.target.args[0]);
   if (to.array >= 0) return false;
-  const int64_t byte = to.at + integer(s.target.args[1]) * stride_of(s.target.args[0].type);
+  const int64_t byte = place_of(to, integer(s.target.args[1]), s.target.args[0].type, s.line);
   const Written& wanted = c_.outline.written[size_t(block_)];
   if ((byte >= wanted.begin && byte < wanted.end) || !in_blocks(byte)) return false;
   lost_[byte] = by->second;
@@ -194,7 +197,7 @@ bool Execution::adds_elsewhere(const Statement& s) {
   if (s.target.kind != Kind::element) return false;
   const Pointer to = pointer(s.target.args[0]);
   if (to.array >= 0) return false;
-  const int64_t byte = to.at + integer(s.target.args[1]) * stride_of(s.target.args[0].type);
+  const int64_t byte = place_of(to, integer(s.target.args[1]), s.target.args[0].type, s.line);
   for (size_t b = 0; b < c_.outline.written.size(); ++b) {
     const Written& block = c_.outline.written[b];
     if (byte < block.begin || byte >= block.end) continue;
@@ -217,6 +220,7 @@ void Execution::loop(const Statement& s) {
   const Loop& loop = c_.outline.loops.at(s.slot);
   int64_t begin = integer(s.value), end = integer(s.limit);
   int64_t shift = loop.relative ? frame_[size_t(loop.chunks_of)].integer : 0;
+  sum(begin, shift, s.line), sum(sum(end, shift, s.line), s.step, s.line);  // what the counter is compared with
   active_.push_back(s.slot);
   if (selection_.only.count(s.slot)) {
     // The turns may grow in number meanwhile, or become all of them: then what comes of this counts for nothing.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "verify/source/arithmetic.h"
+
 namespace hetsynth::source {
 namespace {
 
@@ -101,6 +103,7 @@ void Outline::enter_loop(const Statement& s, std::vector<int>& around, bool cond
     if (!begin || !end) throw NotFollowed("a loop whose bounds are not constant", s.line);
     loop.begin = *begin;
     loop.end = *end;
+    difference(*end, *begin, s.line), sum(*end, s.step, s.line);  // how many turns, and the counter after the last
   }
   std::set<int> declared{s.slot};
   for (const Statement& inner : s.body) note_assigned(inner, declared, loop);
@@ -138,14 +141,12 @@ std::optional<int64_t> Outline::fixed(const Expression& e, const Counters& count
       return defined == definitions_.end() ? frame_[size_t(e.slot)].integer : fixed(*defined->second, counters);
     }
     case Kind::negative:
-      if (std::optional<int64_t> a = arg(0)) return -*a;
+      if (std::optional<int64_t> a = arg(0)) return difference(0, *a, e.line);
       return std::nullopt;
     case Kind::add:
-      return both([](int64_t a, int64_t b) { return a + b; });
     case Kind::sub:
-      return both([](int64_t a, int64_t b) { return a - b; });
     case Kind::mul:
-      return both([](int64_t a, int64_t b) { return a * b; });
+      return both([&](int64_t a, int64_t b) { return computed(e, a, b); });
     case Kind::less:
       return both([](int64_t a, int64_t b) { return int64_t(a < b); });
     case Kind::less_equal:
@@ -188,6 +189,7 @@ void Outline::bounds_from_chunks(Loop& loop, const std::set<int>& depends) {
     const Statement& around = *loops.at(order[level]).statement;
     std::optional<int64_t> begin = fixed(around.value, counters), end = fixed(around.limit, counters);
     if (!begin || !end) throw NotFollowed("a loop whose bounds are not constant", s.line);
+    sum(*end, around.step, around.line);  // where the counter may arrive
     int64_t reached[2] = {*begin, *begin};
     for (int64_t at = *begin; at < *end; at += around.step) {
       if (++turns > most_turns) throw NotFollowed("a loop inside of very many chunks", s.line);
@@ -205,8 +207,8 @@ void Outline::bounds_from_chunks(Loop& loop, const std::set<int>& depends) {
       limits = {std::min(limits->first, *first), std::max(limits->second, *last)};
       for (int relative : {0, 1}) {
         int64_t shift = relative ? at : 0;
-        pieces[relative] = pieces[relative] && *first + shift == reached[relative];
-        reached[relative] = std::max(*first, *last) + shift;
+        pieces[relative] = pieces[relative] && sum(*first, shift, s.line) == reached[relative];
+        reached[relative] = sum(std::max(*first, *last), shift, s.line);
       }
     }
     if (level + 1 < order.size()) counters.erase(order[level]);
@@ -217,6 +219,7 @@ void Outline::bounds_from_chunks(Loop& loop, const std::set<int>& depends) {
   if (!limits) limits = {0, 0};
   loop.begin = limits->first;
   loop.end = limits->second;
+  difference(loop.end, loop.begin, s.line);
   loop.exact = alike && std::all_of(order.begin(), order.end(), [&](int slot) { return loops.at(slot).exact; });
   if (s.step > 1) return;
   if (!pieces[0] && !pieces[1])

@@ -82,7 +82,7 @@ struct Loop {
   int64_t extent() const { return end > begin ? end - begin : 0; }
   /// A loop over chunks of which there is one at most: its counter is constant.
   bool once() const { return statement->step > 1 && turns() <= 1; }
-  int64_t turns() const { return (extent() + statement->step - 1) / statement->step; }
+  int64_t turns() const { return extent() / statement->step + (extent() % statement->step != 0); }
 };
 
 /// An assignment to an element of the arena or of a local array.

@@ -36,10 +36,15 @@ int ExpressionParser::slot_of(const clang::ValueDecl* decl) {
   return entry->second;
 }
 
+bool ExpressionParser::is_narrow(clang::QualType type) const {
+  return type->isIntegerType() && !type->isBooleanType() && context_.getTypeSize(type) <= 32;
+}
+
 Expression ExpressionParser::make(Kind kind, const clang::Expr* e, std::vector<Expression> args) const {
   Expression out;
   out.kind = kind;
   out.type = type_of(e->getType());
+  out.narrow = is_narrow(e->getType());
   out.args = std::move(args);
   out.line = line_of(context_, e->getBeginLoc());
   return out;
@@ -81,6 +86,7 @@ Expression ExpressionParser::parse(const clang::Expr* e, int depth) {
 
 std::optional<Expression> ExpressionParser::literal(const clang::Expr* e) const {
   if (auto* literal = llvm::dyn_cast<clang::IntegerLiteral>(e)) {
+    if (literal->getValue().getActiveBits() > 63) return stray(e, "a number of more than 63 bits");
     Expression out = make(Kind::integer, e);
     out.integer_value = int64_t(literal->getValue().getLimitedValue());
     return out;
@@ -171,6 +177,7 @@ Expression ExpressionParser::converted(const clang::CastExpr* cast, int depth) {
       if (to->isUnsignedIntegerType() && !cast->getSubExpr()->getType()->isUnsignedIntegerType() &&
           inner.kind != Kind::integer)
         return make(Kind::to_unsigned, cast, {inner});
+      inner.narrow = is_narrow(to);
       return inner;
     default:
       if (type_of(to) != Type::other) inner.type = type_of(to);

@@ -44,6 +44,7 @@ class ExpressionParser {
   Expression converted(const clang::CastExpr* cast, int depth);
   Expression prefixed(const clang::UnaryOperator* unary, int depth);
   Expression infix(const clang::BinaryOperator* binary, int depth);
+  bool is_narrow(clang::QualType type) const;
 
   const clang::ASTContext& context_;
   std::map<const clang::ValueDecl*, int> slots_;

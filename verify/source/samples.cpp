@@ -262,13 +262,16 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
   std::vector<int64_t> elements;
   for (int64_t number : numbers)
-    for (size_t d = 0; d < ranges.size(); ++d)
+    for (size_t d = 0; d < ranges.size(); ++d) {
+      const int64_t extent = ranges[d].hi - ranges[d].lo;
+      if (number < -1 || number > extent) continue;
       for (int64_t at : {number - 1, number, number + 1}) {
-        if (at < 0 || at >= ranges[d].hi - ranges[d].lo) continue;
+        if (at < 0 || at >= extent) continue;
         const int64_t element = random.below(block.count());
         const Index index = index_at(ranges, guess.strides, element);
         elements.push_back(element + (at - index[d] + ranges[d].lo) * guess.strides[d]);
       }
+    }
   for (size_t i = elements.size(); i > 1; --i) std::swap(elements[i - 1], elements[size_t(random.below(int64_t(i)))]);
   if (elements.size() > most_named) elements.resize(most_named);
   int64_t work = 0;

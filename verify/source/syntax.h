@@ -43,6 +43,7 @@ enum class Type : uint8_t { integer, real, integers, reals, halves, bytes, other
 struct Expression {
   Kind kind = Kind::other;
   Type type = Type::other;
+  bool narrow = false;        ///< an integer of 32 bits
   int64_t integer_value = 0;  ///< of an element that is an array itself: how many numbers it has
   double real_value = 0;
   int slot = -1;

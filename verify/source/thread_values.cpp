@@ -66,7 +66,7 @@ void ThreadBlock::integer(const Expression& e, Lanes lanes, int64_t* out) {
     case Kind::not_:
       integer(e.args[0], lanes, out);
       for (int i = 0; i < n; ++i)
-        if (out[i] != undefined) out[i] = e.kind == Kind::negative ? -out[i] : !out[i];
+        if (out[i] != undefined) out[i] = e.kind == Kind::negative ? difference(0, out[i], e.line) : !out[i];
       return;
     case Kind::add:
     case Kind::sub:
@@ -168,7 +168,8 @@ void ThreadBlock::collect_hits(const Expression& e, Lanes lanes, int64_t* out) {
   for (int i = 0; i < lanes.count; ++i) {
     if (out[i] == undefined) throw NotFollowed("a hit that depends on what is no number", e.line);
     if (out[i])
-      cell(arrays_[size_t(list.array)], list.offset[i] + hits++, lanes.thread[i], true, e.line) = lanes.thread[i];
+      cell(arrays_[size_t(list.array)], sum(list.offset[i], hits++, e.line), lanes.thread[i], true, e.line) =
+          lanes.thread[i];
   }
   barrier(lanes, e.line);
   std::fill(out, out + lanes.count, hits);

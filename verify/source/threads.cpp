@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "verify/source/meaning.h"
+#include "verify/source/arithmetic.h"
 
 namespace hetsynth::source {
 namespace {
@@ -294,7 +294,7 @@ ThreadBlock::Place ThreadBlock::place(const Expression& e, Lanes lanes) {
   int64_t* by = integers(lanes.count);
   integer(e.args[first ? 1 : 0], lanes, by);
   const int64_t each = e.kind == Kind::element ? e.integer_value : 1;
-  for (int i = 0; i < lanes.count; ++i) out.offset[i] += by[i] * each;
+  for (int i = 0; i < lanes.count; ++i) out.offset[i] = sum(out.offset[i], product(by[i], each, e.line), e.line);
   return out;
 }
 
@@ -302,7 +302,7 @@ ThreadBlock::Place ThreadBlock::element_place(const Expression& e, Lanes lanes) 
   Place out = place(e.args[0], lanes);
   int64_t* at = integers(lanes.count);
   integer(e.args[1], lanes, at);
-  for (int i = 0; i < lanes.count; ++i) out.offset[i] += at[i];
+  for (int i = 0; i < lanes.count; ++i) out.offset[i] = sum(out.offset[i], at[i], e.line);
   return out;
 }
 
@@ -315,7 +315,7 @@ void ThreadBlock::expect_aligned(const Place& at, Type pointer, int elements, La
   const int64_t each = stride_of(pointed(at, pointer)), size = elements * each,
                 begin = launch_.arguments[size_t(at.parameter)];
   for (int i = 0; i < lanes.count; ++i)
-    if (const int64_t byte = begin + at.offset[i] * each; byte % size != 0)
+    if (const int64_t byte = sum(begin, product(at.offset[i], each, line), line); byte % size != 0)
       throw Misstep(fmt::format("{} numbers are accessed at byte {}, which is no multiple of {}",
                                 elements == 4 ? "four" : "eight", byte, size),
                     line);
@@ -344,22 +344,23 @@ void ThreadBlock::load_at(const Place& from, Type pointer, int64_t further, Lane
   count(lanes.count, line);
   if (from.array >= 0) {
     Array& array = arrays_[size_t(from.array)];
-    for (int i = 0; i < lanes.count; ++i) out[i] = cell(array, from.offset[i] + further, lanes.thread[i], false, line);
+    for (int i = 0; i < lanes.count; ++i)
+      out[i] = cell(array, sum(from.offset[i], further, line), lanes.thread[i], false, line);
     return;
   }
   const Type type = pointed(from, pointer);
   if (slice_) throw NotFollowed("an address that depends on what is in memory", line);
   if (!is_pointer(type)) {  // the clock: the step, and the seed of the run
     for (int i = 0; i < lanes.count; ++i) {
-      const int64_t at = from.offset[i] + further;
+      const int64_t at = sum(from.offset[i], further, line);
       if (at < 0 || at > 1) throw Misstep("the clock is read outside of its bounds", line);
       out[i] = at == 0 ? double(outside_.step()) : double(Sample::run_seed);
     }
     return;
   }
   int64_t* bytes = integers(lanes.count);
-  const int64_t begin = launch_.arguments[size_t(from.parameter)], size = stride_of(type);
-  for (int i = 0; i < lanes.count; ++i) bytes[i] = begin + (from.offset[i] + further) * size;
+  const Pointer begin{-1, launch_.arguments[size_t(from.parameter)]};
+  for (int i = 0; i < lanes.count; ++i) bytes[i] = place_of(begin, sum(from.offset[i], further, line), type, line);
   outside_.load(element_type(type), bytes, lanes, out, line);
 }
 
@@ -368,15 +369,16 @@ void ThreadBlock::store_at(const Place& to, Type pointer, int64_t further, Lanes
   count(lanes.count, line);
   if (to.array >= 0) {
     Array& array = arrays_[size_t(to.array)];
-    for (int i = 0; i < lanes.count; ++i) cell(array, to.offset[i] + further, lanes.thread[i], true, line) = values[i];
+    for (int i = 0; i < lanes.count; ++i)
+      cell(array, sum(to.offset[i], further, line), lanes.thread[i], true, line) = values[i];
     return;
   }
   const Type type = pointed(to, pointer);
   if (!is_pointer(type) || !kernel_.parameters[size_t(to.parameter)].writable)
     throw Misstep("something is written that may only be read", line);
   int64_t* bytes = integers(lanes.count);
-  const int64_t begin = launch_.arguments[size_t(to.parameter)], size = stride_of(type);
-  for (int i = 0; i < lanes.count; ++i) bytes[i] = begin + (to.offset[i] + further) * size;
+  const Pointer begin{-1, launch_.arguments[size_t(to.parameter)]};
+  for (int i = 0; i < lanes.count; ++i) bytes[i] = place_of(begin, sum(to.offset[i], further, line), type, line);
   outside_.store(to.parameter, element_type(type), bytes, lanes, values, line);
 }
 

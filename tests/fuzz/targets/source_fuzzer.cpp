@@ -10,6 +10,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  static const std::vector<std::string> seeds = {hetsynth::test::text_to_edit()};
-  return hetsynth::testing::mutate_or_restart(data, size, max_size, seed, seeds);
+  return hetsynth::testing::mutate_or_restart(data, size, max_size, seed, hetsynth::test::texts_to_edit());
 }
