@@ -13,6 +13,11 @@
 namespace hetsynth::testing {
 namespace fs = std::filesystem;
 
+std::string everywhere(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+  return text;
+}
+
 const char* const small_model = R"(#include "hetsynth/hetsynth.h"
 using namespace hetsynth;
 

@@ -39,6 +39,9 @@ class Workplace {
   std::filesystem::path folder_;
 };
 
+/// `text` with `to` in place of every `from`, of which `to` must hold none.
+std::string everywhere(std::string text, const std::string& from, const std::string& to);
+
 /// A classifier of 6 features in 3 classes, `batch` samples a step: small enough to plan, prove and train in a moment.
 extern const char* const small_model;
 /// Two unequal cpu devices.

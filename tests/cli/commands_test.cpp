@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "dsl/base/file.h"
 #include "hetsynth/build_paths.h"
 #include "tests/cli/command.h"
 
@@ -96,6 +97,32 @@ TEST(Commands, CausalQueriesOfTheFirstTokensAreCheckedInSource) {
     const Outcome edited = place.run("verify " + model + " plan.json --source-dir project");
     EXPECT_EQ(edited.code, 5) << edited.out;
     EXPECT_THAT(edited.out, HasSubstr("source refuted: rank 0"));
+  }
+}
+
+/// The row sums of attention's gradient are taken from its result, made of values that the forward pass gathered and
+/// the backward pass gathers anew.
+TEST(Commands, WhatIsGatheredAnewIsCheckedAsWhatItWas) {
+  const Workplace place;
+  const std::string model = "'" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp'";
+  const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
+  place.write("tight.toml", everywhere(cluster, "2 GiB", "16 MiB"));
+  expect_done(place.run("plan " + model + " --cluster tight.toml --batch 8 --accumulate 2 -o plan.json"));
+  expect_done(place.run("inspect " + model + " plan.json --out project"));
+  const Outcome generated = place.run("verify " + model + " plan.json --source-dir project");
+  expect_done(generated);
+  EXPECT_THAT(generated.out, HasSubstr("source: the generated programs of 2 ranks do what the plan says"));
+  const std::string text = place.read("project/rank0.cpp");
+  for (const auto& [right, wrong] :
+       {std::pair{"compute_d_weights_4_2(mixed_4, d_mixed_4", "compute_d_weights_4_2(mixed_4, mixed_4"},
+        std::pair{"compute_d_weights_4_2(mixed_4, d_mixed_4", "compute_d_weights_4_2(mixed_3, d_mixed_4"},
+        std::pair{", value_4, value_4_gathered_2", ", key_4, value_4_gathered_2"}}) {
+    const size_t at = text.find(right);
+    ASSERT_NE(at, std::string::npos) << right;
+    place.write("project/rank0.cpp", text.substr(0, at) + wrong + text.substr(at + std::string(right).size()));
+    const Outcome edited = place.run("verify " + model + " plan.json --source-dir project");
+    EXPECT_EQ(edited.code, 5) << wrong << edited.out;
+    EXPECT_THAT(edited.out, HasSubstr("source refuted: rank 0")) << wrong;
   }
 }
 

@@ -15,12 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// `text` with `to` in place of every `from`, of which `to` must hold none.
-std::string everywhere(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
-  return text;
-}
-
 struct PlanCommand : ::testing::Test {
   PlanCommand() {
     place.write("model.cpp", small_model);

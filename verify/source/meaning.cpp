@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "dsl/ir/arithmetic.h"
 #include "dsl/ir/interpreter.h"
+#include "verify/source/same_values.h"
 
 namespace hetsynth::source {
 namespace {
@@ -105,6 +108,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   kept_copy_.assign(values, false);
   source_.assign(values, -1);
   within_.assign(values, -1);
+  copies_.assign(values, 0);
   shown_.assign(values, 0);
   for (size_t v = 0; v < values; ++v) {
     const Value& value = program.values[v];
@@ -113,6 +117,10 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
     dtypes_.push_back(reference[value.node].type.dtype);
     alias_.push_back(ValueId(v));
   }
+  const std::vector<ValueId> first = first_same_values(program);
+  std::map<ValueId, std::vector<ValueId>> by_first;
+  for (size_t v = 0; v < values; ++v) by_first[first[v]].push_back(ValueId(v));
+  for (size_t v = 0; v < values; ++v) same_.push_back(by_first[first[v]]);
   one_hot_.assign(reference.nodes.size(), OneHot{0, 0, 0.0});
   looks_up_.assign(reference.nodes.size(), false);
   joined_dim_.assign(reference.nodes.size(), -1);
@@ -176,6 +184,7 @@ void Meaning::hold(ValueId value) {
   change();
   if (held_[size_t(value)]) return;
   held_[size_t(value)] = true;
+  ++copies_[size_t(root(value))];
   if (const ValueId from = source_[size_t(value)]; from >= 0) ++shown_[size_t(root(from))];
 }
 
@@ -183,15 +192,17 @@ void Meaning::release(ValueId value) {
   change();
   if (!held_[size_t(value)]) return;
   held_[size_t(value)] = false;
+  --copies_[size_t(root(value))];
   if (const ValueId from = source_[size_t(value)]; from >= 0) --shown_[size_t(root(from))];
 }
 
 void Meaning::identify(ValueId value, ValueId with) {
   change();
-  if (root(value) == root(with)) return;
-  shown_[size_t(root(with))] += shown_[size_t(root(value))];
-  shown_[size_t(root(value))] = 0;
-  alias_[size_t(value)] = root(with);
+  const ValueId from = root(value), to = root(with);
+  if (from == to) return;
+  for (std::vector<int>* counts : {&copies_, &shown_})
+    (*counts)[size_t(to)] += std::exchange((*counts)[size_t(from)], 0);
+  alias_[size_t(from)] = to;
 }
 
 ValueId Meaning::root(ValueId value) const {
@@ -202,6 +213,7 @@ ValueId Meaning::root(ValueId value) const {
 void Meaning::open(const std::set<ValueId>& values) {
   std::fill(opened_.begin(), opened_.end(), false);
   for (ValueId value : values) opened_[size_t(value)] = true;
+  any_opened_ = !values.empty();
   change();
 }
 
@@ -245,6 +257,13 @@ double Meaning::unknown(ValueId value, int64_t position) const {
   return unknowns_.at(value, position, sample_);
 }
 
+/// Another value that is the same and in memory; -1 without one.
+ValueId Meaning::same_in_memory(ValueId value) const {
+  for (ValueId same : same_[size_t(value)])
+    if (root(same) != value && held_[size_t(same)] && !opened_[size_t(root(same))]) return same;
+  return -1;
+}
+
 bool Meaning::in_part(ValueId value, const Index& index) const {
   const std::vector<Range>& part = ranges_[size_t(value)];
   for (size_t d = 0; d < index.size(); ++d)
@@ -258,10 +277,10 @@ double Meaning::at(ValueId value, const Index& index) {
     throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
   if (const ValueId own = within_[size_t(value)]; own >= 0 && in_part(own, index)) {
     // It stays what it is when the part itself is gone.
-    const bool gone = held_[size_t(value)] && !known(root(own)) && !view_[size_t(root(own))];
+    const bool gone = copies_[size_t(value)] > 0 && !known(root(own)) && !view_[size_t(root(own))];
     if (!gone) return at(own, index);
   }
-  if (view_[size_t(value)] && held_[size_t(value)]) {
+  if (view_[size_t(value)] && copies_[size_t(value)] > 0) {
     try {
       return through(value, index);
     } catch (const NotHeld&) {
@@ -271,8 +290,11 @@ double Meaning::at(ValueId value, const Index& index) {
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
   if (known(value) && !opened_[size_t(value)]) return unknown(value, flat(value, index));
   int maker = makers_[size_t(value)];
-  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
+  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute) {
+    // What was gathered for the forward pass, and a result is opened for, is what the backward pass gathers anew.
+    if (const ValueId same = any_opened_ ? same_in_memory(value) : -1; same >= 0) return at(same, index);
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
+  }
   uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
   auto [entry, fresh] = known_.try_emplace(key, 0.0);
   if (!fresh) return entry->second;

@@ -120,10 +120,11 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
+  ValueId same_in_memory(ValueId value) const;
   bool in_part(ValueId value, const Index& index) const;
   void note_source(const Instruction& i);
-  /// In memory, be it as a view of it.
-  bool known(ValueId value) const { return held_[size_t(value)] || shown_[size_t(value)] > 0; }
+  /// In memory, be it as a view of it. Of roots.
+  bool known(ValueId root) const { return copies_[size_t(root)] > 0 || shown_[size_t(root)] > 0; }
   void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
   double compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point = nullptr);
@@ -141,8 +142,10 @@ class Meaning {
   std::vector<ValueId> within_;  ///< by value: of what a halo exchange makes, the part that the rank had itself; or -1
   std::vector<int> joined_dim_;  ///< by node: the dimension along which it joins tensors of one position each; -1: none
   std::vector<ValueId> source_;  ///< see source; -1: the value itself
-  std::vector<int> shown_;       ///< by value: views of it in memory
+  std::vector<int> copies_;      ///< by root: values in memory that were found to be this one
+  std::vector<int> shown_;       ///< by root: views of it in memory
   std::vector<ValueId> alias_;
+  std::vector<std::vector<ValueId>> same_;  ///< by value: others that are the same of the same leaves, and itself
   std::vector<std::vector<Range>> factor_ranges_;  ///< by instruction
   std::vector<OneHot> one_hot_;                    ///< by node
   std::vector<bool> looks_up_;
@@ -157,6 +160,7 @@ class Meaning {
   bool float_constants_ = true;
   std::unordered_map<uint64_t, double> known_;
   std::vector<bool> opened_;
+  bool any_opened_ = false;
   int depth_ = 0;
   bool watches_ = false;      ///< for the next:
   bool conditional_ = false;  ///< a number of a loop decided something
