@@ -100,9 +100,17 @@ class ContentsWalk : public StepWalk {
   std::optional<Guess> match_unrounded(Region& region, const Written& block, const std::vector<ValueId>& values,
                                        size_t enough);
   bool round_alike(Region& region, const Written& block, const Guess& guess, const std::vector<Point>& points);
-  std::pair<std::vector<int64_t>, std::vector<int64_t>> layout(const Guess& guess) const;
+  /// What a block was found to be, as far as another launch of the same kernel makes it again.
+  struct Passed {
+    std::string operation;
+    std::vector<int64_t> extents, strides;
+    bool operator==(const Passed&) const = default;
+  };
+  Passed passed_as(const Guess& guess) const;
   bool is_sum(ValueId value) const;
   std::set<ValueId> sums_behind(ValueId value) const;
+  std::optional<Guess> match_again(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                   size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
@@ -136,8 +144,8 @@ class ContentsWalk : public StepWalk {
                     NodeId node) const;
 
   std::vector<bool> done_;  ///< by instruction: its result was in memory
-  /// Of blocks that were recognised, by function and variable: extents and strides of what was found there.
-  std::map<std::pair<std::string, int>, std::pair<std::vector<int64_t>, std::vector<int64_t>>> passed_;
+  /// Blocks that were recognised, by function and variable.
+  std::map<std::pair<std::string, int>, Passed> passed_;
   int frontier_ = 0;            ///< instruction that made what was recognised last
   int64_t work_of_others_ = 0;  ///< evaluations for what is unrecognised
   /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows

@@ -205,6 +205,11 @@ void Meaning::identify(ValueId value, ValueId with) {
   alias_[size_t(from)] = to;
 }
 
+ValueId Meaning::first_in_memory(ValueId value) const {
+  const ValueId first = root(value);
+  return !held_[size_t(value)] && opaque(first) ? first : -1;
+}
+
 ValueId Meaning::root(ValueId value) const {
   while (alias_[size_t(value)] != value) value = alias_[size_t(value)];
   return value;

@@ -80,6 +80,8 @@ class Meaning {
   void close() { open({}); }
   /// Two values were found to be the same computation.
   void identify(ValueId value, ValueId with);
+  /// Of a value that is not in memory itself, the same computation that is; -1 without one.
+  ValueId first_in_memory(ValueId value) const;
   /// Of a view of all that the rank has of another value, that value; else the value itself.
   ValueId source(ValueId value) const;
 

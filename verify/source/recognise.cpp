@@ -128,11 +128,12 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
     throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
   if (!guess) guess = settle(region, block, values, points);
+  if (!guess) guess = match_again(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) no_match(block, points, values, name, scratch);
   memory_.understand_reads();
-  if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = layout(*guess);
+  if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = passed_as(*guess);
   return *guess;
 }
 
@@ -174,7 +175,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
     const std::optional<Guess> guess = match(values, points);
     if (!guess) return std::nullopt;
     const auto found = passed_.find({region.function_name(), block.pointer});
-    const bool passed = found != passed_.end() && found->second == layout(*guess);
+    const bool passed = found != passed_.end() && found->second == passed_as(*guess);
     const std::vector<Point> steps = sample_steps(region, block, *guess, points, passed);
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
       std::optional<Point> other = named_element(region, block, *guess, passed);
@@ -201,6 +202,15 @@ void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>&
                        meaning_.ranges(other) == meaning_.ranges(guess.value) && !meaning_.holds(other);
     if (alike && agrees({other, guess.strides}, points, most_work_, nullptr)) meaning_.identify(other, guess.value);
   }
+}
+
+/// What is computed again while the first one is still in memory: the text makes it of what that was made of.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_again(Region& region, const Written& block,
+                                                             const std::vector<ValueId>& values, size_t enough) {
+  for (ValueId value : values)
+    if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
+      if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
+  return std::nullopt;
 }
 
 /// Two computations may agree by what values in memory are and not for any contents of their places: the gradient of
@@ -271,10 +281,13 @@ bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess
   return by_text == by_program;
 }
 
-std::pair<std::vector<int64_t>, std::vector<int64_t>> ContentsWalk::layout(const Guess& guess) const {
-  std::vector<int64_t> extents;
-  for (const Range& range : meaning_.ranges(guess.value)) extents.push_back(range.hi - range.lo);
-  return {extents, guess.strides};
+/// The operator is a part of it: one element of relu's may be one of its operand's, which is in memory as well where it
+/// is computed again.
+ContentsWalk::Passed ContentsWalk::passed_as(const Guess& guess) const {
+  const Node& node = node_of(guess.value);
+  Passed out{node.op ? fmt::format("{} {}", node.op->tag(), node.op->attributes()) : "", {}, guess.strides};
+  for (const Range& range : meaning_.ranges(guess.value)) out.extents.push_back(range.hi - range.lo);
+  return out;
 }
 
 bool ContentsWalk::is_sum(ValueId value) const {

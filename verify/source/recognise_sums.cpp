@@ -174,7 +174,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
           if (alike && sums_agree({other, guess.strides}, *order, turns, terms, false)) meaning_.identify(other, v);
         }
         memory_.understand_reads();
-        passed_[{region.function_name(), block.pointer}] = layout(guess);
+        passed_[{region.function_name(), block.pointer}] = passed_as(guess);
         return guess;
       } while (permuted && std::next_permutation(dims.begin(), dims.end()));
     }
