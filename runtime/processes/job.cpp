@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -74,6 +75,18 @@ struct Job::Impl {
     for (int p = 0; p < group.count(); ++p)
       if (p != self()) listen(p);
     watch = std::thread([this] { serve(); });
+  }
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      leaving = true;
+      // Who failed, or heard of a failure, waits for nobody.
+      abandoned = heard || !announcement.empty();
+    }
+    watch.join();
+    for (Peer& peer : peers)
+      if (peer.next) peer.next->cancel();
   }
 
   int self() const { return group.process(); }
@@ -182,22 +195,19 @@ struct Job::Impl {
 };
 
 Job::Job(ProcessGroup& group, const JobOptions& options) : impl_(std::make_unique<Impl>(group, options)) {
-  std::vector<std::string> hosts = exchange(group.host());
-  std::lock_guard lock(impl_->mutex);
-  impl_->hosts = std::move(hosts);
+  // Whoever fails at once knew all hosts: they are on their way, and messages name them.
+  constexpr std::chrono::seconds on_their_way{1};
+  try {
+    std::vector<std::string> hosts = exchange(group.host(), on_their_way);
+    std::lock_guard lock(impl_->mutex);
+    impl_->hosts = std::move(hosts);
+  } catch (const std::exception& error) {
+    if (!failure()) announce(error.what());
+    throw;
+  }
 }
 
-Job::~Job() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->leaving = true;
-    // Who failed, or heard of a failure, waits for nobody.
-    impl_->abandoned = impl_->heard || !impl_->announcement.empty();
-  }
-  impl_->watch.join();
-  for (Impl::Peer& peer : impl_->peers)
-    if (peer.next) peer.next->cancel();
-}
+Job::~Job() = default;
 
 ProcessGroup& Job::group() { return impl_->group; }
 int Job::process() const { return impl_->self(); }
@@ -209,9 +219,15 @@ std::string Job::describe(int process) const {
   return impl_->describe(process);
 }
 
-std::vector<std::string> Job::exchange(const std::string& own) {
+std::vector<std::string> Job::exchange(const std::string& own) { return exchange(own, std::chrono::milliseconds{0}); }
+
+std::vector<std::string> Job::exchange(const std::string& own, std::chrono::milliseconds after_failure) {
   SignalPatience patience;
-  const auto stop = [&] { return failure().has_value() || patience.is_over(); };
+  std::optional<Clock::time_point> failed;
+  const auto stop = [&] {
+    if (!failed && failure()) failed = Clock::now();
+    return (failed && Clock::now() - *failed >= after_failure) || patience.is_over();
+  };
   const auto wait = [&](const std::vector<std::unique_ptr<Message>>& messages) {
     if (wait_for(messages, stop)) return;
     if (!failure())

@@ -27,7 +27,7 @@ constexpr int first_free_tag = 16;
 
 class Job {
  public:
-  /// All processes construct theirs. `group` outlives it.
+  /// All processes construct theirs. `group` outlives it. Throws RunFailed when another failed or does not come.
   explicit Job(ProcessGroup& group, const JobOptions& options = {});
   /// If all went well, waits until all processes have come here.
   ~Job();
@@ -60,6 +60,8 @@ class Job {
   bool settle();
 
  private:
+  /// Another's failure ends it after this time only.
+  std::vector<std::string> exchange(const std::string& own, std::chrono::milliseconds after_failure);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -73,6 +73,14 @@ TEST(Job, AProcessThatFallsSilentIsNamedInAll) {
   }
 }
 
+TEST(Job, AProcessThatNeverComesIsNamedInAll) {
+  DoubleProcesses network({"a", "b", "c"});
+  const auto thrown = in_processes(network, 2, {.patience = std::chrono::milliseconds(300)},
+                                   [](Job&) { FAIL() << "the job began without the third process"; });
+  for (const std::string& words : thrown)
+    EXPECT_THAT(words, AllOf(HasSubstr("process 2"), HasSubstr("nothing was heard of it for 0.3 s")));
+}
+
 TEST(Job, RanksThatCallDifferentCollectivesAreTold) {
   ProcessHarness ranks(mesh_of({2}));
   ranks.each([&](int rank) {
