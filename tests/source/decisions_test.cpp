@@ -36,6 +36,13 @@ Program clamped() {
     return sum(y * y);
   });
 }
+Program seldom_below_zero() {
+  return trained([] {
+    Tensor x = parameter("x", {6, 5}, normal(1)), y = relu(x * x * 16.0 + x);
+    output("y", y);
+    return sum(x * x);
+  });
+}
 Program overlapping() {
   return trained([] {
     Tensor x = parameter("x", {2, 1, 7, 5}, normal(1)), y = max_pool2d(x, {3, 3}, {.stride = Extent2d{2, 2}});
@@ -102,6 +109,7 @@ const Edit edits[] = {
     {"another_upper_bound", clamped, "= clamp(", ", 30.0f)", ", 31.0f)"},
     {"no_lower_bound", clamped, "= clamp(", ", 0.01f)", ", 0.0f)"},
     {"another_bound_of_the_gradient", clamped, "= clamp_gradient(", "30.0f <", "300.0f <"},
+    {"no_bound_that_is_seldom_met", seldom_below_zero, "= relu", ", 0.0f)", ", -9.0f)"},
     {"a_longer_warmup", scheduled, "", "100", "200"},
     {"another_norm", scheduled, "compute_clip_scale", " 20.0", " 21.0"},
     {"no_end_of_warmup", scheduled, "compute_learning_rate", "min_f64(1.0, ", "min_f64(9.0, "},

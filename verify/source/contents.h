@@ -91,6 +91,10 @@ class ContentsWalk : public StepWalk {
   bool holds(const Guess& guess, const Point& point, int64_t& work);
   static bool alike(const std::vector<Point>& points, const std::vector<Point>& steps);
   std::optional<Point> other_element(Region& region, const Written& block, const Guess& guess, bool alike, bool passed);
+  std::vector<Guess> rivals(const Guess& guess) const;
+  std::optional<Point> element_of_rival(Region& region, const Written& block, const Guess& guess,
+                                        const std::vector<Point>& points, const std::vector<Point>& steps);
+  std::optional<bool> differ_at(ValueId a, ValueId b, const Index& index, const Sample& sample, int64_t& work);
   std::vector<int64_t> steps_inside(const Instruction& i, size_t dim) const;
   std::optional<Guess> match(const std::vector<ValueId>& values, const std::vector<Point>& points);
   std::optional<Guess> match_opened(Region& region, const Written& block, const std::vector<ValueId>& values,

@@ -180,6 +180,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
       std::optional<Point> other = named_element(region, block, *guess, passed);
       if (!other) other = other_element(region, block, *guess, alike(points, steps), passed);
+      if (!other && !passed) other = element_of_rival(region, block, *guess, points, steps);
       if (other) {
         points.push_back(*other);
         continue;

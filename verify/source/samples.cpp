@@ -25,6 +25,9 @@ constexpr int64_t most_work_of_edges = 300'000, most_work_where_rare = 5'000'000
 /// The same where positions are named by numbers.
 constexpr size_t most_named = 192, least_named = 4;
 constexpr int64_t most_work_of_named = 500'000;
+/// Choices of the unknowns among which a guess and a neighbour that is worth the same so far are told apart.
+constexpr uint64_t most_choices = 256;
+constexpr int64_t most_work_of_choices = 500'000;
 /// Operators between a value and memory whose offsets are such numbers.
 constexpr size_t most_makers = 64;
 
@@ -280,6 +283,70 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
     if (refutes(region, block, guess, point, work)) return point;
   }
   return std::nullopt;
+}
+
+/// What the guess is computed from, and what is computed from it, if it may be the same block.
+std::vector<ContentsWalk::Guess> ContentsWalk::rivals(const Guess& guess) const {
+  const auto alike = [&](ValueId v) {
+    return v != guess.value && meaning_.dtype(v) == meaning_.dtype(guess.value) &&
+           meaning_.ranges(v) == meaning_.ranges(guess.value) && meaning_.count(v) == meaning_.count(guess.value);
+  };
+  std::vector<Guess> out;
+  for (const Instruction& i : program_.instructions) {
+    if (i.opcode != Opcode::compute) continue;
+    const bool uses = std::count(i.operands.begin(), i.operands.end(), guess.value) > 0;
+    if (uses && alike(i.result)) out.push_back({i.result, guess.strides});
+    if (i.result != guess.value) continue;
+    for (ValueId operand : i.operands)
+      if (alike(operand)) out.push_back({operand, guess.strides});
+  }
+  return out;
+}
+
+/// An element at which the text differs from a guess, among those at which a neighbour of the guess does that is worth
+/// the same so far: what relu is taken of may be above 0 wherever it was looked at.
+std::optional<ContentsWalk::Point> ContentsWalk::element_of_rival(Region& region, const Written& block,
+                                                                  const Guess& guess, const std::vector<Point>& points,
+                                                                  const std::vector<Point>& steps) {
+  if (very_dear_element()) return std::nullopt;
+  PseudoRandom random(block.begin + 3, block.count());
+  const std::vector<Range>& ranges = meaning_.ranges(guess.value);
+  int64_t work = 0;
+  for (const Guess& rival : rivals(guess)) {
+    if (!agrees(rival, points, most_work_, nullptr) || !agrees(rival, steps, most_work_, nullptr, /*some=*/false))
+      continue;
+    for (uint64_t n = 0; n < most_choices && work < most_work_of_choices; ++n) {
+      Sample sample = as_now(Sample::number(6000 + n));
+      sample.edge = n % 4 == 3;
+      const int64_t element = random.below(block.count());
+      const std::optional<bool> differ = differ_at(guess.value, rival.value, index_at(ranges, guess.strides, element),
+                                                   sample, work);
+      if (!differ) break;
+      if (!*differ) continue;
+      const Point point = point_at(region, block, element, sample, work);
+      if (refutes(region, block, guess, point, work)) return point;
+      break;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether two values differ by far in an element; nothing where this does not follow from memory, or takes too long.
+std::optional<bool> ContentsWalk::differ_at(ValueId a, ValueId b, const Index& index, const Sample& sample,
+                                            int64_t& work) {
+  meaning_.choose(sample);
+  meaning_.work = 0;
+  meaning_.limit = most_work_;
+  std::optional<bool> out;
+  try {
+    const double one = meaning_.at(a, index), other = meaning_.at(b, index);
+    out = std::isfinite(one) && std::isfinite(other) &&
+          std::abs(one - other) > 1e-2 * std::max(std::abs(one), std::abs(other));
+  } catch (const NotHeld&) {
+  } catch (const TooLong&) {
+  }
+  work += meaning_.work;
+  return out;
 }
 
 /// Strides of the loops that a dimension of a computed value is made of.
