@@ -38,6 +38,9 @@ constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
 /// the few searches there is time for hardly make it tighter.
 constexpr double worth_tightening = 5e-3;
 constexpr size_t most_nodes_to_tighten = 4500;
+/// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: what
+/// does not fit may do so at the same shares when it makes values twice, or with thriftier forms.
+constexpr double soft_price = 0.3;
 /// Shares at which a program fits are left for later where they make it so much slower.
 constexpr double worth_moving_to_fit = 1;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
@@ -55,11 +58,7 @@ class Alternation {
         shares_bound_(relaxation_.bound),
         kept_(budget, to_beat, runners_up),
         search_(problem, budget, relaxation_, &kept_),
-        tight_(problem, budget, &kept_, &seen_,
-               search_.has_linear_program() ? search_.unequal_axes() : std::vector<int>{},
-               [this](auto& conversions, auto& shares) {
-                 return search_.cheapest(conversions, shares, search_.worth_searching());
-               }),
+        tight_(problem, budget, &kept_, &seen_, &search_),
         at_hand_(std::move(at_hand)) {}
 
   std::vector<Plan> run() {
@@ -69,17 +68,7 @@ class Alternation {
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
-    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
-    const bool followed = follow(starts, /*may_leave=*/true);
-    // Where memory is short the best plan is hardly at the shares of the best so far.
-    const bool ample = several_axes() || memory_is_ample();
-    if (ample) search_best_shares();
-    search_tight_shares();
-    if (!followed && far_within_memory()) {
-      follow(starts, /*may_leave=*/false);
-      search_tight_shares();
-    }
-    search_everything_at_last(ample);
+    if (!settled_where_memory_is_short()) look_for_shares(starts);
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
@@ -92,6 +81,21 @@ class Alternation {
 
  private:
   using Among = ShareSearch::Among;
+
+  /// Searches and linear programs in turn, from all starts that are worth it.
+  void look_for_shares(const std::vector<Shares>& starts) {
+    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
+    const bool followed = follow(starts, /*may_leave=*/true);
+    // Where memory is short the best plan is hardly at the shares of the best so far.
+    const bool ample = several_axes() || memory_is_ample();
+    if (ample) search_best_shares();
+    search_tight_shares();
+    if (!followed && far_within_memory()) {
+      follow(starts, /*may_leave=*/false);
+      search_tight_shares();
+    }
+    search_everything_at_last(ample);
+  }
 
   /// From one start after the other, until no more are worth it. False if the rest are left for later, as may be done
   /// once only memory matters.
@@ -206,20 +210,59 @@ class Alternation {
 
   bool several_axes() const { return search_.several_axes(); }
 
-  /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
-  /// relaxation calls likely.
-  void alternate_from_relaxation() {
-    if (!search_.has_linear_program() || relaxation_.choices.empty() || relaxation_.hard) return;
+  /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
+  /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
+  bool settled_where_memory_is_short() {
+    if (several_axes() || budget_.spent() || !is_long(problem_.program)) return false;
+    const Candidate relaxed = relaxed_program(soft_limits());
+    if (relaxed.empty() || relaxed.fits()) return false;
+    search_.begin_with_likely();
+    const Candidate fastest = fastest_from(relaxed.shares);
+    kept_.keep(fastest);
+    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest);
+    search_.forget_likely();
+    return settled;
+  }
+
+  /// Memory counts a little, so that of shares that are nearly as fast those are taken that need less of it.
+  MemoryLimits soft_limits() const { return {.seconds_over = soft_price * to_seconds(relaxation_.bound)}; }
+
+  /// Whatever the memory: programs and the shares that suit them in turn.
+  Candidate fastest_from(Shares shares) {
+    Candidate fastest;
+    for (int round = 0; round < max_alternations && !budget_.spent(); ++round) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      Candidate candidate = search_.cheapest(conversions, shares, Among::all);
+      if (candidate.empty() || (!fastest.empty() && candidate.cost >= fastest.cost)) break;
+      fastest = std::move(candidate);
+      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, fastest.choices);
+      if (!refine_shares(problem_, terms, *fastest.spmd, search_.unequal_axes(), &shares, soft_limits()) ||
+          shares == fastest.shares)
+        break;
+    }
+    return fastest;
+  }
+
+  /// The relaxation's at the shares that suit it. Empty if there are none.
+  Candidate relaxed_program(const MemoryLimits& limits) const {
+    if (!search_.has_linear_program() || relaxation_.choices.empty() || relaxation_.hard) return {};
     Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
     const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_.choices);
     const SpmdProgram relaxed = lower(problem_, conversions, shares, relaxation_.choices, Wording::none);
-    if (!refine_shares(problem_, terms, relaxed, search_.unequal_axes(), &shares)) return;
+    if (!refine_shares(problem_, terms, relaxed, search_.unequal_axes(), &shares, limits)) return {};
     const Conversions there(*problem_.analysis, problem_.cost, shares);
-    const Picoseconds cost = total_cost(problem_, there, shares, relaxation_.choices);
-    if (double(cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
+    return make_candidate(problem_, there, shares, relaxation_.choices,
+                          total_cost(problem_, there, shares, relaxation_.choices));
+  }
+
+  /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
+  /// relaxation calls likely.
+  void alternate_from_relaxation() {
+    const Candidate relaxed = relaxed_program({});
+    if (relaxed.empty() || double(relaxed.cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
     search_.begin_with_likely();
-    alternate(shares, Among::all, &seen_);
+    alternate(relaxed.shares, Among::all, &seen_);
     if (!near_bound(near_enough_at_first) && !only_memory_matters()) search_.forget_likely();
   }
 

@@ -4,56 +4,71 @@
 #include <bit>
 #include <cmath>
 
+#include "synth/network.h"
+
 namespace hetsynth::synth {
+namespace {
+
+/// At all points, and in between.
+constexpr int always = -1;
+
+}  // namespace
 
 FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const MemoryPrice& memory)
     : problem_(problem), conversions_(conversions), shares_(shares), memory_(memory) {
   if (any()) find_boundary();
   const auto kept = [&](const Node& node) {
-    const std::vector<double>& prices = prices_of_forms(node);
+    const std::vector<double>& prices = prices_of_forms(node, always);
     return Picoseconds(std::min(double(forbidden), *std::min_element(prices.begin(), prices.end())));
   };
   if (memory.again) remakes_.emplace(problem, shares, boundary_, kept);
 }
-
-int FormPrices::kind_of(const Node& node) const { return any() ? int(presence(node) * 1000) : 0; }
 
 void FormPrices::find_boundary() {
   for (const Node& node : problem_.program.nodes)
     if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
 }
 
-/// Weight of the points at which a tensor must be there in some form: it is computed then, read, or waits.
-double FormPrices::presence(const Node& node) const {
-  if (node.leaf()) return 1;
+/// Bits for the points at which a tensor must be there in some form: it is computed then, read, or waits.
+int FormPrices::presence(const Node& node) const {
+  if (node.leaf()) return always;
   // New contents of leaves are written over the old ones where that can be.
   if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
   NodeId last = node.id;
   for (NodeId consumer : problem_.consumers[node.id]) last = std::max(last, consumer);
-  if (memory_.least) return node.id <= boundary_ && last > boundary_ ? 1 : 0;
-  bool outlives = problem_.is_output[node.id] || node.id == problem_.program.loss;
-  double weight = 0;
-  for (const MemoryPrice::Point& point : memory_.points)
-    if (node.id <= point.node && (outlives || last >= point.node)) weight += point.weight;
-  return weight;
+  if (memory_.least) return node.id <= boundary_ && last > boundary_ ? always : 0;
+  const bool outlives = problem_.is_output[node.id] || node.id == problem_.program.loss;
+  int bits = 0;
+  for (size_t p = 0; p < memory_.points.size(); ++p)
+    if (node.id <= memory_.points[p].node && (outlives || last >= memory_.points[p].node)) bits |= 1 << p;
+  return bits;
 }
 
 /// Of keeping a tensor in a form on all devices.
 Picoseconds FormPrices::price(const Node& node, int form) const {
-  const double sum = prices_of_forms(node)[size_t(form)] * presence(node);
+  const double sum = prices_of_forms(node, presence(node))[size_t(form)];
   return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
 }
 
-/// Of tensors of one kind, by form.
-const std::vector<double>& FormPrices::prices_of_forms(const Node& node) const {
-  std::vector<double>& prices = prices_of_kind_[conversions_.kind_of(node.id)];
+/// By device, of a byte that is there at these points.
+std::vector<double> FormPrices::prices_at(int points) const {
+  if (points == always) return memory_.by_device;
+  std::vector<double> out(memory_.by_device.size(), 0);
+  for (size_t p = 0; p < memory_.points.size(); ++p)
+    for (size_t d = 0; (points >> p & 1) && d < out.size(); ++d) out[d] += memory_.points[p].by_device[d];
+  return out;
+}
+
+/// Of tensors of one kind that are there at these points, by form.
+const std::vector<double>& FormPrices::prices_of_forms(const Node& node, int points) const {
+  std::vector<double>& prices = prices_[{conversions_.kind_of(node.id), points}];
   if (!prices.empty()) return prices;
-  const std::vector<double>& by_device = memory_.by_device;
+  const std::vector<double> by_device = prices_at(points);
   for (const Form& form : problem_.rules.forms[node.id]) {
     double sum = 0;
     for (size_t d = 0; d < by_device.size(); ++d)
-      sum += by_device[d] * problem_.cost.local_bytes(node.id, form, shares_, int(d));
+      if (by_device[d] > 0) sum += by_device[d] * problem_.cost.local_bytes(node.id, form, shares_, int(d));
     prices.push_back(sum);
   }
   return prices;
@@ -121,6 +136,21 @@ Picoseconds FormPrices::least_with_copies(const Node& node, Sources sources, con
     if (form >= 0 && !node.leaf()) source = std::min(source, price(node, form));
   const Picoseconds from_source = std::min(forbidden, again + source);
   return std::min({kept, from_source, node.leaf() ? forbidden : remakes_->of(node.id, sources)});
+}
+
+Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                            const MemoryPrice& memory, const Choices& choices) {
+  const FormPrices prices(problem, conversions, shares, memory);
+  const std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
+  Picoseconds sum = 0;
+  for (const Node& node : problem.program.nodes) {
+    const Materialisation& m = made[size_t(node.id)];
+    const std::vector<NodeId>& updates = problem.update_targets[node.id];
+    const bool read = !problem.consumers[node.id].empty() || std::ranges::count(updates, node.id) < ssize(updates);
+    if (read) sum = add(sum, prices.of_kept(node, m.source, m.sets));
+    if (node.leaf()) sum = add(sum, prices.of_leaf(node, m.source.first));
+  }
+  return sum;
 }
 
 }  // namespace hetsynth::synth

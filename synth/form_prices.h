@@ -14,11 +14,11 @@ namespace hetsynth::synth {
 /// certain points of the program.
 struct MemoryPrice {
   struct Point {
-    NodeId node;    ///< the moment in which it is computed
-    double weight;  ///< weights of all points add up to 1
+    NodeId node;                    ///< the moment in which it is computed; -1: none has begun
+    std::vector<double> by_device;  ///< picoseconds per byte that is there then
   };
-  std::vector<double> by_device;  ///< picoseconds per byte; empty: no price
-  std::vector<Point> points;
+  std::vector<double> by_device;  ///< picoseconds per byte that is there all the time; empty: no price
+  std::vector<Point> points;      ///< at most 31, whose prices add up to `by_device`
   /// For a bound: only what is there for certain between the forward phase and the rest is paid for, so that no
   /// solution pays more than what its memory costs. (Else: all forms that a tensor is given, a closer guess.) Points do
   /// not matter then.
@@ -34,8 +34,8 @@ class FormPrices {
 
   /// Without a price all else is 0.
   bool any() const { return memory_.any(); }
-  /// Equal for tensors of one kind that pay alike: how much of the time they are there, in thousandths.
-  int kind_of(const Node& node) const;
+  /// Equal for tensors of one kind that pay alike: bits for the points at which they are there.
+  int kind_of(const Node& node) const { return any() ? presence(node) : 0; }
   /// Equal for tensors that cost the same to make again.
   int remake_kind_of(const Node& node) const { return remakes_ ? remakes_->kind_of(node.id) : -1; }
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
@@ -45,9 +45,10 @@ class FormPrices {
 
  private:
   void find_boundary();
-  double presence(const Node& node) const;
+  int presence(const Node& node) const;
   Picoseconds price(const Node& node, int form) const;
-  const std::vector<double>& prices_of_forms(const Node& node) const;
+  std::vector<double> prices_at(int points) const;
+  const std::vector<double>& prices_of_forms(const Node& node, int points) const;
   Picoseconds least_of_kept(const Node& node, Sources source, const FormSets& sets) const;
   Picoseconds least_with_copies(const Node& node, Sources source, const FormSets& sets) const;
 
@@ -55,9 +56,14 @@ class FormPrices {
   const Conversions& conversions_;
   const Shares& shares_;
   const MemoryPrice& memory_;
-  NodeId boundary_ = -1;                                       ///< the last node of the forward phase
-  mutable std::map<int, std::vector<double>> prices_of_kind_;  ///< worked out when first asked for
+  NodeId boundary_ = -1;  ///< the last node of the forward phase
+  mutable std::map<std::pair<int, int>, std::vector<double>>
+      prices_;  ///< by kind and points: worked out when first asked for
   std::optional<RemakeCosts> remakes_;
 };
+
+/// What all tensors pay under the choices, as a network counts it: what nothing reads is not among its choices.
+Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                            const MemoryPrice& memory, const Choices& choices);
 
 }  // namespace hetsynth::synth

@@ -17,7 +17,7 @@ void LinearProgram::add_row(double lower, double upper, std::vector<std::pair<in
   entries_.push_back(std::move(entries));
 }
 
-std::optional<std::vector<double>> LinearProgram::solve() const {
+std::optional<std::vector<double>> LinearProgram::solve(std::vector<double>* prices) const {
   auto bound = [](double value) { return std::isinf(value) ? std::copysign(COIN_DBL_MAX, value) : value; };
   std::vector<double> lower, upper, row_lower, row_upper, values;
   std::vector<int> columns;
@@ -35,6 +35,11 @@ std::optional<std::vector<double>> LinearProgram::solve() const {
   simplex.loadProblem(matrix, lower.data(), upper.data(), costs_.data(), row_lower.data(), row_upper.data());
   simplex.dual();
   if (simplex.status() != 0) return std::nullopt;
+  if (prices) {
+    const double* duals = simplex.dualRowSolution();
+    prices->clear();
+    for (size_t r = 0; r < rows_.size(); ++r) prices->push_back(std::abs(duals[r]));
+  }
   const double* solution = simplex.primalColumnSolution();
   return std::vector<double>(solution, solution + variables_.size());
 }

@@ -13,8 +13,10 @@ class LinearProgram {
   int add_variable(double lower, double upper, double cost);
   /// lower <= sum of coefficient * variable <= upper. Each variable at most once.
   void add_row(double lower, double upper, std::vector<std::pair<int, double>> entries);
-  /// Values of the variables at an optimum; nullopt if there is none.
-  std::optional<std::vector<double>> solve() const;
+  int row_count() const { return int(rows_.size()); }
+  /// Values of the variables at an optimum; nullopt if there is none. `prices`: by row, what the optimum would gain for
+  /// every unit that the row's bound is looser.
+  std::optional<std::vector<double>> solve(std::vector<double>* prices = nullptr) const;
 
  private:
   struct Bounds {

@@ -29,7 +29,7 @@ constexpr double near_enough_if_large = 0.015;
 
 class MemorySearch {
  public:
-  MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest,
+  MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest, const Candidate& best,
                Picoseconds cost_to_beat, double estimate_to_beat, Budget& budget)
       : problem_(problem),
         conversions_(conversions),
@@ -43,7 +43,8 @@ class MemorySearch {
     limits_.thorough = !is_long(problem.program);
     limits_.table_limit = std::min(limits_.table_limit, 1e6);
     limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
-    result_.best = fast_ = cheapest;
+    fast_ = cheapest;
+    result_.best = best;
     result_.bound = cheapest.bound;
     // On one axis it may be the cheapest of likely values: there is hardly a cheaper one.
     least_ = problem.mesh.axes.size() < 2 ? cheapest.cost : cheapest.bound;
@@ -102,10 +103,9 @@ class MemorySearch {
   void watch(NodeId peak, bool also_beside = false) {
     if (peak < 0 || points_.size() >= most_points) return;
     auto phase = [&](NodeId node) { return problem_.program[node].phase; };
-    for (const MemoryPrice::Point& point : points_)
-      if (point.node == peak || (!also_beside && phase(point.node) == phase(peak))) return;
-    points_.push_back({peak, 0});
-    for (MemoryPrice::Point& point : points_) point.weight = 1.0 / double(points_.size());
+    for (NodeId point : points_)
+      if (point == peak || (!also_beside && phase(point) == phase(peak))) return;
+    points_.push_back(peak);
   }
 
   Picoseconds to_beat() const { return std::min(cost_to_beat_, result_.best.fits() ? result_.best.cost : forbidden); }
@@ -136,13 +136,15 @@ class MemorySearch {
   SearchInput priced_input(double multiplier, bool least = false) const {
     SearchInput input;
     input.pins = &problem_.pins;
-    input.memory.points = points_;
     input.memory.least = least;
     input.memory.again = least && problem_.recompute;
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
       input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(problem_.cluster.devices[d].memory_bytes)
                                                  : 0);
+    std::vector<double> at_point = input.memory.by_device;
+    for (double& price : at_point) price /= double(points_.size());
+    for (NodeId point : points_) input.memory.points.push_back({point, at_point});
     return input;
   }
 
@@ -293,12 +295,12 @@ class MemorySearch {
   Budget& budget_;
   SearchLimits limits_;
   double near_enough_ = near_enough;
-  Picoseconds least_ = 0;    ///< of all plans at these shares, fitting or not, as far as is known
-  std::vector<char> tight_;  ///< by device: its memory has a price
-  std::vector<MemoryPrice::Point> points_;
-  double proven_at_ = 0;      ///< price of the last bound
-  double estimate_ = 0;       ///< a bound, but for what has a price without being in memory
-  Candidate fast_, thrifty_;  ///< of those met last one that does not fit, and one that does
+  Picoseconds least_ = 0;       ///< of all plans at these shares, fitting or not, as far as is known
+  std::vector<char> tight_;     ///< by device: its memory has a price
+  std::vector<NodeId> points_;  ///< where memory was over
+  double proven_at_ = 0;        ///< price of the last bound
+  double estimate_ = 0;         ///< a bound, but for what has a price without being in memory
+  Candidate fast_, thrifty_;    ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;
 };
 
@@ -306,8 +308,9 @@ class MemorySearch {
 
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
                                         const Candidate& cheapest, Picoseconds cost_to_beat, double estimate_to_beat,
-                                        double guess, Budget& budget) {
-  return MemorySearch(problem, conversions, cheapest, cost_to_beat, estimate_to_beat, budget).run(guess);
+                                        double guess, Budget& budget, const Candidate* known) {
+  return MemorySearch(problem, conversions, cheapest, known ? *known : cheapest, cost_to_beat, estimate_to_beat, budget)
+      .run(guess);
 }
 
 }  // namespace hetsynth::synth

@@ -27,9 +27,9 @@ struct MemorySearchResult {
 /// `cheapest`: the plan without memory limits, which does not fit; on one axis perhaps that of likely values only, and
 /// what is hardly dearer is then good enough. Gives up when the searches show that what fits is hardly cheaper than
 /// `cost_to_beat`, if at all, or when their estimate is not below `estimate_to_beat`. `guess`: a multiplier to begin
-/// with; 0: none is known; negative: hardly any will do.
+/// with; 0: none is known; negative: hardly any will do. `known`: a plan at these shares that fits.
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
                                         const Candidate& cheapest, Picoseconds cost_to_beat, double estimate_to_beat,
-                                        double guess, Budget& budget);
+                                        double guess, Budget& budget, const Candidate* known = nullptr);
 
 }  // namespace hetsynth::synth

@@ -7,13 +7,6 @@
 #include <tuple>
 
 namespace hetsynth::synth {
-namespace {
-
-/// Seconds are scaled to microseconds to stay near 1.
-constexpr double scale = 1e6;
-
-}  // namespace
-
 RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
                            const std::vector<CostTerm>& terms)
     : problem_(problem), axis_(axis), others_(others), types_(types) {
@@ -35,8 +28,8 @@ RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& other
   }
 }
 
-RatioProgram::TypeShares RatioProgram::solve() const {
-  const auto solution = lp_.solve();
+RatioProgram::TypeShares RatioProgram::solve(std::vector<double>* prices) const {
+  const auto solution = lp_.solve(prices);
   TypeShares out;
   if (!solution) return out;
   for (const auto& row : share_) {
@@ -55,7 +48,8 @@ std::vector<double> RatioProgram::parts(const std::vector<Cuts>& cuts, const Typ
   return out;
 }
 
-void RatioProgram::limit_memory(int device, const MemoryProfile& profile, size_t point, double limit) {
+int RatioProgram::limit_memory(int device, const MemoryProfile& profile, size_t point, double limit,
+                               double seconds_over) {
   std::map<int, double> entries;
   double fixed = 0;
   for (size_t c = 0; c < profile.cuts.size(); ++c) {
@@ -66,7 +60,9 @@ void RatioProgram::limit_memory(int device, const MemoryProfile& profile, size_t
     else if (part > 0)
       entries[share(class_id, device)] += part;
   }
+  if (std::isfinite(seconds_over)) entries[lp_.add_variable(0, HUGE_VAL, seconds_over * scale)] = -1;
   lp_.add_row(-HUGE_VAL, 1 - fixed, {entries.begin(), entries.end()});
+  return lp_.row_count() - 1;
 }
 
 /// The part that a device has on the other axes of what these classes cut there.

@@ -14,20 +14,24 @@ namespace hetsynth::synth {
 /// latencies, is left out.
 class RatioProgram {
  public:
+  /// Seconds are scaled to microseconds to stay near 1.
+  static constexpr double scale = 1e6;
+
   /// All must outlive this. `others`: shares, of which those along the axis are not read. `types`: coordinate_types.
   RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
                const std::vector<CostTerm>& terms);
 
   /// By [class][type of coordinate].
   using TypeShares = std::vector<std::vector<double>>;
-  /// Empty if infeasible.
-  TypeShares solve() const;
+  /// Empty if infeasible. `prices`: by row, the microseconds that a unit more would save.
+  TypeShares solve(std::vector<double>* prices = nullptr) const;
   /// Devices such that each device holds and does the same as one of them.
   const std::vector<int>& examples() const { return examples_; }
   /// By cuts, the part that a device holds of what is cut so.
   std::vector<double> parts(const std::vector<Cuts>& cuts, const TypeShares& shares, int device) const;
-  /// From now on the device holds no more than that many bytes at the point of the profile.
-  void limit_memory(int device, const MemoryProfile& profile, size_t point, double limit);
+  /// From now on the device holds no more than that many bytes at the point of the profile, or, where `seconds_over` is
+  /// finite, pays so much for as many bytes again. Returns the row.
+  int limit_memory(int device, const MemoryProfile& profile, size_t point, double limit, double seconds_over);
 
  private:
   size_t type(int device) const { return size_t(types_.type_of[size_t(problem_.cost.coordinate(device, axis_))]); }

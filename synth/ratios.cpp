@@ -130,26 +130,31 @@ DeviceTypes coordinate_types(const Problem& problem, int axis) {
 }
 
 Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
-                         const Shares& others, double memory) {
+                         const Shares& others, const MemoryLimits& limits) {
   const DeviceTypes types = coordinate_types(problem, axis);
   RatioProgram program(problem, axis, others, types, terms);
   const MemoryProfile profile = memory_profile(problem, spmd);
-  auto shares = program.solve();
-  bool fits = false;
-  for (int round = 0; !shares.empty() && !fits && round < max_memory_rounds; ++round) {
-    fits = true;
+  std::vector<double> prices;
+  auto shares = program.solve(&prices);
+  std::map<std::pair<int, size_t>, int> limited;  // rows by devices and points
+  bool more = true;
+  for (int round = 0; !shares.empty() && more && round < max_memory_rounds; ++round) {
+    more = false;
     for (int d : program.examples()) {
-      const double limit = double(problem.cluster.devices[size_t(d)].memory_bytes) * memory_fill * memory;
+      const double limit = double(problem.cluster.devices[size_t(d)].memory_bytes) * memory_fill * limits.part;
       if (limit <= 0) continue;
       const std::vector<double> parts = program.parts(profile.cuts, shares, d);
       const auto [worst, bytes] = fullest_point(profile, parts);
-      if (bytes <= limit * (1 + 1e-9)) continue;
-      program.limit_memory(d, profile, worst, limit);
-      fits = false;
+      if (bytes <= limit * (1 + 1e-9) || limited.contains({d, worst})) continue;
+      limited[{d, worst}] = program.limit_memory(d, profile, worst, limit, limits.seconds_over);
+      more = true;
     }
-    if (!fits) shares = program.solve();
+    if (more) shares = program.solve(&prices);
   }
-  if (shares.empty() || !fits) return {};
+  if (shares.empty() || (more && std::isinf(limits.seconds_over))) return {};
+  for (const auto& [where, row] : limited)
+    if (const double seconds = prices[size_t(row)] / RatioProgram::scale; limits.met && seconds > 0)
+      limits.met->push_back({where.first, profile.nodes[where.second], seconds});
   std::vector<char> matters(problem.classes.classes.size(), 0);
   for (const CostTerm& term : terms)
     for (int c : classes_of(problem, term, axis)) matters[size_t(c)] = 1;
@@ -220,9 +225,9 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
 }
 
 bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
-                   const std::vector<int>& axes, Shares* shares, double memory) {
+                   const std::vector<int>& axes, Shares* shares, const MemoryLimits& limits) {
   for (int axis : axes) {
-    const Fractions fractions = best_fractions(problem, terms, spmd, axis, *shares, memory);
+    const Fractions fractions = best_fractions(problem, terms, spmd, axis, *shares, limits);
     if (fractions.empty()) return false;
     *shares = round_fractions(problem, terms, fractions, axis, *shares);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "synth/priced_shares.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 
@@ -18,6 +19,10 @@ constexpr int most_in_vain = 2;
 /// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
 constexpr int most_tight_moves = 3;
 constexpr double worth_moving_again = 0.1;
+/// A plan that takes so much longer than the fastest that does not fit: thriftier ones at other shares may be faster.
+constexpr double far_from_fastest = 0.3;
+/// And so much longer that everything is tried.
+constexpr double very_far_from_fastest = 3;
 /// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
 constexpr int most_roundings = 3;
 constexpr double worth_rounding_anew = 1.1;
@@ -73,6 +78,60 @@ void TightShares::follow(bool of_all) {
   }
 }
 
+bool TightShares::settle(const Candidate& fastest) {
+  const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
+  make_again(fastest);
+  kept_.keep(moved_to_fit(fastest));
+  if (!near()) {
+    follow_memory_prices(problem_, fastest, search_.unequal_axes().front(), &kept_, budget_);
+    if (!kept_.fits()) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, fastest.shares);
+      const MemorySearchResult found = search_at(conversions, fastest, -1, double(forbidden));
+      if (!found.best.fits()) move(found.best, -1);
+    }
+  }
+  for (int moves = 0; moves < most_tight_moves && kept_.fits() && !budget_.spent(); ++moves) {
+    const Picoseconds before = kept_.cost_to_beat();
+    if (!move_best() || kept_.cost_to_beat() >= before) break;
+  }
+  if (kept_.fits() && !budget_.spent()) search_at_best();
+  return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + very_far_from_fastest);
+}
+
+void TightShares::make_again(const Candidate& candidate) {
+  if (candidate.fits()) return;
+  if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat())) kept_.keep(*again);
+}
+
+/// To the shares that suit the best plan's program, what it makes twice included. False if there are none to search.
+bool TightShares::move_best() {
+  const Candidate moved = moved_to_fit(kept_.best);
+  if (moved.empty() || !seen_.insert(moved.shares).second) return false;
+  kept_.keep(moved);
+  make_again(moved);
+  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, moved.shares), moved.shares);
+  if (there.empty()) return false;
+  kept_.keep(there);
+  make_again(there);
+  return true;
+}
+
+/// Within memory, at the shares of the best plan.
+void TightShares::search_at_best() {
+  const Conversions conversions(*problem_.analysis, problem_.cost, kept_.best.shares);
+  const Candidate there = search_.cheapest_of_all(conversions, kept_.best.shares);
+  if (there.empty()) return;
+  kept_.keep(there);
+  if (there.fits()) return;
+  const Candidate known = kept_.best;
+  MemorySearchResult result =
+      search_within_memory(problem_, conversions, there, kept_.to_beat(), double(forbidden), 0, budget_, &known);
+  kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, result.bound));
+  result.best.bound = result.bound;
+  kept_.keep(result.best);
+  searched_[there.shares] = there.cost;
+}
+
 /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
 /// or nothing is tight there.
 bool TightShares::move(const Candidate& from, double multiplier, double estimate_to_beat) {
@@ -80,7 +139,7 @@ bool TightShares::move(const Candidate& from, double multiplier, double estimate
   if (moved.empty() || !seen_.insert(moved.shares).second) return false;
   const Shares& shares = moved.shares;
   const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-  const Candidate there = cheapest_(conversions, shares);
+  const Candidate there = cheapest(conversions, shares);
   if (there.empty()) return false;
   if (there.fits()) {
     kept_.keep(there);
@@ -99,13 +158,14 @@ bool TightShares::move(const Candidate& from, double multiplier, double estimate
 /// take more than the limits allow: then, with a little less memory, once more. Empty if there are no such shares.
 Candidate TightShares::moved_to_fit(const Candidate& from) const {
   Candidate out;
-  if (axes_.empty()) return out;
+  if (!search_.has_linear_program()) return out;
   const std::vector<CostTerm> terms =
       cost_terms(problem_, Conversions(*problem_.analysis, problem_.cost, from.shares), from.choices);
   double memory = 1;
   for (int round = 0; round < most_roundings; ++round) {
     Shares shares = from.shares;
-    if (!refine_shares(problem_, terms, *from.spmd, axes_, &shares, memory) || (!out.empty() && shares == out.shares))
+    if (!refine_shares(problem_, terms, *from.spmd, search_.unequal_axes(), &shares, {.part = memory}) ||
+        (!out.empty() && shares == out.shares))
       break;
     const Conversions conversions(*problem_.analysis, problem_.cost, shares);
     Choices choices = from.choices;

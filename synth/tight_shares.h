@@ -1,6 +1,5 @@
 // Shares at which the cheapest plan does not fit into memory: what fits there, and at shares near by.
 #pragma once
-#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -8,24 +7,15 @@
 
 #include "synth/kept_plans.h"
 #include "synth/memory_search.h"
+#include "synth/share_search.h"
 
 namespace hetsynth::synth {
 
 class TightShares {
  public:
-  /// The cheapest plan at some shares, whatever its memory; empty if the search was stopped.
-  using Cheapest = std::function<Candidate(const Conversions& conversions, const Shares& shares)>;
-
-  /// `seen`: shares that were searched. `axes`: those that shares are looked for along by linear programming; none:
-  /// shares are given.
-  TightShares(const Problem& problem, Budget& budget, KeptPlans* kept, std::set<Shares>* seen, std::vector<int> axes,
-              Cheapest cheapest)
-      : problem_(problem),
-        budget_(budget),
-        kept_(*kept),
-        seen_(*seen),
-        axes_(std::move(axes)),
-        cheapest_(std::move(cheapest)) {}
+  /// `seen`: shares that were searched. `search`: of plans whatever their memory. All must outlive this.
+  TightShares(const Problem& problem, Budget& budget, KeptPlans* kept, std::set<Shares>* seen, ShareSearch* search)
+      : problem_(problem), budget_(budget), kept_(*kept), seen_(*seen), search_(*search) {}
 
   /// A plan that does not fit: to be followed.
   void add(const Candidate& candidate) { starts_.push_back(candidate); }
@@ -36,10 +26,20 @@ class TightShares {
   /// Looks for plans that fit from those added, the fastest first, and forgets them. `of_all`: they are the cheapest of
   /// all at their shares, not of likely values only.
   void follow(bool of_all);
+  /// Looks for what fits from the fastest program at the shares that suit it: with values made twice, at shares at
+  /// which it fits as it is, and with prices on memory. False if what was found takes much longer than that program, if
+  /// anything was.
+  bool settle(const Candidate& fastest);
   /// Of what fits or not, the cost of the cheapest at shares that were searched within memory; none: they were not.
   const Picoseconds* cheapest_at(const Shares& shares) const;
 
  private:
+  Candidate cheapest(const Conversions& conversions, const Shares& shares) const {
+    return search_.cheapest(conversions, shares, search_.worth_searching());
+  }
+  void make_again(const Candidate& candidate);
+  bool move_best();
+  void search_at_best();
   bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
   Candidate moved_to_fit(const Candidate& from) const;
   MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
@@ -49,8 +49,7 @@ class TightShares {
   Budget& budget_;
   KeptPlans& kept_;
   std::set<Shares>& seen_;
-  const std::vector<int> axes_;
-  const Cheapest cheapest_;
+  ShareSearch& search_;
   std::vector<Candidate> starts_;
   std::map<Shares, Picoseconds> searched_;
 };

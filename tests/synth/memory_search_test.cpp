@@ -15,6 +15,8 @@
 #include "synth/memory_floor.h"
 #include "synth/meshes.h"
 #include "synth/plan_mixture.h"
+#include "synth/priced_shares.h"
+#include "synth/recompute.h"
 #include "synth/schedule.h"
 #include "synth/synthesize.h"
 
@@ -133,7 +135,7 @@ RC_GTEST_PROP(MemorySearch, WhatIsCertainlyInMemoryCostsNoMoreThanWhatPlansTake,
   SearchInput priced;
   for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
     priced.memory.by_device.push_back(*rc::gen::element(0.0, 1e2, 1e5));
-  priced.memory.points = {{NodeId(program.nodes.size()) / 2, 1}};
+  priced.memory.points = {{NodeId(program.nodes.size()) / 2, priced.memory.by_device}};
   const auto paid = [&](const Choices& choices) {
     double sum = double(total_cost(problem, conversions, shares, choices));
     const auto bytes = peak_memory(problem, shares, lower(problem, conversions, shares, choices));
@@ -147,6 +149,54 @@ RC_GTEST_PROP(MemorySearch, WhatIsCertainlyInMemoryCostsNoMoreThanWhatPlansTake,
   RC_ASSERT(double(bound) <= paid(search(problem, conversions, shares, priced, {}).choices) * (1 + 1e-9) + 100);
 }
 
+/// Choices cost in a network what they take time for and what they pay for memory.
+RC_GTEST_PROP(MemorySearch, WhatChoicesPayForMemoryIsWhatTheNetworkAdds, ()) {
+  const Program program = random_program(5);
+  const Problem problem(program, random_cluster());
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  SearchInput priced;
+  const size_t devices = problem.cluster.devices.size();
+  priced.memory.by_device.assign(devices, 0);
+  for (int part : {1, 3}) {
+    MemoryPrice::Point point{NodeId(program.nodes.size()) * part / 4, {}};
+    for (size_t d = 0; d < devices; ++d) {
+      point.by_device.push_back(*rc::gen::element(0.0, 1e2, 1e5));
+      priced.memory.by_device[d] += point.by_device.back();
+    }
+    priced.memory.points.push_back(std::move(point));
+  }
+  const Solution found = search(problem, conversions, shares, priced, {});
+  RC_ASSERT(found.search.optimal());
+  RC_ASSERT(found.cost == total_cost(problem, conversions, shares, found.choices));
+  RC_ASSERT(found.cost + paid_for_memory(problem, conversions, shares, priced.memory, found.choices) ==
+            found.search.cost);
+}
+
+/// From the fastest plan, which does not fit, prices lead to one that does, wherever there is one to be found so.
+TEST(MemorySearch, PricesLeadToPlansThatFit) {
+  const Program program = mlp(640, {60, 300, 300, 60});
+  const Cluster roomy = cluster_of_speeds({4e9, 4e9, 1e9}, 1e9, 1e-6);
+  const Problem free(program, roomy);
+  const Shares shares = common_shares(free.classes, fractions_of(free, RatioRule::proportional));
+  const Conversions conversions(*free.analysis, free.cost, shares);
+  const Solution fastest = search(free, conversions, shares, {}, {});
+  const std::vector<int64_t> need = peak_memory(free, shares, lower(free, conversions, shares, fastest.choices));
+  Cluster little = roomy;
+  for (size_t d = 0; d < need.size(); ++d) little.devices[d].memory_bytes = need[d] * (d < 2 ? 7 : 100) / 10;
+  const Problem problem(program, little);
+  Candidate start = make_candidate(problem, conversions, shares, fastest.choices, fastest.cost);
+  ASSERT_FALSE(start.fits());
+  const SynthesisOptions options;
+  Budget budget(options);
+  KeptPlans kept(budget, forbidden, 0);
+  follow_memory_prices(problem, start, 0, &kept, budget);
+  ASSERT_TRUE(kept.fits());
+  EXPECT_LT(kept.best.cost, 2 * fastest.cost);
+  const Conversions there(*problem.analysis, problem.cost, kept.best.shares);
+  EXPECT_EQ(compare_with_reference(program, written_out(problem, kept.best), 5), "");
+}
+
 /// Every mixture of a fast plan and a thrifty one is a plan, and what it costs adds up.
 RC_GTEST_PROP(MemorySearch, PartsInWhichTwoPlansDifferAreIndependent, ()) {
   const Program program = random_program(4);
@@ -156,7 +206,7 @@ RC_GTEST_PROP(MemorySearch, PartsInWhichTwoPlansDifferAreIndependent, ()) {
   const Solution fast = search(problem, conversions, shares, {}, {});
   SearchInput priced;
   priced.memory.by_device.assign(problem.cluster.devices.size(), *rc::gen::element(1e2, 1e5, 1e8));
-  priced.memory.points = {{NodeId(program.nodes.size()) / 2, 1}};
+  priced.memory.points = {{NodeId(program.nodes.size()) / 2, priced.memory.by_device}};
   const Solution thrifty = search(problem, conversions, shares, priced, {});
   const PlanMixture mixture(problem, conversions, shares, priced.memory, fast.choices, thrifty.choices);
   const auto cost = [&](size_t parts) { return total_cost(problem, conversions, shares, mixture.with(parts)); };

@@ -20,6 +20,7 @@ namespace {
 
 using namespace synth;
 using namespace testing_support;
+using testing::DoubleNear;
 using testing::ElementsAre;
 
 TEST(LinearProgram, FindsTheOptimumAndTellsInfeasibility) {
@@ -33,6 +34,19 @@ TEST(LinearProgram, FindsTheOptimumAndTellsInfeasibility) {
   EXPECT_NEAR((*solution)[y], 3, 1e-9);
   lp.add_row(5, HUGE_VAL, {{x, 1}, {y, 1}});
   EXPECT_FALSE(lp.solve().has_value());
+}
+
+TEST(LinearProgram, TellsWhatALooserBoundWouldGain) {
+  // Greatest x + 2 y with x + y <= 4, y <= 3 and x <= 9.
+  LinearProgram lp;
+  int x = lp.add_variable(0, HUGE_VAL, -1), y = lp.add_variable(0, HUGE_VAL, -2);
+  lp.add_row(-HUGE_VAL, 4, {{x, 1}, {y, 1}});
+  lp.add_row(-HUGE_VAL, 3, {{y, 1}});
+  lp.add_row(-HUGE_VAL, 9, {{x, 1}});
+  std::vector<double> prices;
+  ASSERT_TRUE(lp.solve(&prices).has_value());
+  EXPECT_EQ(lp.row_count(), 3);
+  EXPECT_THAT(prices, ElementsAre(DoubleNear(1, 1e-9), DoubleNear(1, 1e-9), DoubleNear(0, 1e-9)));
 }
 
 /// Each share of a part is less than one granule from its due; together they are the part; none where none is due.
@@ -198,6 +212,58 @@ TEST(Ratios, MemoryBoundsTheShare) {
   int batch = batch_class(free.problem);
   EXPECT_GT(unbounded[0][batch][0], 400);
   EXPECT_LE(bounded[0][batch][0], 320);
+}
+
+/// A program of which the fast device holds more than it has room for, unless the slow one takes what it has.
+struct TightRatios {
+  const Program program = mlp(640, {50, 60, 50});  // activations outweigh weights
+  const DataParallel free{program, cluster_of_speeds({4e9, 1e9})};
+  const std::vector<int64_t> need = peak_memory(free.problem, free.shares, free.spmd);  // at even shares
+
+  DataParallel with(double memory) const {
+    return DataParallel(program,
+                        cluster_of_speeds({4e9, 1e9}, 1e9, 1e-6, {int64_t(double(need[0]) * memory), need[1] * 4}));
+  }
+  /// What the fast device takes of the batch.
+  static double part(const DataParallel& dp, const MemoryLimits& limits) {
+    return best_fractions(dp.problem, dp.terms, dp.spmd, 0, {}, limits)[size_t(batch_class(dp.problem))][0];
+  }
+};
+
+TEST(Ratios, MemoryThatCostsLittleIsTakenAndMemoryThatCostsMuchIsNot) {
+  const TightRatios tight;
+  const DataParallel dp = tight.with(1);
+  const double wanted = TightRatios::part(tight.free, {}), allowed = TightRatios::part(dp, {});
+  ASSERT_GT(wanted, allowed + 0.1);
+  EXPECT_NEAR(TightRatios::part(dp, {.seconds_over = 1e-12}), wanted, 1e-6);
+  EXPECT_NEAR(TightRatios::part(dp, {.seconds_over = 1e3}), allowed, 1e-6);
+}
+
+/// The price of a limit is what the step gains where the limit is a little looser, and never more than what it costs to
+/// be over it.
+TEST(Ratios, ALimitCostsWhatAByteMoreWouldSave) {
+  const TightRatios tight;
+  std::vector<LimitPrice> met;
+  const auto seconds = [&](double memory) {
+    const DataParallel dp = tight.with(memory);
+    const Fractions fractions = best_fractions(dp.problem, dp.terms, dp.spmd, 0, {}, {.met = &met});
+    return evaluate(dp.problem, dp.terms, round_fractions(dp.problem, dp.terms, fractions));
+  };
+  const double step = 0.1, gained = seconds(1 - step / 2) - seconds(1 + step / 2);
+  met.clear();
+  seconds(1);
+  ASSERT_EQ(met.size(), 1u);
+  EXPECT_EQ(met[0].device, 0);
+  EXPECT_GT(gained, 0);
+  EXPECT_NEAR(met[0].seconds * step, gained, 0.05 * gained) << "a granule is 2 % of the difference";
+  const double price = met[0].seconds / 2;
+  met.clear();
+  TightRatios::part(tight.with(1), {.seconds_over = price, .met = &met});
+  ASSERT_EQ(met.size(), 1u);
+  EXPECT_NEAR(met[0].seconds, price, 1e-6 * price);
+  met.clear();
+  TightRatios::part(tight.with(100), {.met = &met});
+  EXPECT_TRUE(met.empty()) << "there is room for all";
 }
 
 TEST(Ratios, NoSharesFitTooLittleMemory) {

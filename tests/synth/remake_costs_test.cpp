@@ -121,7 +121,7 @@ RC_GTEST_PROP(RemakeCosts, NoPlanCostsLessThanTheBoundWhateverItMakesTwice, ()) 
   const double usual = std::pow(10, *rc::gen::inRange(0, 13) * 0.5);
   for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
     priced.memory.by_device.push_back(usual * *rc::gen::element(0.0, 1.0, 1.0));
-  priced.memory.points = {{NodeId(program.nodes.size()) / 2, 1}};
+  priced.memory.points = {{NodeId(program.nodes.size()) / 2, priced.memory.by_device}};
   const Choices choices = *rc::gen::inRange(0, 3) == 0 ? data_parallel_choices(problem)
                                                        : search(problem, at.conversions, at.shares, priced, {}).choices;
   const SpmdProgram plan = lower(problem, at.conversions, at.shares, choices);

@@ -1,0 +1,147 @@
+#include "synth/priced_shares.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "synth/ratios.h"
+#include "synth/recompute.h"
+#include "synth/search.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Steps' time that a memory too many costs at first and at most, and how many times as much after a round in which
+/// nothing fits: where plans take less than this part of what they took, and where they do not.
+constexpr double first_price = 0.3, dearest = 30, dearer = 3, dearer_in_vain = 10;
+constexpr double worth_staying_near = 0.97;
+constexpr int most_rounds = 6;
+/// Part of the prices so far that the new ones take the place of: programs would swing from one to another.
+constexpr double part_of_new = 0.5;
+/// Prices of less than this part of a step are forgotten.
+constexpr double negligible = 1e-4;
+constexpr size_t most_points = 31;
+/// Part of its cost that another program must save.
+constexpr double worth_another = 1e-2;
+
+class PriceFollower {
+ public:
+  PriceFollower(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget)
+      : problem_(problem), axis_(axis), kept_(*kept), budget_(budget), at_(start), unit_(double(start.cost)) {
+    limits_ = limits_of(problem, budget.stop(), 1e-3);
+    limits_.most_sweeps = 48;
+    limits_.thorough = false;
+    limits_.table_limit = std::min(limits_.table_limit, 1e6);
+  }
+
+  void run() {
+    double price = first_price, fullest = at_.fullest();
+    for (int round = 0; round < most_rounds && !budget_.spent(); ++round) {
+      const Picoseconds before = best_;
+      if (!move(price)) return;
+      bool fits = at_.fits();
+      if (prices_.empty()) return;
+      const bool other = search();
+      fits = fits || (other && at_.fits());
+      if (fits && (!other || best_ >= before)) return;
+      if (!fits) {
+        if (price >= dearest) return;
+        const bool thriftier = at_.fullest() < worth_staying_near * fullest;
+        fullest = std::min(fullest, at_.fullest());
+        price = std::min(price * (thriftier ? dearer : dearer_in_vain), dearest);
+      }
+    }
+  }
+
+ private:
+  /// To the shares that suit the program at hand. False if there are none.
+  bool move(double price) {
+    const Conversions conversions(*problem_.analysis, problem_.cost, at_.shares);
+    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, at_.choices);
+    std::vector<LimitPrice> met;
+    Shares shares = at_.shares;
+    MemoryLimits limits{.seconds_over = price * to_seconds(Picoseconds(unit_)), .met = &met};
+    if (!refine_shares(problem_, terms, *at_.spmd, {axis_}, &shares, limits)) return false;
+    take_prices(met);
+    const Conversions there(*problem_.analysis, problem_.cost, shares);
+    Choices choices = at_.choices;
+    const Picoseconds cost = total_cost(problem_, there, shares, choices);
+    take(make_candidate(problem_, there, shares, std::move(choices), cost));
+    return true;
+  }
+
+  /// For a program that costs less at these shares and prices than the one at hand. False if there is hardly one.
+  bool search() {
+    const Conversions conversions(*problem_.analysis, problem_.cost, at_.shares);
+    SearchInput input;
+    input.pins = &problem_.pins;
+    input.memory = memory_price();
+    const Picoseconds now =
+        add(at_.cost, paid_for_memory(problem_, conversions, at_.shares, input.memory, at_.choices));
+    limits_.cost_to_beat = now < forbidden ? Picoseconds(double(now) * (1 - worth_another)) : forbidden;
+    Solution solution = synth::search(problem_, conversions, at_.shares, input, limits_);
+    budget_.searched(solution.search.expansions);
+    if (solution.choices.empty() || solution.search.cost >= limits_.cost_to_beat) return false;
+    take(make_candidate(problem_, conversions, at_.shares, std::move(solution.choices), solution.cost));
+    return true;
+  }
+
+  void take(Candidate candidate) {
+    candidate.bound = 0;
+    kept_.keep(candidate);
+    if (candidate.fits())
+      best_ = std::min(best_, candidate.cost);
+    else if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat()))
+      best_ = std::min(best_, again->cost), kept_.keep(*again);
+    at_ = std::move(candidate);
+  }
+
+  void take_prices(const std::vector<LimitPrice>& met) {
+    const double part = prices_.empty() ? 1 : part_of_new;
+    for (auto& [where, price] : prices_) price *= 1 - part;
+    for (const LimitPrice& limit : met)
+      prices_[{limit.node, limit.device}] += part * double(to_picoseconds(limit.seconds));
+    std::erase_if(prices_, [&](const auto& entry) { return entry.second < negligible * unit_; });
+  }
+
+  /// A device's price is shared among those like it, which are as full.
+  MemoryPrice memory_price() const {
+    const DeviceTypes types = coordinate_types(problem_, axis_);
+    const size_t devices = problem_.cluster.devices.size();
+    MemoryPrice out;
+    out.by_device.assign(devices, 0);
+    for (const auto& [where, price] : prices_) {
+      const auto [node, device] = where;
+      if (out.points.empty() || out.points.back().node != node) {
+        if (out.points.size() >= most_points) break;
+        out.points.push_back({node, std::vector<double>(devices, 0)});
+      }
+      const auto& alike = types.devices[size_t(types.type_of[size_t(device)])];
+      for (int d : alike) {
+        const double each = price / double(alike.size()) / double(problem_.cluster.devices[size_t(d)].memory_bytes);
+        out.points.back().by_device[size_t(d)] += each;
+        out.by_device[size_t(d)] += each;
+      }
+    }
+    return out;
+  }
+
+  const Problem& problem_;
+  const int axis_;
+  KeptPlans& kept_;
+  Budget& budget_;
+  SearchLimits limits_;
+  Candidate at_;
+  Picoseconds best_ = forbidden;  ///< of the plans that fit here
+  const double unit_;             ///< picoseconds: a step
+  std::map<std::pair<NodeId, int>, double>
+      prices_;  ///< picoseconds for a full memory, by moment and example of devices
+};
+
+}  // namespace
+
+void follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
+  PriceFollower(problem, start, axis, kept, budget).run();
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,17 @@
+// Programs and shares that come to fit into memory together.
+#pragma once
+#include <vector>
+
+#include "synth/kept_plans.h"
+
+namespace hetsynth::synth {
+
+/// From a plan that does not fit, again and again: the shares that suit its program where a memory too many has a price
+/// (best_fractions), then the cheapest program at these shares where memory has the price that it has in that linear
+/// program, on every device and at every moment that it is over. Nothing that fits being found the price rises. So
+/// programs become thriftier while shares hardly move, as long as that is cheaper, and what shares a thrifty program
+/// needs shows soon. (Benders' and Lagrange's view of one problem: a search knows prices, a linear program makes them.)
+/// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along.
+void follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
+
+}  // namespace hetsynth::synth
