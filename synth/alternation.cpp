@@ -219,7 +219,7 @@ class Alternation {
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(relaxed.shares);
     kept_.keep(fastest);
-    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest);
+    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
     search_.forget_likely();
     return settled;
   }

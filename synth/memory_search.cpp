@@ -45,6 +45,8 @@ class MemorySearch {
     limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
     fast_ = cheapest;
     result_.best = best;
+    if (best.fits() && best.recomputed.empty()) thrifty_ = best;
+    if (best.fits()) known_ = {double(best.cost), 0, 0, best.fullest(), 0, true};
     result_.bound = cheapest.bound;
     // On one axis it may be the cheapest of likely values: there is hardly a cheaper one.
     least_ = problem.mesh.axes.size() < 2 ? cheapest.cost : cheapest.bound;
@@ -62,11 +64,24 @@ class MemorySearch {
   }
 
  private:
+  /// What a search at some price led to.
+  struct Point {
+    double time = 0, fullness = 0, price = -1;
+    double fullest = 0;  ///< of the fullest device
+    double priced = 0;   ///< fullness as the network counts it; 0: not known
+    bool fits = false;
+    bool searched() const { return price >= 0; }
+  };
+
   void search(double guess) {
     if (enough()) return;
     double unit = double(cheapest_.cost);
     Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
     Point high;
+    if (known_.fits) {
+      known_.fullness = fullness_of(result_.best);
+      return between(low, known_);
+    }
     if (const double beats = price_to_beat(low); guess <= 0 && beats > 0) guess = beats;
     if (guess == 0) guess = first_price * unit;
     if (guess > 0) high = try_price(guess);
@@ -82,21 +97,17 @@ class MemorySearch {
       return;
     }
     if (cost_to_beat_ < forbidden) prove(price_between(low, high));
+    between(low, high);
+  }
+
+  /// From a plan that does not fit and one that does.
+  void between(const Point& low, const Point& high) {
     const double price = approach(low, high);
     if (hopeless()) return;
     if (price > 0) mix();
     prove(price);
     if (result_.bound <= least_) prove(price / 2);
   }
-
-  /// What a search at some price led to.
-  struct Point {
-    double time = 0, fullness = 0, price = -1;
-    double fullest = 0;  ///< of the fullest device
-    double priced = 0;   ///< fullness as the network counts it; 0: not known
-    bool fits = false;
-    bool searched() const { return price >= 0; }
-  };
 
   /// Where plans' memory peaks: tensors have a price at these moments, at all alike. After the first of a phase only
   /// where `also_beside`.
@@ -300,6 +311,7 @@ class MemorySearch {
   std::vector<NodeId> points_;  ///< where memory was over
   double proven_at_ = 0;        ///< price of the last bound
   double estimate_ = 0;         ///< a bound, but for what has a price without being in memory
+  Point known_;                 ///< from elsewhere; fits if there is one
   Candidate fast_, thrifty_;    ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;
 };

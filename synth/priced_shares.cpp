@@ -16,11 +16,17 @@ namespace {
 constexpr double first_price = 0.3, dearest = 30, dearer = 3, dearer_in_vain = 10;
 constexpr double worth_staying_near = 0.97;
 constexpr int most_rounds = 6;
+/// Where plans take more than this part of the memory after so many rounds prices do not help.
+constexpr int rounds_to_help = 3;
+constexpr double worth_going_on = 0.9;
 /// Part of the prices so far that the new ones take the place of: programs would swing from one to another.
 constexpr double part_of_new = 0.5;
 /// Prices of less than this part of a step are forgotten.
 constexpr double negligible = 1e-4;
 constexpr size_t most_points = 31;
+/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
+constexpr int most_roundings = 3;
+constexpr double worth_rounding_anew = 1.1;
 /// Part of its cost that another program must save.
 constexpr double worth_another = 1e-2;
 
@@ -34,8 +40,15 @@ class PriceFollower {
     limits_.table_limit = std::min(limits_.table_limit, 1e6);
   }
 
-  void run() {
-    double price = first_price, fullest = at_.fullest();
+  bool run() {
+    follow();
+    return best_ < forbidden;
+  }
+
+ private:
+  void follow() {
+    const double first = at_.fullest();
+    double price = first_price, fullest = first;
     for (int round = 0; round < most_rounds && !budget_.spent(); ++round) {
       const Picoseconds before = best_;
       if (!move(price)) return;
@@ -43,17 +56,17 @@ class PriceFollower {
       if (prices_.empty()) return;
       const bool other = search();
       fits = fits || (other && at_.fits());
+      if (!fits && at_.fullest() <= worth_rounding_anew) fits = keep(moved_to_fit(problem_, at_, {axis_}));
       if (fits && (!other || best_ >= before)) return;
       if (!fits) {
-        if (price >= dearest) return;
         const bool thriftier = at_.fullest() < worth_staying_near * fullest;
         fullest = std::min(fullest, at_.fullest());
+        if (price >= dearest || (round + 1 == rounds_to_help && fullest > worth_going_on * first)) return;
         price = std::min(price * (thriftier ? dearer : dearer_in_vain), dearest);
       }
     }
   }
 
- private:
   /// To the shares that suit the program at hand. False if there are none.
   bool move(double price) {
     const Conversions conversions(*problem_.analysis, problem_.cost, at_.shares);
@@ -87,13 +100,17 @@ class PriceFollower {
   }
 
   void take(Candidate candidate) {
-    candidate.bound = 0;
-    kept_.keep(candidate);
-    if (candidate.fits())
-      best_ = std::min(best_, candidate.cost);
-    else if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat()))
-      best_ = std::min(best_, again->cost), kept_.keep(*again);
+    if (!keep(candidate))
+      if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat())) keep(*again);
     at_ = std::move(candidate);
+  }
+
+  /// False if it does not fit.
+  bool keep(const Candidate& candidate) {
+    kept_.keep(candidate);
+    if (candidate.empty() || !candidate.fits()) return false;
+    best_ = std::min(best_, candidate.cost);
+    return true;
   }
 
   void take_prices(const std::vector<LimitPrice>& met) {
@@ -140,8 +157,28 @@ class PriceFollower {
 
 }  // namespace
 
-void follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
-  PriceFollower(problem, start, axis, kept, budget).run();
+Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& axes) {
+  Candidate out;
+  const std::vector<CostTerm> terms =
+      cost_terms(problem, Conversions(*problem.analysis, problem.cost, from.shares), from.choices);
+  double memory = 1;
+  for (int round = 0; round < most_roundings; ++round) {
+    Shares shares = from.shares;
+    if (!refine_shares(problem, terms, *from.spmd, axes, &shares, {.part = memory}) ||
+        (!out.empty() && shares == out.shares))
+      break;
+    const Conversions conversions(*problem.analysis, problem.cost, shares);
+    Choices choices = from.choices;
+    const Picoseconds cost = total_cost(problem, conversions, shares, choices);
+    out = make_candidate(problem, conversions, shares, std::move(choices), cost);
+    if (out.fits() || out.fullest() > worth_rounding_anew) break;
+    memory /= out.fullest();
+  }
+  return out;
+}
+
+bool follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
+  return PriceFollower(problem, start, axis, kept, budget).run();
 }
 
 }  // namespace hetsynth::synth

@@ -6,12 +6,18 @@
 
 namespace hetsynth::synth {
 
+/// A plan's program at the shares along these axes that linear programming finds for it under the memory limits. Whole
+/// granules can take more than the limits allow: then, with a little less memory, once more. Empty if there are no such
+/// shares.
+Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& axes);
+
 /// From a plan that does not fit, again and again: the shares that suit its program where a memory too many has a price
 /// (best_fractions), then the cheapest program at these shares where memory has the price that it has in that linear
 /// program, on every device and at every moment that it is over. Nothing that fits being found the price rises. So
 /// programs become thriftier while shares hardly move, as long as that is cheaper, and what shares a thrifty program
 /// needs shows soon. (Benders' and Lagrange's view of one problem: a search knows prices, a linear program makes them.)
-/// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along.
-void follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
+/// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along. False if
+/// nothing that fits was met.
+bool follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
 
 }  // namespace hetsynth::synth

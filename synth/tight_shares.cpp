@@ -23,9 +23,6 @@ constexpr double worth_moving_again = 0.1;
 constexpr double far_from_fastest = 0.3;
 /// And so much longer that everything is tried.
 constexpr double very_far_from_fastest = 3;
-/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
-constexpr int most_roundings = 3;
-constexpr double worth_rounding_anew = 1.1;
 
 }  // namespace
 
@@ -78,13 +75,12 @@ void TightShares::follow(bool of_all) {
   }
 }
 
-bool TightShares::settle(const Candidate& fastest) {
+bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
   const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
   make_again(fastest);
-  kept_.keep(moved_to_fit(fastest));
+  kept_.keep(moved(fastest));
   if (!near()) {
-    follow_memory_prices(problem_, fastest, search_.unequal_axes().front(), &kept_, budget_);
-    if (!kept_.fits()) {
+    if (!follow_memory_prices(problem_, thriftier, search_.unequal_axes().front(), &kept_, budget_)) {
       const Conversions conversions(*problem_.analysis, problem_.cost, fastest.shares);
       const MemorySearchResult found = search_at(conversions, fastest, -1, double(forbidden));
       if (!found.best.fits()) move(found.best, -1);
@@ -105,11 +101,11 @@ void TightShares::make_again(const Candidate& candidate) {
 
 /// To the shares that suit the best plan's program, what it makes twice included. False if there are none to search.
 bool TightShares::move_best() {
-  const Candidate moved = moved_to_fit(kept_.best);
-  if (moved.empty() || !seen_.insert(moved.shares).second) return false;
-  kept_.keep(moved);
-  make_again(moved);
-  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, moved.shares), moved.shares);
+  const Candidate fitting = moved(kept_.best);
+  if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
+  kept_.keep(fitting);
+  make_again(fitting);
+  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, fitting.shares), fitting.shares);
   if (there.empty()) return false;
   kept_.keep(there);
   make_again(there);
@@ -135,9 +131,9 @@ void TightShares::search_at_best() {
 /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
 /// or nothing is tight there.
 bool TightShares::move(const Candidate& from, double multiplier, double estimate_to_beat) {
-  Candidate moved = moved_to_fit(from);
-  if (moved.empty() || !seen_.insert(moved.shares).second) return false;
-  const Shares& shares = moved.shares;
+  Candidate fitting = moved(from);
+  if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
+  const Shares& shares = fitting.shares;
   const Conversions conversions(*problem_.analysis, problem_.cost, shares);
   const Candidate there = cheapest(conversions, shares);
   if (there.empty()) return false;
@@ -145,36 +141,12 @@ bool TightShares::move(const Candidate& from, double multiplier, double estimate
     kept_.keep(there);
     return false;
   }
-  moved.bound = there.bound;
-  kept_.keep(moved);
-  if (!moved.fits())
-    if (auto again = recomputed_to_fit(problem_, moved, kept_.cost_to_beat())) kept_.keep(*again);
+  fitting.bound = there.bound;
+  kept_.keep(fitting);
+  make_again(fitting);
   const MemorySearchResult found = search_at(conversions, there, multiplier, estimate_to_beat);
-  if (!found.best.fits() && !found.beaten) kept_.keep(moved_to_fit(found.best));
+  if (!found.best.fits() && !found.beaten) kept_.keep(moved(found.best));
   return true;
-}
-
-/// A plan's program at the shares that linear programming finds for it under the memory limits. Whole granules can
-/// take more than the limits allow: then, with a little less memory, once more. Empty if there are no such shares.
-Candidate TightShares::moved_to_fit(const Candidate& from) const {
-  Candidate out;
-  if (!search_.has_linear_program()) return out;
-  const std::vector<CostTerm> terms =
-      cost_terms(problem_, Conversions(*problem_.analysis, problem_.cost, from.shares), from.choices);
-  double memory = 1;
-  for (int round = 0; round < most_roundings; ++round) {
-    Shares shares = from.shares;
-    if (!refine_shares(problem_, terms, *from.spmd, search_.unequal_axes(), &shares, {.part = memory}) ||
-        (!out.empty() && shares == out.shares))
-      break;
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    Choices choices = from.choices;
-    const Picoseconds cost = total_cost(problem_, conversions, shares, choices);
-    out = make_candidate(problem_, conversions, shares, std::move(choices), cost);
-    if (out.fits() || out.fullest() > worth_rounding_anew) break;
-    memory /= out.fullest();
-  }
-  return out;
 }
 
 MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess,

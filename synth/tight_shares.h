@@ -7,6 +7,7 @@
 
 #include "synth/kept_plans.h"
 #include "synth/memory_search.h"
+#include "synth/priced_shares.h"
 #include "synth/share_search.h"
 
 namespace hetsynth::synth {
@@ -27,9 +28,9 @@ class TightShares {
   /// all at their shares, not of likely values only.
   void follow(bool of_all);
   /// Looks for what fits from the fastest program at the shares that suit it: with values made twice, at shares at
-  /// which it fits as it is, and with prices on memory. False if what was found takes much longer than that program, if
-  /// anything was.
-  bool settle(const Candidate& fastest);
+  /// which it fits as it is, and, where that is far from as fast, from a plan that may be thriftier by prices on
+  /// memory. False if what was found takes many times as long, if anything was.
+  bool settle(const Candidate& fastest, const Candidate& thriftier);
   /// Of what fits or not, the cost of the cheapest at shares that were searched within memory; none: they were not.
   const Picoseconds* cheapest_at(const Shares& shares) const;
 
@@ -41,7 +42,9 @@ class TightShares {
   bool move_best();
   void search_at_best();
   bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
-  Candidate moved_to_fit(const Candidate& from) const;
+  Candidate moved(const Candidate& from) const {
+    return search_.has_linear_program() ? moved_to_fit(problem_, from, search_.unequal_axes()) : Candidate{};
+  }
   MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
                                double estimate_to_beat);
 

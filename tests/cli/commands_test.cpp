@@ -106,8 +106,9 @@ TEST(Commands, WhatIsGatheredAnewIsCheckedAsWhatItWas) {
   const Workplace place;
   const std::string model = "'" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp'";
   const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
-  place.write("tight.toml", everywhere(cluster, "2 GiB", "16 MiB"));
-  expect_done(place.run("plan " + model + " --cluster tight.toml --batch 8 --accumulate 2 -o plan.json"));
+  place.write("tight.toml", everywhere(cluster, "2 GiB", "18 MiB"));
+  expect_done(
+      place.run("plan " + model + " --cluster tight.toml --batch 8 --accumulate 2 --forbid recompute -o plan.json"));
   expect_done(place.run("inspect " + model + " plan.json --out project"));
   const Outcome generated = place.run("verify " + model + " plan.json --source-dir project");
   expect_done(generated);
