@@ -1,6 +1,7 @@
 #include "synth/priced_shares.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -40,9 +41,9 @@ class PriceFollower {
     limits_.table_limit = std::min(limits_.table_limit, 1e6);
   }
 
-  bool run() {
+  double run() {
     follow();
-    return best_ < forbidden;
+    return thriftiest_;
   }
 
  private:
@@ -108,6 +109,7 @@ class PriceFollower {
   /// False if it does not fit.
   bool keep(const Candidate& candidate) {
     kept_.keep(candidate);
+    if (!candidate.empty()) thriftiest_ = std::min(thriftiest_, candidate.fullest());
     if (candidate.empty() || !candidate.fits()) return false;
     best_ = std::min(best_, candidate.cost);
     return true;
@@ -150,7 +152,8 @@ class PriceFollower {
   SearchLimits limits_;
   Candidate at_;
   Picoseconds best_ = forbidden;  ///< of the plans that fit here
-  const double unit_;             ///< picoseconds: a step
+  double thriftiest_ = HUGE_VAL;
+  const double unit_;  ///< picoseconds: a step
   std::map<std::pair<NodeId, int>, double>
       prices_;  ///< picoseconds for a full memory, by moment and example of devices
 };
@@ -177,7 +180,7 @@ Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std:
   return out;
 }
 
-bool follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
+double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
   return PriceFollower(problem, start, axis, kept, budget).run();
 }
 

@@ -16,8 +16,8 @@ Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std:
 /// program, on every device and at every moment that it is over. Nothing that fits being found the price rises. So
 /// programs become thriftier while shares hardly move, as long as that is cheaper, and what shares a thrifty program
 /// needs shows soon. (Benders' and Lagrange's view of one problem: a search knows prices, a linear program makes them.)
-/// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along. False if
-/// nothing that fits was met.
-bool follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
+/// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along. Returns what
+/// the thriftiest of them takes at most of a memory.
+double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
 
 }  // namespace hetsynth::synth

@@ -21,6 +21,8 @@ constexpr int most_tight_moves = 3;
 constexpr double worth_moving_again = 0.1;
 /// A plan that takes so much longer than the fastest that does not fit: thriftier ones at other shares may be faster.
 constexpr double far_from_fastest = 0.3;
+/// Where plans at prices take no more than this part of the memory the thriftiest of all may fit.
+constexpr double worth_more_thrift = 1.1;
 /// And so much longer that everything is tried.
 constexpr double very_far_from_fastest = 3;
 
@@ -80,7 +82,9 @@ bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
   make_again(fastest);
   kept_.keep(moved(fastest));
   if (!near()) {
-    if (!follow_memory_prices(problem_, thriftier, search_.unequal_axes().front(), &kept_, budget_)) {
+    const double least = follow_memory_prices(problem_, thriftier, search_.unequal_axes().front(), &kept_, budget_);
+    if (least > worth_more_thrift) return false;
+    if (least > 1) {
       const Conversions conversions(*problem_.analysis, problem_.cost, fastest.shares);
       const MemorySearchResult found = search_at(conversions, fastest, -1, double(forbidden));
       if (!found.best.fits()) move(found.best, -1);
