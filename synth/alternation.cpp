@@ -219,9 +219,15 @@ class Alternation {
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(relaxed.shares);
     kept_.keep(fastest);
-    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
+    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed, shares_by_arithmetic());
     search_.forget_likely();
     return settled;
+  }
+
+  Shares shares_by_arithmetic() const {
+    std::vector<double> flops;
+    for (const Device& device : problem_.cluster.devices) flops.push_back(device.matmul_flops_per_second());
+    return common_shares(problem_.classes, axis_fractions(problem_, flops));
   }
 
   /// Memory counts a little, so that of shares that are nearly as fast those are taken that need less of it.

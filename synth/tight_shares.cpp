@@ -77,7 +77,7 @@ void TightShares::follow(bool of_all) {
   }
 }
 
-bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
+bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier, const Shares& others) {
   const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
   make_again(fastest);
   kept_.keep(moved(fastest));
@@ -90,10 +90,9 @@ bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
       if (!found.best.fits()) move(found.best, -1);
     }
   }
-  for (int moves = 0; moves < most_tight_moves && kept_.fits() && !budget_.spent(); ++moves) {
-    const Picoseconds before = kept_.cost_to_beat();
-    if (!move_best() || kept_.cost_to_beat() >= before) break;
-  }
+  follow_best();
+  const Picoseconds before = kept_.cost_to_beat();
+  if (near() && seen_.insert(others).second && try_again_at(others) && kept_.cost_to_beat() < before) follow_best();
   if (kept_.fits() && !budget_.spent()) search_at_best();
   return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + very_far_from_fastest);
 }
@@ -103,13 +102,26 @@ void TightShares::make_again(const Candidate& candidate) {
   if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat())) kept_.keep(*again);
 }
 
+/// While that helps.
+void TightShares::follow_best() {
+  for (int moves = 0; moves < most_tight_moves && kept_.fits() && !budget_.spent(); ++moves) {
+    const Picoseconds before = kept_.cost_to_beat();
+    if (!move_best() || kept_.cost_to_beat() >= before) return;
+  }
+}
+
 /// To the shares that suit the best plan's program, what it makes twice included. False if there are none to search.
 bool TightShares::move_best() {
   const Candidate fitting = moved(kept_.best);
   if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
   kept_.keep(fitting);
   make_again(fitting);
-  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, fitting.shares), fitting.shares);
+  return try_again_at(fitting.shares);
+}
+
+/// The cheapest plan at the shares, and with values made twice. False if there is none.
+bool TightShares::try_again_at(const Shares& shares) {
+  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares);
   if (there.empty()) return false;
   kept_.keep(there);
   make_again(there);
