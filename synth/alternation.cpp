@@ -7,6 +7,7 @@
 #include "synth/baselines.h"
 #include "synth/candidate.h"
 #include "synth/device_work.h"
+#include "synth/fastest_plan.h"
 #include "synth/lower.h"
 #include "synth/memory_floor.h"
 #include "synth/ratios.h"
@@ -38,8 +39,9 @@ constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
 /// the few searches there is time for hardly make it tighter.
 constexpr double worth_tightening = 5e-3;
 constexpr size_t most_nodes_to_tighten = 4500;
-/// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: what
-/// does not fit may do so at the same shares when it makes values twice, or with thriftier forms.
+/// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
+/// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
+/// it makes values twice, or with thriftier forms.
 constexpr double soft_price = 0.3;
 /// Shares at which a program fits are left for later where they make it so much slower.
 constexpr double worth_moving_to_fit = 1;
@@ -214,58 +216,22 @@ class Alternation {
   /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
   bool settled_where_memory_is_short() {
     if (several_axes() || budget_.spent() || !is_long(problem_.program)) return false;
-    const Candidate relaxed = relaxed_program(soft_limits());
+    const MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound)};
+    const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
     if (relaxed.empty() || relaxed.fits()) return false;
     search_.begin_with_likely();
-    const Candidate fastest = fastest_from(relaxed.shares);
+    const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
-    const bool settled = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed, shares_by_arithmetic());
+    const bool settled =
+        !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed, shares_by_arithmetic(problem_));
     search_.forget_likely();
     return settled;
-  }
-
-  Shares shares_by_arithmetic() const {
-    std::vector<double> flops;
-    for (const Device& device : problem_.cluster.devices) flops.push_back(device.matmul_flops_per_second());
-    return common_shares(problem_.classes, axis_fractions(problem_, flops));
-  }
-
-  /// Memory counts a little, so that of shares that are nearly as fast those are taken that need less of it.
-  MemoryLimits soft_limits() const { return {.seconds_over = soft_price * to_seconds(relaxation_.bound)}; }
-
-  /// Whatever the memory: programs and the shares that suit them in turn.
-  Candidate fastest_from(Shares shares) {
-    Candidate fastest;
-    for (int round = 0; round < max_alternations && !budget_.spent(); ++round) {
-      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = search_.cheapest(conversions, shares, Among::all);
-      if (candidate.empty() || (!fastest.empty() && candidate.cost >= fastest.cost)) break;
-      fastest = std::move(candidate);
-      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, fastest.choices);
-      if (!refine_shares(problem_, terms, *fastest.spmd, search_.unequal_axes(), &shares, soft_limits()) ||
-          shares == fastest.shares)
-        break;
-    }
-    return fastest;
-  }
-
-  /// The relaxation's at the shares that suit it. Empty if there are none.
-  Candidate relaxed_program(const MemoryLimits& limits) const {
-    if (!search_.has_linear_program() || relaxation_.choices.empty() || relaxation_.hard) return {};
-    Shares shares = common_shares(problem_.classes, axis_fractions(problem_, device_speeds(problem_)));
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    const std::vector<CostTerm> terms = cost_terms(problem_, conversions, relaxation_.choices);
-    const SpmdProgram relaxed = lower(problem_, conversions, shares, relaxation_.choices, Wording::none);
-    if (!refine_shares(problem_, terms, relaxed, search_.unequal_axes(), &shares, limits)) return {};
-    const Conversions there(*problem_.analysis, problem_.cost, shares);
-    return make_candidate(problem_, there, shares, relaxation_.choices,
-                          total_cost(problem_, there, shares, relaxation_.choices));
   }
 
   /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
   /// relaxation calls likely.
   void alternate_from_relaxation() {
-    const Candidate relaxed = relaxed_program({});
+    const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, {});
     if (relaxed.empty() || double(relaxed.cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
     search_.begin_with_likely();
     alternate(relaxed.shares, Among::all, &seen_);
