@@ -216,9 +216,12 @@ class Alternation {
   /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
   bool settled_where_memory_is_short() {
     if (several_axes() || budget_.spent() || !is_long(problem_.program)) return false;
-    const MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound)};
+    std::vector<LimitPrice> met;
+    MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
     const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
+    if (relaxed.fits() && met.empty()) relaxed_ = relaxed;
     if (relaxed.empty() || relaxed.fits()) return false;
+    soft.met = nullptr;
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
@@ -231,7 +234,7 @@ class Alternation {
   /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
   /// relaxation calls likely.
   void alternate_from_relaxation() {
-    const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, {});
+    const Candidate relaxed = relaxed_.empty() ? relaxed_program(problem_, search_, relaxation_, {}) : relaxed_;
     if (relaxed.empty() || double(relaxed.cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
     search_.begin_with_likely();
     alternate(relaxed.shares, Among::all, &seen_);
@@ -335,7 +338,8 @@ class Alternation {
   KeptPlans kept_;
   ShareSearch search_;
   TightShares tight_;
-  const Candidate at_hand_;     ///< may be empty
+  const Candidate at_hand_;  ///< may be empty
+  Candidate relaxed_;  ///< the relaxation's program at the shares that suit it, if no memory limits these; may be empty
   std::vector<FarShares> far_;  ///< where that takes very long
 };
 
