@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "synth/minimise.h"
 #include "synth/plan_mixture.h"
 #include "synth/recompute.h"
 
@@ -20,6 +21,10 @@ constexpr double worth_dearer = 0.9;
 constexpr double worth_proving_anew = 0.03;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
 constexpr double worth_proving_copies = 0.02;
+/// Sweeps of message passing after which a bound's gains tell how far it may get, and how often the last gain is still
+/// to come at most: gains shrink.
+constexpr int sweeps_at_once = 9;
+constexpr double most_gains = 4;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
 /// less than this is not tried.
@@ -228,12 +233,23 @@ class MemorySearch {
     if (price <= 0 || enough() || forward_comes_in_turns()) return;
     if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
     const PlanNetwork network = build_network(problem_, conversions_, cheapest_.shares, priced_input(price, true));
-    limits_.cost_to_beat = forbidden;
-    const SearchResult found = minimise(network.network, limits_);
+    const SearchResult found = bounded(network.network, least() + price);
     const Picoseconds bound = found.lower_bound;
     budget_.searched(found.expansions);
     proven_at_ = price;
     if (bound < forbidden) result_.bound = std::max(result_.bound, bound - Picoseconds(price));
+  }
+
+  /// A bound for what the network's solutions cost. Given up in long programs where it will not reach `worth`.
+  SearchResult bounded(const Network& network, double worth) const {
+    Minimisation minimisation(network, limits_);
+    if (!limits_.thorough) {
+      SearchResult out;
+      const Picoseconds before = minimisation.bound_after(sweeps_at_once);
+      out.lower_bound = minimisation.bound_after(sweeps_at_once);
+      if (double(out.lower_bound) + most_gains * double(out.lower_bound - before) < worth) return out;
+    }
+    return minimisation.finish(forbidden);
   }
 
   /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:

@@ -13,7 +13,7 @@ namespace {
 
 /// Networks with more values than this, and so many by variable on average, are pruned before dead ends are looked for.
 constexpr int64_t many_values = 5000;
-constexpr int64_t many_by_variable = 20;
+constexpr int64_t many_by_variable = 26;
 
 /// What the cheapest values cost, whatever they do together.
 Picoseconds bound_of_parts(const Network& network) {

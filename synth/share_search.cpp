@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t few_values = 60'000;
 /// Of all values, where a search of everything tells which are likely to be good at other shares.
 constexpr double likely_part = 0.25;
+/// Of a plan that does not fit, to the cheapest.
+constexpr double near_enough = 2.5e-3;
 
 std::vector<int> unequal_axes_of(const Problem& problem) {
   std::vector<int> out;
@@ -66,6 +68,13 @@ Candidate ShareSearch::cheaper_than_best(const Conversions& conversions, const S
   Candidate candidate = cheapest_of_all(conversions, shares, kept_.best.cost);
   limits_.cost_to_beat = forbidden;
   limits_.guesses = true;
+  return candidate;
+}
+
+Candidate ShareSearch::nearly_cheapest(const Conversions& conversions, const Shares& shares) {
+  const double tolerance = std::exchange(limits_.tolerance, near_enough);
+  Candidate candidate = cheapest_of_all(conversions, shares);
+  limits_.tolerance = tolerance;
   return candidate;
 }
 

@@ -131,7 +131,7 @@ bool TightShares::try_again_at(const Shares& shares) {
 /// Within memory, at the shares of the best plan.
 void TightShares::search_at_best() {
   const Conversions conversions(*problem_.analysis, problem_.cost, kept_.best.shares);
-  const Candidate there = search_.cheapest_of_all(conversions, kept_.best.shares);
+  const Candidate there = search_.nearly_cheapest(conversions, kept_.best.shares);
   if (there.empty()) return;
   kept_.keep(there);
   if (there.fits()) return;
