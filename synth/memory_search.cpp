@@ -110,6 +110,8 @@ class MemorySearch {
     const double price = approach(low, high);
     if (hopeless()) return;
     if (price > 0) mix();
+    // Nor is a bound better than what plans cost at that price, memory that is not certain included.
+    if (!limits_.thorough && last_estimate_ <= least()) return;
     prove(price);
     if (result_.bound <= least_) prove(price / 2);
   }
@@ -175,6 +177,7 @@ class MemorySearch {
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched(solution.search.expansions);
     if (!budget_.spent()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
+    last_estimate_ = double(std::min(solution.search.cost, limits_.cost_to_beat)) - multiplier;
     if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
@@ -327,6 +330,7 @@ class MemorySearch {
   std::vector<NodeId> points_;  ///< where memory was over
   double proven_at_ = 0;        ///< price of the last bound
   double estimate_ = 0;         ///< a bound, but for what has a price without being in memory
+  double last_estimate_ = 0;    ///< at the last price: what the cheapest there costs less a full memory
   Point known_;                 ///< from elsewhere; fits if there is one
   Candidate fast_, thrifty_;    ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;

@@ -28,6 +28,8 @@ constexpr size_t most_points = 31;
 /// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
 constexpr int most_roundings = 3;
 constexpr double worth_rounding_anew = 1.1;
+/// Part of the best plan's cost that a program must cost less for it to be made to fit.
+constexpr double worth_fitting = 2e-2;
 /// Part of its cost that another program must save.
 constexpr double worth_another = 1e-2;
 
@@ -59,6 +61,7 @@ class PriceFollower {
       fits = fits || (other && at_.fits());
       if (!fits && at_.fullest() <= worth_rounding_anew) fits = keep(moved_to_fit(problem_, at_, {axis_}));
       if (fits && (!other || best_ >= before)) return;
+      if (double(at_.cost) > double(best_) * (1 - worth_fitting)) return;
       if (!fits) {
         const bool thriftier = at_.fullest() < worth_staying_near * fullest;
         fullest = std::min(fullest, at_.fullest());
