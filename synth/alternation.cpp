@@ -35,11 +35,9 @@ constexpr double as_good_as_proven = 1e-6;
 /// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
 /// begins there; and what it must lead to for the next start to be left out.
 constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
-/// Of long programs a bound over all shares that is this near is left as it is.
+/// Of long programs a bound over all shares that is this near is left as it is, and that of very long ones: the few
+/// searches there is time for hardly make it tighter.
 constexpr double worth_tightening = 5e-3;
-/// Of programs with more nodes any bound is: the few searches there is time for hardly make it tighter. And a plan that
-/// is near enough to it is not looked at again.
-constexpr size_t very_long = 4500;
 /// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
 /// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
 /// it makes values twice, or with thriftier forms.
@@ -148,7 +146,8 @@ class Alternation {
   void search_best_shares() {
     const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
     if (searched || !kept_.fits()) return;
-    if (!several_axes() && is_long(problem_.program) && near_bound(is_very_long() ? near_enough : as_good_as_proven))
+    if (!several_axes() && is_long(problem_.program) &&
+        near_bound(is_very_long(problem_.program) ? near_enough : as_good_as_proven))
       return;
     Shares shares = kept_.best.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
@@ -199,7 +198,7 @@ class Alternation {
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
     if (several_axes() || relaxation_.hard || !kept_.fits() ||
-        near_bound(is_long(problem_.program) ? worth_tightening : near_enough) || is_very_long() ||
+        near_bound(is_long(problem_.program) ? worth_tightening : near_enough) || is_very_long(problem_.program) ||
         !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
       return;
     const int most = class_of_most_work(problem_, *kept_.best.spmd);
@@ -212,8 +211,6 @@ class Alternation {
   }
 
   bool several_axes() const { return search_.several_axes(); }
-
-  bool is_very_long() const { return problem_.program.nodes.size() > very_long; }
 
   /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
   /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.

@@ -16,8 +16,8 @@ constexpr double typical_bytes = 1 << 24;
 /// Bisections end this near to the bound, below it.
 constexpr double precision = 1e-4;
 constexpr int most_halvings = 60;
-/// Gap that is left in a search over all shares on several axes.
-constexpr double tolerance = 3e-5;
+/// Gap that is left in a search over all shares on several axes, and on one of very long programs.
+constexpr double tolerance = 3e-5, tolerance_if_very_long = 5e-4;
 /// Of all values: those near the relaxation.
 constexpr double likely_part = 0.1;
 
@@ -308,7 +308,8 @@ PlanNetwork network_of(const Problem& problem) {
 /// Among devices that are all alike the relaxation may be the whole search.
 double tolerance_of(const Problem& problem) {
   if (problem.mesh.axes.size() > 1) return tolerance;
-  return device_types(problem.cluster).devices.size() > 1 ? precision : 0;
+  if (device_types(problem.cluster).devices.size() < 2) return 0;
+  return is_very_long(problem.program) ? tolerance_if_very_long : precision;
 }
 
 }  // namespace

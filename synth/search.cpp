@@ -8,16 +8,18 @@ namespace hetsynth::synth {
 namespace {
 
 /// Relative gap of a relaxation that is as good as solved.
-constexpr double nearly_proven = 2e-4;
+constexpr double nearly_proven = 6e-4;
 
 /// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
-constexpr size_t long_program = 1000;
+constexpr size_t long_program = 1000, very_long_program = 4500;
 constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
 
 }  // namespace
 
 bool is_long(const Program& program) { return program.nodes.size() >= long_program; }
+
+bool is_very_long(const Program& program) { return program.nodes.size() > very_long_program; }
 
 SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance) {
   SearchLimits limits;

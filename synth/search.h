@@ -7,6 +7,8 @@ namespace hetsynth::synth {
 
 /// Programs whose search takes long enough to be cut off.
 bool is_long(const Program& program);
+/// So long that the last of gaps, less than a per mille, is left where it would take as long as all before.
+bool is_very_long(const Program& program);
 
 /// Small programs are searched to the end. In long ones message passing is cut off after a while, the sooner the longer
 /// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille
