@@ -130,7 +130,8 @@ class Selection {
     for (const State& state : states_) {
       const int next = state.last_early + 1;
       absences_.push_back({ValueId(absences_.size()), state.last_early,
-                           state.first_late == never ? next : std::max(next, state.first_late)});
+                           state.first_late == never ? next : std::max(next, state.first_late),
+                           to_picoseconds(state.seconds)});
     }
   }
 
@@ -290,6 +291,22 @@ std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& 
   return Selection(problem, program, Reads(problem, program), device).order();
 }
 
+namespace {
+
+/// With more of the values made twice the step takes as long as the plan to beat.
+size_t affordable(const Candidate& candidate, const std::vector<Absence>& order, Picoseconds cost_to_beat) {
+  constexpr double rounding = 1e-9;  // of picoseconds, instruction by instruction
+  double cost = double(candidate.cost) * (1 - rounding);
+  size_t count = 0;
+  for (; count < order.size(); ++count) {
+    cost += double(order[count].again);
+    if (cost >= double(cost_to_beat)) break;
+  }
+  return count;
+}
+
+}  // namespace
+
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat) {
   if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
@@ -298,6 +315,8 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   const Reads reads(problem, *candidate.spmd);
   const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest).order();
   const size_t least = RecomputeFloor(problem, *candidate.spmd, order).least_count();
+  const size_t most = affordable(candidate, order, cost_to_beat);
+  if (least > most) return std::nullopt;
   auto with_first = [&](size_t count) {
     Candidate out = candidate;
     for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
@@ -309,7 +328,7 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   constexpr size_t counts = 16;
   std::optional<Candidate> best;
   size_t low = 0, high = 0;  // `high` of them are enough, `low` are not
-  for (size_t step = 1; step <= counts; ++step, low = high) {
+  for (size_t step = 1; step <= counts && low < most; ++step, low = high) {
     high = (order.size() * step + counts - 1) / counts;
     if (high == low || high < least) continue;
     if (Candidate next = with_first(high); next.fits()) {

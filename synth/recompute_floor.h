@@ -12,6 +12,7 @@ namespace hetsynth::synth {
 struct Absence {
   ValueId value;
   int after, before;  ///< instructions of the program without copies, both exclusive
+  Picoseconds again;  ///< that making it again takes at least
 };
 
 /// Copies come where they are first read, or earlier, and what they are made from stays longer: at the instructions

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
+
 #include "dsl/base/error.h"
 #include "dsl/spmd/recomputation.h"
 #include "programs.h"
@@ -63,22 +65,34 @@ RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
   RC_ASSERT(twice.instructions.size() >= plan.instructions.size());
 }
 
-RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
+/// Some layers, whose activations take more than their parameters.
+Program drawn_wide_batch() {
   std::vector<int64_t> widths;
   for (int i = 0; i < *rc::gen::inRange(2, 7); ++i) widths.push_back(*rc::gen::inRange(1, 9));
-  const Program program = mlp(64 * *rc::gen::inRange(1, 33), widths);  // activations take more than parameters
-  const bool data_parallel = *rc::gen::inRange(0, 2);
-  const auto planned = [&](const Problem& problem, const AtShares& at) {
-    return lower(problem, at.conversions, at.shares, data_parallel ? data_parallel_choices(problem) : at.cheapest({}));
-  };
+  return mlp(64 * *rc::gen::inRange(1, 33), widths);
+}
+
+/// With memories that are about as large as what a plan needs, each of at least this part of it.
+Cluster drawn_tight_cluster(const Program& program, const std::function<SpmdProgram(const AtShares&)>& planned,
+                            int least_percent) {
   const Problem roomy(program, cluster_of_speeds({3e9, 1e9, 2e9}));
   const AtShares there(roomy, RatioRule::proportional);
   std::vector<int64_t> limits;
-  for (int64_t bytes : peak_memory(roomy, there.shares, planned(roomy, there)))
-    limits.push_back(bytes * *rc::gen::inRange(70, 103) / 100 + 1);
-  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}, 1e9, 1e-6, limits));
+  for (int64_t bytes : peak_memory(roomy, there.shares, planned(there)))
+    limits.push_back(bytes * *rc::gen::inRange(least_percent, 103) / 100 + 1);
+  return cluster_of_speeds({3e9, 1e9, 2e9}, 1e9, 1e-6, limits);
+}
+
+RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
+  const Program program = drawn_wide_batch();
+  const bool data_parallel = *rc::gen::inRange(0, 2);
+  const auto planned = [&](const AtShares& at) {
+    return lower(at.problem, at.conversions, at.shares,
+                 data_parallel ? data_parallel_choices(at.problem) : at.cheapest({}));
+  };
+  const Problem problem(program, drawn_tight_cluster(program, planned, 70));
   const AtShares at(problem, RatioRule::proportional);
-  const SpmdProgram plan = planned(problem, at);
+  const SpmdProgram plan = planned(at);
   const std::vector<Absence> order = recompute_order(problem, plan, *rc::gen::inRange(0, 3));
   const size_t least = RecomputeFloor(problem, plan, order).least_count();
   std::vector<ValueId> again;
@@ -92,6 +106,27 @@ RC_GTEST_PROP(Recompute, NoPlanTakesLessMemoryThanItsFloor, ()) {
     if (count == 0) RC_ASSERT(twice.fits() == (least == 0));
   }
   RC_CLASSIFY(least > 0 && least <= order.size(), "some number may be enough");
+}
+
+/// What cannot be cheaper than the plan to beat is given up early, and nothing else is.
+RC_GTEST_PROP(Recompute, WithAPlanToBeatTheSameIsFoundIfItIsCheaper, ()) {
+  const Program program = drawn_wide_batch();
+  const auto by_batch = [&](const AtShares& at) {
+    return lower(at.problem, at.conversions, at.shares, data_parallel_choices(at.problem));
+  };
+  const Problem problem(program, drawn_tight_cluster(program, by_batch, 92));
+  const AtShares at(problem, RatioRule::proportional);
+  const Choices choices = data_parallel_choices(problem);
+  const Picoseconds cost = total_cost(problem, at.conversions, at.shares, choices);
+  const Candidate candidate = make_candidate(problem, at.conversions, at.shares, choices, cost);
+  RC_PRE(!candidate.fits());
+  const std::optional<Candidate> free = recomputed_to_fit(problem, candidate, forbidden);
+  const Picoseconds dearer = free ? free->cost - cost : cost / 2;
+  const Picoseconds to_beat = cost + dearer * *rc::gen::inRange(0, 200) / 100;
+  const std::optional<Candidate> found = recomputed_to_fit(problem, candidate, to_beat);
+  RC_ASSERT(found.has_value() == (free && free->cost < to_beat));
+  if (found) RC_ASSERT(found->recomputed == free->recomputed && found->cost == free->cost);
+  RC_CLASSIFY(found.has_value(), "cheaper than the plan to beat");
 }
 
 /// Candidates are measured without names and causes, and written out with them in the end.
