@@ -20,7 +20,7 @@ namespace hetsynth::synth {
 namespace {
 
 constexpr int max_alternations = 6;
-/// Starts. In long programs others are followed only if the last one has led to something better, or memory is short.
+/// Starts. In long programs others are followed only if memory is short.
 constexpr int first_starts = 2;
 /// One more, if the plan is so far from the bound over all shares.
 constexpr double worth_one_more_start = 0.02;
@@ -107,11 +107,10 @@ class Alternation {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
-      const Picoseconds before = kept_.best.cost;
       if (seen_.contains(shares)) continue;
       alternate(shares, search_.worth_searching(), &seen_);
       const int enough_starts = first_starts + !near_bound(worth_one_more_start);
-      if (++followed >= enough_starts && kept_.best.cost >= before && are_enough_starts()) break;
+      if (++followed >= enough_starts && are_enough_starts()) break;
     }
     return true;
   }
@@ -165,8 +164,8 @@ class Alternation {
     }
   }
 
-  /// After the first ones, and one that led to nothing better: in long programs even shares and shares by speed lead to
-  /// the best plan, unless memory is short.
+  /// After the first ones: in long programs even shares and shares by speed lead to the best plan, unless memory is
+  /// short.
   bool are_enough_starts() const { return !several_axes() && is_long(problem_.program) && memory_is_ample(); }
 
   /// The best plan fits, and none that does not is faster.
@@ -295,7 +294,7 @@ class Alternation {
       search_best_shares();
       tight_.follow(!search_.of_likely());
     } else if (kept_.best.bound < *cheapest_there) {
-      kept_.keep(search_.cheapest_of_all(Conversions(*problem_.analysis, problem_.cost, shares), shares));
+      kept_.keep(search_.nearly_cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares));
     }
   }
 

@@ -44,7 +44,7 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   }
   if (proven() || narrowed_) return result_;
   shift();
-  if (!done()) attempt(true);
+  if (!done() && gap() > limits_.enough_at_last) attempt(true);
   if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
   return result_;
 }
@@ -70,7 +70,12 @@ bool BoundedSearch::step() {
   // Where the bound does not rise any more only a better solution helps.
   const bool stuck = limits_.guesses && limits_.thorough && gap() > worth_guessing_if_stuck &&
                      gain < gained_of_gap_if_stuck * gap() && guesses_if_stuck_-- > 0;
-  if (stuck || (limits_.guesses && gap() > worth_guessing && gain < soon_gained)) guess();
+  const bool helps = guesses_in_vain_ < most_guesses_in_vain;
+  if (stuck || (limits_.guesses && helps && gap() > worth_guessing && gain < soon_gained)) {
+    const Picoseconds before = result_.cost;
+    guess();
+    guesses_in_vain_ = result_.cost < before ? 0 : guesses_in_vain_ + 1;
+  }
   const double closed = informed_ ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
     shift();

@@ -38,6 +38,8 @@ class BoundedSearch {
   /// then looked for a few times.
   static constexpr double gained_of_gap_if_stuck = 0.1, worth_guessing_if_stuck = 2e-4;
   static constexpr int most_guesses_if_stuck = 3;
+  /// In a row: the same messages lead to the same solutions.
+  static constexpr int most_guesses_in_vain = 3;
   /// Nor is it time to narrow while it gains as much as this part of the gap.
   static constexpr double gained_of_gap = 0.5;
   /// Unless hardly anything is left by it, where message passing began with what is known: elsewhere the bound still
@@ -90,7 +92,8 @@ class BoundedSearch {
   bool patient_ = true;
   bool informed_ = false;                         ///< message passing began with what was learnt in another network
   int guesses_if_stuck_ = most_guesses_if_stuck;  ///< that are left
-  bool narrowed_ = false;                         ///< the rest was left to a search of a part
+  int guesses_in_vain_ = 0;
+  bool narrowed_ = false;  ///< the rest was left to a search of a part
   SearchResult result_;
 };
 

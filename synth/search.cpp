@@ -14,6 +14,8 @@ constexpr double nearly_proven = 6e-4;
 constexpr size_t long_program = 1000, very_long_program = 4500;
 constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
+/// Gap after these that is left: the rest would take several times as long.
+constexpr double enough_if_very_long = 2e-3;
 
 }  // namespace
 
@@ -29,6 +31,7 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   if (!several_axes && !is_long(problem.program)) return limits;
   const int by_length = int(sweeps_by_node / double(problem.program.nodes.size()));
   limits.most_sweeps = several_axes ? sweeps_of_several_axes : std::clamp(by_length, least_sweeps, limits.most_sweeps);
+  if (!several_axes && is_very_long(problem.program)) limits.enough_at_last = enough_if_very_long;
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
   return limits;
