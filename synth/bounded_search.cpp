@@ -1,6 +1,7 @@
 #include "synth/bounded_search.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "synth/pruning.h"
 
@@ -43,6 +44,7 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   while (!done() && !narrowed_ && step()) {
   }
   if (proven() || narrowed_) return result_;
+  if (gap() > worth_eliminating && eliminate()) return result_;
   shift();
   if (!done() && gap() > limits_.enough_at_last) attempt(true);
   if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
@@ -76,6 +78,7 @@ bool BoundedSearch::step() {
     guess();
     guesses_in_vain_ = result_.cost < before ? 0 : guesses_in_vain_ + 1;
   }
+  if (!patient_ && gap() > worth_eliminating && gain < gained_of_gap_if_slow * gap() && eliminate()) return false;
   const double closed = informed_ ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
     shift();
@@ -85,6 +88,21 @@ bool BoundedSearch::step() {
   if (sweeps_ >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) return false;
   if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();
   return true;
+}
+
+/// Everything, where its joint tables are not too many, which is looked at once. False if they are, or it was stopped.
+bool BoundedSearch::eliminate() {
+  if (!limits_.thorough || std::exchange(looked_at_order_, true)) return false;
+  const EliminationOrder order = elimination_order(network_, most_entries_at_once);
+  if (order.largest > most_entries_at_once || order.entries() > limits_.elimination_limit) return false;
+  SearchLimits limits = limits_;
+  limits.table_limit = most_entries_at_once;
+  const SearchResult found = eliminate_and_search(network_, order, limits);
+  result_.expansions += found.expansions;
+  result_.largest_table = std::max(result_.largest_table, found.largest_table);
+  result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, found.lower_bound));
+  if (found.cost < result_.cost) take(found.cost, found.assignment);
+  return result_.lower_bound >= to_beat();
 }
 
 /// Tells layers apart from farther off.

@@ -40,6 +40,9 @@ class BoundedSearch {
   static constexpr int most_guesses_if_stuck = 3;
   /// In a row: the same messages lead to the same solutions.
   static constexpr int most_guesses_in_vain = 3;
+  /// Where the gap is so large, and a round of sweeps gains less than this part of it, everything is eliminated if its
+  /// joint tables are not too large: none larger than this.
+  static constexpr double worth_eliminating = 2e-2, gained_of_gap_if_slow = 0.2, most_entries_at_once = 2e7;
   /// Nor is it time to narrow while it gains as much as this part of the gap.
   static constexpr double gained_of_gap = 0.5;
   /// Unless hardly anything is left by it, where message passing began with what is known: elsewhere the bound still
@@ -61,6 +64,7 @@ class BoundedSearch {
   /// `rounds`: from how far layers are told apart.
   BoundedSearch(const Network& network, const SearchLimits& limits, int rounds);
   bool step();
+  bool eliminate();
   void refine();
   Picoseconds to_beat() const { return std::min(result_.cost, limits_.cost_to_beat); }
   /// Nothing is better than the best so far, but for the tolerance.
@@ -93,6 +97,7 @@ class BoundedSearch {
   bool informed_ = false;                         ///< message passing began with what was learnt in another network
   int guesses_if_stuck_ = most_guesses_if_stuck;  ///< that are left
   int guesses_in_vain_ = 0;
+  bool looked_at_order_ = false;
   bool narrowed_ = false;  ///< the rest was left to a search of a part
   SearchResult result_;
 };

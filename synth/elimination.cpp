@@ -5,73 +5,10 @@
 #include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "synth/joint_table.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// Between two questions whether to go on, in table entries.
-constexpr size_t entries_between_stops = 1 << 20;
-
-/// The sum of some functions over all assignments of some variables, minimised over the last one.
-class JointTable {
- public:
-  /// `variables`: the last one is minimised over.
-  JointTable(const std::vector<int>& variables, const std::vector<CostFunction>& functions,
-             const std::vector<int>& domains, const TableStore& store) {
-    for (int v : variables) sizes_.push_back(domains[v]);
-    for (const CostFunction& f : functions) {
-      Operand operand{store[f.table].data(), std::vector<size_t>(variables.size(), 0)};
-      size_t step = 1;
-      for (size_t s = f.scope.size(); s-- > 0; step *= size_t(domains[f.scope[s]]))
-        operand.strides[size_t(std::find(variables.begin(), variables.end(), f.scope[s]) - variables.begin())] = step;
-      operands_.push_back(std::move(operand));
-    }
-  }
-
-  /// False if stopped.
-  bool minimise(Table* out, const Stop& stop) {
-    size_t count = 1, inner = sizes_.size() - 1;
-    for (size_t d = 0; d < inner; ++d) count *= size_t(sizes_[d]);
-    out->assign(count, forbidden);
-    std::vector<int> digits(inner, 0);
-    std::vector<Picoseconds> sums(size_t(sizes_[inner]));
-    size_t since_stop = 0;
-    for (Picoseconds& best : *out) {
-      std::fill(sums.begin(), sums.end(), 0);
-      for (const Operand& operand : operands_) {
-        const Picoseconds* at = operand.at;
-        size_t stride = operand.strides[inner];
-        for (size_t x = 0; x < sums.size(); ++x) sums[x] = std::min(forbidden, sums[x] + at[x * stride]);
-      }
-      best = *std::min_element(sums.begin(), sums.end());
-      advance(&digits);
-      since_stop += sums.size();
-      if (since_stop < entries_between_stops) continue;
-      since_stop = 0;
-      if (stop.stopped()) return false;
-    }
-    return true;
-  }
-
- private:
-  struct Operand {
-    const Picoseconds* at;
-    std::vector<size_t> strides;  ///< by variable
-  };
-
-  void advance(std::vector<int>* digits) {
-    for (size_t d = digits->size(); d-- > 0;) {
-      bool carry = ++(*digits)[d] == sizes_[d];
-      for (Operand& operand : operands_)
-        operand.at = carry ? operand.at - operand.strides[d] * size_t(sizes_[d] - 1) : operand.at + operand.strides[d];
-      if (!carry) return;
-      (*digits)[d] = 0;
-    }
-  }
-
-  std::vector<int> sizes_;
-  std::vector<Operand> operands_;
-};
 
 class Eliminator {
  public:
@@ -216,10 +153,8 @@ class Eliminator {
   }
 
   Reduced minimum(int v, const std::vector<int>& scope, const std::vector<CostFunction>& group) {
-    std::vector<int> variables = scope;
-    variables.push_back(v);
     Table table;
-    if (!JointTable(variables, group, sizes_, store_).minimise(&table, stop_)) out_.complete = false;
+    if (!minimum_of_sum(v, scope, group, sizes_, store_, stop_, &table)) out_.complete = false;
     return normal(std::move(table));
   }
 

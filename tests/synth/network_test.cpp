@@ -70,7 +70,8 @@ Picoseconds least_cost(const Network& network) {
 RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   Network network = random_network(*rc::gen::inRange(1, 8));
   SearchLimits limits;
-  limits.direct_limit = *rc::gen::element(1.0, 1e6);  // by message passing and pruning, or at once
+  limits.direct_limit = *rc::gen::element(1.0, 1e6);       // by message passing and pruning, or at once
+  limits.elimination_limit = *rc::gen::element(0.0, 1e6);  // or at once where message passing is slow
   limits.table_limit = *rc::gen::element(4.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
@@ -98,6 +99,7 @@ RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
   const Network other = random_network(variables), network = random_network(variables);
   SearchLimits limits;
   limits.direct_limit = 1;
+  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   Minimisation before(other, limits);
   before.finish(forbidden);
@@ -109,10 +111,32 @@ RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
   if (result.found()) RC_ASSERT(result.lower_bound == result.cost);
 }
 
+/// Of every two variables one or the other choice costs: far from what messages between pairs can tell.
+RC_GTEST_PROP(Networks, WhatMessagesLeaveOpenIsSearchedToTheEnd, ()) {
+  const int variables = *rc::gen::inRange(6, 9);
+  Network network;
+  const auto drawn = [](size_t entries) {
+    return *rc::gen::container<Table>(entries, rc::gen::inRange<Picoseconds>(0, 1000));
+  };
+  for (int v = 0; v < variables; ++v) network.add_variable(network.store().intern(drawn(3)), v);
+  for (int b = 0; b < variables; ++b)
+    for (int a = 0; a < b; ++a) network.add_pair(a, b, network.store().intern(drawn(9)));
+  network.finish();
+  SearchLimits limits;
+  limits.direct_limit = 1;
+  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
+  limits.guesses = *rc::gen::arbitrary<bool>();
+  const SearchResult result = minimise(network, limits);
+  RC_ASSERT(result.cost == least_cost(network));
+  RC_ASSERT(result.lower_bound == result.cost);
+  RC_CLASSIFY(result.relaxation < result.cost * 98 / 100, "messages leave much open");
+}
+
 RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   Network network = random_chain(*rc::gen::inRange(3, 10));
   SearchLimits limits;
   limits.direct_limit = *rc::gen::element(1.0, 1e6);
+  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
   SearchResult result = minimise(network, limits);
