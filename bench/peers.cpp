@@ -26,25 +26,15 @@ using namespace hetsynth::testing;
 /// Predictions are sums of whole picoseconds; a plan may be slower by no more than their last digit.
 constexpr double rounding = 1e-9;
 
-std::string host(int count, const std::string& model, int devices, const std::string& memory) {
-  return fmt::format(
-      "[[host]]\ncount = {}\ninside = {{ bandwidth = \"12 GB/s\", latency = \"10 us\" }}\n[[host.device]]\nmodel = "
-      "\"{}\"\ncount = {}\n{}",
-      count, model, devices, memory.empty() ? "" : fmt::format("memory = \"{}\"\n", memory));
-}
-
 /// The clusters: four equal devices, eight unequal ones, 29 (8 fast and 21 slow), HAP's 64, five of three kinds. A name
-/// and a description each.
+/// for the table and a description each.
 std::vector<std::pair<std::string, Cluster>> clusters() {
-  const std::string between = "[between]\nbandwidth = \"10 Gb/s\"\nlatency = \"30 us\"\n";
-  auto parsed = [](const std::string& name, const std::string& text) {
-    return std::pair{name, parse_cluster(text, name + ".toml")};
+  const auto loaded = [](const std::string& name, const std::string& file) {
+    return std::pair{name, load_cluster(HETSYNTH_SOURCE_DIR "/" + file)};
   };
-  return {parsed("4 equal", host(1, "V100-32GB", 4, "")),
-          parsed("8 unequal", between + host(1, "A100", 2, "") + host(1, "V100", 4, "") + host(1, "P100", 2, "")),
-          parsed("29", between + host(1, "V100", 8, "") + host(7, "P100", 3, "")),
-          {"64", load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml")},
-          parsed("5 of 3 kinds", between + host(1, "A100", 2, "") + host(1, "RTX-3090", 2, "") + host(1, "T4", 1, ""))};
+  return {loaded("4 equal", "bench/clusters/four-equal.toml"), loaded("8 unequal", "bench/clusters/eight-unequal.toml"),
+          loaded("29", "bench/clusters/twenty-nine.toml"), loaded("64", "examples/clusters/v100-p100.toml"),
+          loaded("5 of 3 kinds", "bench/clusters/five-of-three-kinds.toml")};
 }
 
 struct Options {

@@ -32,6 +32,8 @@ constexpr double near_enough_if_tight = 2e-3;
 constexpr double worth_following_if_tight = 0.1;
 /// In long programs what is left between plan and bound is not worth one more search of everything.
 constexpr double as_good_as_proven = 1e-6;
+/// Where programs have more nodes, plans are near enough instead.
+constexpr size_t most_nodes_to_prove = 8000;
 /// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
 /// begins there; and what it must lead to for the next start to be left out.
 constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
@@ -146,7 +148,7 @@ class Alternation {
     const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
     if (searched || !kept_.fits()) return;
     if (!several_axes() && is_long(problem_.program) &&
-        near_bound(is_very_long(problem_.program) ? near_enough : as_good_as_proven))
+        near_bound(too_long_to_prove() ? near_enough : as_good_as_proven))
       return;
     Shares shares = kept_.best.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
@@ -210,6 +212,8 @@ class Alternation {
   }
 
   bool several_axes() const { return search_.several_axes(); }
+
+  bool too_long_to_prove() const { return problem_.program.nodes.size() > most_nodes_to_prove; }
 
   /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
   /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.

@@ -25,8 +25,6 @@ constexpr double worth_proving_copies = 0.02;
 /// to come at most: gains shrink.
 constexpr int sweeps_at_once = 9;
 constexpr double most_gains = 4;
-/// Of long programs' bounds less than this is left.
-constexpr double worth_proving_exactly = 4e-3;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
 /// less than this is not tried.
@@ -247,10 +245,8 @@ class MemorySearch {
 
   /// A bound for what the network's solutions cost. Given up in long programs where it will not reach `worth`.
   SearchResult bounded(const Network& network, double worth) const {
-    SearchLimits limits = limits_;
-    if (!limits.thorough) limits.tolerance = worth_proving_exactly;
-    Minimisation minimisation(network, limits);
-    if (!limits.thorough) {
+    Minimisation minimisation(network, limits_);
+    if (!limits_.thorough) {
       SearchResult out;
       const Picoseconds before = minimisation.bound_after(sweeps_at_once);
       out.lower_bound = minimisation.bound_after(sweeps_at_once);

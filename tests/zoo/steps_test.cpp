@@ -1,9 +1,10 @@
-// Predicted steps of all models of examples/ at their published sizes, on one axis over all devices of the example
-// clusters, against a kept table: no change of the planner loses plans unseen. One that gains some is to update it:
-// HETSYNTH_UPDATE_GOLDEN=1 build/tests/test_zoo --gtest_filter='Clusters/Steps*'
+// Predicted steps of all models of examples/ at their published sizes, on one axis over all devices of the clusters of
+// examples/ and bench/, against a kept table: no change of the planner loses plans unseen. One that gains some is to
+// update it: HETSYNTH_UPDATE_GOLDEN=1 build/tests/test_zoo --gtest_filter='Clusters/Steps*'
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "dsl/base/error.h"
@@ -26,11 +27,16 @@ std::string step_of(const ListedModel& model, const Cluster& cluster) {
   }
 }
 
+std::string file_of(const std::string& cluster) {
+  const std::string example = HETSYNTH_SOURCE_DIR "/examples/clusters/" + cluster + ".toml";
+  return std::filesystem::exists(example) ? example : HETSYNTH_SOURCE_DIR "/bench/clusters/" + cluster + ".toml";
+}
+
 class Steps : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Steps, AreThoseOfTheTable) {
   const std::string name = GetParam();
-  const Cluster cluster = load_cluster(HETSYNTH_SOURCE_DIR "/examples/clusters/" + name + ".toml");
+  const Cluster cluster = load_cluster(file_of(name));
   std::string table;
   for (const ListedModel& model : listed_models())
     table += fmt::format("{:<18} {}\n", model.name, step_of(model, cluster));
@@ -39,7 +45,8 @@ TEST_P(Steps, AreThoseOfTheTable) {
 
 INSTANTIATE_TEST_SUITE_P(Clusters, Steps,
                          ::testing::Values("a100-64", "a100-v100", "mixed-five", "three-unequal", "two-equal",
-                                           "unequal", "v100-p100"),
+                                           "unequal", "v100-p100", "four-equal", "eight-unequal", "twenty-nine",
+                                           "five-of-three-kinds"),
                          [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
