@@ -10,6 +10,8 @@ namespace {
 /// Sweeps before and after an extrapolation, and how far it goes, as a multiple of what the first changed.
 constexpr int sweeps_along = 6, sweeps_beyond = 3;
 constexpr double least_stride = 0.5, greatest_stride = 64;
+/// Sweeps with momentum from one look at the bound to the next.
+constexpr int sweeps_to_look = sweeps_along + sweeps_beyond;
 /// Cells with fewer values in all are guessed from as they are.
 constexpr size_t few_values = 3000;
 /// A guess at a solution: messages among this part of all values, then among all again.
@@ -103,20 +105,43 @@ void Reparametrisation::begin_with(const LearntMessages& known, const NamedValue
 
 double Reparametrisation::improve(int sweeps) {
   const double before = reached_;
-  for (int done = 0; done < sweeps && !limits_.stop.stopped();) {
-    const std::vector<Rough> origin = all_.messages();
-    for (int i = 0; i < sweeps_along && !limits_.stop.stopped(); ++i) all_.sweep();
-    done += sweeps_along;
-    take_if_better();
-    // Messages drift: what they changed by, several times over, is often an even better step.
-    std::vector<Rough> farther = best_;
-    for (size_t i = 0; i < farther.size(); ++i) farther[i] += Rough(stride_) * (farther[i] - origin[i]);
-    all_.set_messages(std::move(farther));
-    for (int i = 0; i < sweeps_beyond && !limits_.stop.stopped(); ++i) all_.sweep();
-    done += sweeps_beyond;
-    stride_ = std::clamp(stride_ * (take_if_better() ? 2 : 0.5), least_stride, greatest_stride);
-  }
+  for (int done = 0; done < sweeps && !limits_.stop.stopped(); done += sweeps_to_look)
+    limits_.momentum ? sweep_with_momentum() : sweep_in_strides();
   return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.beside)));
+}
+
+void Reparametrisation::sweep(int times) {
+  for (int i = 0; i < times && !limits_.stop.stopped(); ++i) all_.sweep();
+}
+
+/// Messages drift: what they changed by, several times over, is often an even better step.
+void Reparametrisation::sweep_in_strides() {
+  const std::vector<Rough> origin = all_.messages();
+  sweep(sweeps_along);
+  take_if_better();
+  std::vector<Rough> farther = best_;
+  for (size_t i = 0; i < farther.size(); ++i) farther[i] += Rough(stride_) * (farther[i] - origin[i]);
+  all_.set_messages(std::move(farther));
+  sweep(sweeps_beyond);
+  stride_ = std::clamp(stride_ * (take_if_better() ? 2 : 0.5), least_stride, greatest_stride);
+}
+
+/// Or they go on before each sweep by a part of what the last one changed, the greater the longer that has gone well
+/// (Nesterov 1983).
+void Reparametrisation::sweep_with_momentum() {
+  for (int i = 0; i < sweeps_to_look && !limits_.stop.stopped(); ++i) {
+    std::vector<Rough> now = all_.messages();
+    if (in_a_row_ > 0) {
+      const Rough part = Rough(in_a_row_) / Rough(in_a_row_ + 3);
+      std::vector<Rough> farther = now;
+      for (size_t k = 0; k < farther.size(); ++k) farther[k] += part * (now[k] - before_[k]);
+      all_.set_messages(std::move(farther));
+    }
+    before_ = std::move(now);
+    ++in_a_row_;
+    all_.sweep();
+  }
+  if (!take_if_better()) in_a_row_ = 0;
 }
 
 /// Else goes back to the best messages.

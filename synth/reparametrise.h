@@ -36,6 +36,9 @@ class Reparametrisation {
   ValueLists promising(double part) const;
 
  private:
+  void sweep(int times);
+  void sweep_in_strides();
+  void sweep_with_momentum();
   bool take_if_better();
   void decode(const MessagePassing& messages);
 
@@ -47,6 +50,8 @@ class Reparametrisation {
   double reached_ = -1e300;  ///< best bound
   std::vector<Rough> best_;  ///< its messages
   double stride_ = 4;
+  std::vector<Rough> before_;  ///< with momentum: messages before the last sweep
+  int in_a_row_ = 0;           ///< sweeps since messages last went back to the best
 };
 
 }  // namespace hetsynth::synth

@@ -28,6 +28,7 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   limits.stop = stop;
   limits.tolerance = tolerance;
   const bool several_axes = problem.mesh.axes.size() > 1;
+  limits.momentum = !several_axes;
   if (!several_axes && !is_long(problem.program)) return limits;
   const int by_length = int(sweeps_by_node / double(problem.program.nodes.size()));
   limits.most_sweeps = several_axes ? sweeps_of_several_axes : std::clamp(by_length, least_sweeps, limits.most_sweeps);

@@ -75,6 +75,7 @@ RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   limits.table_limit = *rc::gen::element(4.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
+  limits.momentum = *rc::gen::arbitrary<bool>();
   SearchResult result = minimise(network, limits);
   Picoseconds best = least_cost(network);
   RC_ASSERT(result.cost == best);
@@ -101,6 +102,7 @@ RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
   limits.direct_limit = 1;
   limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
+  limits.momentum = *rc::gen::arbitrary<bool>();
   Minimisation before(other, limits);
   before.finish(forbidden);
   const auto learnt = before.learnt(random_names(other));
@@ -126,6 +128,7 @@ RC_GTEST_PROP(Networks, WhatMessagesLeaveOpenIsSearchedToTheEnd, ()) {
   limits.direct_limit = 1;
   limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.guesses = *rc::gen::arbitrary<bool>();
+  limits.momentum = *rc::gen::arbitrary<bool>();
   const SearchResult result = minimise(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
   RC_ASSERT(result.lower_bound == result.cost);
@@ -139,6 +142,7 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
+  limits.momentum = *rc::gen::arbitrary<bool>();
   SearchResult result = minimise(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
 }
