@@ -10,7 +10,7 @@ struct SearchLimits {
   double table_limit = 1e7;        ///< entries of a joint table before it is split into mini-buckets
   double elimination_limit = 3e8;  ///< where message passing is slow: networks with fewer entries in all joint tables
   int64_t expansion_limit = 2'000'000;
-  bool momentum = false;                 ///< of messages: better where layers differ, worse on several axes
+  bool momentum = false;                 ///< of messages, where no variables look alike; worse on several axes
   int most_sweeps = 800;                 ///< of message passing in one go; the whole takes up to a third more
   double tolerance = 0;                  ///< relative gap between solution and bound that will do
   double enough_at_last = 0;             ///< gap after all sweeps that will do

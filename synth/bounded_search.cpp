@@ -79,7 +79,8 @@ bool BoundedSearch::step() {
     guesses_in_vain_ = result_.cost < before ? 0 : guesses_in_vain_ + 1;
   }
   if (!patient_ && gap() > worth_eliminating && gain < gained_of_gap_if_slow * gap() && eliminate()) return false;
-  const double closed = informed_ ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
+  const bool soon_closed = informed_ || (limits_.momentum && rounds_ == 0);
+  const double closed = soon_closed ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
     shift();
     // What a guess has left open within the tolerance is soon closed.

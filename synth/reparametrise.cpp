@@ -105,8 +105,10 @@ void Reparametrisation::begin_with(const LearntMessages& known, const NamedValue
 
 double Reparametrisation::improve(int sweeps) {
   const double before = reached_;
+  // Where cells stand for many variables the bound soon rises no more, and strides lead to a solution as well.
+  const bool momentum = limits_.momentum && quotient_.cells.size() == size_t(network_.variable_count());
   for (int done = 0; done < sweeps && !limits_.stop.stopped(); done += sweeps_to_look)
-    limits_.momentum ? sweep_with_momentum() : sweep_in_strides();
+    momentum ? sweep_with_momentum() : sweep_in_strides();
   return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.beside)));
 }
 
