@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 /// Compiled for wider vectors as well, which are taken where the machine has them: the sums are of integers.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -101,36 +102,30 @@ class JointTable {
     std::vector<size_t> strides;  ///< by variable that varies without
   };
   /// Which of the variables that vary within a function depends on.
-  enum Kind : size_t { none_varies, row_varies, column_varies, both_vary };
+  enum Kind : size_t { none_varies, column_varies, row_varies, both_vary };
 
   void add(const CostFunction& f, const std::vector<int>& order, const std::vector<int>& domains,
            const TableStore& store) {
+    // Of its variables in order: how far their values lie apart in its table.
     std::vector<int> sizes;
-    std::vector<size_t> strides, of_copy(sizes_.size(), 0);
-    bool in_order = true;
-    for (size_t k = 0, last = 0; k < order.size(); ++k) {
+    std::vector<size_t> strides;
+    std::vector<char> depends(sizes_.size() + 2, 0);
+    for (size_t k = 0; k < order.size(); ++k) {
       const auto it = std::ranges::find(f.scope, order[k]);
       if (it == f.scope.end()) continue;
-      const auto place = size_t(it - f.scope.begin());
-      in_order = in_order && place >= last;
-      last = place;
-      size_t stride = 1;
-      for (size_t s = place + 1; s < f.scope.size(); ++s) stride *= size_t(domains[size_t(f.scope[s])]);
-      strides.push_back(stride);
+      depends[k] = 1;
       sizes.push_back(domains[size_t(order[k])]);
+      strides.push_back(1);
+      for (auto after = it + 1; after != f.scope.end(); ++after) strides.back() *= size_t(domains[size_t(*after)]);
     }
-    size_t stride = store[f.table].size();
-    for (size_t k = 0, present = 0; k < sizes_.size(); ++k)
-      if (std::ranges::find(f.scope, order[k]) != f.scope.end()) of_copy[k] = stride /= size_t(sizes[present++]);
+    const bool in_order = std::ranges::is_sorted(strides, std::greater<>());
     if (!in_order) copies_.push_back(reordered(store[f.table], sizes, strides));
-    const auto depends = [&](size_t k) {
-      return k < order.size() && std::ranges::find(f.scope, order[k]) != f.scope.end();
-    };
-    const bool row = depends(sizes_.size()), column = depends(sizes_.size() + 1);
-    of_[row      ? column ? both_vary : row_varies
-        : column ? column_varies
-                 : none_varies]
-        .push_back({in_order ? store[f.table].data() : copies_.back().data(), std::move(of_copy)});
+    const Table& table = in_order ? store[f.table] : copies_.back();
+    Operand operand{table.data(), std::vector<size_t>(sizes_.size(), 0)};
+    for (size_t k = 0, present = 0, stride = table.size(); k < sizes_.size(); ++k)
+      if (depends[k]) operand.strides[k] = stride /= size_t(sizes[present++]);
+    const bool row = depends[sizes_.size()], column = depends[sizes_.size() + 1];
+    of_[2 * size_t(row) + size_t(column)].push_back(std::move(operand));
   }
 
   void add_up(const std::vector<Operand>& same, const std::vector<Operand>& by_row,

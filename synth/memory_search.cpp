@@ -43,11 +43,7 @@ class MemorySearch {
         estimate_to_beat_(estimate_to_beat),
         budget_(budget) {
     if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
-    limits_ = limits_of(problem, budget.stop(), near_enough / 2);
-    limits_.most_sweeps = 48;
-    limits_.thorough = !is_long(problem.program);
-    limits_.table_limit = std::min(limits_.table_limit, 1e6);
-    limits_.expansion_limit = std::min<int64_t>(limits_.expansion_limit, 100'000);
+    limits_ = limits_at_prices(problem, budget.stop());
     fast_ = cheapest;
     result_.best = best;
     if (best.fits() && best.recomputed.empty()) thrifty_ = best;

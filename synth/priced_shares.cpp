@@ -37,10 +37,7 @@ class PriceFollower {
  public:
   PriceFollower(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget)
       : problem_(problem), axis_(axis), kept_(*kept), budget_(budget), at_(start), unit_(double(start.cost)) {
-    limits_ = limits_of(problem, budget.stop(), 1e-3);
-    limits_.most_sweeps = 48;
-    limits_.thorough = false;
-    limits_.table_limit = std::min(limits_.table_limit, 1e6);
+    limits_ = limits_at_prices(problem, budget.stop());
   }
 
   double run() {

@@ -275,6 +275,18 @@ class Selection {
   std::vector<Absence> absences_;  ///< by value: in the program without copies
 };
 
+/// With more of the values made twice the step takes as long as the plan to beat.
+size_t affordable(const Candidate& candidate, const std::vector<Absence>& order, Picoseconds cost_to_beat) {
+  constexpr double rounding = 1e-9;  // of picoseconds, instruction by instruction
+  double cost = double(candidate.cost) * (1 - rounding);
+  size_t count = 0;
+  for (; count < order.size(); ++count) {
+    cost += double(order[count].again);
+    if (cost >= double(cost_to_beat)) break;
+  }
+  return count;
+}
+
 }  // namespace
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
@@ -290,22 +302,6 @@ SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
 std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {
   return Selection(problem, program, Reads(problem, program), device).order();
 }
-
-namespace {
-
-/// With more of the values made twice the step takes as long as the plan to beat.
-size_t affordable(const Candidate& candidate, const std::vector<Absence>& order, Picoseconds cost_to_beat) {
-  constexpr double rounding = 1e-9;  // of picoseconds, instruction by instruction
-  double cost = double(candidate.cost) * (1 - rounding);
-  size_t count = 0;
-  for (; count < order.size(); ++count) {
-    cost += double(order[count].again);
-    if (cost >= double(cost_to_beat)) break;
-  }
-  return count;
-}
-
-}  // namespace
 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat) {

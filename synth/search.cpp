@@ -16,6 +16,8 @@ constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
 /// Gap after these that is left: the rest would take several times as long.
 constexpr double enough_if_very_long = 2e-3;
+/// Gap where memory has a price.
+constexpr double tolerance_at_prices = 1e-3;
 
 }  // namespace
 
@@ -35,6 +37,15 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   if (!several_axes && is_very_long(problem.program)) limits.enough_at_last = enough_if_very_long;
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
+  return limits;
+}
+
+SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
+  SearchLimits limits = limits_of(problem, stop, tolerance_at_prices);
+  limits.most_sweeps = 48;
+  limits.thorough = !is_long(problem.program);
+  limits.table_limit = std::min(limits.table_limit, 1e6);
+  limits.expansion_limit = std::min<int64_t>(limits.expansion_limit, 100'000);
   return limits;
 }
 

@@ -14,6 +14,9 @@ bool is_very_long(const Program& program);
 /// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille
 /// would take as long as everything before.
 SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance = 0);
+/// Of searches in which memory has a price: there are many, and a good solution to each will do, in long programs one
+/// that is not searched for to the end.
+SearchLimits limits_at_prices(const Problem& problem, const Stop& stop);
 
 /// The cost to beat with which a search to a tolerance tells bounds below `enough` exactly: it ends where the bound is
 /// within the tolerance, which must not be below what is enough.

@@ -30,7 +30,7 @@ class ShareSearch {
   Candidate cheapest_of_all(const Conversions& conversions, const Shares& shares, Picoseconds last = never_idle);
   /// The same, at the shares of the best plan: only of what is cheaper.
   Candidate cheaper_than_best(const Conversions& conversions, const Shares& shares);
-  /// The same, whatever the cost: as near to the cheapest as plans within memory are sought.
+  /// The same, whatever the cost, to 0.25 %: where plans within memory are looked for next.
   Candidate nearly_cheapest(const Conversions& conversions, const Shares& shares);
   /// A plan was met: to meet its program again, realised alike, is idle.
   void met(const std::vector<CostTerm>& terms, const Choices& choices) { programs_.insert(realised(terms, choices)); }
