@@ -274,12 +274,12 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   spdlog::set_default_logger(spdlog::stderr_color_mt("models"));  // warnings are not part of the table
   try {
+    const std::vector<ListedModel> models = listed_models(options.names);
     if (options.markdown) fmt::print(introduction, options.arguments);
     print_row({std::begin(columns), std::end(columns)}, options);
     if (options.markdown) print_row(std::vector<std::string>(std::size(columns), "---"), options);
     const ReadyRows ready(options.rows);
-    for (const ListedModel& model : listed_models())
-      if (options.names.empty() || options.names.contains(model.name)) report(model, options, ready);
+    for (const ListedModel& model : models) report(model, options, ready);
     if (options.markdown && !options.conditions.empty()) fmt::print("\nTimes: {}.\n", options.conditions);
     if (options.markdown) fmt::print("{}", explanation);
   } catch (const std::exception& error) {

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, Cluster>> clusters() {
 struct Options {
   bool tiny = false;
   double plan_seconds = 60;
-  std::set<std::string> names;
+  std::vector<std::string> names;
 };
 
 /// Step of a peer by that of the planner, over all rows where both have a plan.
@@ -108,8 +108,7 @@ int run(const Options& options) {
   Summary summary;
   const auto all = clusters();
   bool header = false;
-  for (const ListedModel& model : listed_models()) {
-    if (!options.names.empty() && !options.names.count(model.name)) continue;
+  for (const ListedModel& model : listed_models({options.names.begin(), options.names.end()})) {
     if (options.tiny && !model.first_of_file) continue;
     const TracedModel traced = trace_model(model, options.tiny ? model.tiny : model.published);
     for (const auto& [name, cluster] : all) {
@@ -131,15 +130,12 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--tiny")
-      options.tiny = true;
-    else if (argument.starts_with("--plan-seconds="))
-      options.plan_seconds = std::stod(argument.substr(15));
-    else
-      options.names.insert(argument);
-  }
+  CLI::App app("Plans of other systems against this planner's, in the same cost model");
+  app.add_option("NAME", options.names, "models, as in docs/models.md; none: all");
+  app.add_flag("--tiny", options.tiny, "one model of each file, at its tiny size");
+  app.add_option("--plan-seconds", options.plan_seconds, "for planning one model on one cluster")
+      ->check(CLI::NonNegativeNumber);
+  CLI11_PARSE(app, argc, argv);
   try {
     return run(options);
   } catch (const std::exception& error) {

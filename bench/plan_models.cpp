@@ -6,9 +6,10 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
@@ -58,30 +59,23 @@ void report(const ListedModel& model, const Cluster& cluster, const SynthesisOpt
 int main(int argc, char** argv) {
   std::string cluster_file = HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml";
   SynthesisOptions options;
-  options.drop_devices = true;
-  std::set<std::string> names;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    auto value = [&](const std::string& name) { return argument.c_str() + name.size(); };
-    if (argument.starts_with("--cluster="))
-      cluster_file = value("--cluster=");
-    else if (argument.starts_with("--mesh-axes="))
-      options.most_axes = std::atoi(value("--mesh-axes="));
-    else if (argument.starts_with("--time-limit="))
-      options.time_limit_seconds = std::atof(value("--time-limit="));
-    else if (argument == "--two-ways")
-      options.two_ways = true;
-    else if (argument == "--all-devices")
-      options.drop_devices = false;
-    else
-      names.insert(argument);
-  }
+  bool all_devices = false;
+  std::vector<std::string> names;
+  CLI::App app("How long planning takes for the models of examples/, and what it finds");
+  app.add_option("NAME", names, "models, as in docs/models.md; none: all");
+  app.add_option("--cluster", cluster_file, "cluster file");
+  app.add_option("--mesh-axes", options.most_axes, "mesh axes at most")->check(CLI::Range(1, 3));
+  app.add_option("--time-limit", options.time_limit_seconds, "seconds for each plan")->check(CLI::NonNegativeNumber);
+  app.add_flag("--two-ways", options.two_ways, "operations may be computed in two ways");
+  app.add_flag("--all-devices", all_devices, "plans of fewer devices are not tried");
+  CLI11_PARSE(app, argc, argv);
+  options.drop_devices = !all_devices;
   try {
+    const std::vector<ListedModel> models = listed_models({names.begin(), names.end()});
     const Cluster cluster = load_cluster(cluster_file);
     fmt::print("{:<18} {:>6} {:>8} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7}\n", "", "nodes", "plan, s", "step, ms",
                "bound, ms", "gap, %", "full, %", "devices", "GiB");
-    for (const ListedModel& model : listed_models())
-      if (names.empty() || names.contains(model.name)) report(model, cluster, options);
+    for (const ListedModel& model : models) report(model, cluster, options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

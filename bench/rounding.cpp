@@ -39,12 +39,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    for (const ListedModel& model : listed_models())
-      if (model.name == argv[1]) {
-        report(model, argc > 2 ? std::atoll(argv[2]) : 20);
-        return 0;
-      }
-    fmt::print(stderr, "no model is named {}; docs/models.md lists them\n", argv[1]);
+    report(listed_models({argv[1]}).front(), argc > 2 ? std::atoll(argv[2]) : 20);
+    return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
   }

@@ -130,11 +130,22 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   return speed;
 }
 
+/// What a known model would have told.
+[[noreturn]] void fail_without(const TableReader& reader, std::string_view what, std::string_view line) {
+  const std::string model = reader.text("model", "");
+  std::vector<std::string> known;
+  for (const DeviceModel& candidate : device_models()) known.emplace_back(candidate.name);
+  const std::string mend =
+      model.empty() ? "or name a model from docs/cluster.md"
+                    : did_you_mean(model, known, "the model is not in docs/cluster.md, so its figures must be given");
+  reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "", mend);
+}
+
 DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {
   const std::vector<std::string> kinds{"cpu", "cuda"};
   if (!reader.has("kind")) {
     if (model) return model->kind;
-    reader.fail(reader.where(), "the device has no kind", "kind = \"cpu\" or kind = \"cuda\"", "", "");
+    fail_without(reader, "kind", "kind = \"cpu\" or kind = \"cuda\"");
   }
   const std::string kind = reader.text("kind", "");
   if (kind != "cpu" && kind != "cuda")
@@ -184,20 +195,11 @@ Device read_device(const TableReader& reader) {
     for (const SpeedField& field : speed_fields())
       if (!(device.declared.*field.value)) device.declared.*field.value = sheet.*field.value;
   }
-  std::vector<std::string> known;
-  for (const DeviceModel& candidate : device_models()) known.emplace_back(candidate.name);
-  const auto missing = [&](std::string_view what, std::string_view line) {
-    const std::string mend =
-        device.model.empty()
-            ? "or name a model from docs/cluster.md"
-            : did_you_mean(device.model, known, "the model is not in docs/cluster.md, so its figures must be given");
-    reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "", mend);
-  };
-  if (device.memory_bytes == 0) missing("memory", "memory = \"16 GiB\"");
+  if (device.memory_bytes == 0) fail_without(reader, "memory", "memory = \"16 GiB\"");
   if (device.matmul_flops_per_second() == 0)
-    missing("speed of matrix products", "declared = { matmul = \"15.7 TFLOP/s\", ... }");
+    fail_without(reader, "speed of matrix products", "declared = { matmul = \"15.7 TFLOP/s\", ... }");
   if (device.memory_bytes_per_second() == 0)
-    missing("memory bandwidth", "declared = { memory_bandwidth = \"900 GB/s\", ... }");
+    fail_without(reader, "memory bandwidth", "declared = { memory_bandwidth = \"900 GB/s\", ... }");
   return device;
 }
 

@@ -113,6 +113,19 @@ TEST(ModelList, ReadsCountsAndSettingsFromComments) {
   std::filesystem::remove(file);
 }
 
+TEST(ModelList, NamesThatNoModelHasAreTold) {
+  const std::vector<ListedModel> some = listed_models({"mlp", "BERT-Base"});
+  ASSERT_EQ(some.size(), 2u);
+  EXPECT_EQ(some[0].name, "BERT-Base");
+  EXPECT_EQ(listed_models(std::set<std::string>()).size(), listed_models().size());
+  try {
+    listed_models({"mlp", "Swin-Hug-48"});
+    FAIL() << "no model is named so";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "no model is named \"Swin-Hug-48\"; did you mean \"Swin-Huge-48\"?");
+  }
+}
+
 TEST(ModelList, HoldsTheExamplesAndNoNameTwice) {
   std::set<std::string> names;
   for (const ListedModel& model : listed_models()) EXPECT_TRUE(names.insert(model.name).second) << model.name;

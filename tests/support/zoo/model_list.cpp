@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "dsl/base/suggest.h"
 #include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
@@ -154,6 +155,18 @@ std::vector<ListedModel> listed_models() {
     models.insert(models.end(), found.begin(), found.end());
   }
   return models;
+}
+
+std::vector<ListedModel> listed_models(const std::set<std::string>& names) {
+  std::vector<ListedModel> out = listed_models();
+  std::vector<std::string> known;
+  for (const ListedModel& model : out) known.push_back(model.name);
+  for (const std::string& name : names)
+    if (std::ranges::find(known, name) == known.end())
+      throw std::runtime_error(
+          fmt::format("no model is named \"{}\"; {}", name, did_you_mean(name, known, "docs/models.md lists them")));
+  std::erase_if(out, [&](const ListedModel& model) { return !names.empty() && !names.contains(model.name); });
+  return out;
 }
 
 int64_t samples_per_step(const Program& program) {

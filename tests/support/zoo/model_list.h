@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ void PrintTo(const ListedModel& model, std::ostream* out);
 std::vector<ListedModel> models_of(const std::string& file);
 /// All models of examples/, by file name and then in the file's order.
 std::vector<ListedModel> listed_models();
+/// Those of these names; none: all. Throws std::runtime_error with a name that none of them has.
+std::vector<ListedModel> listed_models(const std::set<std::string>& names);
 
 /// Samples of a step: the first extent of the inputs.
 int64_t samples_per_step(const Program& program);
