@@ -24,6 +24,11 @@ constexpr int max_alternations = 6;
 constexpr int first_starts = 2;
 /// One more, if the plan is so far from the bound over all shares.
 constexpr double worth_one_more_start = 0.02;
+/// What is farther from the bound was ill guided by the relaxation.
+constexpr double well_guided = 0.1;
+/// In long programs starts are followed once more where searching everything makes the plan so much faster than what
+/// the relaxation calls likely.
+constexpr double worth_starting_again = 1e-3;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
 /// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
@@ -34,9 +39,8 @@ constexpr double worth_following_if_tight = 0.1;
 constexpr double as_good_as_proven = 1e-6;
 /// Where programs have more nodes, plans are near enough instead.
 constexpr size_t most_nodes_to_prove = 8000;
-/// Where the relaxation's program, at the shares that suit it, costs no more than this above the bound, the alternation
-/// begins there; and what it must lead to for the next start to be left out.
-constexpr double worth_beginning_there = 7e-3, near_enough_at_first = 5e-4;
+/// What the shares that suit the relaxation's program must lead to for the next start to be left out.
+constexpr double near_enough_at_first = 5e-4;
 /// Of long programs a bound over all shares that is this near is left as it is, and that of very long ones: the few
 /// searches there is time for hardly make it tighter.
 constexpr double worth_tightening = 5e-3;
@@ -71,7 +75,7 @@ class Alternation {
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
-    if (!settled_where_memory_is_short()) look_for_shares(starts);
+    if (!settled_where_memory_is_short()) look_for_shares(std::move(starts));
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
@@ -86,12 +90,23 @@ class Alternation {
   using Among = ShareSearch::Among;
 
   /// Searches and linear programs in turn, from all starts that are worth it.
-  void look_for_shares(const std::vector<Shares>& starts) {
-    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
+  void look_for_shares(std::vector<Shares> starts) {
+    const bool begun = !several_axes() && !budget_.spent() && alternate_from_relaxation();
+    if (begun && !is_very_long(problem_.program) && !near_bound(well_guided)) search_.forget_likely();
+    // Shares by speed are near those of the relaxation.
+    if (begun && is_long(problem_.program) && starts.size() > 1) std::swap(starts[0], starts[1]);
+    if (begun && !relaxed_.empty()) enough_starts_ = too_long_to_prove() ? 0 : is_very_long(problem_.program) ? 1 : 2;
     const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
-    if (ample) search_best_shares();
+    if (ample) {
+      bool faster = search_best_shares();
+      while (begun && faster && !budget_.spent() && !is_very_long(problem_.program)) {
+        seen_.clear();
+        follow(starts, /*may_leave=*/true);
+        faster = search_best_shares();
+      }
+    }
     search_tight_shares();
     if (!followed && far_within_memory()) {
       follow(starts, /*may_leave=*/false);
@@ -110,9 +125,9 @@ class Alternation {
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
       if (seen_.contains(shares)) continue;
+      const int enough_starts = enough_starts_.value_or(first_starts + !near_bound(worth_one_more_start));
+      if (followed++ >= enough_starts && are_enough_starts()) break;
       alternate(shares, search_.worth_searching(), &seen_);
-      const int enough_starts = first_starts + !near_bound(worth_one_more_start);
-      if (++followed >= enough_starts && are_enough_starts()) break;
     }
     return true;
   }
@@ -144,7 +159,15 @@ class Alternation {
   }
 
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
-  void search_best_shares() {
+  /// Whether that made the plan much faster.
+  bool search_best_shares() {
+    const Candidate before = kept_.best;
+    search_everything_from_best();
+    return !before.empty() && kept_.fits() &&
+           double(kept_.best.cost) * (1 + worth_starting_again) < double(before.cost);
+  }
+
+  void search_everything_from_best() {
     const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
     if (searched || !kept_.fits()) return;
     if (!several_axes() && is_long(problem_.program) &&
@@ -234,14 +257,14 @@ class Alternation {
     return settled;
   }
 
-  /// From the shares that suit the relaxation's program, if these make it nearly as fast as the bound, among what the
-  /// relaxation calls likely.
-  void alternate_from_relaxation() {
+  /// From the shares that suit the relaxation's program, in long programs among what the relaxation calls likely. False
+  /// if there are none.
+  bool alternate_from_relaxation() {
     const Candidate relaxed = relaxed_.empty() ? relaxed_program(problem_, search_, relaxation_, {}) : relaxed_;
-    if (relaxed.empty() || double(relaxed.cost) > double(shares_bound_) * (1 + worth_beginning_there)) return;
+    if (relaxed.empty()) return false;
     search_.begin_with_likely();
     alternate(relaxed.shares, Among::all, &seen_);
-    if (!near_bound(near_enough_at_first) && !only_memory_matters()) search_.forget_likely();
+    return true;
   }
 
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves or
@@ -343,7 +366,8 @@ class Alternation {
   TightShares tight_;
   const Candidate at_hand_;  ///< may be empty
   Candidate relaxed_;  ///< the relaxation's program at the shares that suit it, if no memory limits these; may be empty
-  std::vector<FarShares> far_;  ///< where that takes very long
+  std::optional<int> enough_starts_;  ///< beside those of the relaxation, if that began it
+  std::vector<FarShares> far_;        ///< where that takes very long
 };
 
 }  // namespace

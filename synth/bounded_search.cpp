@@ -28,8 +28,21 @@ BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits,
       messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_)) {}
 
 void BoundedSearch::begin_with(const LearntMessages& known, const NamedValues& names) {
+  // What differs between variables that look alike is not to be lost.
+  if (rounds_ > 0 && (known.rounds == 0 || known.rounds > rounds_)) {
+    rounds_ = known.rounds;
+    auto finer = alike(network_, &rounds_);
+    messages_ = std::make_unique<Reparametrisation>(network_, *finer, limits_);
+    quotient_ = std::move(finer);
+  }
   messages_->begin_with(known, names);
   informed_ = true;
+}
+
+LearntMessages BoundedSearch::learnt(const NamedValues& names) const {
+  LearntMessages out = messages_->learnt(names);
+  out.rounds = rounds_;
+  return out;
 }
 
 Picoseconds BoundedSearch::bound_after(int sweeps) {

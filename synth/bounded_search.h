@@ -16,7 +16,7 @@ class BoundedSearch {
 
   /// What was learnt in another network, by the names of values in this one. To be called first, if at all.
   void begin_with(const LearntMessages& known, const NamedValues& names);
-  LearntMessages learnt(const NamedValues& names) const { return messages_->learnt(names); }
+  LearntMessages learnt(const NamedValues& names) const;
   /// The bound after so many sweeps of message passing.
   Picoseconds bound_after(int sweeps);
   /// The rest. Solutions that cost as much or more are not looked for.

@@ -23,6 +23,9 @@ class LearntMessages {
   Rough* add(int64_t from, int64_t to);
   /// None: not known.
   const Rough* line(int64_t from, int64_t to) const;
+  /// From how far variables were told apart where this was learnt (synth/quotient.h); 0: all were.
+  int rounds = 0;
+
   /// By value of a variable: where it stands in the lines that tell it something; -1: not known.
   std::vector<int> places(int64_t variable, const std::vector<int64_t>& values) const;
 

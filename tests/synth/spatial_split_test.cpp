@@ -124,7 +124,7 @@ TEST(SpatialSplit, PlainModelsAreCutWithHalos) {
 TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {
   for (const Program& program : {plain_step(16, 4), image_step(64, 4, 1)})
     for (const std::vector<double>& speeds :
-         std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 9e8, 1e8, 1e8}}) {
+         std::vector<std::vector<double>>{{2e8, 1e8}, {4e8, 1e8, 1e8}, {1e8, 4e8, 1e8, 1e8}}) {
       const Plan plan = synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-9));
       EXPECT_GT(count(plan, Opcode::halo_exchange), 0);
       EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
