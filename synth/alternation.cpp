@@ -95,7 +95,7 @@ class Alternation {
     if (begun && !is_very_long(problem_.program) && !near_bound(well_guided)) search_.forget_likely();
     // Shares by speed are near those of the relaxation.
     if (begun && is_long(problem_.program) && starts.size() > 1) std::swap(starts[0], starts[1]);
-    if (begun && !relaxed_.empty()) enough_starts_ = too_long_to_prove() ? 0 : is_very_long(problem_.program) ? 1 : 2;
+    if (begun && !relaxed_.empty()) enough_starts_ = too_long_to_prove() ? 0 : first_starts;
     const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
