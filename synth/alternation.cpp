@@ -95,17 +95,16 @@ class Alternation {
     if (begun && !is_very_long(problem_.program) && !near_bound(well_guided)) search_.forget_likely();
     // Shares by speed are near those of the relaxation.
     if (begun && is_long(problem_.program) && starts.size() > 1) std::swap(starts[0], starts[1]);
-    if (begun && !relaxed_.empty()) enough_starts_ = too_long_to_prove() ? 0 : first_starts;
     const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
-    if (ample) {
-      bool faster = search_best_shares();
-      while (begun && faster && !budget_.spent() && !is_very_long(problem_.program)) {
-        seen_.clear();
-        follow(starts, /*may_leave=*/true);
-        faster = search_best_shares();
-      }
+    while (ample) {
+      const Picoseconds before = kept_.best.cost;
+      search_best_shares();
+      const bool faster = double(kept_.best.cost) * (1 + worth_starting_again) < double(before);
+      if (!begun || !faster || budget_.spent() || is_very_long(problem_.program)) break;
+      seen_.clear();
+      follow(starts, /*may_leave=*/true);
     }
     search_tight_shares();
     if (!followed && far_within_memory()) {
@@ -125,8 +124,7 @@ class Alternation {
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
       if (seen_.contains(shares)) continue;
-      const int enough_starts = enough_starts_.value_or(first_starts + !near_bound(worth_one_more_start));
-      if (followed++ >= enough_starts && are_enough_starts()) break;
+      if (followed++ >= starts_to_follow() && are_enough_starts()) break;
       alternate(shares, search_.worth_searching(), &seen_);
     }
     return true;
@@ -159,15 +157,7 @@ class Alternation {
   }
 
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
-  /// Whether that made the plan much faster.
-  bool search_best_shares() {
-    const Candidate before = kept_.best;
-    search_everything_from_best();
-    return !before.empty() && kept_.fits() &&
-           double(kept_.best.cost) * (1 + worth_starting_again) < double(before.cost);
-  }
-
-  void search_everything_from_best() {
+  void search_best_shares() {
     const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
     if (searched || !kept_.fits()) return;
     if (!several_axes() && is_long(problem_.program) &&
@@ -187,6 +177,12 @@ class Alternation {
           !searched_.insert(shares).second)
         return;
     }
+  }
+
+  /// In long programs, unless memory is short.
+  int starts_to_follow() const {
+    if (ample_shares_.empty()) return first_starts + !near_bound(worth_one_more_start);
+    return too_long_to_prove() ? 0 : first_starts;
   }
 
   /// After the first ones: in long programs even shares and shares by speed lead to the best plan, unless memory is
@@ -245,7 +241,7 @@ class Alternation {
     std::vector<LimitPrice> met;
     MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
     const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
-    if (relaxed.fits() && met.empty()) relaxed_ = relaxed;
+    if (relaxed.fits() && met.empty()) ample_shares_ = relaxed.shares;
     if (relaxed.empty() || relaxed.fits()) return false;
     soft.met = nullptr;
     search_.begin_with_likely();
@@ -260,10 +256,10 @@ class Alternation {
   /// From the shares that suit the relaxation's program, in long programs among what the relaxation calls likely. False
   /// if there are none.
   bool alternate_from_relaxation() {
-    const Candidate relaxed = relaxed_.empty() ? relaxed_program(problem_, search_, relaxation_, {}) : relaxed_;
-    if (relaxed.empty()) return false;
+    const Shares shares = ample_shares_.empty() ? relaxed_shares(problem_, search_, relaxation_, {}) : ample_shares_;
+    if (shares.empty()) return false;
     search_.begin_with_likely();
-    alternate(relaxed.shares, Among::all, &seen_);
+    alternate(shares, Among::all, &seen_);
     return true;
   }
 
@@ -364,10 +360,9 @@ class Alternation {
   KeptPlans kept_;
   ShareSearch search_;
   TightShares tight_;
-  const Candidate at_hand_;  ///< may be empty
-  Candidate relaxed_;  ///< the relaxation's program at the shares that suit it, if no memory limits these; may be empty
-  std::optional<int> enough_starts_;  ///< beside those of the relaxation, if that began it
-  std::vector<FarShares> far_;        ///< where that takes very long
+  const Candidate at_hand_;     ///< may be empty
+  Shares ample_shares_;         ///< that suit the relaxation's program, if no memory limits these; may be empty
+  std::vector<FarShares> far_;  ///< where that takes very long
 };
 
 }  // namespace

@@ -27,14 +27,9 @@ BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits,
       quotient_(alike(network, &rounds_)),
       messages_(std::make_unique<Reparametrisation>(network, *quotient_, limits_)) {}
 
-void BoundedSearch::begin_with(const LearntMessages& known, const NamedValues& names) {
-  // What differs between variables that look alike is not to be lost.
-  if (rounds_ > 0 && (known.rounds == 0 || known.rounds > rounds_)) {
-    rounds_ = known.rounds;
-    auto finer = alike(network_, &rounds_);
-    messages_ = std::make_unique<Reparametrisation>(network_, *finer, limits_);
-    quotient_ = std::move(finer);
-  }
+BoundedSearch::BoundedSearch(const Network& network, const SearchLimits& limits, const LearntMessages& known,
+                             const NamedValues& names)
+    : BoundedSearch(network, limits, known.rounds) {
   messages_->begin_with(known, names);
   informed_ = true;
 }

@@ -14,8 +14,10 @@ class BoundedSearch {
  public:
   BoundedSearch(const Network& network, const SearchLimits& limits) : BoundedSearch(network, limits, first_rounds) {}
 
-  /// What was learnt in another network, by the names of values in this one. To be called first, if at all.
-  void begin_with(const LearntMessages& known, const NamedValues& names);
+  /// Begins with what was learnt in another network, by the names of values in this one: also what differs there
+  /// between variables that look alike.
+  BoundedSearch(const Network& network, const SearchLimits& limits, const LearntMessages& known,
+                const NamedValues& names);
   LearntMessages learnt(const NamedValues& names) const;
   /// The bound after so many sweeps of message passing.
   Picoseconds bound_after(int sweeps);

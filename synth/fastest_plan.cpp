@@ -12,14 +12,21 @@ constexpr int most_rounds = 6;
 
 }  // namespace
 
-Candidate relaxed_program(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
-                          const MemoryLimits& limits) {
+Shares relaxed_shares(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
+                      const MemoryLimits& limits) {
   if (!search.has_linear_program() || relaxation.choices.empty() || relaxation.hard) return {};
   Shares shares = common_shares(problem.classes, axis_fractions(problem, device_speeds(problem)));
   const Conversions conversions(*problem.analysis, problem.cost, shares);
   const std::vector<CostTerm> terms = cost_terms(problem, conversions, relaxation.choices);
   const SpmdProgram relaxed = lower(problem, conversions, shares, relaxation.choices, Wording::none);
   if (!refine_shares(problem, terms, relaxed, search.unequal_axes(), &shares, limits)) return {};
+  return shares;
+}
+
+Candidate relaxed_program(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
+                          const MemoryLimits& limits) {
+  const Shares shares = relaxed_shares(problem, search, relaxation, limits);
+  if (shares.empty()) return {};
   const Conversions there(*problem.analysis, problem.cost, shares);
   return make_candidate(problem, there, shares, relaxation.choices,
                         total_cost(problem, there, shares, relaxation.choices));

@@ -5,7 +5,10 @@
 
 namespace hetsynth::synth {
 
-/// The relaxation's program at the shares that suit it. Empty if there are none, or the relaxation has no program.
+/// The shares that suit the relaxation's program. Empty if there are none, or the relaxation has no program.
+Shares relaxed_shares(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
+                      const MemoryLimits& limits);
+/// That program at these shares; empty as they are.
 Candidate relaxed_program(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
                           const MemoryLimits& limits);
 

@@ -17,15 +17,15 @@ struct NamedValues {
 
 class LearntMessages {
  public:
+  /// From how far variables were told apart where this was learnt (synth/quotient.h); 0: all were.
+  int rounds = 0;
+
   /// A variable that messages are sent to or from, by the names of its values.
   void add_variable(int64_t name, const std::vector<int64_t>& values) { values_[name] = values; }
   /// What `from` tells `to`, two variables: a line to be filled, by value of `to`. It moves when the next is added.
   Rough* add(int64_t from, int64_t to);
   /// None: not known.
   const Rough* line(int64_t from, int64_t to) const;
-  /// From how far variables were told apart where this was learnt (synth/quotient.h); 0: all were.
-  int rounds = 0;
-
   /// By value of a variable: where it stands in the lines that tell it something; -1: not known.
   std::vector<int> places(int64_t variable, const std::vector<int64_t>& values) const;
 

@@ -40,7 +40,7 @@ Thoroughness thoroughness(const Network& network) {
 
 /// What is known once contraction is done.
 struct Minimisation::State {
-  State(const Network& whole, const SearchLimits& given)
+  State(const Network& whole, const SearchLimits& given, const LearntMessages* known, const NamedValues& names)
       : network(whole), limits(given), contraction(whole, limits.stop, thoroughness(whole)) {
     if (contraction.impossible()) return;
     const double direct_limit = std::min(limits.direct_limit, limits.table_limit);
@@ -49,7 +49,8 @@ struct Minimisation::State {
     if (direct) return;
     SearchLimits of_core = limits;
     of_core.beside += contraction.constant();
-    bounded = std::make_unique<BoundedSearch>(contraction.core(), of_core);
+    bounded = known ? std::make_unique<BoundedSearch>(contraction.core(), of_core, *known, contraction.named(names))
+                    : std::make_unique<BoundedSearch>(contraction.core(), of_core);
   }
 
   /// What elimination finds, which asks for no cost to beat: done once.
@@ -69,16 +70,14 @@ struct Minimisation::State {
   std::optional<SearchResult> eliminated_;
 };
 
-Minimisation::Minimisation(const Network& network, const SearchLimits& limits) : bound_(bound_of_parts(network)) {
-  if (!limits.stop.stopped()) state_ = std::make_unique<State>(network, limits);
+Minimisation::Minimisation(const Network& network, const SearchLimits& limits, const LearntMessages* known,
+                           const NamedValues& names)
+    : bound_(bound_of_parts(network)) {
+  if (!limits.stop.stopped()) state_ = std::make_unique<State>(network, limits, known, names);
   if (state_ && state_->contraction.impossible()) bound_ = forbidden;
 }
 
 Minimisation::~Minimisation() = default;
-
-void Minimisation::begin_with(const LearntMessages& known, const NamedValues& names) {
-  if (state_ && state_->bounded) state_->bounded->begin_with(known, state_->contraction.named(names));
-}
 
 std::shared_ptr<const LearntMessages> Minimisation::learnt(const NamedValues& names) const {
   if (!state_ || !state_->bounded) return nullptr;

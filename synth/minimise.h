@@ -20,16 +20,15 @@ SearchResult minimise(const Network& network, const SearchLimits& limits = {});
 /// The same in two parts. The network must outlive this.
 class Minimisation {
  public:
-  Minimisation(const Network& network, const SearchLimits& limits);
+  /// `known`: message passing begins with what was learnt in another network, by the `names` of this one's values.
+  Minimisation(const Network& network, const SearchLimits& limits, const LearntMessages* known = nullptr,
+               const NamedValues& names = {});
   ~Minimisation();
   Minimisation(const Minimisation&) = delete;
   Minimisation& operator=(const Minimisation&) = delete;
 
   /// A bound after so many sweeps of message passing.
   Picoseconds bound_after(int sweeps);
-  /// Message passing begins with what was learnt in another network, by the names of this one's values. To be called
-  /// first, if at all.
-  void begin_with(const LearntMessages& known, const NamedValues& names);
   /// What other networks can begin with; nothing if there was no need of message passing.
   std::shared_ptr<const LearntMessages> learnt(const NamedValues& names) const;
   /// The rest. Solutions that cost as much or more than `cost_to_beat` are not looked for.

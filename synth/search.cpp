@@ -61,11 +61,11 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   PlanNetwork plan = build_network(problem, conversions, shares, pinned);
   Solution solution;
   size_t nodes = problem.program.nodes.size();
-  Minimisation minimisation(plan.network, limits);
   const bool one_axis = problem.mesh.axes.size() < 2,
              tells = one_axis && !input.memory.any() && is_long(problem.program);
-  const NamedValues names = tells || (one_axis && known) ? named_values(plan) : NamedValues{};
-  if (one_axis && known) minimisation.begin_with(*known, names);
+  if (!one_axis) known = nullptr;
+  const NamedValues names = tells || known ? named_values(plan) : NamedValues{};
+  Minimisation minimisation(plan.network, limits, known, names);
   solution.search = minimisation.finish(limits.cost_to_beat);
   if (tells) solution.learnt = minimisation.learnt(names);
   if (likely_part > 0) {

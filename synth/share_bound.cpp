@@ -300,8 +300,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       SearchLimits limits = limits_of(problem, stop, exact);
       limits.cost_to_beat = beyond(wanted, exact);
       limits.guesses = false;
-      Minimisation minimisation(network.network, limits);
-      if (learnt) minimisation.begin_with(*learnt, named_values(network));
+      Minimisation minimisation(network.network, limits, learnt, learnt ? named_values(network) : NamedValues{});
       const SearchResult found = minimisation.finish(limits.cost_to_beat);
       part.bound = std::max(branch.bound, found.lower_bound);
       if (last) wanted = std::min(wanted, part.bound);

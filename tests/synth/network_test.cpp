@@ -106,8 +106,7 @@ RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
   Minimisation before(other, limits);
   before.finish(forbidden);
   const auto learnt = before.learnt(random_names(other));
-  Minimisation minimisation(network, limits);
-  if (learnt) minimisation.begin_with(*learnt, random_names(network));
+  Minimisation minimisation(network, limits, learnt.get(), random_names(network));
   const SearchResult result = minimisation.finish(forbidden);
   RC_ASSERT(result.cost == least_cost(network));
   if (result.found()) RC_ASSERT(result.lower_bound == result.cost);
