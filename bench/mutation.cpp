@@ -2,7 +2,7 @@
 //   bench_mutation [triples = 10000] [seed = 1]
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <CLI/CLI.hpp>
 
 #include "tests/mutation/survey.h"
 
@@ -21,8 +21,12 @@ size_t report(const char* title, const hetsynth::mutation::Survey& survey) {
 
 int main(int argc, char** argv) {
   using namespace hetsynth;
-  int triples = argc > 1 ? std::atoi(argv[1]) : 10000;
-  uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  int triples = 10000;
+  uint64_t seed = 1;
+  CLI::App app("Mutants of the plans of the example models, then of random programs");
+  app.add_option("TRIPLES", triples, "how many")->check(CLI::Range(1, 100'000'000));
+  app.add_option("SEED", seed, "of what is random");
+  CLI11_PARSE(app, argc, argv);
   fmt::print("{} triples, seed {}\n", triples, seed);
   // Half of the triples are of the examples, the rest of random programs.
   mutation::Survey examples, random;

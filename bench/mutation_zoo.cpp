@@ -3,9 +3,8 @@
 //   bench_mutation_zoo [mutants per kind and plan = 1] [seed = 1] [part of a model's name] [minutes per model]
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <random>
 
 #include "dsl/ir/product_sum.h"
@@ -95,15 +94,22 @@ std::vector<NamedPlan> plans_of(const Program& program) {
 
 int main(int argc, char** argv) {
   mutation::Places places;
-  places.per_kind = argc > 1 ? std::atoi(argv[1]) : 1;
-  uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  const char* wanted = argc > 3 ? argv[3] : "";
-  const double most_seconds = argc > 4 ? 60 * std::atof(argv[4]) : 1e9;
+  places.per_kind = 1;
+  uint64_t seed = 1;
+  std::string wanted;
+  double most_minutes = 1e7;
+  CLI::App app("Mutants of plans of the models of examples/");
+  app.add_option("PER_KIND", places.per_kind, "mutants of each kind and plan")->check(CLI::Range(1, 100'000'000));
+  app.add_option("SEED", seed, "of what is random");
+  app.add_option("NAME", wanted, "part of a model's name; none: all");
+  app.add_option("MINUTES", most_minutes, "for each model")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  const double most_seconds = 60 * most_minutes;
   fmt::print("{} mutants per kind and plan, seed {}\n", places.per_kind, seed);
   mutation::Survey all;
   int plans = 0, models = 0;
   for (const testing::ListedModel& model : testing::listed_models()) {
-    if (!model.first_of_file || !std::strstr(model.name.c_str(), wanted)) continue;
+    if (!model.first_of_file || model.name.find(wanted) == std::string::npos) continue;
     Program program = testing::trace_model(model, small_settings(model)).program;
     mutation::Survey survey(limits_for(program));
     ++models;
@@ -135,6 +141,10 @@ int main(int argc, char** argv) {
         model.name, cost_of(program), found.size(), t.mutants, t.refuted(), t.proved, t.unknown(), t.wrongly_accepted,
         t.wrongly_refused, survey.seconds);
     std::fflush(stdout);
+  }
+  if (models == 0) {
+    fmt::print(stderr, "no model's name holds \"{}\"; docs/models.md lists them\n", wanted);
+    return 2;
   }
   fmt::print("{} plans of {} models\n{}", plans, models, all.text());
   for (const std::string& line : all.disagreements()) fmt::print("DISAGREEMENT {}\n", line);

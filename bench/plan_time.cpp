@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <cstring>
+#include <CLI/CLI.hpp>
+#include <stdexcept>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/build_paths.h"
@@ -126,8 +127,9 @@ class Bench {
   }
 
   /// `trace`: makes the program.
-  void report(const std::string& name, auto trace, const Cluster& cluster, int axes = 1) const {
+  void report(const std::string& name, auto trace, const Cluster& cluster, int axes = 1) {
     if (name.find(only_) == std::string::npos) return;
+    ++reported_;
     const Program program = trace();
     synth::SearchResult found;
     const double search_seconds = seconds_of([&] {
@@ -150,23 +152,20 @@ class Bench {
     std::fflush(stdout);
   }
 
+  /// Cases so far.
+  int reported() const { return reported_; }
+
  private:
   std::string only_;
+  int reported_ = 0;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string clusters = HETSYNTH_SOURCE_DIR "/examples/clusters", only;
-  for (int i = 1; i < argc; ++i)
-    if (std::strncmp(argv[i], "--only=", 7) == 0)
-      only = argv[i] + 7;
-    else
-      clusters = argv[i];
+/// The cases whose name holds the text, on the clusters of the folder.
+void report_cases(const std::string& clusters, const std::string& only) {
   const Cluster two_types = load_cluster(clusters + "/v100-p100.toml"),
                 five = load_cluster(clusters + "/mixed-five.toml"), cores = load_cluster(clusters + "/unequal.toml"),
                 many = many_gpus(two_types, int64_t(32) << 30), many_small = many_gpus(two_types, int64_t(16) << 30);
-  const Bench bench(only);
+  Bench bench(only);
   for (int layers : {6, 12, 24, 48, 96})
     bench.report(
         fmt::format("GPT-{}, 64 GPUs of 2 kinds", layers), [=] { return trace_gpt(layers, 384, 64, 128); }, two_types);
@@ -195,5 +194,21 @@ int main(int argc, char** argv) {
   // Its fastest plan takes 23 GiB.
   bench.report(
       "GPT-96, two axes, 512 with 16 GiB each", [] { return trace_gpt(96, 384, 512, 128); }, many_small, 2);
-  return 0;
+  if (bench.reported() == 0) throw std::invalid_argument(fmt::format("no case holds the text '{}'", only));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string clusters = HETSYNTH_SOURCE_DIR "/examples/clusters", only;
+  CLI::App app("How long planning takes, and what it finds: deep and wide programs");
+  app.add_option("FOLDER_OF_CLUSTERS", clusters, "with v100-p100.toml, mixed-five.toml and unequal.toml");
+  app.add_option("--only", only, "text that is in the names of the cases");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    report_cases(clusters, only);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
 }

@@ -6,6 +6,7 @@
 // `--set`: another value of an option than the tiny one's.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -79,19 +80,23 @@ int report(const std::string& name, const ListedModel& model, Settings settings)
 
 int main(int argc, char** argv) {
   std::vector<std::string> names;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--cuda")
-      on_cuda = true;
-    else if (std::string(argv[i]).rfind("--keep=", 0) == 0)
-      keep = argv[i] + 7;
-    else if (const std::string set = argv[i]; set.rfind("--set=", 0) == 0 && set.find('=', 6) != std::string::npos)
-      chosen[set.substr(6, set.find('=', 6) - 6)] = set.substr(set.find('=', 6) + 1);
-    else
-      names.push_back(argv[i]);
-  }
+  std::vector<std::string> sets;
+  CLI::App app("Is the generated source of every model of examples/ followed to its end?");
+  app.add_option("NAME", names, "of models, or part of one; none: all");
+  app.add_flag("--cuda", on_cuda, "on cuda devices");
+  app.add_option("--keep", keep, "folder for sources that were not followed");
+  app.add_option("--set", sets, "OPTION=VALUE, instead of the tiny one's")
+      ->check([](const std::string& set) {
+        return set.find('=') == std::string::npos ? "wanted: OPTION=VALUE, found: " + set : "";
+      })
+      ->allow_extra_args(false);
+  CLI11_PARSE(app, argc, argv);
+  for (const std::string& set : sets) chosen[set.substr(0, set.find('='))] = set.substr(set.find('=') + 1);
+  int checked = 0;
   auto wanted = [&](const std::string& name) {
     bool out = names.empty();
     for (const std::string& part : names) out = out || name.find(part) != std::string::npos;
+    checked += out;
     return out;
   };
   const std::pair<const char*, Settings> variants[] = {{"bf16", {{"precision", "bf16"}}},
@@ -108,6 +113,10 @@ int main(int argc, char** argv) {
       std::string name = model.name + " " + what;
       if (wanted(name)) bad += report(name, model, settings);
     }
+  }
+  if (checked == 0) {
+    fmt::print(stderr, "no model's name holds what was asked for; docs/models.md lists them\n");
+    return 2;
   }
   fmt::print("{} ranks not followed\n", bad);
   return bad > 0;
