@@ -347,7 +347,8 @@ class Alternation {
     check_memory(problem_, plan.prediction,
                  budget_.spent()        ? "the best plan found in the time given"
                  : problem_.constrained ? "the most thrifty plan found under the pins"
-                                        : "the most thrifty plan found");
+                                        : "the most thrifty plan found",
+                 budget_.spent() ? "let planning go on, what fits may still be found; or " : "");
     return plan;
   }
 

@@ -268,7 +268,8 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   return out;
 }
 
-void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
+void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
+                  const std::string& mend_first) {
   const DevicePrediction* worst = nullptr;
   double excess = 1;
   for (const DevicePrediction& device : prediction.devices)
@@ -282,7 +283,8 @@ void check_memory(const Problem& problem, const Prediction& prediction, const st
        .message = fmt::format("{} does not fit into the memory of device {}", plan_name, worst->device),
        .expected = fmt::format("at most {}", bytes_text(double(worst->memory_limit_bytes))),
        .found = fmt::format("{} needed", bytes_text(double(worst->memory_bytes))),
-       .mend = "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with more memory"},
+       .mend = mend_first +
+               "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with more memory"},
       ExitCode::infeasible);
 }
 

@@ -153,6 +153,22 @@ TEST(Synthesize, TheTimeLimitIsKeptAndLeavesACorrectPlan) {
   }
 }
 
+TEST(Synthesize, WhereTimeEndsBeforeAPlanFitsMoreOfItIsTheMend) {
+  Program program = mlp(8, std::vector<int64_t>(9, 256));
+  Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
+  for (Device& device : cluster.devices) device.memory_bytes = 4 << 20;  // of parameters and states alone
+  SynthesisOptions options;
+  options.time_limit_seconds = 0;
+  try {
+    synthesize(program, cluster, options);
+    ADD_FAILURE() << "a plan without a search";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the best plan found in the time given does not fit"));
+    EXPECT_THAT(error.what(), HasSubstr("let planning go on, what fits may still be found; or use a smaller batch"));
+  }
+  EXPECT_LE(synthesize(program, cluster).prediction.devices[0].fullness(), 1);
+}
+
 TEST(Synthesize, AListenerCanStopIt) {
   Program program = mlp(8, std::vector<int64_t>(20, 24));
   Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e9, 1e-8);
