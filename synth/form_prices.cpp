@@ -141,10 +141,10 @@ Picoseconds FormPrices::least_with_copies(const Node& node, Sources sources, con
 Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversions, const Shares& shares,
                             const MemoryPrice& memory, const Choices& choices) {
   const FormPrices prices(problem, conversions, shares, memory);
-  const std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
+  Materialiser materialiser(problem, conversions);
   Picoseconds sum = 0;
   for (const Node& node : problem.program.nodes) {
-    const Materialisation& m = made[size_t(node.id)];
+    const Materialisation& m = materialiser.of(choices, node.id);
     const std::vector<NodeId>& updates = problem.update_targets[node.id];
     const bool read = !problem.consumers[node.id].empty() || std::ranges::count(updates, node.id) < ssize(updates);
     if (read) sum = add(sum, prices.of_kept(node, m.source, m.sets));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "dsl/base/error.h"
@@ -22,18 +21,23 @@ class Lowering {
         shares_(shares),
         choices_(choices),
         wording_(wording),
-        plans_(materialise_all(problem, conversions, choices)) {
+        materialiser_(problem, conversions),
+        plans_(materialiser_.all(choices)) {
     out_.mesh = problem.mesh;
-    value_of_.resize(program_.nodes.size());
+    out_.instructions.reserve(2 * program_.nodes.size());
+    out_.values.reserve(2 * program_.nodes.size());
+    size_t values = 0;
     for (const Node& node : program_.nodes) {
-      for (auto& stage : value_of_[node.id]) stage.assign(problem.rules.forms[node.id].size(), -1);
-      HETSYNTH_CHECK(plans_[node.id].cost < forbidden, "choices ask for a form that no conversion makes");
+      begins_.push_back(values);
+      values += 2 * problem.rules.forms[node.id].size();
+      HETSYNTH_CHECK(plans_[node.id]->cost < forbidden, "choices ask for a form that no conversion makes");
     }
+    value_of_.assign(values, -1);
   }
 
   SpmdProgram run() {
     for (const Node& node : program_.nodes)
-      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id].source.first));
+      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id]->source.first));
     for (const Node& node : program_.nodes) {
       if (node.leaf()) continue;
       if (node.loop >= 0 && program_[node.id - 1].loop != node.loop) enter(node.loop);
@@ -92,6 +96,8 @@ class Lowering {
   void compute(const Node& node, const Option& option) {
     Instruction instruction;
     instruction.node = node.id;
+    instruction.operands.reserve(node.inputs.size());
+    instruction.splits.reserve(size_t(axis_count()));
     for (size_t j = 0; j < node.inputs.size(); ++j)
       instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
     for (int axis = 0; axis < axis_count(); ++axis) {
@@ -120,7 +126,7 @@ class Lowering {
   /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
   /// can be freed.
   void convert_early(const Node& node) {
-    if (problem_.rules.partial(node.id, plans_[node.id].source)) {
+    if (problem_.rules.partial(node.id, plans_[node.id]->source)) {
       for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
         obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
       return;
@@ -135,29 +141,35 @@ class Lowering {
 
   /// Which of a tensor's two sets of values a consumer reads.
   int stage_of(NodeId node, NodeId consumer) const {
-    return plans_[node].sets.apart && is_late(problem_, consumer) ? 1 : 0;
+    return plans_[node]->sets.apart && is_late(problem_, consumer) ? 1 : 0;
   }
 
   /// The form a consumer is given: a shard rather than the whole where both exist.
   int pick(NodeId node, FormMask acceptable, NodeId consumer) const {
-    FormMask exist = stage_of(node, consumer) ? plans_[node].sets.late : plans_[node].sets.early;
-    FormMask both = (exist | plans_[node].source.mask()) & acceptable;
+    FormMask exist = stage_of(node, consumer) ? plans_[node]->sets.late : plans_[node]->sets.early;
+    FormMask both = (exist | plans_[node]->source.mask()) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
     for (int form = max_forms - 1; form > 0; --form)
       if (both >> form & 1) return form;
     return 0;
   }
 
+  /// -1: there is none yet. Stages: early, late.
+  ValueId& value_of(NodeId node, int stage, int form) {
+    const size_t forms = problem_.rules.forms[node].size();
+    return value_of_[begins_[size_t(node)] + size_t(stage) * forms + size_t(form)];
+  }
+
   /// The value of a node in a form, converting as the plan says.
   ValueId obtain(NodeId node, int form, NodeId consumer) {
     int stage = stage_of(node, consumer);
-    if (value_of_[node][stage][form] >= 0) return value_of_[node][stage][form];
-    const auto& steps = stage ? plans_[node].late_steps : plans_[node].steps;
+    if (const ValueId known = value_of(node, stage, form); known >= 0) return known;
+    const auto& steps = stage ? plans_[node]->late_steps : plans_[node]->steps;
     auto step = std::find_if(steps.begin(), steps.end(), [&](auto& s) { return s.second == form; });
     HETSYNTH_CHECK(step != steps.end(), "no conversion to a planned form of a tensor");
     ValueId source = obtain(node, step->first, consumer);
     emit(node, step->first, form, source, consumer);
-    return value_of_[node][stage][form];
+    return value_of(node, stage, form);
   }
 
   void emit(NodeId node, int from, int to, ValueId source, NodeId consumer) {
@@ -225,19 +237,20 @@ class Lowering {
   /// The form a tensor is first made in: there for all its consumers.
   ValueId define_source(NodeId node, int form) {
     ValueId value = define(node, form, 0);
-    return value_of_[node][1][form] = value;
+    return value_of(node, 1, form) = value;
   }
 
   ValueId define(NodeId node, int form, int stage) {
     Value value;
     value.node = node;
+    value.placements.reserve(size_t(axis_count()));
     for (int axis = 0; axis < axis_count(); ++axis)
       value.placements.push_back(placement(node, axis, problem_.rules.forms[node][form]));
     if (wording_ == Wording::full) value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
     // The same tensor and placement may have been made for the forward phase.
     if (wording_ == Wording::full && stage == 1) value.name += "#2";
     out_.values.push_back(std::move(value));
-    return value_of_[node][stage][form] = ValueId(out_.values.size()) - 1;
+    return value_of(node, stage, form) = ValueId(out_.values.size()) - 1;
   }
 
   Placement placement(NodeId node, int axis, const Form& form) {
@@ -286,10 +299,12 @@ class Lowering {
   const Shares& shares_;
   const Choices& choices_;
   const Wording wording_;
-  std::vector<Materialisation> plans_;
+  Materialiser materialiser_;
+  const std::vector<const Materialisation*> plans_;
   SpmdProgram out_;
-  std::vector<std::array<std::vector<ValueId>, 2>> value_of_;  ///< by node, stage (early, late) and form
-  std::map<std::pair<int, CutClass>, int> table_of_;           ///< by axis and what it cuts
+  std::vector<size_t> begins_;                        ///< by node: where its values begin
+  std::vector<ValueId> value_of_;                     ///< by node, stage and form
+  std::map<std::pair<int, CutClass>, int> table_of_;  ///< by axis and what it cuts
 };
 
 }  // namespace

@@ -51,8 +51,9 @@ void Network::add_pair(int a, int b, int table) {
 }
 
 void Network::finish() {
-  std::stable_sort(pairs_.begin(), pairs_.end(),
-                   [](const Pair& x, const Pair& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
+  const auto before = [](const Pair& x, const Pair& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); };
+  // Those of a part of a network stand in order already.
+  if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::stable_sort(pairs_.begin(), pairs_.end(), before);
   size_t kept = 0;
   for (const Pair& pair : pairs_) {
     if (kept > 0 && pairs_[kept - 1].a == pair.a && pairs_[kept - 1].b == pair.b)

@@ -12,7 +12,9 @@ namespace {
 Choices with_sets(const Problem& problem, const Conversions& conversions, Choices choices,
                   std::vector<Sources>* sources) {
   std::vector<FormSets> sets;
-  for (const Materialisation& made : materialise_all(problem, conversions, choices)) {
+  Materialiser materialiser(problem, conversions);
+  for (const Node& node : problem.program.nodes) {
+    const Materialisation& made = materialiser.of(choices, node.id);
     sources->push_back(made.source);
     sets.push_back(made.sets);
     sets.back().chosen = true;

@@ -165,12 +165,10 @@ const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
   return it->second;
 }
 
-std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
-                                             const Choices& choices) {
-  Materialiser materialiser(problem, conversions);
-  std::vector<Materialisation> out;
-  out.reserve(problem.program.nodes.size());
-  for (const Node& node : problem.program.nodes) out.push_back(materialiser.of(choices, node.id));
+std::vector<const Materialisation*> Materialiser::all(const Choices& choices) {
+  std::vector<const Materialisation*> out;
+  out.reserve(problem_.program.nodes.size());
+  for (const Node& node : problem_.program.nodes) out.push_back(&of(choices, node.id));
   return out;
 }
 

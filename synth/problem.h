@@ -96,6 +96,8 @@ class Materialiser {
  public:
   Materialiser(const Problem& problem, const Conversions& conversions) : problem_(problem), conversions_(conversions) {}
   const Materialisation& of(const Choices& choices, NodeId node);
+  /// Of every node. They live as long as this.
+  std::vector<const Materialisation*> all(const Choices& choices);
 
  private:
   const Problem& problem_;
@@ -105,9 +107,6 @@ class Materialiser {
   std::vector<FormMask> masks_;
   std::vector<int64_t> key_;
 };
-/// Of every node.
-std::vector<Materialisation> materialise_all(const Problem& problem, const Conversions& conversions,
-                                             const Choices& choices);
 
 /// Seconds of the step under the choices, in picoseconds: operators and conversions; `forbidden` if some need cannot be
 /// met.

@@ -56,7 +56,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
   std::map<Work, size_t> operators;
   std::unordered_map<std::vector<int>, std::vector<size_t>, SequenceHash> operator_of;  // terms
   std::map<std::tuple<int, int, int>, size_t> converted;
-  std::vector<Materialisation> made = materialise_all(problem, conversions, choices);
+  Materialiser materialiser(problem, conversions);
   auto operator_terms = [&](const Node& node) {
     std::vector<size_t> out;
     problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
@@ -79,7 +79,8 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
       for (size_t term : it->second) ++terms[term].count;
     }
     const auto& forms = problem.rules.forms[node.id];
-    for (const auto* steps : {&made[node.id].steps, &made[node.id].late_steps})
+    const Materialisation& made = materialiser.of(choices, node.id);
+    for (const auto* steps : {&made.steps, &made.late_steps})
       for (const auto& [from, to] : *steps) {
         if (!forms[from].sharded() && !forms[to].sharded()) continue;
         auto [it, fresh] = converted.try_emplace({conversions.kind_of(node.id), from, to}, terms.size());
