@@ -63,8 +63,9 @@ class MessagePassing {
   /// By cell: what each value lacks to the cell's best.
   std::vector<std::vector<Rough>> excess() const;
   size_t value_count() const { return value_count_; }
+  /// In whole vectors.
   const std::vector<Rough>& messages() const { return messages_; }
-  void set_messages(std::vector<Rough> messages) { messages_ = std::move(messages); }
+  std::vector<Rough>& messages() { return messages_; }
 
  private:
   struct Edge {

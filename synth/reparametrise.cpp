@@ -118,28 +118,32 @@ void Reparametrisation::sweep(int times) {
 
 /// Messages drift: what they changed by, several times over, is often an even better step.
 void Reparametrisation::sweep_in_strides() {
-  const std::vector<Rough> origin = all_.messages();
+  before_ = all_.messages();
   sweep(sweeps_along);
   take_if_better();
-  std::vector<Rough> farther = best_;
-  for (size_t i = 0; i < farther.size(); ++i) farther[i] += Rough(stride_) * (farther[i] - origin[i]);
-  all_.set_messages(std::move(farther));
+  go_on(Rough(stride_));
   sweep(sweeps_beyond);
   stride_ = std::clamp(stride_ * (take_if_better() ? 2 : 0.5), least_stride, greatest_stride);
+}
+
+/// By a multiple of what messages changed by since `before_`, which they then are.
+void Reparametrisation::go_on(Rough multiple) {
+  for (size_t i = 0; i < before_.size(); i += 4) {
+    const Quad now = quad_at(all_.messages().data() + i);
+    const Quad farther = now + multiple * (now - quad_at(before_.data() + i));
+    std::memcpy(before_.data() + i, &now, sizeof now);
+    std::memcpy(all_.messages().data() + i, &farther, sizeof farther);
+  }
 }
 
 /// Or they go on before each sweep by a part of what the last one changed, the greater the longer that has gone well
 /// (Nesterov 1983).
 void Reparametrisation::sweep_with_momentum() {
   for (int i = 0; i < sweeps_to_look && !limits_.stop.stopped(); ++i) {
-    std::vector<Rough> now = all_.messages();
-    if (in_a_row_ > 0) {
-      const Rough part = Rough(in_a_row_) / Rough(in_a_row_ + 3);
-      std::vector<Rough> farther = now;
-      for (size_t k = 0; k < farther.size(); ++k) farther[k] += part * (now[k] - before_[k]);
-      all_.set_messages(std::move(farther));
-    }
-    before_ = std::move(now);
+    if (in_a_row_ == 0)
+      before_ = all_.messages();
+    else
+      go_on(Rough(in_a_row_) / Rough(in_a_row_ + 3));
     ++in_a_row_;
     all_.sweep();
   }
@@ -155,7 +159,7 @@ bool Reparametrisation::take_if_better() {
     reached_ = bound;
     best_ = all_.messages();
   } else {
-    all_.set_messages(best_);
+    all_.messages() = best_;
   }
   return better;
 }
@@ -175,7 +179,7 @@ std::vector<ValueLists> Reparametrisation::guesses() {
   }
   std::vector<ValueLists> out;
   for (double part : guessed_parts) out.push_back(promising(part));
-  all_.set_messages(best_);
+  all_.messages() = best_;
   return out;
 }
 

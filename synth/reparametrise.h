@@ -39,6 +39,7 @@ class Reparametrisation {
   void sweep(int times);
   void sweep_in_strides();
   void sweep_with_momentum();
+  void go_on(Rough multiple);
   bool take_if_better();
   void decode(const MessagePassing& messages);
 
@@ -50,7 +51,7 @@ class Reparametrisation {
   double reached_ = -1e300;  ///< best bound
   std::vector<Rough> best_;  ///< its messages
   double stride_ = 4;
-  std::vector<Rough> before_;  ///< with momentum: messages before the last sweep
+  std::vector<Rough> before_;  ///< messages some sweeps ago; with momentum: before the last
   int in_a_row_ = 0;           ///< sweeps since messages last went back to the best
 };
 
