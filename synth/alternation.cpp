@@ -52,6 +52,9 @@ constexpr double soft_price = 0.3;
 constexpr double worth_moving_to_fit = 1;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
 constexpr double worth_following = 0.1;
+/// Shares that suit a program of a long program's search are not searched where that is so much slower there than the
+/// best plan.
+constexpr double too_slow_to_follow = 1e-2;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 
@@ -287,6 +290,9 @@ class Alternation {
         return;
       }
       const double lacking = kept_.best.fits() ? double(candidate.cost) / double(kept_.best.cost) - 1 : 0;
+      if (!several_axes() && is_long(problem_.program) && kept_.best.fits() &&
+          double(candidate.cost) * (1 - gained) > double(kept_.best.cost) * (1 + too_slow_to_follow))
+        return;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
       last = std::move(candidate);
