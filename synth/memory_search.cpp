@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "synth/minimise.h"
+#include "synth/memory_bound.h"
 #include "synth/plan_mixture.h"
 #include "synth/recompute.h"
 
@@ -19,12 +19,10 @@ constexpr size_t most_points = 4;
 constexpr double worth_dearer = 0.9;
 /// Bounds at prices that differ by less than this part are hardly better.
 constexpr double worth_proving_anew = 0.03;
+/// Of what a long program's plan lacks to the bound, what a better one must gain to be worth working out.
+constexpr double worth_gaining = 0.25;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
 constexpr double worth_proving_copies = 0.02;
-/// Sweeps of message passing after which a bound's gains tell how far it may get, and how often the last gain is still
-/// to come at most: gains shrink.
-constexpr int sweeps_at_once = 9;
-constexpr double most_gains = 4;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
 /// less than this is not tried.
@@ -41,7 +39,8 @@ class MemorySearch {
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
         estimate_to_beat_(estimate_to_beat),
-        budget_(budget) {
+        budget_(budget),
+        bound_(problem, conversions, cheapest.shares, limits_, budget) {
     if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
     limits_ = limits_at_prices(problem, budget.stop());
     fast_ = cheapest;
@@ -182,7 +181,8 @@ class MemorySearch {
     if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
     const double priced = double(solution.search.cost - candidate.cost) / multiplier;
     point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), priced, candidate.fits()};
-    if (!candidate.fits()) make_again(candidate);
+    if (!candidate.fits() && !same_program(candidate, cheapest_)) make_again(candidate);
+    if (candidate.fits()) bound_.limit_by(candidate.choices);
     (candidate.fits() ? thrifty_ : fast_) = candidate;
     keep(std::move(candidate));
     return point;
@@ -215,6 +215,8 @@ class MemorySearch {
     if (auto again = recomputed_to_fit(problem_, candidate, std::min(cost_to_beat_, best))) keep(*std::move(again));
   }
 
+  static bool same_program(const Candidate& a, const Candidate& b) { return a.cost == b.cost && *a.spmd == *b.spmd; }
+
   /// With micro-batches there is no one moment between forward phase and backward phase.
   bool forward_comes_in_turns() const {
     bool backward = false;
@@ -226,29 +228,14 @@ class MemorySearch {
     return false;
   }
 
-  /// A bound from what memory is taken for certain: no plan that fits pays more than the price of a full memory, and
-  /// none that makes values twice more than making them takes.
+  /// A bound from what memory is taken for certain.
   void prove(double price) {
     if (price <= 0 || enough() || forward_comes_in_turns()) return;
     if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
-    const PlanNetwork network = build_network(problem_, conversions_, cheapest_.shares, priced_input(price, true));
-    const SearchResult found = bounded(network.network, least() + price);
-    const Picoseconds bound = found.lower_bound;
-    budget_.searched(found.expansions);
+    const double lacking = !limits_.thorough && result_.best.fits() ? double(result_.best.cost) - least() : 0;
+    const Picoseconds bound = bound_.at(priced_input(price, true), price, least() + worth_gaining * lacking);
+    result_.bound = std::max(result_.bound, bound);
     proven_at_ = price;
-    if (bound < forbidden) result_.bound = std::max(result_.bound, bound - Picoseconds(price));
-  }
-
-  /// A bound for what the network's solutions cost. Given up in long programs where it will not reach `worth`.
-  SearchResult bounded(const Network& network, double worth) const {
-    Minimisation minimisation(network, limits_);
-    if (!limits_.thorough) {
-      SearchResult out;
-      const Picoseconds before = minimisation.bound_after(sweeps_at_once);
-      out.lower_bound = minimisation.bound_after(sweeps_at_once);
-      if (double(out.lower_bound) + most_gains * double(out.lower_bound - before) < worth) return out;
-    }
-    return minimisation.finish(forbidden);
   }
 
   /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:
@@ -324,11 +311,12 @@ class MemorySearch {
   Picoseconds least_ = 0;       ///< of all plans at these shares, fitting or not, as far as is known
   std::vector<char> tight_;     ///< by device: its memory has a price
   std::vector<NodeId> points_;  ///< where memory was over
-  double proven_at_ = 0;        ///< price of the last bound
-  double estimate_ = 0;         ///< a bound, but for what has a price without being in memory
-  double last_estimate_ = 0;    ///< at the last price: what the cheapest there costs less a full memory
-  Point known_;                 ///< from elsewhere; fits if there is one
-  Candidate fast_, thrifty_;    ///< of those met last one that does not fit, and one that does
+  MemoryBound bound_;
+  double proven_at_ = 0;      ///< price of the last bound
+  double estimate_ = 0;       ///< a bound, but for what has a price without being in memory
+  double last_estimate_ = 0;  ///< at the last price: what the cheapest there costs less a full memory
+  Point known_;               ///< from elsewhere; fits if there is one
+  Candidate fast_, thrifty_;  ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;
 };
 

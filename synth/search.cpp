@@ -73,13 +73,8 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
     if (!solution.likely.empty()) solution.likely.resize(nodes);
   }
   if (!solution.search.found()) return solution;
-  const auto& assignment = solution.search.assignment;
-  solution.choices.of.assign(assignment.begin(), assignment.begin() + nodes);
-  if (input.memory.any()) {
-    solution.choices.sets.resize(nodes);
-    for (size_t s = 0; s < plan.sets.size(); ++s)
-      solution.choices.sets[plan.set_node[s]] = (*plan.sets[s])[assignment[nodes + s]];
-  }
+  solution.choices = choices_of(problem, plan, solution.search.assignment);
+  if (!input.memory.any()) solution.choices.sets.clear();
   solution.cost = total_cost(problem, conversions, shares, solution.choices);
   if (input.memory.any()) return solution;
   // Sets of forms are chosen anew for what consumers really need: of what is no optimum they may be cheaper.
@@ -89,6 +84,16 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   solution.search.cost = solution.cost;
   solution.search.lower_bound = std::min(solution.search.lower_bound, solution.cost);
   return solution;
+}
+
+Choices choices_of(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment) {
+  const size_t nodes = problem.program.nodes.size();
+  Choices out;
+  out.of.assign(assignment.begin(), assignment.begin() + ptrdiff_t(nodes));
+  out.sets.resize(nodes);
+  for (size_t s = 0; s < plan.sets.size(); ++s)
+    out.sets[size_t(plan.set_node[s])] = (*plan.sets[s])[size_t(assignment[nodes + s])];
+  return out;
 }
 
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,

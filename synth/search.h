@@ -51,6 +51,9 @@ struct Relaxation {
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits, double likely_part = 0, const LearntMessages* known = nullptr);
 
+/// What an assignment of a problem's network stands for, with the sets of forms that tensors get.
+Choices choices_of(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment);
+
 /// The cheapest of the choices in a neighbourhood. Its bound holds only there.
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
                       const Neighbourhood& where, const SearchLimits& limits);

@@ -12,6 +12,7 @@
 #include "random_programs.h"
 #include "synth/baselines.h"
 #include "synth/lower.h"
+#include "synth/memory_bound.h"
 #include "synth/memory_floor.h"
 #include "synth/meshes.h"
 #include "synth/plan_mixture.h"
@@ -124,6 +125,31 @@ TEST(MemorySearch, APriceAddsFewSetsOfFormsOnTwoAxes) {
   }
   EXPECT_GT(apart, 0u);
   EXPECT_LT(longest, 3000u);
+}
+
+/// A known program limits the bound at any price: where it shows that no bound is worth having, none is looked for.
+RC_GTEST_PROP(MemoryBound, KnownProgramsLimitIt, ()) {
+  const Program program = random_program(2);
+  const Cluster cluster = with_memory(random_cluster(), 1 << 20);
+  const Problem problem(std::make_shared<const Analysis>(program, 1), cluster, flat_mesh(cluster));
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  const Solution known = search(problem, conversions, shares, {}, {});
+  const double price = double(*rc::gen::inRange(1, 1000)) / 100 * double(std::max<Picoseconds>(known.cost, 1000));
+  SearchInput priced;
+  priced.memory.least = true;
+  priced.memory.by_device.assign(cluster.devices.size(), price / double(cluster.devices.size()) / (1 << 20));
+  const double shown =
+      double(known.cost) + double(paid_for_memory(problem, conversions, shares, priced.memory, known.choices)) - price;
+  SynthesisOptions options;
+  Budget budget(options);
+  const SearchLimits limits;
+  MemoryBound free(problem, conversions, shares, limits, budget), limited(problem, conversions, shares, limits, budget);
+  limited.limit_by(known.choices);
+  const Picoseconds bound = free.at(priced, price, 0);
+  RC_ASSERT(double(bound) <= std::max(0.0, shown) + double(program.nodes.size()));  // prices are rounded by node
+  RC_ASSERT(limited.at(priced, price, shown) == 0);
+  RC_ASSERT(limited.at(priced, price, std::min(shown - 1, 0.0)) == bound);
 }
 
 /// The bound rests on this: what has a price there is in memory under every plan.
