@@ -52,8 +52,7 @@ constexpr double soft_price = 0.3;
 constexpr double worth_moving_to_fit = 1;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
 constexpr double worth_following = 0.1;
-/// Shares that suit a program of a long program's search are not searched where that is so much slower there than the
-/// best plan.
+/// In long programs shares are not searched where what was found so far takes so much longer there than the best plan.
 constexpr double too_slow_to_follow = 1e-2;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;

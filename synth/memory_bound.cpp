@@ -19,7 +19,7 @@ Picoseconds MemoryBound::at(const SearchInput& input, double price, double worth
   const PlanNetwork plan = build_network(problem_, conversions_, shares_, input);
   const SearchResult found = bounded(plan.network, worth + price);
   budget_.searched(found.expansions);
-  if (found.found()) limit_by(choices_of(problem_, plan, found.assignment));
+  if (found.found()) limit_by(choices_with_sets(problem_, plan, found.assignment));
   return found.lower_bound < forbidden ? std::max<Picoseconds>(0, found.lower_bound - Picoseconds(price)) : 0;
 }
 

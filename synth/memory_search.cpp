@@ -181,8 +181,10 @@ class MemorySearch {
     if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
     const double priced = double(solution.search.cost - candidate.cost) / multiplier;
     point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), priced, candidate.fits()};
-    if (!candidate.fits() && !same_program(candidate, cheapest_)) make_again(candidate);
-    if (candidate.fits()) bound_.limit_by(candidate.choices);
+    if (candidate.fits())
+      bound_.limit_by(candidate.choices);
+    else if (!same_program(candidate, cheapest_))
+      make_again(candidate);
     (candidate.fits() ? thrifty_ : fast_) = candidate;
     keep(std::move(candidate));
     return point;

@@ -64,7 +64,6 @@ class MessagePassing {
   std::vector<std::vector<Rough>> excess() const;
   size_t value_count() const { return value_count_; }
   /// In whole vectors.
-  const std::vector<Rough>& messages() const { return messages_; }
   std::vector<Rough>& messages() { return messages_; }
 
  private:

@@ -73,8 +73,9 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
     if (!solution.likely.empty()) solution.likely.resize(nodes);
   }
   if (!solution.search.found()) return solution;
-  solution.choices = choices_of(problem, plan, solution.search.assignment);
-  if (!input.memory.any()) solution.choices.sets.clear();
+  const std::vector<int>& assignment = solution.search.assignment;
+  solution.choices =
+      input.memory.any() ? choices_with_sets(problem, plan, assignment) : choices_of(problem, assignment);
   solution.cost = total_cost(problem, conversions, shares, solution.choices);
   if (input.memory.any()) return solution;
   // Sets of forms are chosen anew for what consumers really need: of what is no optimum they may be cheaper.
@@ -86,10 +87,15 @@ Solution search(const Problem& problem, const Conversions& conversions, const Sh
   return solution;
 }
 
-Choices choices_of(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment) {
-  const size_t nodes = problem.program.nodes.size();
+Choices choices_of(const Problem& problem, const std::vector<int>& assignment) {
   Choices out;
-  out.of.assign(assignment.begin(), assignment.begin() + ptrdiff_t(nodes));
+  out.of.assign(assignment.begin(), assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
+  return out;
+}
+
+Choices choices_with_sets(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment) {
+  const size_t nodes = problem.program.nodes.size();
+  Choices out = choices_of(problem, assignment);
   out.sets.resize(nodes);
   for (size_t s = 0; s < plan.sets.size(); ++s)
     out.sets[size_t(plan.set_node[s])] = (*plan.sets[s])[size_t(assignment[nodes + s])];
@@ -121,8 +127,7 @@ Relaxation relaxation_of(const Problem& problem, std::shared_ptr<const PlanNetwo
   out.bound = found.lower_bound;
   out.expansions = found.expansions;
   if (!found.found()) return out;
-  const auto nodes = ptrdiff_t(problem.program.nodes.size());
-  out.choices.of.assign(found.assignment.begin(), found.assignment.begin() + nodes);
+  out.choices = choices_of(problem, found.assignment);
   out.around = {std::move(network), std::move(likely)};
   out.hard = double(found.cost) > double(found.lower_bound) * (1 + nearly_proven);
   return out;

@@ -51,8 +51,10 @@ struct Relaxation {
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
                 const SearchLimits& limits, double likely_part = 0, const LearntMessages* known = nullptr);
 
-/// What an assignment of a problem's network stands for, with the sets of forms that tensors get.
-Choices choices_of(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment);
+/// What an assignment of a problem's network stands for; sets of forms are left open.
+Choices choices_of(const Problem& problem, const std::vector<int>& assignment);
+/// The same with the sets that it gives to tensors.
+Choices choices_with_sets(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment);
 
 /// The cheapest of the choices in a neighbourhood. Its bound holds only there.
 Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,

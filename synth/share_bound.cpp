@@ -304,10 +304,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       const SearchResult found = minimisation.finish(limits.cost_to_beat);
       part.bound = std::max(branch.bound, found.lower_bound);
       if (last) wanted = std::min(wanted, part.bound);
-      part.choices = {};
-      if (found.found())
-        part.choices.of.assign(found.assignment.begin(),
-                               found.assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
+      part.choices = found.found() ? choices_of(problem, found.assignment) : Choices{};
       open.push(part);
     }
   }
