@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "codegen/roles.h"
+#include "codegen/sections.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen {
@@ -15,11 +16,14 @@ namespace {
 class Grouper {
  public:
   Grouper(const LocalProgram& program, const Layouts& layouts, const GroupingOptions& options)
-      : program_(program), layouts_(layouts), options_(options), group_of_(program.ops.size(), -1) {
+      : program_(program),
+        layouts_(layouts),
+        options_(options),
+        group_of_(program.ops.size(), -1),
+        section_(sections(program)) {
     producer_.assign(program.values.size(), -1);
     readers_.resize(program.ops.size());
     for (int i = 0; i < int(program.ops.size()); ++i) producer_[program.ops[i].result] = i;
-    find_sections();
     int last_collective = -1;
     for (int i = 0; i < int(program.ops.size()); ++i) {
       for (const Operand& operand : program.ops[i].inputs)
@@ -28,30 +32,6 @@ class Grouper {
       // All ranks meet in collectives in the same order.
       if (last_collective >= 0) readers_[last_collective].push_back(i);
       last_collective = i;
-    }
-  }
-
-  /// Phases: forward and backward of every micro-batch, and the update. Nodes come in this order; an operator that
-  /// makes a forward value again, or moves it, may come later. Before, in and behind a loop are stretches of their own.
-  void find_sections() {
-    std::map<NodeId, Phase> phase_of;
-    for (const LocalOp& op : program_.ops) {
-      auto [entry, fresh] = phase_of.emplace(op.node, op.phase);
-      entry->second = std::min(entry->second, op.phase);
-    }
-    std::map<NodeId, int> micro_batch;
-    int number = 0;
-    Phase before = Phase::forward;
-    for (const auto& [node, phase] : phase_of) {
-      if (before == Phase::backward && phase == Phase::forward) ++number;
-      micro_batch[node] = number;
-      before = phase;
-    }
-    int loop = -1, stretch = 0;
-    for (const LocalOp& op : program_.ops) {
-      stretch += op.loop != loop;
-      loop = op.loop;
-      section_.push_back({stretch, micro_batch[op.node] * 3 + int(op.phase)});
     }
   }
 
@@ -128,16 +108,59 @@ class Grouper {
   void try_join(int producer, int consumer) {
     if (producer == consumer || section(producer) != section(consumer)) return;
     std::optional<Group> joined = join(groups_[producer], groups_[consumer], program_, options_);
-    if (!joined || reaches_through_others(producer, consumer)) return;
+    if (!joined || (made_again(groups_[producer]) && keeps_longer(groups_[producer], *joined)) ||
+        reaches_through_others(producer, consumer))
+      return;
     for (const Member& member : joined->members) group_of_[member.op] = consumer;
     groups_[consumer] = std::move(*joined);
     groups_[producer].members.clear();
   }
 
-  struct Section {
-    int stretch, phase;
-    bool operator==(const Section&) const = default;
-  };
+  /// Whether it is there because memory is short.
+  bool made_again(const Group& group) const {
+    return std::ranges::any_of(group.members, [&](const Member& m) { return program_.ops[m.op].again; });
+  }
+
+  /// Whether running the producer with its consumer keeps more than it spares: what only the producer reads is still
+  /// there while the consumer's results are made, and of the producer's own results only those go that nothing else
+  /// reads.
+  bool keeps_longer(const Group& producer, const Group& joined) const {
+    const std::set<int> alone = members_of(producer), together = members_of(joined);
+    int64_t kept = 0, spared = 0;
+    std::set<int> read;
+    for (int op : alone) {
+      if (!wanted_outside(op, alone)) continue;  // lives inside of the producer already
+      if (!wanted_outside(op, together)) spared += bytes_of(op);
+    }
+    for (const Member& member : producer.members)
+      for (const Operand& operand : program_.ops[member.op].inputs)
+        if (int made = producer_op(operand.value); made >= 0 && !alone.count(made)) read.insert(made);
+    for (int made : read) {
+      const bool ends_here = !program_.pinned[program_.ops[made].result] &&
+                             std::ranges::all_of(readers_[made], [&](int reader) { return alone.count(reader) > 0; });
+      if (ends_here) kept += bytes_of(made);
+    }
+    return kept > spared;
+  }
+
+  static std::set<int> members_of(const Group& group) {
+    std::set<int> ops;
+    for (const Member& member : group.members) ops.insert(member.op);
+    return ops;
+  }
+
+  /// Whether something but these operators reads the result.
+  bool wanted_outside(int op, const std::set<int>& ops) const {
+    return program_.pinned[program_.ops[op].result] ||
+           std::ranges::any_of(readers_[op], [&](int reader) { return !ops.count(reader); });
+  }
+
+  /// Of the whole tensor: the same on all ranks.
+  int64_t bytes_of(int op) const {
+    const TensorType& type = program_.values[program_.ops[op].result].type;
+    return element_count(type.shape) * size_bytes(type.dtype);
+  }
+
   Section section(int group) const { return section_[groups_[group].op()]; }
 
   /// Whether a path leads from one group to the other through a third: then the two cannot run as one.
@@ -195,14 +218,9 @@ class Grouper {
   }
 
   void mark_stored(Group& group) const {
-    std::set<int> inside;
-    for (const Member& member : group.members) inside.insert(member.op);
-    for (Member& member : group.members) {
-      ValueId value = program_.ops[member.op].result;
-      bool wanted = member.role == Role::accumulate || program_.pinned[value];
-      for (int reader : readers_[member.op]) wanted = wanted || !inside.count(reader);
-      member.stored = wanted;
-    }
+    const std::set<int> inside = members_of(group);
+    for (Member& member : group.members)
+      member.stored = member.role == Role::accumulate || wanted_outside(member.op, inside);
   }
 
   const LocalProgram& program_;

@@ -111,9 +111,9 @@ class Localizer {
   /// What is made again belongs to the phase that wants it again: it must not move to where it was made first.
   Phase phase_of(ValueId result) const {
     const Phase phase = reference_[out_.values[result].node].phase;
-    const bool again = size_t(result) < again_.size() && again_[result];
-    return again ? std::max(phase, Phase::backward) : phase;
+    return again(result) ? std::max(phase, Phase::backward) : phase;
   }
+  bool again(ValueId result) const { return size_t(result) < again_.size() && again_[result]; }
 
   void add_compute(const Instruction& instruction) {
     const Node& node = reference_[instruction.node];
@@ -121,6 +121,7 @@ class Localizer {
     op.result = instruction.result;
     op.node = instruction.node;
     op.phase = phase_of(instruction.result);
+    op.again = again(instruction.result);
     op.loop = carries_.count(op.result) ? -1 : node.loop;
     op.keeps = carries_.count(op.result) || next_.count(op.result);
     op.factors = node.space.factors;

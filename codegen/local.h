@@ -21,6 +21,7 @@ struct LocalOp {
   NodeId node = -1;
   Phase phase = Phase::forward;
   int loop = -1;                ///< in whose turns it runs; -1: once
+  bool again = false;           ///< the plan makes this value for the second time, so as not to keep it
   bool keeps = false;           ///< the result has storage of its own, though it be what is elsewhere: it crosses turns
   std::vector<Operand> inputs;  ///< of a collective: none where this rank gives nothing and only receives
   // compute

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -23,8 +25,12 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 class Scheduler {
  public:
   Scheduler(const Program& reference, const BucketedProgram& bucketed, const Cluster& cluster, int rank,
-            ElementTypes types)
-      : program_(bucketed.program), bucket_of_(bucketed.bucket_of), cluster_(cluster), types_(std::move(types)) {
+            ElementTypes types, int64_t most_under_way_bytes)
+      : program_(bucketed.program),
+        bucket_of_(bucketed.bucket_of),
+        cluster_(cluster),
+        types_(std::move(types)),
+        most_under_way_bytes_(most_under_way_bytes) {
     out_.lowered.reference = &reference;
     out_.lowered.program = &program_;
     out_.lowered.local = localize(reference, program_, rank);
@@ -187,20 +193,32 @@ class Scheduler {
     return !own_row && std::find(hidden.begin(), hidden.end(), value) == hidden.end();
   }
 
-  /// Compute waits for a transfer right before the first step that reads its result.
+  /// Compute waits for a transfer right before the first step that reads its result, or earlier where more bytes than
+  /// wanted are under way: until then what the transfer reads has to stay.
   void place_waits() {
     std::map<ValueId, int> pending;  // result -> collective
+    std::deque<std::pair<int, int64_t>> under_way;
+    int64_t bytes = 0;
     for (int at = 0; at < end(); ++at) {
-      each_read(at, [&](ValueId value, size_t, size_t) {
-        auto found = pending.find(buffer(value));
-        if (found == pending.end()) return;
-        const int transfer = found->second;
+      const auto wait = [&](int transfer) {
         out_.steps[at].wait_for.push_back(transfer);
         waited_[transfer] = at;
         std::erase_if(pending, [&](const auto& other) { return other.second == transfer; });
+      };
+      each_read(at, [&](ValueId value, size_t, size_t) {
+        if (auto found = pending.find(buffer(value)); found != pending.end()) wait(found->second);
       });
-      if (is_collective(at))
-        for (int op : out_.steps[at].step.collectives) pending[buffer(local().ops[op].result)] = at;
+      // The last one stays under way unless nothing may.
+      const size_t stay = most_under_way_bytes_ > 0;
+      for (; under_way.size() > stay && bytes > most_under_way_bytes_; under_way.pop_front()) {
+        if (!waited_.contains(under_way.front().first)) wait(under_way.front().first);
+        bytes -= under_way.front().second;
+      }
+      if (!is_collective(at)) continue;
+      under_way.emplace_back(at, 0);
+      for (int op : out_.steps[at].step.collectives) pending[buffer(local().ops[op].result)] = at;
+      each_read(at, [&](ValueId value, size_t, size_t) { under_way.back().second += bytes_of(value); });
+      bytes += under_way.back().second;
     }
     for (const auto& entry : pending) out_.wait_at_end.push_back(entry.second);
     std::sort(out_.wait_at_end.begin(), out_.wait_at_end.end());
@@ -385,6 +403,7 @@ class Scheduler {
   const std::vector<int>& bucket_of_;  ///< by instruction
   const Cluster& cluster_;
   ElementTypes types_;
+  const int64_t most_under_way_bytes_;
   std::vector<FusedAttention> attention_;
   std::vector<std::optional<AttentionCall>> calls_;  ///< as attention_; empty: none
   DeviceSchedule out_;
@@ -397,7 +416,20 @@ class Scheduler {
 
 DeviceSchedule schedule(const Program& reference, const BucketedProgram& program, const Cluster& cluster, int rank,
                         const ElementTypes& types) {
-  return Scheduler(reference, program, cluster, rank, types).run();
+  const auto with = [&](int64_t most_under_way_bytes) {
+    return Scheduler(reference, program, cluster, rank, types, most_under_way_bytes).run();
+  };
+  // Transfers run one after the other: a longer queue of them gains no time, it only keeps what they read.
+  const int64_t limit = cluster.devices.at(size_t(rank)).memory_bytes;
+  if (limit == 0) return with(std::numeric_limits<int64_t>::max());  // nobody knows
+  int64_t bytes = std::max<int64_t>(limit / 32, 1);
+  DeviceSchedule best = with(bytes);
+  while (bytes > 0 && best.lowered.memory.arena_bytes > limit) {
+    bytes = bytes > 1 << 20 ? bytes / 8 : 0;
+    DeviceSchedule next = with(bytes);
+    if (next.lowered.memory.arena_bytes < best.lowered.memory.arena_bytes) best = std::move(next);
+  }
+  return best;
 }
 
 }  // namespace hetsynth::codegen::cuda

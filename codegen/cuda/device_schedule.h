@@ -31,8 +31,9 @@ struct DeviceSchedule {
 };
 
 /// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a
-/// transfer. Parameters and states are updated in place where every reader of the old contents comes first. `cluster`:
-/// groups that hold cpu devices exchange data through the host. `program` must outlive the result.
+/// transfer. What transfers under way read is a 32nd of the device's memory at most, and less where it does not fit.
+/// Parameters and states are updated in place where every reader of the old contents comes first. `cluster`: groups
+/// that hold cpu devices exchange data through the host. `program` must outlive the result.
 DeviceSchedule schedule(const Program& reference, const BucketedProgram& program, const Cluster& cluster, int rank,
                         const ElementTypes& types);
 

@@ -5,12 +5,14 @@
 #include <set>
 
 #include "codegen/cuda/unit_order.h"
+#include "codegen/sections.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
 
 constexpr size_t most_ops_in_group = 24;
+constexpr size_t near_steps = 16;
 /// Fewer rows than this leave most multiprocessors idle, so long reductions are cut into chunks.
 constexpr int64_t few_rows = 256, few_threads = 32768;
 constexpr int64_t chunk = 8192, column_chunk = 64, most_splits = 512;
@@ -63,7 +65,11 @@ std::optional<int64_t> row_stride(const Geometry& g, int64_t stride, int64_t ext
 class Fuser {
  public:
   Fuser(LocalProgram& program, const Layouts& layouts)
-      : program_(program), layouts_(layouts), step_of_(program.values.size(), -1), maker_(program.values.size(), -1) {}
+      : program_(program),
+        layouts_(layouts),
+        step_of_(program.values.size(), -1),
+        maker_(program.values.size(), -1),
+        sections_(sections(program)) {}
 
   std::vector<LaunchStep> run(const std::vector<FusedAttention>& attention, const std::vector<int>& buckets) {
     std::vector<std::set<int>> nests;
@@ -213,11 +219,19 @@ class Fuser {
     return false;
   }
 
+  /// Whether a step's kernel may make what belongs to the operator's place in the program. In another phase only where
+  /// that is near, as the gradient of the loss is to the loss: what is made again for the backward pass, or only reads
+  /// what was kept for it, would be kept itself.
+  bool in_reach(int step, int index) const {
+    const Section theirs = sections_[size_t(steps_[size_t(step)].group.ops.front())], own = sections_[size_t(index)];
+    return theirs == own || (theirs.stretch == own.stretch && steps_.size() - size_t(step) <= near_steps);
+  }
+
   bool join(int step, int index) {
     if (steps_[step].kind != LaunchStep::Kind::kernel) return false;
     KernelGroup& group = steps_[step].group;
     const LocalOp& op = program_.ops[index];
-    if (group.ops.size() >= most_ops_in_group || !related(group, op)) return false;
+    if (group.ops.size() >= most_ops_in_group || !in_reach(step, index) || !related(group, op)) return false;
     for (const auto& [candidate, role] : candidates(op)) {
       if (std::optional<KernelGroup> grown = fit(group, candidate, op, role)) {
         add(*grown, index, role);
@@ -348,8 +362,9 @@ class Fuser {
   LocalProgram& program_;
   const Layouts& layouts_;
   std::vector<LaunchStep> steps_;
-  std::vector<int> step_of_;  ///< by value: the step that makes it, -1 before all
-  std::vector<int> maker_;    ///< by value: the operator of a kernel that makes it, -1 if none does
+  std::vector<int> step_of_;       ///< by value: the step that makes it, -1 before all
+  std::vector<int> maker_;         ///< by value: the operator of a kernel that makes it, -1 if none does
+  std::vector<Section> sections_;  ///< by operator
 };
 
 }  // namespace

@@ -92,7 +92,8 @@ Plan identify_plan(const Program& reference, const Cluster& cluster);
 /// With the reference's hash_text, where it is known.
 Plan identify_plan(const Program& reference, std::string model_hash, const Cluster& cluster);
 
-/// The devices of a plan as a cluster without speeds and links: enough to generate source.
+/// The devices of a plan as a cluster without speeds and links: enough to generate source. Memory as predicted for; 0
+/// if the plan predicts nothing.
 Cluster cluster_of(const Plan& plan);
 
 /// The program as a plan file stores it: values numbered in the order of their definition (leaves, then results),

@@ -37,6 +37,8 @@ Cluster cluster_of(const Plan& plan) {
     device.declared.epilogues = d.epilogues;
     device.declared.attention = d.attention;
     device.index = int(cluster.devices.size());
+    if (plan.prediction.devices.size() == plan.devices.size())
+      device.memory_bytes = plan.prediction.devices[cluster.devices.size()].memory_limit_bytes;
     cluster.devices.push_back(std::move(device));
   }
   return cluster;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cuda_programs.h"
 #include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/spmd/recomputation.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
 #include "synth/synthesize.h"
@@ -96,6 +98,44 @@ void train_and_compare(const Program& reference, const Plan& plan, const Cluster
           << reference[update.target].name << " " << i;
   }
   EXPECT_EQ(gpus.leave(), "");
+}
+
+int64_t arena_bytes(const Program& reference, const Plan& plan, const Cluster& cluster, int rank) {
+  return generate(reference, plan.program, cluster, rank).arena_bytes;
+}
+
+Program layered_gpt() {
+  return trace_model("gpt.cpp", gpt::model,
+                     {{"layers", "4"}, {"heads", "2"}, {"width", "8"}, {"seq", "16"}, {"batch", "9"}});
+}
+
+/// Kernels of the forward pass read what values are made again from, and must not make them then and there.
+TEST(CudaMemory, ValuesMadeAgainAreMadeForTheBackwardPass) {
+  const Program reference = layered_gpt();
+  Cluster cluster = cuda_cluster({1, 2});
+  const Plan roomy = synthesize(reference, cluster);
+  for (Device& device : cluster.devices) device.memory_bytes = roomy.prediction.devices[1].memory_bytes * 8 / 10;
+  const Plan tight = synthesize(reference, cluster);
+  const std::vector<char> again = made_again(tight.program);
+  ASSERT_GT(std::ranges::count(again, 1), 0);
+  EXPECT_LT(arena_bytes(reference, tight, cluster, 1), 0.85 * double(arena_bytes(reference, roomy, cluster, 1)));
+  train_and_compare(reference, tight, cluster, 2);
+}
+
+/// Sums of gradients stay while their transfers are under way: no more of them than there is memory for.
+TEST(CudaMemory, TransfersUnderWayAreBoundedByIt) {
+  const Program reference = layered_gpt();
+  Cluster cluster = cuda_cluster({1, 2});
+  const Plan plan = data_parallel_plan(reference, cluster, RatioRule::proportional);
+  const int64_t most = arena_bytes(reference, plan, cluster, 0);
+  cluster.devices[0].memory_bytes = 1;  // as little as possible
+  const int64_t least = arena_bytes(reference, plan, cluster, 0);
+  ASSERT_LT(least, most);
+  for (int64_t limit : {most - 1, (least + most) / 2, least}) {
+    cluster.devices[0].memory_bytes = limit;
+    EXPECT_LE(arena_bytes(reference, plan, cluster, 0), limit);
+  }
+  train_and_compare(reference, plan, cluster, 2);
 }
 
 class CudaTraining : public ::testing::TestWithParam<Case> {};

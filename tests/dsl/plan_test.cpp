@@ -93,6 +93,16 @@ TEST(Plan, AValueMayClaimAnotherTensor) {
   EXPECT_EQ(plan_from_json(json, "p.json", reference()).program, plan.program);
 }
 
+TEST(Plan, RemembersTheMemoryOfDevices) {
+  Plan plan = testing::plan_test_plan(reference());
+  plan.prediction.devices.resize(plan.devices.size());
+  plan.prediction.devices[1].memory_limit_bytes = int64_t(16) << 30;
+  const Plan again = plan_from_json(plan_to_json(plan, reference()), "p.json", reference());
+  EXPECT_EQ(cluster_of(again).devices[1].memory_bytes, int64_t(16) << 30);
+  plan.prediction.devices.clear();
+  EXPECT_EQ(cluster_of(plan).devices[1].memory_bytes, 0);
+}
+
 TEST(Plan, RemembersTheEpiloguesOfDevices) {
   Plan plan = testing::plan_test_plan(reference());
   plan.devices[1].epilogues = {{ProductEpilogue::bias, true}, {ProductEpilogue::bias_gelu, false}};
