@@ -1,7 +1,9 @@
 // How long planning takes for the models of examples/ at their published sizes, and what it finds.
-//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--two-ways] [--all-devices] [NAME...]
+//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--two-ways] [--all-devices] [--arenas]
+//   [NAME...]
 // One line per model: seconds of processor time for the whole planning, the step, the gap to the bound at the plan's
-// shares and to that over all shares, the fullest device.
+// shares and to that over all shares, the fullest device. With --arenas instead of these: what the fullest device is
+// planned to need, and what generated code asks for there and at most of all devices in terms of what is planned.
 // Names as in docs/models.md; none: all models.
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -9,11 +11,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "codegen/device_program.h"
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
+#include "runtime/launch.h"
 #include "synth/synthesize.h"
 #include "tests/support/zoo/walk.h"
 
@@ -34,7 +40,25 @@ double resident_gibibytes() {
   return double(usage.ru_maxrss) / (1 << 20);
 }
 
-void report(const ListedModel& model, const Cluster& cluster, const SynthesisOptions& options) {
+constexpr double gibibyte = 1 << 30;
+
+/// Largest quotient over the devices, and that of the fullest one.
+void report_arenas(const TracedModel& traced, const Plan& plan, const Cluster& cluster) {
+  const Cluster ranks = ranks_of(plan, cluster);
+  double planned = 0, arena = 0, limit = 0, fullest = 0, most = 0;
+  std::set<std::pair<int64_t, int64_t>> seen;  // devices for which the same is planned are alike
+  for (size_t rank = 0; rank < ranks.devices.size(); ++rank) {
+    const DevicePrediction& device = plan.prediction.devices[rank];
+    if (!seen.emplace(device.memory_bytes, device.memory_limit_bytes).second) continue;
+    const double bytes = double(generate(traced.program, plan.program, ranks, int(rank)).arena_bytes);
+    most = std::max(most, bytes / double(device.memory_bytes));
+    if (const double full = bytes / double(device.memory_limit_bytes); full > fullest)
+      fullest = full, planned = double(device.memory_bytes), arena = bytes, limit = double(device.memory_limit_bytes);
+  }
+  fmt::print("{:>9.2f} {:>9.2f} {:>9.2f} {:>13.2f}\n", planned / gibibyte, arena / gibibyte, limit / gibibyte, most);
+}
+
+void report(const ListedModel& model, const Cluster& cluster, const SynthesisOptions& options, bool arenas) {
   const TracedModel traced = trace_model(model, model.published);
   fmt::print("{:<18} {:>6} ", model.name, traced.program.nodes.size());
   std::fflush(stdout);
@@ -42,6 +66,7 @@ void report(const ListedModel& model, const Cluster& cluster, const SynthesisOpt
   try {
     const Plan plan = synthesize(traced.program, cluster, options);
     const double seconds = processor_seconds() - start;
+    if (arenas) return report_arenas(traced, plan, cluster);
     const Prediction& p = plan.prediction;
     double fullest = 0;
     for (const DevicePrediction& device : p.devices) fullest = std::max(fullest, device.fullness());
@@ -61,7 +86,7 @@ void report(const ListedModel& model, const Cluster& cluster, const SynthesisOpt
 int main(int argc, char** argv) {
   std::string cluster_file = HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml";
   SynthesisOptions options;
-  bool all_devices = false;
+  bool all_devices = false, arenas = false;
   std::vector<std::string> names;
   CLI::App app("How long planning takes for the models of examples/, and what it finds");
   app.add_option("NAME", names, "models, as in docs/models.md; none: all");
@@ -70,14 +95,19 @@ int main(int argc, char** argv) {
   app.add_option("--time-limit", options.time_limit_seconds, "seconds for each plan")->check(CLI::NonNegativeNumber);
   app.add_flag("--two-ways", options.two_ways, "operations may be computed in two ways");
   app.add_flag("--all-devices", all_devices, "plans of fewer devices are not tried");
+  app.add_flag("--arenas", arenas, "memory as planned and as generated code asks for it");
   CLI11_PARSE(app, argc, argv);
   options.drop_devices = !all_devices;
   try {
     const std::vector<ListedModel> models = listed_models({names.begin(), names.end()});
     const Cluster cluster = load_cluster(cluster_file);
-    fmt::print("{:<18} {:>6} {:>8} {:>9} {:>9} {:>8} {:>11} {:>7} {:>7} {:>7}\n", "", "nodes", "plan, s", "step, ms",
-               "bound, ms", "gap, %", "all shares", "full, %", "devices", "GiB");
-    for (const ListedModel& model : models) report(model, cluster, options);
+    if (arenas)
+      fmt::print("{:<18} {:>6} {:>9} {:>9} {:>9} {:>13}\n", "GiB", "nodes", "planned", "arena", "memory",
+                 "arena/planned");
+    else
+      fmt::print("{:<18} {:>6} {:>8} {:>9} {:>9} {:>8} {:>11} {:>7} {:>7} {:>7}\n", "", "nodes", "plan, s", "step, ms",
+                 "bound, ms", "gap, %", "all shares", "full, %", "devices", "GiB");
+    for (const ListedModel& model : models) report(model, cluster, options, arenas);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

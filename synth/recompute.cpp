@@ -322,25 +322,19 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
     measure_memory(problem, &out);
     return out;
   };
-  // More is not always less: what is made from copies holds them. The first of these counts that fits ends the search.
-  constexpr size_t counts = 16;
+  // The floor is hardly ever far below what is enough. More is not always less: what is made from copies holds them.
   std::optional<Candidate> best;
-  size_t low = 0, high = 0;  // `high` of them are enough, `low` are not
-  for (size_t step = 1; step <= counts && low < most; ++step, low = high) {
-    high = (order.size() * step + counts - 1) / counts;
-    if (high == low || high < least) continue;
+  size_t low = least == 0 ? 0 : least - 1, high = least;  // `high` of them are enough, `low` are not
+  for (size_t step = 1; !best; step *= 2) {
     if (Candidate next = with_first(high); next.fits()) {
       best = std::move(next);
-      break;
+    } else {
+      if (high >= most) return std::nullopt;
+      low = std::exchange(high, std::min(most, high + step));
     }
   }
-  if (!best) return std::nullopt;
   while (low + 1 < high) {
     const size_t middle = (low + high) / 2;
-    if (middle < least) {
-      low = middle;
-      continue;
-    }
     Candidate next = with_first(middle);
     (next.fits() ? high : low) = middle;
     if (next.fits()) best = std::move(next);

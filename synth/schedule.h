@@ -17,8 +17,8 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd);
 /// first for a tensor that a loop fills turn by turn; -1 for leaves.
 std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd);
 
-/// By value: has storage of its own. Not what lives inside a fused loop, nor a leaf's new contents that can be written
-/// over the old ones.
+/// By value: has storage of its own. Not what lives inside a fused loop, unless something else than that loop reads or
+/// makes it, nor a leaf's new contents that can be written over the old ones.
 std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd);
 
 /// What of a tensor is cut, by mesh axis.
