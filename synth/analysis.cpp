@@ -4,6 +4,7 @@
 #include <map>
 
 #include "synth/cost.h"
+#include "synth/fused_tensors.h"
 
 namespace hetsynth::synth {
 namespace {

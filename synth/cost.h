@@ -62,11 +62,6 @@ struct Conversion {
   Picoseconds cost = forbidden;
 };
 
-/// By node: an elementwise operation's result that one operation of its phase reads once, in the order in which it is
-/// written, and that so lives only inside that one's loop; or that a view has its storage for. Where a plan moves it
-/// between forms it is stored after all (stored_values).
-std::vector<char> fused_tensors(const Program& program, const std::vector<int>& kinds);
-
 class CostModel {
  public:
   /// `kinds`: as node_kinds gives them; `fused`: as fused_tensors does. `mesh`: over the cluster's devices in rank
