@@ -11,9 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "codegen/device_program.h"
@@ -46,11 +44,9 @@ constexpr double gibibyte = 1 << 30;
 void report_arenas(const TracedModel& traced, const Plan& plan, const Cluster& cluster) {
   const Cluster ranks = ranks_of(plan, cluster);
   double planned = 0, arena = 0, limit = 0, fullest = 0, most = 0;
-  std::set<std::pair<int64_t, int64_t>> seen;  // devices for which the same is planned are alike
-  for (size_t rank = 0; rank < ranks.devices.size(); ++rank) {
-    const DevicePrediction& device = plan.prediction.devices[rank];
-    if (!seen.emplace(device.memory_bytes, device.memory_limit_bytes).second) continue;
-    const double bytes = double(generate(traced.program, plan.program, ranks, int(rank)).arena_bytes);
+  for (int rank : ranks_that_differ(plan)) {
+    const DevicePrediction& device = plan.prediction.devices[size_t(rank)];
+    const double bytes = double(generate(traced.program, plan.program, ranks, rank).arena_bytes);
     most = std::max(most, bytes / double(device.memory_bytes));
     if (const double full = bytes / double(device.memory_limit_bytes); full > fullest)
       fullest = full, planned = double(device.memory_bytes), arena = bytes, limit = double(device.memory_limit_bytes);

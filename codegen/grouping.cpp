@@ -129,17 +129,12 @@ class Grouper {
     int64_t kept = 0, spared = 0;
     std::set<int> read;
     for (int op : alone) {
-      if (!wanted_outside(op, alone)) continue;  // lives inside of the producer already
-      if (!wanted_outside(op, together)) spared += bytes_of(op);
-    }
-    for (const Member& member : producer.members)
-      for (const Operand& operand : program_.ops[member.op].inputs)
+      if (wanted_outside(op, alone) && !wanted_outside(op, together)) spared += bytes_of(op);
+      for (const Operand& operand : program_.ops[op].inputs)
         if (int made = producer_op(operand.value); made >= 0 && !alone.count(made)) read.insert(made);
-    for (int made : read) {
-      const bool ends_here = !program_.pinned[program_.ops[made].result] &&
-                             std::ranges::all_of(readers_[made], [&](int reader) { return alone.count(reader) > 0; });
-      if (ends_here) kept += bytes_of(made);
     }
+    for (int made : read)
+      if (!wanted_outside(made, alone)) kept += bytes_of(made);
     return kept > spared;
   }
 

@@ -62,38 +62,23 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
   return last;
 }
 
-namespace {
-
-/// By value: made in the loop of what reads it.
-std::vector<char> in_loops(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<char> moved(spmd.values.size(), 0);
-  for (const Instruction& instruction : spmd.instructions) {
-    if (instruction.opcode == Opcode::compute) continue;
-    moved[instruction.result] = 1;
-    for (ValueId operand : instruction.operands) moved[operand] = 1;
+std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> made(spmd.values.size(), -1), read(spmd.values.size(), -1);
+  std::vector<char> moved(spmd.values.size(), 0);  // no loop alone makes and reads it
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    const bool moves = instruction.opcode != Opcode::compute;
+    made[instruction.result] = i;
+    moved[instruction.result] |= moves;
+    for (ValueId operand : instruction.operands) read[operand] = i, moved[operand] |= moves;
   }
   std::set<NodeId> scores;  // of attention that the plan's communication takes apart
   for (const Attention& a : problem.cost.attention())
     if (!runs_in_blocks(a, spmd))
       for (NodeId node : a.hidden()) scores.insert(node);
-  std::vector<char> inside;
-  for (size_t v = 0; v < spmd.values.size(); ++v) {
-    const NodeId node = spmd.values[v].node;
-    inside.push_back(problem.cost.fused(node) && !moved[v] && !scores.count(node));
-  }
-  return inside;
-}
-
-}  // namespace
-
-std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<int> made(spmd.values.size(), -1), read(spmd.values.size(), -1);
-  for (int i = 0; i < int(spmd.instructions.size()); ++i) {
-    made[spmd.instructions[i].result] = i;
-    for (ValueId operand : spmd.instructions[i].operands) read[operand] = i;
-  }
-  std::vector<char> stored = in_loops(problem, spmd);
-  for (char& inside : stored) inside = !inside;
+  std::vector<char> stored;
+  for (size_t v = 0; v < spmd.values.size(); ++v)
+    stored.push_back(!problem.cost.fused(spmd.values[v].node) || moved[v] || scores.count(spmd.values[v].node));
   std::multimap<NodeId, ValueId> leaves;
   for (ValueId leaf : spmd.leaves) leaves.emplace(spmd.values[leaf].node, leaf);
   for (const auto& [target, value] : spmd.finals)

@@ -12,6 +12,7 @@ namespace hetsynth::codegen::cuda {
 namespace {
 
 constexpr size_t most_ops_in_group = 24;
+/// So many steps back a kernel of another phase may still be joined.
 constexpr size_t near_steps = 16;
 /// Fewer rows than this leave most multiprocessors idle, so long reductions are cut into chunks.
 constexpr int64_t few_rows = 256, few_threads = 32768;

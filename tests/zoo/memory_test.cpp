@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <set>
+#include <string>
 
 #include "codegen/lower.h"
 #include "dsl/base/error.h"
@@ -26,21 +25,28 @@ constexpr double small = 2048;
 /// After so many searches the plans of all models are those that planning ends with.
 constexpr int64_t searches_that_settle = 17;
 
-TEST(PlannedMemory, HoldsTheArenaOfEveryModel) {
+/// Every model planned by search and data parallel on three devices: visit(name, program, cluster, plan).
+template <class Visit>
+void each_tiny_plan(const Visit& visit) {
+  const Cluster three = three_uneven_devices();
   for (const ListedModel& model : listed_models()) {
     if (!model.first_of_file) continue;
     const TracedModel traced = trace_model(model, model.tiny);
-    const Cluster three = three_uneven_devices();
     for (const Plan& plan : {synthesize(traced.program, three, {.time_limit_seconds = 5, .progress = {}}),
-                             data_parallel_plan(traced.program, three, RatioRule::proportional)}) {
-      for (int rank = 0; rank < 3; ++rank) {
-        const double arena = double(generate(traced.program, plan.program, three, rank).arena_bytes);
-        const double planned = double(plan.prediction.devices[size_t(rank)].memory_bytes);
-        EXPECT_GE(planned + small, 0.9 * arena) << model.name << " rank " << rank;
-        EXPECT_LE(planned, 1.1 * arena) << model.name << " rank " << rank;
-      }
-    }
+                             data_parallel_plan(traced.program, three, RatioRule::proportional)})
+      visit(model.name, traced.program, three, plan);
   }
+}
+
+TEST(PlannedMemory, HoldsTheArenaOfEveryModel) {
+  each_tiny_plan([](const std::string& name, const Program& program, const Cluster& three, const Plan& plan) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const double arena = double(generate(program, plan.program, three, rank).arena_bytes);
+      const double planned = double(plan.prediction.devices[size_t(rank)].memory_bytes);
+      EXPECT_GE(planned + small, 0.9 * arena) << name << " rank " << rank;
+      EXPECT_LE(planned, 1.1 * arena) << name << " rank " << rank;
+    }
+  });
 }
 
 /// Whether a view has storage in which a value lies, or a view of that view.
@@ -55,27 +61,21 @@ bool lies_in_a_view(const Program& program, const SpmdProgram& spmd, const std::
 /// What the planner takes for made inside of a loop has no storage in generated code.
 TEST(PlannedMemory, FusedTensorsAreNotStored) {
   int fused = 0;
-  for (const ListedModel& model : listed_models()) {
-    if (!model.first_of_file) continue;
-    const TracedModel traced = trace_model(model, model.tiny);
-    const Cluster three = three_uneven_devices();
-    const synth::Problem problem(traced.program, three);
-    for (const Plan& plan : {synthesize(traced.program, three, {.time_limit_seconds = 5, .progress = {}}),
-                             data_parallel_plan(traced.program, three, RatioRule::proportional)}) {
-      const std::vector<char> stored = synth::stored_values(problem, plan.program);
-      for (int rank = 0; rank < 3; ++rank) {
-        const codegen::Lowered lowered = codegen::lower(traced.program, plan.program, rank);
-        for (size_t v = 0; v < stored.size(); ++v) {
-          if (stored[v] || !problem.cost.fused(plan.program.values[v].node)) continue;
-          ++fused;
-          const bool has_storage = lowered.memory.offset_bytes[v] >= 0 && lowered.layouts.of[v].buffer == ValueId(v) &&
-                                   lowered.local.values[v].type.shape.size() > 0;
-          EXPECT_TRUE(!has_storage || lies_in_a_view(traced.program, plan.program, stored, ValueId(v)))
-              << model.name << " rank " << rank << ": " << plan.program.values[v].name;
-        }
+  each_tiny_plan([&](const std::string& name, const Program& program, const Cluster& three, const Plan& plan) {
+    const synth::Problem problem(program, three);
+    const std::vector<char> stored = synth::stored_values(problem, plan.program);
+    for (int rank = 0; rank < 3; ++rank) {
+      const codegen::Lowered lowered = codegen::lower(program, plan.program, rank);
+      for (size_t v = 0; v < stored.size(); ++v) {
+        if (stored[v] || !problem.cost.fused(plan.program.values[v].node)) continue;
+        ++fused;
+        const bool has_storage = lowered.memory.offset_bytes[v] >= 0 && lowered.layouts.of[v].buffer == ValueId(v) &&
+                                 lowered.local.values[v].type.shape.size() > 0;
+        EXPECT_TRUE(!has_storage || lies_in_a_view(program, plan.program, stored, ValueId(v)))
+            << name << " rank " << rank << ": " << plan.program.values[v].name;
       }
     }
-  }
+  });
   EXPECT_GE(fused, 1000);
 }
 
@@ -116,18 +116,6 @@ TEST(PlannedMemory, TightPlansAreRightAndFit) {
   EXPECT_GE(recomputing, 5);
 }
 
-/// Of ranks for which the same is planned the first, and what is.
-std::map<int, double> ranks_that_differ(const Plan& plan) {
-  std::map<int, double> out;
-  std::set<std::pair<int64_t, int64_t>> seen;
-  for (size_t rank = 0; rank < plan.prediction.devices.size(); ++rank) {
-    const DevicePrediction& device = plan.prediction.devices[rank];
-    if (seen.emplace(device.memory_bytes, device.memory_limit_bytes).second)
-      out.emplace(int(rank), double(device.memory_bytes));
-  }
-  return out;
-}
-
 class PublishedSizes : public ::testing::TestWithParam<const char*> {};
 
 /// Nothing is run: what generated code asks for is known when it is written. Transfers under way take up to a 32nd of
@@ -146,8 +134,9 @@ TEST_P(PublishedSizes, GeneratedCodeFitsWhereThePlanDoes) {
     }
     ++models;
     const Cluster ranks = ranks_of(*plan, cluster);
-    for (const auto& [rank, planned] : ranks_that_differ(*plan)) {
+    for (int rank : ranks_that_differ(*plan)) {
       const double arena = double(generate(traced.program, plan->program, ranks, rank).arena_bytes);
+      const double planned = double(plan->prediction.devices[size_t(rank)].memory_bytes);
       const double limit = double(ranks.devices[size_t(rank)].memory_bytes);
       EXPECT_LE(arena, limit + small) << model.name << " rank " << rank;
       EXPECT_LE(arena, 1.1 * planned + limit / 32 + small) << model.name << " rank " << rank;

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "dsl/ir/differentiate.h"
 #include "runtime/launch.h"
@@ -79,6 +81,17 @@ TracedModel trace_model(const ListedModel& model, const Settings& settings) {
   const auto trace = out.code->trace(settings);
   out.program = differentiate(*trace);
   out.trace_seconds = seconds_since(start);
+  return out;
+}
+
+std::vector<int> ranks_that_differ(const Plan& plan) {
+  std::set<std::tuple<DeviceKind, int64_t, int64_t>> seen;
+  std::vector<int> out;
+  for (size_t rank = 0; rank < plan.prediction.devices.size(); ++rank) {
+    const DevicePrediction& device = plan.prediction.devices[rank];
+    if (seen.emplace(plan.devices[rank].kind, device.memory_bytes, device.memory_limit_bytes).second)
+      out.push_back(int(rank));
+  }
   return out;
 }
 

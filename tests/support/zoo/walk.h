@@ -26,6 +26,9 @@ TracedModel trace_model(const ListedModel& model, const Settings& settings);
 Cluster one_device();
 Cluster three_uneven_devices();
 
+/// Ranks that stand for all: the first of each kind for which the same memory is planned and there.
+std::vector<int> ranks_that_differ(const Plan& plan);
+
 /// Losses of the first steps on one rank and on those of a plan, on a fixed text or synthetic data.
 struct TwoRuns {
   std::vector<double> alone, together;
