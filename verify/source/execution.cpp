@@ -50,7 +50,8 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
       std::map<int, int64_t> counters;
       bool decoded = outline.decode(store, byte, counters, {});
       if (!store.affine) counters.clear();
-      if (store.affine && !decoded) continue;  // it never writes this one
+      if (store.affine && !decoded)
+        continue;  // it never writes this one: its loops are left out if no other needs them
       for (int slot : store.loops) {
         if (auto at = counters.find(slot); at != counters.end())
           only[slot].insert(at->second);
@@ -59,6 +60,7 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
       }
     }
   }
+  std::erase_if(around, [&](int slot) { return !only.count(slot) && !full.count(slot); });
   leave_others(outline, around);
 }
 

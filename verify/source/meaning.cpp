@@ -217,7 +217,7 @@ ValueId Meaning::root(ValueId value) const {
 
 void Meaning::open(const std::set<ValueId>& values) {
   std::fill(opened_.begin(), opened_.end(), false);
-  for (ValueId value : values) opened_[size_t(value)] = true;
+  for (ValueId value : values) opened_[size_t(root(value))] = true;
   any_opened_ = !values.empty();
   change();
 }
@@ -257,15 +257,23 @@ bool Meaning::opaque(ValueId value) const {
 }
 
 double Meaning::unknown(ValueId value, int64_t position) const {
-  value = root(value);
+  value = root(any_opened_ ? first_of_same(value) : value);
   asked_ = std::max(asked_, unknowns_.asks(value));
   return unknowns_.at(value, position, sample_);
+}
+
+/// Of a value that is in memory, the first one that is the same and in memory, too: what was made for the forward pass
+/// is the same number as what the backward pass makes again.
+ValueId Meaning::first_of_same(ValueId value) const {
+  for (ValueId same : same_[size_t(value)])
+    if (opaque(same)) return same;
+  return value;
 }
 
 /// Another value that is the same and in memory; -1 without one.
 ValueId Meaning::same_in_memory(ValueId value) const {
   for (ValueId same : same_[size_t(value)])
-    if (root(same) != value && held_[size_t(same)] && !opened_[size_t(root(same))]) return same;
+    if (root(same) != value && (held_[size_t(same)] || opaque(same)) && !opened_[size_t(root(same))]) return same;
   return -1;
 }
 
@@ -294,12 +302,12 @@ double Meaning::at(ValueId value, const Index& index) {
   }
   if (view_[size_t(value)] || constant_[size_t(value)]) return through(value, index);
   if (known(value) && !opened_[size_t(value)]) return unknown(value, flat(value, index));
+  // What the forward pass made or gathered, and a result is opened for, is what the backward pass makes anew.
+  if (any_opened_ && !opened_[size_t(value)])
+    if (const ValueId same = same_in_memory(value); same >= 0) return at(same, index);
   int maker = makers_[size_t(value)];
-  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute) {
-    // What was gathered for the forward pass, and a result is opened for, is what the backward pass gathers anew.
-    if (const ValueId same = any_opened_ ? same_in_memory(value) : -1; same >= 0) return at(same, index);
+  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
-  }
   uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
   auto [entry, fresh] = known_.try_emplace(key, 0.0);
   if (!fresh) return entry->second;

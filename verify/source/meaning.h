@@ -123,6 +123,7 @@ class Meaning {
   struct Compute;
   ValueId root(ValueId value) const;
   ValueId same_in_memory(ValueId value) const;
+  ValueId first_of_same(ValueId value) const;
   bool in_part(ValueId value, const Index& index) const;
   void note_source(const Instruction& i);
   /// In memory, be it as a view of it. Of roots.
