@@ -229,11 +229,17 @@ class Scheduler {
   void find_last_uses() {
     made_.assign(local().values.size(), -1);
     last_.assign(local().values.size(), -1);
+    sent_until_ = last_;
     for (int at = 0; at < end(); ++at) {
       for (int op : out_.steps[at].step.ops()) made_[local().ops[op].result] = at;
-      int until = is_collective(at) ? waited_.at(at) : at;
+      // Before the step that waits for a transfer it is done.
+      const int until = is_collective(at) ? std::max(at, waited_.at(at) - 1) : at;
       each_read(at,
                 [&](ValueId value, size_t, size_t) { last_[buffer(value)] = std::max(last_[buffer(value)], until); });
+      if (is_collective(at))
+        each_read(at, [&](ValueId value, size_t, size_t) {
+          sent_until_[buffer(value)] = std::max(sent_until_[buffer(value)], waited_.at(at));
+        });
     }
     // Results of collectives: until compute has waited, even if nobody reads them.
     for (int at = 0; at < end(); ++at)
@@ -262,7 +268,8 @@ class Scheduler {
   }
 
   bool can_overwrite(ValueId leaf, ValueId value) {
-    if (buffer(value) != value || made_[value] < 0 || last_[leaf] > made_[value]) return false;
+    if (buffer(value) != value || made_[value] < 0 || last_[leaf] > made_[value] || sent_until_[leaf] > made_[value])
+      return false;
     const LaunchStep& maker = out_.steps[made_[value]].step;
     bool safe = true;
     each_read(made_[value], [&](ValueId read, size_t member, size_t input) {
@@ -407,9 +414,10 @@ class Scheduler {
   std::vector<FusedAttention> attention_;
   std::vector<std::optional<AttentionCall>> calls_;  ///< as attention_; empty: none
   DeviceSchedule out_;
-  std::map<int, int> waited_;  ///< by collective step: the step before which compute waits for it
-  std::vector<int> made_;      ///< by value: the step that computes it, -1: none
-  std::vector<int> last_;      ///< by value: the last step that needs its storage
+  std::map<int, int> waited_;    ///< by collective step: the step before which compute waits for it
+  std::vector<int> made_;        ///< by value: the step that computes it, -1: none
+  std::vector<int> last_;        ///< by value: the last step that needs its storage
+  std::vector<int> sent_until_;  ///< by value: the step before which compute waits for the last transfer that reads it
 };
 
 }  // namespace
