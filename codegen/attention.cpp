@@ -45,49 +45,82 @@ class Rewriter {
 
   std::vector<FusedAttention> run() {
     if (!collect()) return {};
-    std::vector<FusedAttention> out{forward()};
+    std::vector<FusedAttention> out{forward(op_)};
+    if (!again_.empty()) {
+      out.push_back(forward(again_));
+      for (const auto& [node, op] : again_) op_[node] = op;  // the gradient is that of these
+    }
     if (a_.has_gradient()) out.push_back(backward());
     return out;
   }
 
  private:
-  /// The one operator of a node whose result no instruction moves; nullopt if there is none or several.
+  using Ops = std::map<NodeId, int>;
+
+  bool suits(int index) const {
+    const LocalOp& op = program_.ops[index];
+    const Space& space = reference_[op.node].space;
+    if (op.collective || op.factors != space.factors || op.inputs.size() != space.inputs.size() || op.one_hot)
+      return false;
+    return std::ranges::none_of(op.inputs, [](const Operand& operand) { return operand.access.zero_outside; });
+  }
+
+  /// The operators of a node whose result no instruction moves: one, or one more that makes it again.
   bool take_alone(NodeId node) {
-    auto found = ops_.find(node);
-    if (found == ops_.end() || found->second.size() != 1) return false;
-    return take(node);
+    const std::vector<int>& found = ops_[node];
+    if (found.empty() || found.size() > 2) return false;
+    for (int op : found)
+      if (!suits(op) || program_.pinned[program_.ops[op].result]) return false;
+    op_[node] = found.front();
+    if (found.size() == 2) again_[node] = found.back();
+    return found.size() == 1 || program_.ops[found.back()].again;
   }
 
   /// The operator that computes a node: its first, before anything moves the result.
   bool take(NodeId node) {
-    auto found = ops_.find(node);
-    if (found == ops_.end()) return false;
-    const LocalOp& op = program_.ops[found->second.front()];
-    const Space& space = reference_[node].space;
-    if (op.collective || op.factors != space.factors || op.inputs.size() != space.inputs.size() || op.one_hot)
-      return false;
-    for (const Operand& operand : op.inputs)
-      if (operand.access.zero_outside) return false;
-    op_[node] = found->second.front();
+    const std::vector<int>& found = ops_[node];
+    if (found.empty() || !suits(found.front())) return false;
+    op_[node] = found.front();
     return true;
   }
 
+  /// The forward pass is there once, or twice as a whole before the gradient.
+  bool takes_all_again(const std::vector<NodeId>& forward) {
+    if (again_.empty()) return true;
+    const std::vector<int>& mixed = ops_[a_.mixed];
+    const auto second = std::ranges::find_if(mixed, [&](int op) { return program_.ops[op].again && suits(op); });
+    if (second == mixed.end()) return false;
+    again_[a_.mixed] = *second;
+    for (NodeId node : a_.has_gradient() ? backward_nodes() : std::vector<NodeId>{})
+      for (const auto& [made, op] : again_)
+        if (op > op_.at(node)) return false;
+    return again_.size() == forward.size() + 1 &&
+           std::ranges::all_of(forward, [&](NodeId node) { return again_.contains(node); });
+  }
+
   bool collect() {
-    std::vector<NodeId> alone = a_.hidden(), others = a_.products;
+    std::vector<NodeId> forward = a_.hidden_forward(), alone = a_.hidden(), others = a_.products;
     others.insert(others.end(), a_.sums.begin(), a_.sums.end());
-    alone.insert(alone.end(), {a_.maximum, a_.total});
+    for (auto* list : {&forward, &alone}) list->insert(list->end(), {a_.maximum, a_.total});
     if (a_.has_gradient()) alone.push_back(a_.dot);
     others.push_back(a_.mixed);
-    for (NodeId node : alone)
-      if (!take_alone(node) || program_.pinned[result(node)]) return false;
-    for (NodeId node : others)
-      if (!take(node)) return false;
+    if (!std::ranges::all_of(alone, [&](NodeId node) { return take_alone(node); }) ||
+        !std::ranges::all_of(others, [&](NodeId node) { return take(node); }) || !takes_all_again(forward))
+      return false;
     shape_ = reference_[a_.scores].type.shape;
     if (!same_ranges() || !whole_features()) return false;
     return ranges_[a_.column] == Range{0, shape_[a_.column]} && only_own_readers();
   }
 
-  ValueId result(NodeId node) const { return program_.ops[op_.at(node)].result; }
+  ValueId result(NodeId node) const { return result(op_, node); }
+  ValueId result(const Ops& ops, NodeId node) const { return program_.ops[ops.at(node)].result; }
+
+  /// All operators taken, the same node's twice where it is made again.
+  std::vector<std::pair<NodeId, int>> taken() const {
+    std::vector<std::pair<NodeId, int>> out(op_.begin(), op_.end());
+    out.insert(out.end(), again_.begin(), again_.end());
+    return out;
+  }
 
   /// Every operator runs over the same part of the scores.
   bool same_ranges() {
@@ -96,7 +129,7 @@ class Rewriter {
     read_ranges(scores, dims_of_factors(space_of(a_.scores), space_of(a_.scores).output, shape_), &ranges_);
     std::vector<NodeId> hidden = a_.hidden();
     std::set<NodeId> blocks(hidden.begin(), hidden.end());
-    for (const auto& [node, op] : op_) {
+    for (const auto& [node, op] : taken()) {
       std::vector<Range> own = ranges_;
       std::vector<int> dims;
       if (blocks.count(node)) dims = dims_of_factors(space_of(node), space_of(node).output, shape_);
@@ -146,19 +179,25 @@ class Rewriter {
   bool only_own_readers() const {
     std::set<ValueId> blocks;
     std::set<int> own;
-    for (NodeId node : a_.hidden()) blocks.insert(result(node));
-    for (const auto& [node, op] : op_) own.insert(op);
+    for (NodeId node : a_.hidden())
+      for (int op : ops_.at(node)) blocks.insert(program_.ops[op].result);
+    for (const auto& [node, op] : taken()) own.insert(op);
     for (int i = 0; i < int(program_.ops.size()); ++i)
       for (const Operand& operand : program_.ops[i].inputs)
         if (blocks.count(operand.value) && !own.count(i)) return false;
-    for (const auto& [node, op] : op_)
-      for (size_t j = 0; j < reference_[node].inputs.size(); ++j) {
-        auto made = op_.find(reference_[node].inputs[j]);
-        if (made != op_.end() && blocks.count(result(made->first)) &&
-            program_.ops[op].inputs[j].value != result(made->first))
-          return false;
-      }
+    for (const auto& [node, op] : taken())
+      for (size_t j = 0; j < reference_[node].inputs.size(); ++j)
+        if (!reads_block(program_.ops[op].inputs[j].value, node, op, reference_[node].inputs[j])) return false;
     return true;
+  }
+
+  /// Whether a value is a block of the operator's own pass, or no block is wanted. The gradient makes the blocks of the
+  /// forward pass itself.
+  bool reads_block(ValueId value, NodeId reader, int op, NodeId wanted) const {
+    if (std::ranges::count(a_.hidden(), wanted) == 0) return true;
+    const bool first = value == result(wanted), second = again_.contains(wanted) && value == result(again_, wanted);
+    if (!again_.contains(reader)) return first || second;
+    return again_.at(reader) == op ? second : first;
   }
 
   FusedAttention nest() const {
@@ -176,29 +215,31 @@ class Rewriter {
     return out;
   }
 
-  std::vector<ValueId> results(const std::vector<NodeId>& nodes) const {
+  std::vector<ValueId> results(const Ops& ops, const std::vector<NodeId>& nodes) const {
     std::vector<ValueId> out;
-    for (NodeId node : nodes) out.push_back(result(node));
+    for (NodeId node : nodes) out.push_back(result(ops, node));
     return out;
   }
 
-  FusedAttention forward() const {
+  FusedAttention forward(const Ops& ops) const {
     FusedAttention out = nest();
-    out.scores = {result(a_.scores)};
-    out.elements = results(a_.before);
-    out.exponential = results(a_.exponential);
-    out.after = results(a_.after);
-    out.maximum = result(a_.maximum);
-    out.total = result(a_.total);
-    out.weights = result(a_.weights);
-    out.products = {result(a_.mixed)};
+    out.scores = {result(ops, a_.scores)};
+    out.elements = results(ops, a_.before);
+    out.exponential = results(ops, a_.exponential);
+    out.after = results(ops, a_.after);
+    out.maximum = result(ops, a_.maximum);
+    out.total = result(ops, a_.total);
+    out.weights = result(ops, a_.weights);
+    out.products = {result(ops, a_.mixed)};
     return out;
   }
 
   FusedAttention backward() {
     FusedAttention out = nest();
     out.backward = true;
-    std::map<ValueId, ValueId> again;
+    int first = int(program_.ops.size());
+    for (NodeId node : backward_nodes()) first = std::min(first, op_.at(node));
+    std::map<ValueId, ValueId> again = made_again_before(first);
     std::vector<LocalOp> clones;
     Phase phase = program_.ops[op_.at(a_.weights_gradient)].phase;
     auto clone = [&](NodeId node) {
@@ -206,7 +247,7 @@ class Rewriter {
       ValueId copy = ValueId(program_.values.size());
       program_.values.push_back(LocalValue(program_.values[op.result]));
       program_.pinned.push_back(false);
-      again[op.result] = copy;
+      for (int made : ops_.at(node)) again[program_.ops[made].result] = copy;
       op.result = copy;
       op.phase = phase;
       redirect(op, again);
@@ -221,16 +262,24 @@ class Rewriter {
     out.scores.push_back(result(a_.weights_gradient));
     for (const auto* list : {&a_.after_gradient, &a_.scores_gradient})
       for (NodeId node : *list) out.elements.push_back(result(node));
-    out.products = results(a_.products);
-    out.sums = results(a_.sums);
+    out.products = results(op_, a_.products);
+    out.sums = results(op_, a_.sums);
 
     program_.ops[op_.at(a_.dot)] = dot_of_results();
-    int first = int(program_.ops.size());
-    for (NodeId node : backward_nodes()) {
-      redirect(program_.ops[op_.at(node)], again);
-      first = std::min(first, op_.at(node));
-    }
+    for (NodeId node : backward_nodes()) redirect(program_.ops[op_.at(node)], again);
     program_.ops.insert(program_.ops.begin() + first, clones.begin(), clones.end());
+    return out;
+  }
+
+  /// For what the forward pass read, what the plan makes in place of it before an operator: the first may be gone.
+  std::map<ValueId, ValueId> made_again_before(int index) const {
+    std::map<ValueId, ValueId> latest;  // by what was made first
+    for (int i = 0; i < index; ++i) latest[program_.first_made(program_.ops[i].result)] = program_.ops[i].result;
+    std::map<ValueId, ValueId> out;
+    for (const auto& [node, op] : op_)
+      for (const Operand& operand : program_.ops[op].inputs)
+        if (auto found = latest.find(program_.first_made(operand.value)); found != latest.end())
+          out[operand.value] = found->second;
     return out;
   }
 
@@ -289,7 +338,8 @@ class Rewriter {
   const Program& reference_;
   const Attention& a_;
   std::map<NodeId, std::vector<int>> ops_;  ///< by node
-  std::map<NodeId, int> op_;                ///< operator that computes each node of the attention
+  Ops op_;                                  ///< operator that computes each node of the attention
+  Ops again_;                               ///< of those of the forward pass, if the plan makes it again
   Shape shape_;
   std::vector<Range> ranges_;
 };

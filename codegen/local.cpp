@@ -44,9 +44,9 @@ Access identity_access(size_t rank) {
 
 class Localizer {
  public:
-  Localizer(const Program& reference, const SpmdProgram& program, int rank)
-      : reference_(reference), program_(program), again_(made_again(program)) {
+  Localizer(const Program& reference, const SpmdProgram& program, int rank) : reference_(reference), program_(program) {
     out_.rank = rank;
+    out_.first = first_made(program);
     for (const Value& value : program.values) {
       LocalValue local{value.node, {}, {}};
       if (value.node >= 0) {
@@ -113,7 +113,7 @@ class Localizer {
     const Phase phase = reference_[out_.values[result].node].phase;
     return again(result) ? std::max(phase, Phase::backward) : phase;
   }
-  bool again(ValueId result) const { return size_t(result) < again_.size() && again_[result]; }
+  bool again(ValueId result) const { return out_.first_made(result) != result; }
 
   void add_compute(const Instruction& instruction) {
     const Node& node = reference_[instruction.node];
@@ -372,7 +372,6 @@ class Localizer {
 
   const Program& reference_;
   const SpmdProgram& program_;
-  const std::vector<char> again_;  ///< by value of the program
   LocalProgram out_;
   std::map<ValueId, View> views_;
   std::map<ValueId, Expr> constants_;

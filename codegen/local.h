@@ -71,6 +71,10 @@ struct LocalProgram {
   /// Values that must lie row-major in one piece: leaves, finals, outputs, loss, what loops carry, operands
   /// and results of collectives.
   std::vector<bool> pinned;
+  std::vector<ValueId> first;  ///< by value of the plan: see first_made in dsl/spmd/recomputation.h
+
+  /// What the plan made first of what it makes again in a value; the value itself if it makes it once.
+  ValueId first_made(ValueId value) const { return size_t(value) < first.size() ? first[size_t(value)] : value; }
 };
 
 LocalProgram localize(const Program& reference, const SpmdProgram& program, int rank);

@@ -349,11 +349,11 @@ class Alternation {
     plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
     plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
-    check_memory(problem_, plan.prediction,
-                 budget_.spent()        ? "the best plan found in the time given"
-                 : problem_.constrained ? "the most thrifty plan found under the pins"
-                                        : "the most thrifty plan found",
-                 budget_.spent() ? "let planning go on, what fits may still be found; or " : "");
+    check_plannable_memory(problem_, plan.prediction,
+                           budget_.spent()        ? "the best plan found in the time given"
+                           : problem_.constrained ? "the most thrifty plan found under the pins"
+                                                  : "the most thrifty plan found",
+                           budget_.spent() ? "let planning go on, what fits may still be found; or " : "");
     return plan;
   }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <set>
 
 namespace hetsynth::synth {
 namespace {
@@ -29,10 +27,39 @@ int factor_of_dim(const Program& program, const Attention& a, NodeId id, int dim
   return found == dims.end() ? -1 : int(found - dims.begin());
 }
 
+/// Features that a kernel keeps of a row (codegen/cuda/attention_kernels.h).
+constexpr double most_features = 128;
+
+bool has_kernels(const Program& program, const Attention& a) {
+  const double elements = double(element_count(program[a.scores].type.shape));
+  return a.sums.empty() && program[a.scores].space.iterations() <= most_features * elements &&
+         program[a.mixed].space.iterations() <= most_features * elements;
+}
+
 }  // namespace
 
 AttentionCost::AttentionCost(const Program& program)
-    : found_(find_attention(program)), roles_(1), role_(program.nodes.size(), 0) {
+    : found_(find_attention(program)),
+      part_(program.nodes.size(), AttentionPart::none),
+      attention_(program.nodes.size(), -1),
+      in_kernels_(program.nodes.size(), 0),
+      roles_(1),
+      role_(program.nodes.size(), 0) {
+  for (const Attention& a : found_) {
+    const auto are = [&](const std::vector<NodeId>& nodes, AttentionPart part) {
+      for (NodeId node : nodes) {
+        part_[size_t(node)] = part;
+        attention_[size_t(node)] = int(&a - found_.data());
+      }
+    };
+    are(a.hidden(), AttentionPart::gradient_block);
+    are(a.hidden_forward(), AttentionPart::forward_block);
+    are({a.maximum, a.total}, AttentionPart::statistic);
+    are({a.mixed}, AttentionPart::mixed);
+    for (const auto* list : {&a.products, &a.sums}) are(*list, AttentionPart::product);
+    if (has_kernels(program, a))
+      for (NodeId node : a.hidden()) in_kernels_[size_t(node)] = 1;
+  }
   std::map<Role, int> number;
   for (const Attention& a : found_) {
     const Shape& shape = program[a.scores].type.shape;
@@ -57,21 +84,6 @@ AttentionCost::AttentionCost(const Program& program)
     double features = program[a.scores].space.iterations() / double(element_count(shape));
     set(a.dot, {false, std::min(1.0, features / keys), 0, -1});
   }
-}
-
-bool runs_in_blocks(const Attention& a, const SpmdProgram& spmd) {
-  std::vector<NodeId> hidden = a.hidden();
-  std::set<NodeId> missing(hidden.begin(), hidden.end());
-  std::optional<Placements> common;
-  for (const Value& value : spmd.values) {
-    if (!std::count(hidden.begin(), hidden.end(), value.node)) continue;
-    if (!missing.erase(value.node)) return false;  // held in a second way
-    if (common && *common != value.placements) return false;
-    common = value.placements;
-    for (const Placement& p : value.placements)
-      if (p.kind == Placement::Kind::partial || (p.kind == Placement::Kind::sharded && p.dim == a.column)) return false;
-  }
-  return missing.empty();
 }
 
 }  // namespace hetsynth::synth

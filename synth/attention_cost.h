@@ -2,6 +2,7 @@
 // and the gradient makes the weights a second time.
 #pragma once
 #include <compare>
+#include <cstdint>
 #include <vector>
 
 #include "dsl/ir/attention.h"
@@ -9,15 +10,31 @@
 
 namespace hetsynth::synth {
 
+/// What a node is in attention.
+enum class AttentionPart : uint8_t {
+  none,
+  forward_block,   ///< scores-shaped, of the forward pass
+  statistic,       ///< of a row: maximum, sum
+  mixed,           ///< weights times values
+  gradient_block,  ///< scores-shaped, of the gradient
+  product,         ///< gradient that blocks are added up to
+};
+
 class AttentionCost {
  public:
   explicit AttentionCost(const Program& program);
 
   const std::vector<Attention>& found() const { return found_; }
+  size_t node_count() const { return part_.size(); }
+  AttentionPart part(NodeId node) const { return part_[size_t(node)]; }
+  /// The one found that a node has a part in; -1: none.
+  int attention(NodeId node) const { return attention_[size_t(node)]; }
   /// Equal for nodes that play the same part; 0: none.
   int role(NodeId node) const { return role_[size_t(node)]; }
   /// Whether a tensor exists only for a block of queries and keys at a time.
   bool in_blocks(NodeId node) const { return of(node).in_blocks; }
+  /// The same on cuda devices.
+  bool in_kernels(NodeId node) const { return in_kernels_[size_t(node)] != 0; }
   /// Floating-point operations of an operator, given those of its plain loop.
   double flops(NodeId node, double plain) const { return plain * of(node).share + of(node).again; }
   /// The operator's factor that indexes keys: split by it, softmax is taken apart over devices and blocks are stored.
@@ -35,12 +52,11 @@ class AttentionCost {
   const Role& of(NodeId node) const { return roles_[size_t(role_[size_t(node)])]; }
 
   std::vector<Attention> found_;
-  std::vector<Role> roles_;  ///< the first is that of nodes outside of attention
-  std::vector<int> role_;    ///< by node
+  std::vector<AttentionPart> part_;  ///< by node
+  std::vector<int> attention_;       ///< by node
+  std::vector<char> in_kernels_;     ///< by node
+  std::vector<Role> roles_;          ///< the first is that of nodes outside of attention
+  std::vector<int> role_;            ///< by node
 };
-
-/// Whether the plan leaves an attention in one piece on every device: each scores-shaped tensor is held in one way, the
-/// same for all, and keys are not cut. What the generator asks for too (codegen/attention.h).
-bool runs_in_blocks(const Attention& attention, const SpmdProgram& spmd);
 
 }  // namespace hetsynth::synth

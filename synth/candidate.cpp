@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "synth/lower.h"
+#include "synth/plannable_memory.h"
 #include "synth/schedule.h"
 
 namespace hetsynth::synth {
@@ -24,7 +25,7 @@ void measure_memory(const Problem& problem, Candidate* candidate) {
   candidate->fullness.clear();
   double fullest = 0;
   for (const MemoryPeak& peak : memory_peaks(problem, candidate->shares, *candidate->spmd)) {
-    int64_t limit = problem.cluster.devices[candidate->fullness.size()].memory_bytes;
+    int64_t limit = plannable_memory(problem, candidate->fullness.size());
     candidate->fullness.push_back(limit > 0 ? double(peak.bytes) / double(limit) : 0);
     if (candidate->fullness.back() > fullest) fullest = candidate->fullness.back(), candidate->peak = peak.node;
   }

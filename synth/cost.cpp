@@ -79,7 +79,7 @@ void CostModel::find_works(const std::vector<int>& kinds) {
   std::map<std::vector<int>, int> number;
   for (const Node& node : program_.nodes) {
     std::vector<int> key{kinds[node.id], fused_[node.id], int(program_.turns(node.id))};
-    for (NodeId input : node.inputs) key.push_back(fused_[input] + (in_blocks(input) ? 2 : 0));
+    for (NodeId input : node.inputs) key.push_back(fused_[input] + (priced_in_blocks(input) ? 2 : 0));
     key.push_back(native_ ? attention_.role(node.id) : 0);
     key.insert(key.end(), classes_.factors[node.id].begin(), classes_.factors[node.id].end());
     auto [it, fresh] = number.try_emplace(std::move(key), -1);
@@ -90,7 +90,7 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         work.flops = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
         work.factor_classes = classes_.factors[node.id];
         work.operators = operator_class(node);
-        work.called = !fused(node.id);
+        work.called = !fused_[node.id] && !priced_in_blocks(node.id);
         work.turns = double(program_.turns(node.id));
         if (native_) {
           work.flops = attention_.flops(node.id, work.flops);
@@ -106,21 +106,17 @@ void CostModel::find_works(const std::vector<int>& kinds) {
           const Node& input = program_[node.inputs[j]];
           if (!fused_[input.id])
             add(node.space.inputs[j], input.type, std::min(iterations, double(element_count(input.type.shape))),
-                in_blocks(input.id));
+                priced_in_blocks(input.id));
         }
         if (!fused_[node.id])
           add(node.space.output, node.type,
-              stacked_dim(node.space) < 0 ? double(element_count(node.type.shape)) : iterations, in_blocks(node.id));
+              stacked_dim(node.space) < 0 ? double(element_count(node.type.shape)) : iterations,
+              priced_in_blocks(node.id));
       }
       it->second = works_.add_kind(std::move(work));
     }
     works_.add(it->second);
   }
-}
-
-const std::vector<Attention>& CostModel::attention() const {
-  static const std::vector<Attention> none;
-  return native_ ? attention_.found() : none;
 }
 
 Work CostModel::work(NodeId id, const Option& option) const {

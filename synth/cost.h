@@ -7,7 +7,8 @@
 //   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
 //   One-hot loops count the rows moved. Attention on cpu devices is priced as the nest of blocks it becomes
-//   (synth/attention_cost.h).
+//   (synth/attention_cost.h); on cuda devices its time is that of its operators one by one, though no scores are
+//   stored.
 // What moves a tensor between its forms: synth/communication_cost.h.
 #pragma once
 #include <array>
@@ -118,8 +119,9 @@ class CostModel {
 
   /// Whether a tensor lives only inside its consumer's loop, or block by block inside of attention.
   bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }
-  /// Attention that runs block by block where a plan lets it: none on cuda devices.
-  const std::vector<Attention>& attention() const;
+  /// The latter, where a plan leaves attention in one piece.
+  bool in_blocks(NodeId node) const { return native_ ? attention_.in_blocks(node) : attention_.in_kernels(node); }
+  const AttentionCost& attention() const { return attention_; }
 
   /// Bytes of a whole tensor, and of the part in this form on a device.
   int64_t bytes(NodeId node) const;
@@ -135,7 +137,7 @@ class CostModel {
   Step step(const Form& from, const Form& to) const;
   Parts parts(const Work& work, const Shares& shares, int device) const;
   void find_works(const std::vector<int>& kinds);
-  bool in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }
+  bool priced_in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }
 
   /// What an operation touches, whole.
   struct WholeWork {

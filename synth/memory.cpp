@@ -18,8 +18,8 @@ struct Lifetime {
 };
 
 std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<int> last = last_uses(problem, spmd);
-  std::vector<char> stored = stored_values(problem, spmd);
+  const std::vector<char> stored = stored_values(problem, spmd);
+  const std::vector<int> last = last_uses(problem, spmd, stored);
   Pricer pricer(problem, spmd);
   std::vector<Lifetime> out;
   auto add = [&](ValueId value, int made) {

@@ -5,6 +5,7 @@
 
 #include "synth/memory_bound.h"
 #include "synth/plan_mixture.h"
+#include "synth/plannable_memory.h"
 #include "synth/recompute.h"
 
 namespace hetsynth::synth {
@@ -153,8 +154,7 @@ class MemorySearch {
     input.memory.again = least && problem_.recompute;
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
-      input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(problem_.cluster.devices[d].memory_bytes)
-                                                 : 0);
+      input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(plannable_memory(problem_, d)) : 0);
     std::vector<double> at_point = input.memory.by_device;
     for (double& price : at_point) price /= double(points_.size());
     for (NodeId point : points_) input.memory.points.push_back({point, at_point});

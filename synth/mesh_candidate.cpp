@@ -18,6 +18,7 @@ const Problem& MeshCandidate::problem() {
   if (!problem_) {
     problem_ = std::make_unique<Problem>(analysis_, *devices_, mesh_);
     problem_->constrain(*pins_);
+    problem_->fills_memory = fills_memory_;
   }
   return *problem_;
 }

@@ -11,15 +11,16 @@ namespace hetsynth::synth {
 class MeshCandidate {
  public:
   /// `least`: no plan is faster for reasons that are known before: a step takes that if all work is spread without
-  /// loss.
+  /// loss. `fills_memory`: see plannable_memory.
   MeshCandidate(std::shared_ptr<const Analysis> analysis, std::shared_ptr<const Cluster> devices, Mesh mesh,
-                const PlanPins& pins, Picoseconds least)
+                const PlanPins& pins, Picoseconds least, bool fills_memory)
       : analysis_(std::move(analysis)),
         devices_(std::move(devices)),
         mesh_(std::move(mesh)),
         pins_(&pins),
         least_(least),
-        bound_(least) {}
+        bound_(least),
+        fills_memory_(fills_memory) {}
 
   const std::shared_ptr<const Cluster>& devices() const { return devices_; }
   const Mesh& mesh() const { return mesh_; }
@@ -49,6 +50,7 @@ class MeshCandidate {
   Mesh mesh_;
   const PlanPins* pins_;
   Picoseconds least_, bound_;
+  bool fills_memory_;
   int known_ = 0;
   bool worth_more_sweeps_ = true;
   std::unique_ptr<Problem> problem_;

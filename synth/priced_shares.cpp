@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "synth/plannable_memory.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/search.h"
@@ -137,7 +138,7 @@ class PriceFollower {
       }
       const auto& alike = types.devices[size_t(types.type_of[size_t(device)])];
       for (int d : alike) {
-        const double each = price / double(alike.size()) / double(problem_.cluster.devices[size_t(d)].memory_bytes);
+        const double each = price / double(alike.size()) / double(plannable_memory(problem_, size_t(d)));
         out.points.back().by_device[size_t(d)] += each;
         out.by_device[size_t(d)] += each;
       }

@@ -35,6 +35,7 @@ struct Problem {
   std::vector<double> ratio;  ///< by device: the only shares to plan at; empty: any
   bool constrained = false;   ///< by these or by forbidden instructions
   bool recompute = true;      ///< where memory is short, values may be made twice
+  bool fills_memory = false;  ///< see plannable_memory
 
   /// Takes over what a user fixed. Throws UserError if the problem knows no such node, placement or mesh.
   void constrain(const PlanPins& given);

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "dsl/base/error.h"
-#include "synth/attention_cost.h"
+#include "synth/attention_runs.h"
 #include "synth/lower.h"
 #include "synth/price.h"
 #include "synth/recompute_floor.h"
@@ -23,7 +23,10 @@ namespace {
 class Reads {
  public:
   Reads(const Problem& problem, const SpmdProgram& program)
-      : program_(program), stored_(stored_values(problem, program)), made_(program.values.size(), -1) {
+      : program_(program),
+        stored_(stored_values(problem, program)),
+        attention_(problem.cost, program),
+        made_(program.values.size(), -1) {
     const int count = int(program.instructions.size());
     std::vector<std::vector<int>> readers(program.values.size());
     for (int i = 0; i < count; ++i) {
@@ -47,8 +50,13 @@ class Reads {
   /// The instruction that makes a value; -1 for leaves.
   int made(ValueId value) const { return made_[value]; }
 
-  /// Lives in the loop of what reads it: whoever is made again makes this again.
-  bool passing(ValueId value) const { return !stored_[value] && made_[value] >= 0; }
+  /// Lives in the loop of what reads it, or is made along with it, as maxima and sums are with a block of attention:
+  /// whoever is made again makes this again.
+  bool passing(ValueId value) const {
+    return made_[value] >= 0 && (!stored_[value] || part(value) == AttentionPart::statistic);
+  }
+  const AttentionRuns& attention() const { return attention_; }
+  AttentionPart part(ValueId value) const { return attention_.part(program_.values[value].node); }
 
   /// Calls `see` for the stored values that a value is made from; not for leaves, which are always there.
   void for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
@@ -63,6 +71,7 @@ class Reads {
  private:
   const SpmdProgram& program_;
   std::vector<char> stored_;
+  AttentionRuns attention_;
   std::vector<int> made_;
   std::vector<char> late_;
 };
@@ -80,6 +89,10 @@ class Rewriting {
     std::vector<Instruction> instructions = std::exchange(out_.instructions, {});
     out_.instructions.reserve(2 * instructions.size());
     for (int i = 0; i < int(instructions.size()); ++i) {
+      for (const AttentionRun& run : reads_.attention().found())
+        if (run.first == i)
+          for (ValueId value : run.again)
+            if (again_[value]) copy(value);
       Instruction& instruction = instructions[size_t(i)];
       if (reads_.late(i))
         for (ValueId& operand : instruction.operands)
@@ -121,13 +134,19 @@ class Selection {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
       const Instruction& instruction = program.instructions[i];
-      for (ValueId operand : instruction.operands) note_read(operand, i);
+      for (ValueId operand : instruction.operands) note_read(operand, i, reads_.late(i));
       State& state = states_[instruction.result];
       state.bytes = pricer.held_bytes(instruction.result)[fullest];
       state.seconds = pricer.price(instruction).seconds;
       state.movable = problem.program[program.values[instruction.result].node].phase == Phase::forward;
       state.last_early = state.last = i;
     }
+    for (const AttentionRun& run : reads_.attention().found())
+      for (ValueId value : run.again) {
+        const bool read_late = states_[value].read_late;
+        for (int i : {run.first, run.last}) note_read(value, i, true);
+        states_[value].read_late = read_late;
+      }
     hold_what_must_stay();
     for (const State& state : states_) {
       const int next = state.last_early + 1;
@@ -170,6 +189,7 @@ class Selection {
     double bytes = 0, seconds = 0;
     bool movable = false;    ///< may be made again
     bool dropped = false;    ///< is made again
+    bool read_late = false;  ///< by an instruction after the forward phase; a copy that none reads would not be made
     int last_early = -1;     ///< last instruction of the forward phase that reads it
     int first_late = never;  ///< first one after it; of what is made again: where that happens
     int last = -1;           ///< last one of all
@@ -182,10 +202,11 @@ class Selection {
     double worth() const { return area / (seconds + 1e-12); }
   };
 
-  void note_read(ValueId value, int instruction) {
+  void note_read(ValueId value, int instruction, bool late) {
     State& state = states_[value];
     state.last = std::max(state.last, instruction);
-    if (reads_.late(instruction))
+    state.read_late |= late;
+    if (late)
       state.first_late = std::min(state.first_late, instruction);
     else
       state.last_early = std::max(state.last_early, instruction);
@@ -203,21 +224,25 @@ class Selection {
     // A copy has no place in the turns of a loop.
     for (const LoopSpan& span : loop_spans(problem_.program, program_))
       for (int i = span.first; i < span.last; ++i) hold(program_.instructions[i]);
-    // Blocks of attention read these in both phases.
-    std::vector<char> of_attention(problem_.program.nodes.size(), 0);
-    for (const Attention& a : problem_.cost.attention()) {
-      if (!runs_in_blocks(a, program_)) continue;
-      for (NodeId node : a.hidden()) of_attention[node] = 1;
-      for (NodeId node : {a.maximum, a.total, a.mixed}) of_attention[node] = 1;
+    // Blocks of attention are made again as they are, or for the gradient: from what is stored.
+    for (const Instruction& instruction : program_.instructions) {
+      const AttentionPart part = reads_.part(instruction.result);
+      if (part == AttentionPart::statistic) states_[instruction.result].movable = false;
+      if (part != AttentionPart::forward_block && part != AttentionPart::mixed) continue;
+      for (ValueId operand : instruction.operands)
+        if (reads_.passing(operand) && reads_.part(operand) == AttentionPart::none)
+          reads_.for_stored_operands(operand, [&](ValueId under) { states_[under].movable = false; });
     }
-    for (const Instruction& instruction : program_.instructions)
-      if (of_attention[program_.values[instruction.result].node]) hold(instruction);
   }
 
   double seconds_again(ValueId value) const {
-    double seconds = states_[value].seconds;
-    for (ValueId operand : program_.instructions[reads_.made(value)].operands)
-      if (reads_.passing(operand)) seconds += seconds_again(operand);
+    double seconds = 0;
+    std::vector<ValueId> made{value};
+    for (size_t i = 0; i < made.size(); ++i) {
+      seconds += states_[made[i]].seconds;
+      for (ValueId operand : program_.instructions[reads_.made(made[i])].operands)
+        if (reads_.passing(operand) && !std::ranges::count(made, operand)) made.push_back(operand);
+    }
     return seconds;
   }
 
@@ -227,7 +252,8 @@ class Selection {
   Move dropping(ValueId value, bool deep) const {
     Move move;
     const State& now = states_[value];
-    if (!now.movable || now.dropped || now.first_late == never || now.first_late <= now.last_early) return move;
+    if (!now.movable || now.dropped || !now.read_late || now.first_late == never || now.first_late <= now.last_early)
+      return move;
     move.area = now.bytes * double(now.first_late - now.last_early);
     drop(value, now.first_late, deep, &move);
     return move;
@@ -250,6 +276,7 @@ class Selection {
   void need(ValueId value, int at, bool deep, Move* move) const {
     constexpr size_t most_at_once = 24;
     State& state = of(*move, value);
+    state.read_late = true;
     const bool later = at > state.last;
     if (!state.dropped && later && deep && state.movable && state.first_late == never &&
         move->dropped.size() < most_at_once) {

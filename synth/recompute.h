@@ -22,7 +22,7 @@ std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& 
 /// The candidate with just enough values made twice that it fits; none if no number of them is enough, or if the step
 /// would take `cost_to_beat` or longer. Values are taken in the order of the fullest device (Chen et al. 2016 choose by
 /// bytes alone; Jain et al. 2020, Checkmate, by an integer program): good, not proven best. Attention that runs block
-/// by block is left whole: it stores little.
+/// by block is made again as a whole, or not at all.
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "synth/attention_runs.h"
+#include "synth/plannable_memory.h"
 #include "synth/price.h"
 #include "synth/schedule.h"
 
@@ -16,7 +18,7 @@ constexpr double rounding = 1e-9;
 std::vector<int> examples(const Problem& problem, const SpmdProgram& program) {
   std::map<std::vector<int64_t>, int> seen;
   for (int d = 0; d < problem.cost.device_count(); ++d) {
-    std::vector<int64_t> parts{problem.cluster.devices[size_t(d)].memory_bytes};
+    std::vector<int64_t> parts{plannable_memory(problem, size_t(d))};
     for (const BoundaryTable& table : program.tables) {
       const std::vector<int64_t>& bounds = table.bounds_of(program.mesh, d);
       const size_t at = size_t(problem.cost.coordinate(d, table.axis));
@@ -39,15 +41,18 @@ void accumulate(std::vector<double>* bytes) {
 
 RecomputeFloor::RecomputeFloor(const Problem& problem, const SpmdProgram& program, std::vector<Absence> order)
     : order_(std::move(order)) {
-  const std::vector<int> devices = examples(problem, program), last = last_uses(problem, program),
-                         made = made_at(problem, program);
   const std::vector<char> stored = stored_values(problem, program);
+  const std::vector<int> devices = examples(problem, program), last = last_uses(problem, program, stored),
+                         made = made_at(problem, program);
   const size_t count = program.instructions.size();
   const Pricer pricer(problem, program);
   for (int d : devices)
-    kinds_.push_back({double(problem.cluster.devices[size_t(d)].memory_bytes), std::vector<double>(count + 3, 0), {}});
+    kinds_.push_back({double(plannable_memory(problem, size_t(d))), std::vector<double>(count + 3, 0), {}});
+  const AttentionRuns attention(problem.cost, program);
   for (ValueId v = 0; v < ValueId(program.values.size()); ++v) {
     if (!stored[size_t(v)] || last[size_t(v)] < 0) continue;
+    // They go with the result that they belong to.
+    if (attention.part(program.values[size_t(v)].node) == AttentionPart::statistic) continue;
     const std::vector<double> bytes = pricer.held_bytes(v);
     for (size_t k = 0; k < kinds_.size(); ++k) {
       kinds_[k].live[size_t(made[size_t(v)] + 1)] += bytes[size_t(devices[k])];

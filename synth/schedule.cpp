@@ -6,11 +6,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/nested_cut.h"
+#include "synth/attention_runs.h"
 #include "synth/memory_floor.h"
+#include "synth/plannable_memory.h"
 #include "synth/price.h"
 
 namespace hetsynth::synth {
@@ -24,18 +25,11 @@ std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
   return made;
 }
 
-std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
-  int end = int(spmd.instructions.size());
-  std::vector<int> last(spmd.values.size(), -1);
-  for (int i = 0; i < end; ++i) {
-    const Instruction& instruction = spmd.instructions[i];
-    last[instruction.result] = std::max(last[instruction.result], i);
-    for (ValueId operand : instruction.operands) last[operand] = i;
-  }
-  for (ValueId leaf : spmd.leaves) last[leaf] = end;
-  for (const auto& [target, value] : spmd.finals) last[value] = end;
-  if (spmd.loss >= 0) last[spmd.loss] = end;
-  // What a loop reads of outside it reads in the last turn too; what it hands on lives until the next turn.
+namespace {
+
+/// What a loop reads of outside it reads in the last turn too; what it hands on lives until the next turn.
+void extend_over_turns(const Problem& problem, const SpmdProgram& spmd, std::vector<int>* uses) {
+  std::vector<int>& last = *uses;
   const std::vector<int> made = made_at(problem, spmd);
   for (const LoopSpan& span : loop_spans(problem.program, spmd)) {
     for (int i = span.first; i < span.last; ++i)
@@ -47,18 +41,47 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd) {
       if (problem.program.next_of(spmd.values[spmd.instructions[i].result].node) >= 0)
         last[spmd.instructions[i].result] = std::max(last[spmd.instructions[i].result], span.last - 1);
   }
+}
+
+/// What is made in the loop of its reader has its operands read there. Blocks of attention are made where their product
+/// with the values is, and again for the gradient from what is there by then.
+void extend_to_readers(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored,
+                       std::vector<int>* uses) {
+  std::vector<int>& last = *uses;
+  const AttentionRuns attention(problem.cost, spmd);
+  for (const AttentionRun& run : attention.found())
+    for (ValueId value : run.again) last[value] = std::max(last[value], run.last);
+  for (int i = int(spmd.instructions.size()); i-- > 0;) {
+    const Instruction& instruction = spmd.instructions[i];
+    const NodeId node = spmd.values[instruction.result].node;
+    if (stored[instruction.result] || !problem.cost.fused(node)) continue;
+    int until = last[instruction.result];
+    if (attention.part(node) == AttentionPart::forward_block) {
+      const std::vector<int>& mixed = attention.found()[size_t(attention.run(node))].mixed;
+      const auto next = std::ranges::upper_bound(mixed, i);
+      until = next == mixed.end() ? i : *next;
+    }
+    for (ValueId operand : instruction.operands) last[operand] = std::max(last[operand], until);
+  }
+}
+
+}  // namespace
+
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored) {
+  int end = int(spmd.instructions.size());
+  std::vector<int> last(spmd.values.size(), -1);
+  for (int i = 0; i < end; ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    last[instruction.result] = std::max(last[instruction.result], i);
+    for (ValueId operand : instruction.operands) last[operand] = i;
+  }
+  for (ValueId leaf : spmd.leaves) last[leaf] = end;
+  for (const auto& [target, value] : spmd.finals) last[value] = end;
+  if (spmd.loss >= 0) last[spmd.loss] = end;
+  extend_over_turns(problem, spmd, &last);
   for (size_t v = 0; v < spmd.values.size(); ++v)
     if (problem.is_output[spmd.values[v].node]) last[v] = end;
-  // What blocks of attention are made again from, and the result whose product with its gradient stands for a sum.
-  for (const Attention& a : problem.cost.attention()) {
-    if (!a.has_gradient() || !runs_in_blocks(a, spmd)) continue;
-    int gradient = -1;
-    for (int i = 0; i < end; ++i)
-      if (spmd.values[spmd.instructions[i].result].node == a.scores_gradient.front()) gradient = i;
-    for (size_t v = 0; v < spmd.values.size(); ++v)
-      for (NodeId kept : {a.maximum, a.total, a.mixed})
-        if (spmd.values[v].node == kept && last[v] >= 0) last[v] = std::max(last[v], gradient);
-  }
+  extend_to_readers(problem, spmd, stored, &last);
   return last;
 }
 
@@ -72,13 +95,11 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
     moved[instruction.result] |= moves;
     for (ValueId operand : instruction.operands) read[operand] = i, moved[operand] |= moves;
   }
-  std::set<NodeId> scores;  // of attention that the plan's communication takes apart
-  for (const Attention& a : problem.cost.attention())
-    if (!runs_in_blocks(a, spmd))
-      for (NodeId node : a.hidden()) scores.insert(node);
+  const AttentionRuns attention(problem.cost, spmd);
   std::vector<char> stored;
   for (size_t v = 0; v < spmd.values.size(); ++v)
-    stored.push_back(!problem.cost.fused(spmd.values[v].node) || moved[v] || scores.count(spmd.values[v].node));
+    stored.push_back(!problem.cost.fused(spmd.values[v].node) || moved[v] ||
+                     attention.taken_apart(spmd.values[v].node));
   std::multimap<NodeId, ValueId> leaves;
   for (ValueId leaf : spmd.leaves) leaves.emplace(spmd.values[leaf].node, leaf);
   for (const auto& [target, value] : spmd.finals)
@@ -174,7 +195,7 @@ MemoryProfile memory_profile(const Problem& problem, const SpmdProgram& spmd) {
   const std::vector<char> stored = stored_values(problem, spmd);
   const size_t end = spmd.instructions.size(), count = spmd.values.size();
   std::vector<int> made = made_at(problem, spmd);
-  const Lists freed(end + 1, last_uses(problem, spmd)), begun(end, made);
+  const Lists freed(end + 1, last_uses(problem, spmd, stored)), begun(end, made);
   CutsMet met;
   std::vector<CutBytes> held;
   std::vector<size_t> first{0};  // by value: of what it holds
@@ -273,24 +294,45 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   return out;
 }
 
-void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                  const std::string& mend_first) {
-  const DevicePrediction* worst = nullptr;
+namespace {
+
+/// `limits`: by device; 0: none.
+void check_limits(const Problem& problem, const Prediction& prediction, const std::vector<int64_t>& limits,
+                  const std::string& plan_name, const std::string& mend_first) {
+  size_t worst = limits.size();
   double excess = 1;
-  for (const DevicePrediction& device : prediction.devices)
-    if (device.fullness() > excess) excess = device.fullness(), worst = &device;
-  if (!worst) return;
+  for (size_t d = 0; d < limits.size(); ++d) {
+    const double fullness = limits[d] > 0 ? double(prediction.devices[d].memory_bytes) / double(limits[d]) : 0;
+    if (fullness > excess) excess = fullness, worst = d;
+  }
+  if (worst == limits.size()) return;
   SourceLocation where;
   where.file = problem.cluster.file;
   throw UserError(
       {.where = where,
        .tag = "memory",
-       .message = fmt::format("{} does not fit into the memory of device {}", plan_name, worst->device),
-       .expected = fmt::format("at most {}", bytes_text(double(worst->memory_limit_bytes))),
-       .found = fmt::format("{} needed", bytes_text(double(worst->memory_bytes))),
+       .message =
+           fmt::format("{} does not fit into the memory of device {}", plan_name, prediction.devices[worst].device),
+       .expected = fmt::format("at most {}", bytes_text(double(limits[worst]))),
+       .found = fmt::format("{} needed", bytes_text(double(prediction.devices[worst].memory_bytes))),
        .mend = mend_first +
                "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with more memory"},
       ExitCode::infeasible);
+}
+
+}  // namespace
+
+void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
+  std::vector<int64_t> limits;
+  for (const DevicePrediction& device : prediction.devices) limits.push_back(device.memory_limit_bytes);
+  check_limits(problem, prediction, limits, plan_name, "");
+}
+
+void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
+                            const std::string& mend_first) {
+  std::vector<int64_t> limits;
+  for (size_t d = 0; d < prediction.devices.size(); ++d) limits.push_back(plannable_memory(problem, d));
+  check_limits(problem, prediction, limits, plan_name, mend_first);
 }
 
 }  // namespace hetsynth::synth

@@ -9,9 +9,10 @@
 
 namespace hetsynth::synth {
 
-/// Index of the last instruction before which each value is needed: the last that reads it, or of the loop that does so
-/// in every turn; the number of instructions for what outlives the step.
-std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd);
+/// Index of the last instruction before which each value is needed: the last that reads it, or in whose loop what reads
+/// it is made, or of the loop that does so in every turn; the number of instructions for what outlives the step.
+/// `stored`: see stored_values.
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored);
 
 /// Index of the instruction from which on each value needs its storage, which is the one that makes it, but the loop's
 /// first for a tensor that a loop fills turn by turn; -1 for leaves.
@@ -50,8 +51,10 @@ std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& share
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
 /// Throws UserError with ExitCode::infeasible naming the device that would need the largest multiple of its memory, if
-/// any is over its limit. `mend_first`: what helps before anything else, if something does.
-void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                  const std::string& mend_first = "");
+/// any is over its limit.
+void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
+/// The same, of what a plan may fill of the memories. `mend_first`: what helps before anything else, if something does.
+void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
+                            const std::string& mend_first);
 
 }  // namespace hetsynth::synth

@@ -88,7 +88,7 @@ class Planning {
     const Picoseconds ideal = to_picoseconds(ideal_seconds(flat));
     for (const Mesh& mesh : meshes) {
       const int axes = mesh.device_count() > 1 ? int(mesh.axes.size()) : 0;
-      waiting_.push_back({analyses_.of(axes), devices, mesh, pins, ideal});
+      waiting_.push_back({analyses_.of(axes), devices, mesh, pins, ideal, all_.fills_memory});
     }
   }
 
@@ -196,8 +196,8 @@ class Planning {
       return plans;
     });
     if (narrow && candidate.rules().nested_class >= 0)
-      waiting_.push_back(
-          {analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins, candidate.bound()});
+      waiting_.push_back({analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins,
+                          candidate.bound(), all_.fills_memory});
   }
 
   static bool short_of_memory(const Plan& plan) {
@@ -241,6 +241,11 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   check_pins(pins, cluster);
   Problem free(reference, cluster);
   PlanChoice choice = Planning(free, options, budget).run();
+  // Where none leaves some memory for what programs ask for beyond their plans.
+  if (!choice.plan() && choice.infeasible() && choice.infeasible()->diagnostic().tag == "memory" && !budget.spent()) {
+    free.fills_memory = true;
+    choice = Planning(free, options, budget).run();
+  }
   if (!choice.plan() && choice.infeasible()) throw *choice.infeasible();
   if (!choice.plan()) throw_no_plan(free, pins);
   Plan plan = std::move(choice).take();

@@ -106,7 +106,7 @@ class Describer {
     for (ValueId value : a_.products) fits = fits && take_product(nest_.op(value));
     if (!fits || call_.by_q.value < 0 || call_.by_k.value < 0 || call_.by_v.value < 0) return std::nullopt;
     for (const auto& [here, there] : {std::pair(&call_.q, &forward.q), {&call_.k, &forward.k}, {&call_.v, &forward.v}})
-      if (here->value != there->value) return std::nullopt;
+      if (program_.first_made(here->value) != program_.first_made(there->value)) return std::nullopt;
     call_.sizes = forward.sizes;
     note_not_needed();
     if (!is_gradient()) return std::nullopt;

@@ -25,11 +25,16 @@ std::vector<int> dims_of_factors(const Space& space, const Access& access, const
   return dims;
 }
 
-std::vector<NodeId> Attention::hidden() const {
+std::vector<NodeId> Attention::hidden_forward() const {
   std::vector<NodeId> out{scores};
   for (const auto* list : {&before, &exponential}) out.insert(out.end(), list->begin(), list->end());
   out.push_back(weights);
   out.insert(out.end(), after.begin(), after.end());
+  return out;
+}
+
+std::vector<NodeId> Attention::hidden() const {
+  std::vector<NodeId> out = hidden_forward();
   if (has_gradient()) out.push_back(weights_gradient);
   for (const auto* list : {&after_gradient, &scores_gradient}) out.insert(out.end(), list->begin(), list->end());
   return out;

@@ -36,6 +36,8 @@ struct Attention {
   bool has_gradient() const { return weights_gradient >= 0; }
   /// All scores-shaped tensors: those that exist only block by block.
   std::vector<NodeId> hidden() const;
+  /// Those of the forward pass.
+  std::vector<NodeId> hidden_forward() const;
 };
 
 /// Scores at or below this, put in place of hidden ones, vanish in float32 beside any that a model computes.

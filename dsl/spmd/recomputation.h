@@ -7,6 +7,9 @@
 
 namespace hetsynth {
 
+/// By value: the one that an instruction made first of the same tensor with the same placements; itself if none did
+/// before.
+std::vector<ValueId> first_made(const SpmdProgram& program);
 /// By value: made after another value of the same tensor with the same placements.
 std::vector<char> made_again(const SpmdProgram& program);
 /// Operations that are computed more than once, with results of different placements.

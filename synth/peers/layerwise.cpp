@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "synth/peers/layers.h"
+#include "synth/plannable_memory.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -21,8 +22,9 @@ class LayerProgram {
         layers_(*std::max_element(layer_.begin(), layer_.end()) + 1),
         materialiser_(at.problem, at.conversions) {
     std::tie(first_, last_) = spans();
-    for (const Device& device : problem_.cluster.devices)
-      if (device.memory_bytes > 0 && (memory_ == 0 || device.memory_bytes < memory_)) memory_ = device.memory_bytes;
+    for (size_t d = 0; d < problem_.cluster.devices.size(); ++d)
+      if (const int64_t memory = plannable_memory(problem_, d); memory > 0 && (memory_ == 0 || memory < memory_))
+        memory_ = memory;
   }
 
   Choices solve() {

@@ -106,7 +106,7 @@ TEST(Commands, WhatIsGatheredAnewIsCheckedAsWhatItWas) {
   const Workplace place;
   const std::string model = "'" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp'";
   const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
-  place.write("tight.toml", everywhere(cluster, "2 GiB", "18 MiB"));
+  place.write("tight.toml", everywhere(cluster, "2 GiB", "19200 KiB"));
   expect_done(
       place.run("plan " + model + " --cluster tight.toml --batch 8 --accumulate 2 --forbid recompute -o plan.json"));
   expect_done(place.run("inspect " + model + " plan.json --out project"));
@@ -115,9 +115,9 @@ TEST(Commands, WhatIsGatheredAnewIsCheckedAsWhatItWas) {
   EXPECT_THAT(generated.out, HasSubstr("source: the generated programs of 2 ranks do what the plan says"));
   const std::string text = place.read("project/rank0.cpp");
   for (const auto& [right, wrong] :
-       {std::pair{"compute_d_weights_4_2(mixed_4, d_mixed_4", "compute_d_weights_4_2(mixed_4, mixed_4"},
-        std::pair{"compute_d_weights_4_2(mixed_4, d_mixed_4", "compute_d_weights_4_2(mixed_3, d_mixed_4"},
-        std::pair{", value_4, value_4_gathered_2", ", key_4, value_4_gathered_2"}}) {
+       {std::pair{"compute_d_weights_4_2(mixed_8, d_mixed_8", "compute_d_weights_4_2(mixed_8, mixed_8"},
+        std::pair{"compute_d_weights_4_2(mixed_8, d_mixed_8", "compute_d_weights_4_2(mixed_7, d_mixed_8"},
+        std::pair{", value_8, value_8_gathered_2", ", key_8, value_8_gathered_2"}}) {
     const size_t at = text.find(right);
     ASSERT_NE(at, std::string::npos) << right;
     place.write("project/rank0.cpp", text.substr(0, at) + wrong + text.substr(at + std::string(right).size()));

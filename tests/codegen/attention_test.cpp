@@ -3,10 +3,12 @@
 #include "dsl/ir/attention.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "codegen/lower.h"
 #include "dsl/ir/differentiate.h"
@@ -14,7 +16,9 @@
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 #include "models.h"
+#include "synth/attention_runs.h"
 #include "synth/baselines.h"
+#include "synth/recompute.h"
 
 namespace hetsynth::test {
 namespace {
@@ -220,6 +224,136 @@ TEST(Attention, RunsOnUnevenShards) {
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(attention_groups(program, spmd, rank), c.fused ? 2 : 0);
     expect_step(program, spmd);
   }
+}
+
+/// Queries, keys and values are computed, so that a plan can make them again.
+Program projected(bool causal, double dropout) {
+  Trace trace("test.cpp");
+  run_builder(trace, [&] {
+    const int64_t batch = 5, positions = 70, heads = 2, features = 4, width = 3;
+    Tensor x = parameter("x", {batch, positions, width}, normal(1));
+    const auto projection = [&](const std::string& name) {
+      return tanh(einsum("btw,whd->bthd", x, parameter(name, {width, heads, features}, normal(1))));
+    };
+    Tensor scores = einsum("bthd,bshd->bhts", projection("q"), projection("k")) * 0.5;
+    if (causal) scores = causal_mask(scores);
+    Tensor mixed = einsum("bhts,bshd->bthd", hetsynth::dropout(softmax(scores, -1), dropout), projection("v"));
+    Tensor out = einsum("bthd,hdw->btw", mixed, parameter("o", {heads, features, width}, normal(1)));
+    minimize(mean(square(out - 1)), SGD{.learning_rate = 0.5, .momentum = 0});
+  });
+  return differentiate(trace);
+}
+
+struct Projected {
+  explicit Projected(bool causal = true, double dropout = 0) : program(projected(causal, dropout)) {
+    cluster = cpu_cluster(3);
+    for (Device& device : cluster.devices) device.declared = {1e9, 1e10};
+    plan = plan_cut_in(program, 0);
+  }
+  SpmdProgram with(const std::vector<ValueId>& again) const {
+    return synth::with_recomputed(synth::Problem(program, cluster), plan, again);
+  }
+  /// The value of a node that its operation makes.
+  ValueId value_of(NodeId node) const {
+    for (const Instruction& instruction : plan.instructions)
+      if (instruction.opcode == Opcode::compute && instruction.node == node) return instruction.result;
+    return -1;
+  }
+  /// The result, and what its queries, keys and values are made of.
+  std::vector<ValueId> all_of_attention() const {
+    std::vector<ValueId> out{value_of(find_attention(program).at(0).mixed)};
+    for (const synth::Absence& absence : synth::recompute_order(synth::Problem(program, cluster), plan, 0))
+      out.push_back(absence.value);
+    return out;
+  }
+  Program program;
+  Cluster cluster;
+  SpmdProgram plan;
+};
+
+TEST(Attention, IsMadeAgainAsAWhole) {
+  for (double dropout : {0.0, 0.25}) {
+    const Projected p(true, dropout);
+    const SpmdProgram twice = p.with(p.all_of_attention());
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(attention_groups(p.program, twice, rank), 3) << "forward, forward again, backward";
+    expect_step(p.program, twice);
+  }
+}
+
+TEST(Attention, TheGradientReadsQueriesAndKeysThatAreMadeAgain) {
+  const Projected p;
+  const Attention attention = find_attention(p.program).at(0);
+  std::vector<ValueId> again;
+  for (NodeId operand : p.program[attention.scores].inputs) again.push_back(p.value_of(operand));
+  const SpmdProgram twice = p.with(again);
+  const codegen::Lowered lowered = codegen::lower(p.program, twice, 0);
+  EXPECT_EQ(attention_groups(p.program, twice, 0), 2);
+  for (const Group& group : lowered.groups) {
+    if (group.kind != Group::Kind::attention || !group.attention->backward) continue;
+    for (const codegen::Member& member : group.members)
+      for (const codegen::Operand& operand : lowered.local.ops[size_t(member.op)].inputs)
+        EXPECT_FALSE(std::ranges::count(again, operand.value)) << "the first is gone";
+  }
+  expect_step(p.program, twice);
+}
+
+/// Also what planning would not choose: some of the scores again, or a maximum and not its sum.
+TEST(Attention, WhateverIsMadeAgainIsRight) {
+  const Projected p(true, 0.25);
+  std::vector<ValueId> forward;
+  for (const Instruction& instruction : p.plan.instructions)
+    if (p.program[p.plan.values[size_t(instruction.result)].node].phase == Phase::forward)
+      forward.push_back(instruction.result);
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::vector<ValueId> again;
+    for (ValueId value : forward)
+      if (random() % 12 < seed) again.push_back(value);
+    expect_step(p.program, p.with(again));
+  }
+}
+
+/// What planning takes for unstored scores, and where it takes them to be read.
+TEST(Attention, IsFoundInAPlanWhereTheGeneratorFindsIt) {
+  const Projected p;
+  const synth::Problem problem(p.program, p.cluster);
+  const Attention attention = find_attention(p.program).at(0);
+  const auto found = [&](const SpmdProgram& plan) { return synth::AttentionRuns(problem.cost, plan).found(); };
+  const std::vector<synth::AttentionRun> once = found(p.plan);
+  ASSERT_EQ(once.size(), 1u);
+  EXPECT_EQ(once[0].mixed.size(), 1u);
+  std::vector<ValueId> read;
+  for (NodeId node : {p.program[attention.scores].inputs[0], p.program[attention.scores].inputs[1], attention.maximum,
+                      attention.total, attention.mixed})
+    read.push_back(p.value_of(node));
+  EXPECT_THAT(once[0].again, ::testing::IsSupersetOf(read));
+  EXPECT_LT(once[0].first, once[0].last);
+  EXPECT_LT(once[0].mixed[0], once[0].first);
+
+  const std::vector<synth::AttentionRun> twice = found(p.with(p.all_of_attention()));
+  ASSERT_EQ(twice.size(), 1u);
+  EXPECT_EQ(twice[0].mixed.size(), 2u);
+  for (ValueId value : read) EXPECT_FALSE(std::ranges::count(twice[0].again, value)) << "these are made again";
+
+  const SpmdProgram torn = p.with({p.value_of(attention.weights)});
+  EXPECT_EQ(found(torn).size(), attention_groups(p.program, torn, 0) > 0 ? 1u : 0u);
+  EXPECT_TRUE(found(plan_cut_in(p.program, 3)).empty()) << "keys are cut";
+}
+
+/// Kernels keep up to 128 features of a row, and write no sums of scores' gradients.
+TEST(Attention, OnCudaDevicesIsPlannedInBlocksWhereThereAreKernels) {
+  Cluster gpus = cpu_cluster(2);
+  for (Device& device : gpus.devices) device.kind = DeviceKind::cuda, device.declared = {1e12, 1e11};
+  const auto in_blocks = [&](const Heads& heads) {
+    const Program program = program_of(heads);
+    return synth::Problem(program, gpus).cost.in_blocks(find_attention(program).at(0).scores);
+  };
+  EXPECT_TRUE(in_blocks({.causal = true}));
+  EXPECT_TRUE(in_blocks({.features = 128}));
+  EXPECT_FALSE(in_blocks({.features = 129}));
+  EXPECT_FALSE(in_blocks({.bias = true}));
 }
 
 TEST(Attention, ARankWithoutASampleAddsNothing) {

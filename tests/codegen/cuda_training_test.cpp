@@ -12,6 +12,9 @@
 #include "dsl/spmd/recomputation.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
+#include "synth/attention_runs.h"
+#include "synth/baselines.h"
+#include "synth/recompute.h"
 #include "synth/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
@@ -120,6 +123,24 @@ TEST(CudaMemory, ValuesMadeAgainAreMadeForTheBackwardPass) {
   ASSERT_GT(std::ranges::count(again, 1), 0);
   EXPECT_LT(arena_bytes(reference, tight, cluster, 1), 0.85 * double(arena_bytes(reference, roomy, cluster, 1)));
   train_and_compare(reference, tight, cluster, 2);
+}
+
+/// All that can be made again is, attention included, whose gradient reads what is made again.
+TEST(CudaMemory, AttentionIsMadeAgain) {
+  const Program reference = layered_gpt();
+  const Cluster cluster = cuda_cluster({1, 2});
+  Plan plan = data_parallel_plan(reference, cluster, RatioRule::proportional);
+  const int64_t once = arena_bytes(reference, plan, cluster, 1);
+  const synth::Problem problem(reference, cluster);
+  std::vector<ValueId> again;
+  for (const synth::Absence& absence : synth::recompute_order(problem, plan.program, 1)) again.push_back(absence.value);
+  plan.program = synth::with_recomputed(problem, plan.program, again);
+  const synth::AttentionRuns attention(problem.cost, plan.program);
+  EXPECT_EQ(attention.found().size(), 4u);
+  EXPECT_GE(std::ranges::count(attention.found(), 2u, [](const auto& run) { return run.mixed.size(); }), 3)
+      << "but in the last layer, whose gradient comes at once";
+  EXPECT_LT(arena_bytes(reference, plan, cluster, 1), 0.65 * double(once));
+  train_and_compare(reference, plan, cluster, 2);
 }
 
 /// Sums of gradients stay while their transfers are under way: no more of them than there is memory for.

@@ -283,7 +283,7 @@ TEST(MemorySearch, SharesAreRefinedAlongTwoAxesOfUnequalDevices) {
   const std::vector<std::pair<int64_t, double>> most_seconds{{900'000, 6.5e-3}, {750'000, 8.6e-3}};
   for (const auto& [limit, seconds] : most_seconds) {
     ASSERT_LT(limit, need);
-    const Plan plan = synthesize(program, with_memory(roomy, limit), options);
+    const Plan plan = synthesize(program, with_memory(roomy, memory_to_fill(limit)), options);
     EXPECT_LE(fullest(plan), limit);
     EXPECT_LE(plan.prediction.step_seconds, seconds) << limit;
     EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds);

@@ -299,6 +299,12 @@ class Executor {
 
 }  // namespace
 
+int64_t memory_to_fill(int64_t bytes) {
+  int64_t memory = bytes;
+  while (memory - memory / 32 < bytes) ++memory;
+  return memory;
+}
+
 int64_t fullest(const Plan& plan) {
   int64_t most = 0;
   for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);

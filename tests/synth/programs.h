@@ -49,6 +49,9 @@ Program mlp(int64_t batch, std::vector<int64_t> widths);
 Cluster cluster_of_speeds(const std::vector<double>& speeds, double link_bytes_per_second = 1e9,
                           double latency_seconds = 1e-6, const std::vector<int64_t>& memory_bytes = {});
 
+/// Memory of a device of which a plan may fill so many bytes.
+int64_t memory_to_fill(int64_t bytes);
+
 /// Bytes of the device that is predicted to hold most.
 int64_t fullest(const Plan& plan);
 

@@ -97,7 +97,8 @@ class PricedPlan {
     for (const InstructionPrice& price : price_instructions(problem_, twice))
       sum += double(to_picoseconds(price.seconds));
     const Pricer pricer(problem_, twice);
-    const std::vector<int> made = made_at(problem_, twice), last = last_uses(problem_, twice);
+    const std::vector<int> made = made_at(problem_, twice),
+                           last = last_uses(problem_, twice, stored_values(problem_, twice));
     const std::vector<char> stored = stored_values(problem_, twice);
     for (ValueId v = 0; v < ValueId(twice.values.size()); ++v) {
       if (!stored[size_t(v)] || made[size_t(v)] > boundary || last[size_t(v)] <= boundary) continue;
@@ -142,7 +143,7 @@ TEST(RemakeCosts, TheGapIsSmallWhereManyValuesAreMadeTwice) {
   const int64_t need = fullest(planned(int64_t{1} << 40));
   const std::vector<std::pair<int, double>> least_bounds{{60, 0.92}, {40, 0.87}};  // 0.931 and 0.884 of the step
   for (const auto& [percent, least] : least_bounds) {
-    const Plan plan = planned(need * percent / 100);
+    const Plan plan = planned(memory_to_fill(need * percent / 100));
     EXPECT_LE(fullest(plan), need * percent / 100);
     const std::vector<char> again = made_again(plan.program);
     EXPECT_GT(std::count(again.begin(), again.end(), 1), 10) << percent << " %";
