@@ -10,6 +10,7 @@
 #include "synth/fastest_plan.h"
 #include "synth/lower.h"
 #include "synth/memory_floor.h"
+#include "synth/plannable_memory.h"
 #include "synth/ratios.h"
 #include "synth/recompute.h"
 #include "synth/share_bound.h"
@@ -343,7 +344,7 @@ class Alternation {
   }
 
   Plan finish() {
-    Plan plan = assembled(kept_.best);
+    Plan plan = assembled(kept_.fits() ? kept_.best : recomputed_to_be_thrifty(problem_, kept_.best));
     kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, shares_bound_));
     // The bound is a sum of whole picoseconds.
     plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);

@@ -7,6 +7,7 @@
 #include "dsl/base/error.h"
 #include "synth/candidate.h"
 #include "synth/device_subsets.h"
+#include "synth/plannable_memory.h"
 #include "synth/ratios.h"
 
 namespace hetsynth::synth {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "synth/device_subsets.h"
+#include "synth/plannable_memory.h"
 #include "synth/step_figures.h"
 
 namespace hetsynth::synth {
@@ -71,6 +72,7 @@ bool PlanChoice::possible(const Problem& problem, Picoseconds bound, const std::
 
 std::string PlanChoice::told(const UserError& error, const Cluster& devices) {
   if (error.code() != ExitCode::infeasible) throw error;
+  nearly_fits_ |= dynamic_cast<const NearlyFits*>(&error) != nullptr;
   if (!infeasible_ || devices.devices.size() > infeasible_devices_) {
     infeasible_ = error;
     infeasible_devices_ = devices.devices.size();

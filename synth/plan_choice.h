@@ -38,6 +38,8 @@ class PlanChoice {
   const std::optional<Plan>& plan() const { return plan_; }
   /// Why a plan that did not fit did not: the first of those for most devices.
   const std::optional<UserError>& infeasible() const { return infeasible_; }
+  /// Whether one came near enough for all of the memory to be worth a try (NearlyFits).
+  bool nearly_fits() const { return nearly_fits_; }
 
   /// The best plan, with all trials. There must be one.
   Plan take() &&;
@@ -53,6 +55,7 @@ class PlanChoice {
   std::vector<Trial> trials_;
   std::optional<UserError> infeasible_;
   size_t infeasible_devices_ = 0;
+  bool nearly_fits_ = false;
 };
 
 }  // namespace hetsynth::synth

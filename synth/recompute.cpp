@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "dsl/base/error.h"
-#include "synth/attention_runs.h"
+#include "synth/late_reads.h"
 #include "synth/lower.h"
 #include "synth/price.h"
 #include "synth/recompute_floor.h"
@@ -19,67 +19,10 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Which instructions of a program run after the forward phase and what they read.
-class Reads {
- public:
-  Reads(const Problem& problem, const SpmdProgram& program)
-      : program_(program),
-        stored_(stored_values(problem, program)),
-        attention_(problem.cost, program),
-        made_(program.values.size(), -1) {
-    const int count = int(program.instructions.size());
-    std::vector<std::vector<int>> readers(program.values.size());
-    for (int i = 0; i < count; ++i) {
-      made_[program.instructions[i].result] = i;
-      for (ValueId operand : program.instructions[i].operands) readers[operand].push_back(i);
-    }
-    late_.assign(count, 0);
-    for (int i = count; i-- > 0;) {
-      const Instruction& instruction = program.instructions[i];
-      const std::vector<int>& by = readers[instruction.result];
-      // What is not stored is made in its reader's loop; a conversion stands where its readers need it.
-      const bool with_readers = !stored_[instruction.result] || instruction.opcode != Opcode::compute;
-      late_[i] = with_readers && !by.empty()
-                     ? std::all_of(by.begin(), by.end(), [&](int reader) { return late_[reader]; })
-                     : problem.program[program.values[instruction.result].node].phase != Phase::forward;
-    }
-  }
-
-  bool late(int instruction) const { return late_[instruction]; }
-  bool stored(ValueId value) const { return stored_[value]; }
-  /// The instruction that makes a value; -1 for leaves.
-  int made(ValueId value) const { return made_[value]; }
-
-  /// Lives in the loop of what reads it, or is made along with it, as maxima and sums are with a block of attention:
-  /// whoever is made again makes this again.
-  bool passing(ValueId value) const {
-    return made_[value] >= 0 && (!stored_[value] || part(value) == AttentionPart::statistic);
-  }
-  const AttentionRuns& attention() const { return attention_; }
-  AttentionPart part(ValueId value) const { return attention_.part(program_.values[value].node); }
-
-  /// Calls `see` for the stored values that a value is made from; not for leaves, which are always there.
-  void for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
-    for (ValueId operand : program_.instructions[made_[value]].operands) {
-      if (passing(operand))
-        for_stored_operands(operand, see);
-      else if (made_[operand] >= 0)
-        see(operand);
-    }
-  }
-
- private:
-  const SpmdProgram& program_;
-  std::vector<char> stored_;
-  AttentionRuns attention_;
-  std::vector<int> made_;
-  std::vector<char> late_;
-};
-
 /// Writes the program with the copies.
 class Rewriting {
  public:
-  Rewriting(const SpmdProgram& program, const Reads& reads, const std::vector<ValueId>& again)
+  Rewriting(const SpmdProgram& program, const LateReads& reads, const std::vector<ValueId>& again)
       : program_(program), reads_(reads), again_(program.values.size(), 0), copy_(program.values.size(), -1) {
     for (ValueId value : again) again_[value] = 1;
   }
@@ -118,7 +61,7 @@ class Rewriting {
   }
 
   const SpmdProgram& program_;
-  const Reads& reads_;
+  const LateReads& reads_;
   std::vector<char> again_;
   std::vector<ValueId> copy_;  ///< by value
   SpmdProgram out_;
@@ -129,7 +72,7 @@ class Rewriting {
 /// must now stay longer, or come back earlier, because the copy is made from it.
 class Selection {
  public:
-  Selection(const Problem& problem, const SpmdProgram& program, const Reads& reads, int fullest)
+  Selection(const Problem& problem, const SpmdProgram& program, const LateReads& reads, int fullest)
       : problem_(problem), program_(program), reads_(reads), states_(program.values.size()) {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
@@ -299,10 +242,24 @@ class Selection {
 
   const Problem& problem_;
   const SpmdProgram& program_;
-  const Reads& reads_;
+  const LateReads& reads_;
   std::vector<State> states_;      ///< by value
   std::vector<Absence> absences_;  ///< by value: in the program without copies
 };
+
+int fullest_device(const Candidate& candidate) {
+  return int(std::ranges::max_element(candidate.fullness) - candidate.fullness.begin());
+}
+
+/// With the first `count` of the values made twice, and its memory.
+Candidate with_first(const Problem& problem, const Candidate& candidate, const LateReads& reads,
+                     const std::vector<Absence>& order, size_t count) {
+  Candidate out = candidate;
+  for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
+  out.spmd = std::make_shared<SpmdProgram>(Rewriting(*candidate.spmd, reads, out.recomputed).run());
+  measure_memory(problem, &out);
+  return out;
+}
 
 /// With more of the values made twice the step takes as long as the plan to beat.
 size_t affordable(const Candidate& candidate, const std::vector<Absence>& order, Picoseconds cost_to_beat) {
@@ -319,7 +276,7 @@ size_t affordable(const Candidate& candidate, const std::vector<Absence>& order,
 }  // namespace
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
-  return Rewriting(program, Reads(problem, program), again).run();
+  return Rewriting(program, LateReads(problem, program), again).run();
 }
 
 SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
@@ -329,31 +286,23 @@ SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
 }
 
 std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {
-  return Selection(problem, program, Reads(problem, program), device).order();
+  return Selection(problem, program, LateReads(problem, program), device).order();
 }
 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat) {
   if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
-  const auto& fullness = candidate.fullness;
-  const int fullest = int(std::max_element(fullness.begin(), fullness.end()) - fullness.begin());
-  const Reads reads(problem, *candidate.spmd);
-  const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest).order();
+  const LateReads reads(problem, *candidate.spmd);
+  const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest_device(candidate)).order();
   const size_t least = RecomputeFloor(problem, *candidate.spmd, order).least_count();
   const size_t most = affordable(candidate, order, cost_to_beat);
   if (least > most) return std::nullopt;
-  auto with_first = [&](size_t count) {
-    Candidate out = candidate;
-    for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
-    out.spmd = std::make_shared<SpmdProgram>(Rewriting(*candidate.spmd, reads, out.recomputed).run());
-    measure_memory(problem, &out);
-    return out;
-  };
+  auto with = [&](size_t count) { return with_first(problem, candidate, reads, order, count); };
   // The floor is hardly ever far below what is enough. More is not always less: what is made from copies holds them.
   std::optional<Candidate> best;
   size_t low = least == 0 ? 0 : least - 1, high = least;  // `high` of them are enough, `low` are not
   for (size_t step = 1; !best; step *= 2) {
-    if (Candidate next = with_first(high); next.fits()) {
+    if (Candidate next = with(high); next.fits()) {
       best = std::move(next);
     } else {
       if (high >= most) return std::nullopt;
@@ -362,7 +311,7 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   }
   while (low + 1 < high) {
     const size_t middle = (low + high) / 2;
-    Candidate next = with_first(middle);
+    Candidate next = with(middle);
     (next.fits() ? high : low) = middle;
     if (next.fits()) best = std::move(next);
   }
@@ -370,6 +319,18 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
   for (const InstructionPrice& price : price_instructions(problem, *best->spmd))
     best->cost += to_picoseconds(price.seconds);
   if (best->cost >= cost_to_beat) return std::nullopt;
+  return best;
+}
+
+Candidate recomputed_to_be_thrifty(const Problem& problem, const Candidate& candidate) {
+  if (!problem.recompute || candidate.empty() || !candidate.recomputed.empty()) return candidate;
+  const LateReads reads(problem, *candidate.spmd);
+  const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest_device(candidate)).order();
+  Candidate best = candidate;
+  for (const size_t parts : {1, 2, 3, 4}) {
+    Candidate next = with_first(problem, candidate, reads, order, order.size() * parts / 4);
+    if (next.fullest() < best.fullest()) best = std::move(next);
+  }
   return best;
 }
 

@@ -26,4 +26,8 @@ std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat);
 
+/// The candidate with as many values made twice as bring it nearest to fitting, whatever that takes: of all that
+/// recomputed_to_fit chooses from, of three quarters, a half, a quarter or none of them. Its cost is left as it is.
+Candidate recomputed_to_be_thrifty(const Problem& problem, const Candidate& candidate);
+
 }  // namespace hetsynth::synth

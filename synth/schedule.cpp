@@ -7,11 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "dsl/base/error.h"
 #include "dsl/spmd/nested_cut.h"
 #include "synth/attention_runs.h"
-#include "synth/memory_floor.h"
-#include "synth/plannable_memory.h"
 #include "synth/price.h"
 
 namespace hetsynth::synth {
@@ -292,47 +289,6 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
     device.memory_limit_bytes = problem.cluster.devices[d].memory_bytes;
   }
   return out;
-}
-
-namespace {
-
-/// `limits`: by device; 0: none.
-void check_limits(const Problem& problem, const Prediction& prediction, const std::vector<int64_t>& limits,
-                  const std::string& plan_name, const std::string& mend_first) {
-  size_t worst = limits.size();
-  double excess = 1;
-  for (size_t d = 0; d < limits.size(); ++d) {
-    const double fullness = limits[d] > 0 ? double(prediction.devices[d].memory_bytes) / double(limits[d]) : 0;
-    if (fullness > excess) excess = fullness, worst = d;
-  }
-  if (worst == limits.size()) return;
-  SourceLocation where;
-  where.file = problem.cluster.file;
-  throw UserError(
-      {.where = where,
-       .tag = "memory",
-       .message =
-           fmt::format("{} does not fit into the memory of device {}", plan_name, prediction.devices[worst].device),
-       .expected = fmt::format("at most {}", bytes_text(double(limits[worst]))),
-       .found = fmt::format("{} needed", bytes_text(double(prediction.devices[worst].memory_bytes))),
-       .mend = mend_first +
-               "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with more memory"},
-      ExitCode::infeasible);
-}
-
-}  // namespace
-
-void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
-  std::vector<int64_t> limits;
-  for (const DevicePrediction& device : prediction.devices) limits.push_back(device.memory_limit_bytes);
-  check_limits(problem, prediction, limits, plan_name, "");
-}
-
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                            const std::string& mend_first) {
-  std::vector<int64_t> limits;
-  for (size_t d = 0; d < prediction.devices.size(); ++d) limits.push_back(plannable_memory(problem, d));
-  check_limits(problem, prediction, limits, plan_name, mend_first);
 }
 
 }  // namespace hetsynth::synth

@@ -50,11 +50,4 @@ std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& share
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
-/// Throws UserError with ExitCode::infeasible naming the device that would need the largest multiple of its memory, if
-/// any is over its limit.
-void check_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
-/// The same, of what a plan may fill of the memories. `mend_first`: what helps before anything else, if something does.
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                            const std::string& mend_first);
-
 }  // namespace hetsynth::synth

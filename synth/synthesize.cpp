@@ -242,7 +242,7 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   Problem free(reference, cluster);
   PlanChoice choice = Planning(free, options, budget).run();
   // Where none leaves some memory for what programs ask for beyond their plans.
-  if (!choice.plan() && choice.infeasible() && choice.infeasible()->diagnostic().tag == "memory" && !budget.spent()) {
+  if (!choice.plan() && choice.nearly_fits() && !budget.spent()) {
     free.fills_memory = true;
     choice = Planning(free, options, budget).run();
   }

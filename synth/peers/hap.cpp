@@ -4,6 +4,7 @@
 #include <set>
 
 #include "synth/peers/layers.h"
+#include "synth/plannable_memory.h"
 #include "synth/ratios.h"
 
 namespace hetsynth::synth {

@@ -129,6 +129,19 @@ RC_GTEST_PROP(Recompute, WithAPlanToBeatTheSameIsFoundIfItIsCheaper, ()) {
   RC_CLASSIFY(found.has_value(), "cheaper than the plan to beat");
 }
 
+TEST(Recompute, OfWhatNeverFitsTheMostThriftyFormIsTold) {
+  const Program program = deep_mlp();
+  Problem problem(program, cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {1 << 16, 1 << 16}));
+  const AtShares at(problem, RatioRule::proportional);
+  const Candidate candidate = make_candidate(problem, at.conversions, at.shares, data_parallel_choices(problem), 0);
+  EXPECT_FALSE(recomputed_to_fit(problem, candidate, forbidden).has_value());
+  const Candidate thrifty = recomputed_to_be_thrifty(problem, candidate);
+  EXPECT_LT(thrifty.fullest(), 0.8 * candidate.fullest());
+  EXPECT_EQ(compare_with_reference(program, *thrifty.spmd, 7), "");
+  problem.recompute = false;
+  EXPECT_TRUE(recomputed_to_be_thrifty(problem, candidate).recomputed.empty());
+}
+
 /// Candidates are measured without names and causes, and written out with them in the end.
 RC_GTEST_PROP(Recompute, WrittenOutACandidateDoesTheSame, ()) {
   const Program program = drawn_mlp();
