@@ -102,8 +102,8 @@ class Rewriter {
     std::vector<NodeId> forward = a_.hidden_forward(), alone = a_.hidden(), others = a_.products;
     others.insert(others.end(), a_.sums.begin(), a_.sums.end());
     for (auto* list : {&forward, &alone}) list->insert(list->end(), {a_.maximum, a_.total});
-    if (a_.has_gradient()) alone.push_back(a_.dot);
     others.push_back(a_.mixed);
+    if (a_.has_gradient()) others.push_back(a_.dot);
     if (!std::ranges::all_of(alone, [&](NodeId node) { return take_alone(node); }) ||
         !std::ranges::all_of(others, [&](NodeId node) { return take(node); }) || !takes_all_again(forward))
       return false;
@@ -122,7 +122,8 @@ class Rewriter {
     return out;
   }
 
-  /// Every operator runs over the same part of the scores.
+  /// Every operator runs over the same part of the scores; sums of weights times their gradient, which are no part of a
+  /// nest, may be taken of some of its rows and gathered.
   bool same_ranges() {
     for (int64_t extent : shape_) ranges_.push_back({0, extent});
     const LocalOp& scores = program_.ops[op_.at(a_.scores)];
@@ -137,9 +138,16 @@ class Rewriter {
       for (size_t j = 0; j < n.inputs.size() && dims.empty(); ++j)
         if (blocks.count(n.inputs[j])) dims = dims_of_factors(n.space, n.space.inputs[j], shape_);
       read_ranges(program_.ops[op], dims, &own);
-      if (own != ranges_) return false;
+      if (node == a_.dot ? !within(own) : own != ranges_) return false;
     }
     return true;
+  }
+
+  /// Whether a part is one of rows: all columns, and nothing that is not in the nest.
+  bool within(const std::vector<Range>& part) const {
+    for (size_t d = 0; d < part.size(); ++d)
+      if (part[d].lo < ranges_[d].lo || part[d].hi > ranges_[d].hi) return false;
+    return part[size_t(a_.column)] == ranges_[size_t(a_.column)];
   }
 
   /// Scores are complete sums, and the result holds all of its features.
@@ -300,6 +308,8 @@ class Rewriter {
     const Node& product = reference_[a_.weights_gradient];
     const LocalOp& local = program_.ops[op_.at(a_.weights_gradient)];
     LocalOp op = program_.ops[op_.at(a_.dot)];
+    std::vector<Range> rows = ranges_;
+    read_ranges(op, dims_of_factors(space_of(a_.dot), space_of(a_.dot).inputs[0], shape_), &rows);
     std::vector<int> dims = dims_of_factors(product.space, product.space.output, shape_), now(dims.size(), -1);
     op.factors.clear();
     op.ranges.clear();
@@ -307,7 +317,7 @@ class Rewriter {
       if (dims[f] == a_.column) continue;
       now[f] = int(op.factors.size());
       op.factors.push_back(local.factors[f]);
-      op.ranges.push_back(local.ranges[f]);
+      op.ranges.push_back(dims[f] < 0 ? local.ranges[f] : rows[size_t(dims[f])]);
     }
     auto renumbered = [&](Access access) {
       for (DimIndex& index : access.dims)
@@ -316,7 +326,7 @@ class Rewriter {
     };
     Access as_result = product.space.inputs[a_.result_gradient];
     Operand gradient = local.inputs[a_.result_gradient];
-    gradient.access = renumbered(gradient.access);
+    gradient.access = normalise(renumbered(gradient.access), op.ranges);
     op.inputs = {{result(a_.mixed), normalise(renumbered(as_result), op.ranges)}, gradient};
     op.body = Expr::input(0) * Expr::input(1);
 

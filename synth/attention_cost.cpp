@@ -27,6 +27,15 @@ int factor_of_dim(const Program& program, const Attention& a, NodeId id, int dim
   return found == dims.end() ? -1 : int(found - dims.begin());
 }
 
+/// A bit for each factor of an operator, of the first 64, that indexes no dimension of the scores.
+uint64_t factors_beside(const Program& program, const Attention& a, NodeId node) {
+  uint64_t out = ~uint64_t{0};
+  for (size_t dim = 0; dim < program[a.scores].type.shape.size(); ++dim)
+    if (const int factor = factor_of_dim(program, a, node, int(dim)); factor >= 0 && factor < 64)
+      out &= ~(uint64_t{1} << factor);
+  return out;
+}
+
 /// Features that a kernel keeps of a row (codegen/cuda/attention_kernels.h).
 constexpr double most_features = 128;
 
@@ -43,6 +52,7 @@ AttentionCost::AttentionCost(const Program& program)
       part_(program.nodes.size(), AttentionPart::none),
       attention_(program.nodes.size(), -1),
       in_kernels_(program.nodes.size(), 0),
+      own_factors_(program.nodes.size(), 0),
       roles_(1),
       role_(program.nodes.size(), 0) {
   for (const Attention& a : found_) {
@@ -56,7 +66,10 @@ AttentionCost::AttentionCost(const Program& program)
     are(a.hidden_forward(), AttentionPart::forward_block);
     are({a.maximum, a.total}, AttentionPart::statistic);
     are({a.mixed}, AttentionPart::mixed);
-    for (const auto* list : {&a.products, &a.sums}) are(*list, AttentionPart::product);
+    for (const auto* list : {&a.products, &a.sums}) {
+      are(*list, AttentionPart::product);
+      for (NodeId node : *list) own_factors_[size_t(node)] = factors_beside(program, a, node);
+    }
     if (has_kernels(program, a))
       for (NodeId node : a.hidden()) in_kernels_[size_t(node)] = 1;
   }

@@ -29,6 +29,9 @@ class AttentionCost {
   AttentionPart part(NodeId node) const { return part_[size_t(node)]; }
   /// The one found that a node has a part in; -1: none.
   int attention(NodeId node) const { return attention_[size_t(node)]; }
+  /// Whether an operator that reads blocks, split by this factor, runs over a part of what it reads of them. A gradient
+  /// may be of some features only; the result has all of them.
+  bool splits_blocks(NodeId node, int factor) const { return (own_factors_[size_t(node)] >> factor & 1) == 0; }
   /// Equal for nodes that play the same part; 0: none.
   int role(NodeId node) const { return role_[size_t(node)]; }
   /// Whether a tensor exists only for a block of queries and keys at a time.
@@ -52,11 +55,12 @@ class AttentionCost {
   const Role& of(NodeId node) const { return roles_[size_t(role_[size_t(node)])]; }
 
   std::vector<Attention> found_;
-  std::vector<AttentionPart> part_;  ///< by node
-  std::vector<int> attention_;       ///< by node
-  std::vector<char> in_kernels_;     ///< by node
-  std::vector<Role> roles_;          ///< the first is that of nodes outside of attention
-  std::vector<int> role_;            ///< by node
+  std::vector<AttentionPart> part_;    ///< by node
+  std::vector<int> attention_;         ///< by node
+  std::vector<char> in_kernels_;       ///< by node
+  std::vector<uint64_t> own_factors_;  ///< by node: of products, a bit for each factor that indexes no scores
+  std::vector<Role> roles_;            ///< the first is that of nodes outside of attention
+  std::vector<int> role_;              ///< by node
 };
 
 }  // namespace hetsynth::synth

@@ -12,6 +12,17 @@ struct Read {
   ValueId latest;  ///< of the same tensor in the same place
 };
 
+/// Whether an operator that reads blocks runs over all that a device has of them: not of what is whole on every device
+/// over a part, as is right for it alone.
+bool runs_over(const AttentionCost& known, const Placements& blocks, const Instruction& reader) {
+  for (size_t axis = 0; axis < blocks.size(); ++axis) {
+    const int factor = reader.splits[axis].factor;
+    if (blocks[axis].kind == Placement::Kind::replicated && factor >= 0 && known.splits_blocks(reader.node, factor))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 AttentionRuns::AttentionRuns(const CostModel& cost, const SpmdProgram& spmd) : cost_(cost) {
@@ -52,9 +63,14 @@ std::vector<char> AttentionRuns::in_one_piece(const SpmdProgram& spmd) const {
       whole[a] &= p.kind != Placement::Kind::partial && !(p.kind == Placement::Kind::sharded && p.dim == all[a].column);
   }
   for (const Instruction& instruction : spmd.instructions) {
-    const NodeId node = spmd.values[size_t(instruction.result)].node;
-    const bool of_rows = known.part(node) == AttentionPart::statistic || known.part(node) == AttentionPart::mixed;
-    times[size_t(node)] += of_rows && instruction.opcode == Opcode::compute;
+    if (instruction.opcode != Opcode::compute) continue;
+    const AttentionPart part = known.part(instruction.node);
+    if (part == AttentionPart::statistic || part == AttentionPart::mixed)
+      ++times[size_t(instruction.node)];
+    else if (part != AttentionPart::product)
+      continue;
+    const auto a = size_t(known.attention(instruction.node));
+    whole[a] &= common[a] && runs_over(known, *common[a], instruction);
   }
   for (size_t a = 0; a < all.size(); ++a) {
     const int forward = times[size_t(all[a].scores)];

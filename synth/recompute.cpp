@@ -25,6 +25,7 @@ class Rewriting {
   Rewriting(const SpmdProgram& program, const LateReads& reads, const std::vector<ValueId>& again)
       : program_(program), reads_(reads), again_(program.values.size(), 0), copy_(program.values.size(), -1) {
     for (ValueId value : again) again_[value] = 1;
+    for (const AttentionRun& run : reads_.attention().found()) begins_.emplace(run.first, &run);
   }
 
   SpmdProgram run() {
@@ -32,10 +33,9 @@ class Rewriting {
     std::vector<Instruction> instructions = std::exchange(out_.instructions, {});
     out_.instructions.reserve(2 * instructions.size());
     for (int i = 0; i < int(instructions.size()); ++i) {
-      for (const AttentionRun& run : reads_.attention().found())
-        if (run.first == i)
-          for (ValueId value : run.again)
-            if (again_[value]) copy(value);
+      if (const auto run = begins_.find(i); run != begins_.end())
+        for (ValueId value : run->second->again)
+          if (again_[value]) copy(value);
       Instruction& instruction = instructions[size_t(i)];
       if (reads_.late(i))
         for (ValueId& operand : instruction.operands)
@@ -63,7 +63,8 @@ class Rewriting {
   const SpmdProgram& program_;
   const LateReads& reads_;
   std::vector<char> again_;
-  std::vector<ValueId> copy_;  ///< by value
+  std::vector<ValueId> copy_;                  ///< by value
+  std::map<int, const AttentionRun*> begins_;  ///< by the first instruction of the gradient's blocks
   SpmdProgram out_;
 };
 

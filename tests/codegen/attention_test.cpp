@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "codegen/lower.h"
 #include "dsl/ir/differentiate.h"
@@ -173,8 +175,12 @@ TEST(Attention, OfBf16OperandsComputesWhatTheInterpreterComputes) {
   }
 }
 
-/// The cheapest plan that cuts the scores, and their gradient, in the given dimension, over uneven devices.
-SpmdProgram plan_cut_in(const Program& program, int dim) {
+/// What indexes no scores.
+constexpr int features = 99;
+
+/// The cheapest plan that cuts the scores, and their gradient, in the given dimension, over uneven devices. -1: every
+/// device has them whole. `others`: where other operators that read them are cut.
+SpmdProgram plan_cut_in(const Program& program, int dim, const std::map<NodeId, int>& others = {}) {
   Cluster cluster = cpu_cluster(3);
   cluster.hosts[0].inside = {10e9, 1e-6};
   for (Device& device : cluster.devices) device.declared = {1e9, 1e10};
@@ -183,19 +189,22 @@ SpmdProgram plan_cut_in(const Program& program, int dim) {
   const Attention attention = find_attention(program).at(0);
   const std::vector<NodeId> hidden = attention.hidden();
   const Shape& shape = program[attention.scores].type.shape;
-  auto pin = [&](NodeId id) {
+  auto pin = [&](NodeId id, int cut) {
     const Node& node = program[id];
     std::vector<int> dims = dims_of_factors(node.space, node.space.output, shape);
     for (size_t j = 0; j < node.inputs.size() && !std::count(hidden.begin(), hidden.end(), id); ++j)
       if (std::count(hidden.begin(), hidden.end(), node.inputs[j]))
         dims = dims_of_factors(node.space, node.space.inputs[j], shape);
     const auto& options = problem.rules.options[id];
-    for (int o = 0; o < int(options.size()); ++o)
-      if (options[o].factor[0] >= 0 && dims[options[o].factor[0]] == dim) pins[id].push_back(o);
+    for (int o = 0; o < int(options.size()); ++o) {
+      const int factor = options[o].factor[0];
+      if (cut < 0 ? factor < 0 : factor >= 0 && dims[factor] == (cut == features ? -1 : cut)) pins[id].push_back(o);
+    }
   };
-  for (NodeId node : hidden) pin(node);
-  for (NodeId node : attention.products) pin(node);
-  pin(attention.mixed);
+  for (NodeId node : hidden) pin(node, dim);
+  std::vector<NodeId> readers = attention.products;
+  readers.insert(readers.end(), {attention.mixed, attention.maximum, attention.total, attention.dot});
+  for (NodeId node : readers) pin(node, others.contains(node) ? others.at(node) : dim);
   const std::vector<std::vector<double>> fractions{{1, 3, 2}};
   synth::Shares shares = synth::common_shares(problem.classes, fractions);
   synth::Conversions conversions(*problem.analysis, problem.cost, shares);
@@ -222,6 +231,24 @@ TEST(Attention, RunsOnUnevenShards) {
     Program program = program_of(c.heads);
     SpmdProgram spmd = plan_cut_in(program, c.dim);
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(attention_groups(program, spmd, rank), c.fused ? 2 : 0);
+    expect_step(program, spmd);
+  }
+}
+
+/// No part of a nest: sum(weights * their gradient), which is taken of the result and its gradient. Maxima are, and
+/// gradients, of which some features may be left to others.
+TEST(Attention, OfWhichAPartIsComputedOfSomeRows) {
+  const Heads heads{.batch = 5, .queries = 70, .keys = 70, .causal = true};
+  const Program program = program_of(heads);
+  const Attention attention = find_attention(program).at(0);
+  const synth::Problem problem(program, cpu_cluster(3));
+  for (const auto& [node, dim, fused] :
+       {std::tuple(attention.dot, 0, true), std::tuple(attention.dot, 3, true), std::tuple(attention.maximum, 3, false),
+        std::tuple(attention.products[0], 0, false), std::tuple(attention.products[0], features, true)}) {
+    SCOPED_TRACE(fmt::format("{} cut in dimension {}", program[node].name, dim));
+    const SpmdProgram spmd = plan_cut_in(program, -1, {{node, dim}});
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(attention_groups(program, spmd, rank), fused ? 2 : 0);
+    EXPECT_EQ(synth::AttentionRuns(problem.cost, spmd).found().size(), fused ? 1u : 0u);
     expect_step(program, spmd);
   }
 }

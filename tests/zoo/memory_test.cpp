@@ -148,7 +148,8 @@ TEST_P(PublishedSizes, GeneratedCodeFitsWhereThePlanDoes) {
 INSTANTIATE_TEST_SUITE_P(PlannedMemory, PublishedSizes,
                          ::testing::Values(HETSYNTH_SOURCE_DIR "/examples/clusters/v100-p100.toml",
                                            HETSYNTH_SOURCE_DIR "/examples/clusters/mixed-five.toml",
-                                           HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml"),
+                                           HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml",
+                                           HETSYNTH_SOURCE_DIR "/bench/clusters/five-of-three-kinds.toml"),
                          [](const auto& info) { return test_name(std::filesystem::path(info.param).stem().string()); });
 
 }  // namespace
