@@ -40,11 +40,28 @@ bool keeps_layout(const Program& program, const Node& view) {
   return std::ranges::is_sorted(order);
 }
 
+/// By node: nodes come in the order of micro-batches, each with its forward and its backward phase. Sums of their
+/// gradients are stored from one to the next.
+std::vector<int> micro_batches(const Program& program) {
+  std::vector<int> out;
+  int number = 0;
+  Phase before = Phase::forward;
+  for (const Node& node : program.nodes) {
+    if (!node.leaf()) {
+      number += before == Phase::backward && node.phase == Phase::forward;
+      before = node.phase;
+    }
+    out.push_back(number);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<char> fused_tensors(const Program& program, const std::vector<int>& kinds) {
   std::vector<char> fused(program.nodes.size(), 0);
   auto consumers = program.consumers();
+  const std::vector<int> micro_batch = micro_batches(program);
   std::vector<char> kept(program.nodes.size(), 0);
   for (const Update& update : program.updates) kept[update.value] = 1;
   for (const NamedOutput& output : program.outputs) kept[output.node] = 1;
@@ -69,7 +86,8 @@ std::vector<char> fused_tensors(const Program& program, const std::vector<int>& 
     }
     if (kept[node.id] || consumers[node.id].size() != 1) continue;
     const Node& consumer = program[consumers[node.id][0]];
-    bool once = consumer.phase == node.phase && consumer.loop == node.loop && stacked_dim(node.space) < 0 &&
+    bool once = consumer.phase == node.phase && consumer.loop == node.loop &&
+                micro_batch[consumer.id] == micro_batch[node.id] && stacked_dim(node.space) < 0 &&
                 (is_view(program, consumer) || !made_here[node.id] || made_in_order[node.id]);
     for (size_t j = 0; j < consumer.inputs.size(); ++j) {
       if (consumer.inputs[j] != node.id) continue;

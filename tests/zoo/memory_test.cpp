@@ -49,6 +49,25 @@ TEST(PlannedMemory, HoldsTheArenaOfEveryModel) {
   });
 }
 
+/// Sums of their gradients are stored from one to the next.
+TEST(PlannedMemory, HoldsTheArenaOfMicroBatches) {
+  const Cluster three = three_uneven_devices();
+  for (const ListedModel& model : listed_models()) {
+    if (model.name != "gpt" && model.name != "mlp") continue;
+    for (const char* count : {"2", "4", "8"}) {
+      Settings settings = model.tiny;
+      settings["micro_batches"] = count;
+      const TracedModel traced = trace_model(model, settings);
+      const Plan plan = synthesize(traced.program, three, {.time_limit_seconds = 5, .progress = {}});
+      for (int rank = 0; rank < 3; ++rank) {
+        const double arena = double(generate(traced.program, plan.program, three, rank).arena_bytes);
+        const double planned = double(plan.prediction.devices[size_t(rank)].memory_bytes);
+        EXPECT_NEAR(planned, arena, 0.1 * arena + small) << model.name << ", " << count << ", rank " << rank;
+      }
+    }
+  }
+}
+
 /// Whether a view has storage in which a value lies, or a view of that view.
 bool lies_in_a_view(const Program& program, const SpmdProgram& spmd, const std::vector<char>& stored, ValueId value) {
   return std::ranges::any_of(spmd.instructions, [&](const Instruction& reader) {
