@@ -93,6 +93,21 @@ TEST_F(PlanCommand, TellsThatMicroBatchesMayBeFasterWhereMemoryIsShort) {
             step(place.run(gpt + "tight.toml --batch 16 --json")));
 }
 
+/// Though a plan at even shares, which takes half as long again, fits without any search within memory.
+TEST_F(PlanCommand, ALittleTooLittleMemoryCostsLittle) {
+  const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
+  const auto step = [&](const std::string& memory) {
+    place.write("tight.toml", everywhere(cluster, "2 GiB", memory));
+    const Outcome plan =
+        place.run("plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster tight.toml --forbid recompute --json");
+    EXPECT_EQ(plan.code, 0) << memory << plan.err;
+    return double(nlohmann::json::parse(plan.out).at("step_seconds"));
+  };
+  const double ample = step("2048 MiB");
+  for (const char* memory : {"26 MiB", "24 MiB"}) EXPECT_LE(step(memory), 1.05 * ample) << memory;
+  EXPECT_LE(step("22 MiB"), 1.1 * ample);
+}
+
 /// Parameters that are gathered for the forward pass and again for the backward pass are not computed twice.
 TEST_F(PlanCommand, WhatIsGatheredTwiceIsToldApartFromWhatIsComputedTwice) {
   const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
