@@ -8,8 +8,8 @@ namespace hetsynth::synth {
 
 LateReads::LateReads(const Problem& problem, const SpmdProgram& program)
     : program_(program),
-      stored_(stored_values(problem, program)),
       attention_(problem.cost, program),
+      stored_(stored_values(problem, program, attention_)),
       made_(program.values.size(), -1) {
   const int count = int(program.instructions.size());
   std::vector<std::vector<int>> readers(program.values.size());

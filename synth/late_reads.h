@@ -32,8 +32,8 @@ class LateReads {
 
  private:
   const SpmdProgram& program_;
-  std::vector<char> stored_;
   AttentionRuns attention_;
+  std::vector<char> stored_;
   std::vector<int> made_;
   std::vector<char> late_;
 };

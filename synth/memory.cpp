@@ -18,8 +18,9 @@ struct Lifetime {
 };
 
 std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd) {
-  const std::vector<char> stored = stored_values(problem, spmd);
-  const std::vector<int> last = last_uses(problem, spmd, stored);
+  const AttentionRuns attention(problem.cost, spmd);
+  const std::vector<char> stored = stored_values(problem, spmd, attention);
+  const std::vector<int> last = last_uses(problem, spmd, attention, stored);
   Pricer pricer(problem, spmd);
   std::vector<Lifetime> out;
   auto add = [&](ValueId value, int made) {

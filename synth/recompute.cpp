@@ -78,7 +78,10 @@ class Selection {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
       const Instruction& instruction = program.instructions[i];
-      for (ValueId operand : instruction.operands) note_read(operand, i, reads_.late(i));
+      for (ValueId operand : instruction.operands) {
+        note_read(operand, i, reads_.late(i));
+        states_[operand].read_late |= reads_.late(i);
+      }
       State& state = states_[instruction.result];
       state.bytes = pricer.held_bytes(instruction.result)[fullest];
       state.seconds = pricer.price(instruction).seconds;
@@ -86,11 +89,8 @@ class Selection {
       state.last_early = state.last = i;
     }
     for (const AttentionRun& run : reads_.attention().found())
-      for (ValueId value : run.again) {
-        const bool read_late = states_[value].read_late;
+      for (ValueId value : run.again)
         for (int i : {run.first, run.last}) note_read(value, i, true);
-        states_[value].read_late = read_late;
-      }
     hold_what_must_stay();
     for (const State& state : states_) {
       const int next = state.last_early + 1;
@@ -149,7 +149,6 @@ class Selection {
   void note_read(ValueId value, int instruction, bool late) {
     State& state = states_[value];
     state.last = std::max(state.last, instruction);
-    state.read_late |= late;
     if (late)
       state.first_late = std::min(state.first_late, instruction);
     else

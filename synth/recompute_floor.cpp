@@ -41,14 +41,14 @@ void accumulate(std::vector<double>* bytes) {
 
 RecomputeFloor::RecomputeFloor(const Problem& problem, const SpmdProgram& program, std::vector<Absence> order)
     : order_(std::move(order)) {
-  const std::vector<char> stored = stored_values(problem, program);
-  const std::vector<int> devices = examples(problem, program), last = last_uses(problem, program, stored),
+  const AttentionRuns attention(problem.cost, program);
+  const std::vector<char> stored = stored_values(problem, program, attention);
+  const std::vector<int> devices = examples(problem, program), last = last_uses(problem, program, attention, stored),
                          made = made_at(problem, program);
   const size_t count = program.instructions.size();
   const Pricer pricer(problem, program);
   for (int d : devices)
     kinds_.push_back({double(plannable_memory(problem, size_t(d))), std::vector<double>(count + 3, 0), {}});
-  const AttentionRuns attention(problem.cost, program);
   for (ValueId v = 0; v < ValueId(program.values.size()); ++v) {
     if (!stored[size_t(v)] || last[size_t(v)] < 0) continue;
     // They go with the result that they belong to.

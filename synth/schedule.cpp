@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "dsl/spmd/nested_cut.h"
-#include "synth/attention_runs.h"
 #include "synth/price.h"
 
 namespace hetsynth::synth {
@@ -42,10 +41,9 @@ void extend_over_turns(const Problem& problem, const SpmdProgram& spmd, std::vec
 
 /// What is made in the loop of its reader has its operands read there. Blocks of attention are made where their product
 /// with the values is, and again for the gradient from what is there by then.
-void extend_to_readers(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored,
-                       std::vector<int>* uses) {
+void extend_to_readers(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention,
+                       const std::vector<char>& stored, std::vector<int>* uses) {
   std::vector<int>& last = *uses;
-  const AttentionRuns attention(problem.cost, spmd);
   for (const AttentionRun& run : attention.found())
     for (ValueId value : run.again) last[value] = std::max(last[value], run.last);
   for (int i = int(spmd.instructions.size()); i-- > 0;) {
@@ -64,7 +62,8 @@ void extend_to_readers(const Problem& problem, const SpmdProgram& spmd, const st
 
 }  // namespace
 
-std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored) {
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention,
+                           const std::vector<char>& stored) {
   int end = int(spmd.instructions.size());
   std::vector<int> last(spmd.values.size(), -1);
   for (int i = 0; i < end; ++i) {
@@ -78,11 +77,11 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, cons
   extend_over_turns(problem, spmd, &last);
   for (size_t v = 0; v < spmd.values.size(); ++v)
     if (problem.is_output[spmd.values[v].node]) last[v] = end;
-  extend_to_readers(problem, spmd, stored, &last);
+  extend_to_readers(problem, spmd, attention, stored, &last);
   return last;
 }
 
-std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd) {
+std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention) {
   std::vector<int> made(spmd.values.size(), -1), read(spmd.values.size(), -1);
   std::vector<char> moved(spmd.values.size(), 0);  // no loop alone makes and reads it
   for (int i = 0; i < int(spmd.instructions.size()); ++i) {
@@ -92,7 +91,6 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd)
     moved[instruction.result] |= moves;
     for (ValueId operand : instruction.operands) read[operand] = i, moved[operand] |= moves;
   }
-  const AttentionRuns attention(problem.cost, spmd);
   std::vector<char> stored;
   for (size_t v = 0; v < spmd.values.size(); ++v)
     stored.push_back(!problem.cost.fused(spmd.values[v].node) || moved[v] ||
@@ -189,10 +187,11 @@ class Lists {
 }  // namespace
 
 MemoryProfile memory_profile(const Problem& problem, const SpmdProgram& spmd) {
-  const std::vector<char> stored = stored_values(problem, spmd);
+  const AttentionRuns attention(problem.cost, spmd);
+  const std::vector<char> stored = stored_values(problem, spmd, attention);
   const size_t end = spmd.instructions.size(), count = spmd.values.size();
   std::vector<int> made = made_at(problem, spmd);
-  const Lists freed(end + 1, last_uses(problem, spmd, stored)), begun(end, made);
+  const Lists freed(end + 1, last_uses(problem, spmd, attention, stored)), begun(end, made);
   CutsMet met;
   std::vector<CutBytes> held;
   std::vector<size_t> first{0};  // by value: of what it holds

@@ -5,22 +5,24 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
+#include "synth/attention_runs.h"
 #include "synth/problem.h"
 
 namespace hetsynth::synth {
 
 /// Index of the last instruction before which each value is needed: the last that reads it, or in whose loop what reads
 /// it is made, or of the loop that does so in every turn; the number of instructions for what outlives the step.
-/// `stored`: see stored_values.
-std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const std::vector<char>& stored);
+/// `attention`: of this program. `stored`: see stored_values.
+std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention,
+                           const std::vector<char>& stored);
 
 /// Index of the instruction from which on each value needs its storage, which is the one that makes it, but the loop's
 /// first for a tensor that a loop fills turn by turn; -1 for leaves.
 std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd);
 
 /// By value: has storage of its own. Not what lives inside a fused loop, unless something else than that loop reads or
-/// makes it, nor a leaf's new contents that can be written over the old ones.
-std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd);
+/// makes it, nor a leaf's new contents that can be written over the old ones. `attention`: of this program.
+std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention);
 
 /// What of a tensor is cut, by mesh axis.
 using Cuts = std::array<CutClass, max_axes>;

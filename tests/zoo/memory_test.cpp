@@ -82,7 +82,7 @@ TEST(PlannedMemory, FusedTensorsAreNotStored) {
   int fused = 0;
   each_tiny_plan([&](const std::string& name, const Program& program, const Cluster& three, const Plan& plan) {
     const synth::Problem problem(program, three);
-    const std::vector<char> stored = synth::stored_values(problem, plan.program);
+    const std::vector<char> stored = synth::stored_values(problem, plan.program, {problem.cost, plan.program});
     for (int rank = 0; rank < 3; ++rank) {
       const codegen::Lowered lowered = codegen::lower(program, plan.program, rank);
       for (size_t v = 0; v < stored.size(); ++v) {
