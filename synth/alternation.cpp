@@ -350,11 +350,14 @@ class Alternation {
     plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);
     plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
     plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
-    check_plannable_memory(problem_, plan.prediction,
-                           budget_.spent()        ? "the best plan found in the time given"
-                           : problem_.constrained ? "the most thrifty plan found under the pins"
-                                                  : "the most thrifty plan found",
-                           budget_.spent() ? "let planning go on, what fits may still be found; or " : "");
+    // Where planning is ended early, a plan that fills a memory is better than none.
+    if (budget_.spent())
+      check_memory(problem_, plan.prediction, "the best plan found in the time given",
+                   "let planning go on, what fits may still be found; or ");
+    else
+      check_plannable_memory(
+          problem_, plan.prediction,
+          problem_.constrained ? "the most thrifty plan found under the pins" : "the most thrifty plan found");
     return plan;
   }
 

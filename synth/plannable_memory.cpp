@@ -46,16 +46,15 @@ void check_memory(const Problem& problem, const Prediction& prediction, const st
                     ExitCode::infeasible);
 }
 
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                            const std::string& mend_first) {
+void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
   std::vector<int64_t> limits, nearly;
   for (size_t d = 0; d < prediction.devices.size(); ++d) {
     limits.push_back(plannable_memory(problem, d));
     nearly.push_back(prediction.devices[d].memory_limit_bytes / 10 * 11);
   }
-  if (overfull(prediction, nearly)) check_memory(problem, prediction, plan_name, mend_first);
+  if (overfull(prediction, nearly)) check_memory(problem, prediction, plan_name);
   if (const auto worst = overfull(prediction, limits))
-    throw NearlyFits(does_not_fit(problem, plan_name, prediction.devices[*worst], limits[*worst], mend_first),
+    throw NearlyFits(does_not_fit(problem, plan_name, prediction.devices[*worst], limits[*worst], ""),
                      ExitCode::infeasible);
 }
 

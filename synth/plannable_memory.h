@@ -27,7 +27,6 @@ class NearlyFits : public UserError {
 };
 
 /// The same, of what a plan may fill of the memories. Throws NearlyFits where that is so.
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name,
-                            const std::string& mend_first);
+void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
 
 }  // namespace hetsynth::synth

@@ -42,6 +42,15 @@ TEST(PlannableMemory, IsFilledOnlyWhereNothingGetsByWithLess) {
   EXPECT_LE(fullest(plan), half - half / 32);
 }
 
+TEST(PlannableMemory, IsFilledWherePlanningIsEndedEarly) {
+  const OneDevice one;
+  SynthesisOptions options = one.options();
+  options.progress = [](const SynthesisProgress&) { return false; };
+  const Plan plan = synthesize(one.program, cluster_of_speeds({1e9}, 1e9, 1e-6, {one.need + 1}), options);
+  EXPECT_TRUE(plan.prediction.cut_short);
+  EXPECT_EQ(fullest(plan), one.need);
+}
+
 TEST(PlannableMemory, AllOfItIsNamedWhereItDoesNotDo) {
   const OneDevice one;
   SynthesisOptions options = one.options();
@@ -65,12 +74,18 @@ TEST(PlannableMemory, APlanThatNeedsLittleMoreNearlyFits) {
     synth::Problem problem(one.program, cluster_of_speeds({1e9}, 1e9, 1e-6, {one.need * percent / 100}));
     Prediction prediction = plan.prediction;
     prediction.devices[0].memory_limit_bytes = problem.cluster.devices[0].memory_bytes;
-    const auto check = [&] { synth::check_plannable_memory(problem, prediction, "a plan", "wait; or "); };
+    const auto check = [&] { synth::check_plannable_memory(problem, prediction, "a plan"); };
     try {
       check();
       FAIL() << percent;
     } catch (const UserError& error) {
       EXPECT_EQ(dynamic_cast<const synth::NearlyFits*>(&error) != nullptr, nearly) << percent;
+      EXPECT_THAT(error.what(), HasSubstr("to mend:  use a smaller batch")) << percent;
+    }
+    try {
+      synth::check_memory(problem, prediction, "a plan", "wait; or ");
+      FAIL() << percent;
+    } catch (const UserError& error) {
       EXPECT_THAT(error.what(), HasSubstr("to mend:  wait; or use a smaller batch")) << percent;
     }
   }
