@@ -106,7 +106,7 @@ class Grouper {
   }
 
   void try_join(int producer, int consumer) {
-    if (producer == consumer || section(producer) != section(consumer)) return;
+    if (producer == consumer || section(producer) != section(consumer) || reads_window(producer, consumer)) return;
     std::optional<Group> joined = join(groups_[producer], groups_[consumer], program_, options_);
     if (!joined || (made_again(groups_[producer]) && keeps_longer(groups_[producer], *joined)) ||
         reaches_through_others(producer, consumer))
@@ -114,6 +114,17 @@ class Grouper {
     for (const Member& member : joined->members) group_of_[member.op] = consumer;
     groups_[consumer] = std::move(*joined);
     groups_[producer].members.clear();
+  }
+
+  /// Whether a member of the consumer reads what the producer makes through a window: elsewhere in it than where the
+  /// nest would be just then, so perhaps before it is made.
+  bool reads_window(int producer, int consumer) const {
+    return std::ranges::any_of(groups_[consumer].members, [&](const Member& member) {
+      return std::ranges::any_of(program_.ops[member.op].inputs, [&](const Operand& operand) {
+        const int made = producer_op(operand.value);
+        return made >= 0 && group_of_[made] == producer && layouts_.of[operand.value].buffer != operand.value;
+      });
+    });
   }
 
   /// Whether it is there because memory is short.

@@ -21,6 +21,10 @@ namespace {
 using codegen::Group;
 using codegen::Lowered;
 using codegen::Role;
+using ::testing::_;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::Pointwise;
 
 Program traced(const std::function<void()>& builder) {
   Trace trace("test.cpp");
@@ -79,6 +83,23 @@ TEST(Fusion, TransposesAndReshapesAreWindows) {
   SpmdProgram s = whole_program(p);
   Lowered lowered = codegen::lower(p, s, 0);
   EXPECT_EQ(lowered.groups.size(), 4u) << "two exponentials and two products, no copies";
+}
+
+/// One that is read both as it is and from its second element on: the nest that makes it has not come there yet.
+TEST(Fusion, WhatAWindowReadsIsMadeBefore) {
+  Program p = traced([] {
+    Tensor x = parameter("x", {6, 5}, zeros()), made = tanh(x);
+    output("out", tanh(concat({slice(made, 1, 1, 5), slice(x, 1, 0, 1)}, 1)) + made);
+  });
+  SpmdProgram s = whole_program(p);
+  EXPECT_THAT(loop_groups(codegen::lower(p, s, 0)), ElementsAre(ElementsAre("tanh"), _));
+  GeneratedRun run(p, s);
+  Bindings leaves{{0, random_array(p[0].type, -1, 1, 1)}};
+  run.write(0, leaves[0]);
+  ASSERT_TRUE(run.step({1, 0}));
+  // Two float32 functions of arguments below 2, each within a few units in the last place.
+  EXPECT_THAT(run.read(p.outputs[0].node).values,
+              Pointwise(DoubleNear(1e-6), interpret(p, leaves, {1, 0})[p.outputs[0].node].values));
 }
 
 TEST(Fusion, OptimizerUpdatesRunInPlace) {
