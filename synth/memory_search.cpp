@@ -23,7 +23,9 @@ constexpr double worth_proving_anew = 0.03;
 /// Of what a long program's plan lacks to the bound, what a better one must gain to be worth working out.
 constexpr double worth_gaining = 0.25;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
-constexpr double worth_proving_copies = 0.02;
+constexpr double worth_proving_copies = 0.01;
+/// And where it costs no more than this, plans at prices are hardly ever faster.
+constexpr double worth_searching_for_copies = 0.1;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
 /// less than this is not tried.
@@ -81,7 +83,7 @@ class MemorySearch {
     Point high;
     if (known_.fits) {
       known_.fullness = fullness_of(result_.best);
-      return between(low, known_);
+      return copies_are_cheap() ? void() : between(low, known_);
     }
     if (const double beats = price_to_beat(low); guess <= 0 && beats > 0) guess = beats;
     if (guess == 0) guess = first_price * unit;
@@ -240,15 +242,20 @@ class MemorySearch {
     proven_at_ = price;
   }
 
+  bool copies_are_cheap() const {
+    return !limits_.thorough && !result_.best.recomputed.empty() &&
+           double(result_.best.cost) <= double(cheapest_.cost) * (1 + worth_searching_for_copies);
+  }
+
   /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:
-  /// the last one costs about half as much again as the average.
+  /// the last one costs about a quarter more than the average.
   void prove_for_copies() {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
     if (double(result_.best.cost) < least() * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
     if (over <= 0) return;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
-    prove(1.5 * average);
+    prove(1.25 * average);
     if (result_.bound <= least_) prove(average / 2);
   }
 
@@ -291,15 +298,23 @@ class MemorySearch {
     const MemoryPrice price = priced_input(double(cheapest_.cost)).memory;
     const PlanMixture mixture(problem_, conversions_, cheapest_.shares, price, fast_.choices, thrifty_.choices);
     size_t few = 0, enough_parts = mixture.count();
+    double over = fast_.fullest() - 1, under = 1 - thrifty_.fullest();
     while (few + 1 < enough_parts && !budget_.spent()) {
-      const size_t middle = (few + enough_parts) / 2;
+      const size_t middle = few + between_parts(enough_parts - few, over, under);
       Choices choices = mixture.with(middle);
       const Picoseconds cost = total_cost(problem_, conversions_, cheapest_.shares, choices);
       Candidate candidate = make_candidate(problem_, conversions_, cheapest_.shares, std::move(choices), cost);
       candidate.bound = cheapest_.bound;
       (candidate.fits() ? enough_parts : few) = middle;
+      (candidate.fits() ? under : over) = std::abs(candidate.fullest() - 1);
       keep(std::move(candidate));
     }
+  }
+
+  /// Of so many parts, as if each saved as much: neither none nor all.
+  static size_t between_parts(size_t parts, double over, double under) {
+    const double part = over + under > 0 ? over / (over + under) : 0.5;
+    return std::clamp<size_t>(size_t(std::ceil(double(parts) * part)), 1, parts - 1);
   }
 
   const Problem& problem_;
