@@ -24,7 +24,7 @@ constexpr double worth_proving_anew = 0.03;
 constexpr double worth_gaining = 0.25;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
 constexpr double worth_proving_copies = 0.01;
-/// And where it costs no more than this, plans at prices are hardly ever faster.
+/// And where it costs no more than this in a very long program, plans at prices are hardly ever faster.
 constexpr double worth_searching_for_copies = 0.1;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
@@ -243,19 +243,19 @@ class MemorySearch {
   }
 
   bool copies_are_cheap() const {
-    return !limits_.thorough && !result_.best.recomputed.empty() &&
+    return is_very_long(problem_.program) && !result_.best.recomputed.empty() &&
            double(result_.best.cost) <= double(cheapest_.cost) * (1 + worth_searching_for_copies);
   }
 
   /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:
-  /// the last one costs about a quarter more than the average.
+  /// the last one costs a quarter more than the average, and in short programs half as much again.
   void prove_for_copies() {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
     if (double(result_.best.cost) < least() * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
     if (over <= 0) return;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
-    prove(1.25 * average);
+    prove((limits_.thorough ? 1.5 : 1.25) * average);
     if (result_.bound <= least_) prove(average / 2);
   }
 
