@@ -41,7 +41,7 @@ constexpr double most_features = 128;
 
 bool has_kernels(const Program& program, const Attention& a) {
   const double elements = double(element_count(program[a.scores].type.shape));
-  return a.sums.empty() && program[a.scores].space.iterations() <= most_features * elements &&
+  return program[a.scores].space.iterations() <= most_features * elements &&
          program[a.mixed].space.iterations() <= most_features * elements;
 }
 
@@ -70,8 +70,9 @@ AttentionCost::AttentionCost(const Program& program)
       are(*list, AttentionPart::product);
       for (NodeId node : *list) own_factors_[size_t(node)] = factors_beside(program, a, node);
     }
-    if (has_kernels(program, a))
-      for (NodeId node : a.hidden()) in_kernels_[size_t(node)] = 1;
+    if (!has_kernels(program, a)) continue;
+    // That of a bias is added up over blocks that no kernel keeps.
+    for (NodeId node : a.sums.empty() ? a.hidden() : a.hidden_forward()) in_kernels_[size_t(node)] = 1;
   }
   std::map<Role, int> number;
   for (const Attention& a : found_) {

@@ -13,6 +13,8 @@ struct AttentionRun {
   std::vector<int> mixed{};      ///< weights times values: once, and again where the plan makes it again
   int first = -1, last = -1;     ///< of the gradient's blocks; -1: there are none
   std::vector<ValueId> again{};  ///< what these make the weights from, and the result; as there is when they begin
+  /// Blocks of the forward pass that are made again and stored for a gradient that does not run in blocks.
+  std::vector<ValueId> stored{};
 };
 
 class AttentionRuns {
@@ -32,6 +34,7 @@ class AttentionRuns {
 
  private:
   std::vector<char> in_one_piece(const SpmdProgram& spmd) const;
+  std::vector<char> stored_again(const SpmdProgram& spmd) const;
   void find_instructions(const SpmdProgram& spmd);
 
   const CostModel& cost_;

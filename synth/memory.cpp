@@ -18,19 +18,16 @@ struct Lifetime {
 };
 
 std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd) {
-  const AttentionRuns attention(problem.cost, spmd);
-  const std::vector<char> stored = stored_values(problem, spmd, attention);
-  const std::vector<int> last = last_uses(problem, spmd, attention, stored);
+  const auto [stored, made, last] = storage_of(problem, spmd);
   Pricer pricer(problem, spmd);
   std::vector<Lifetime> out;
-  auto add = [&](ValueId value, int made) {
+  auto add = [&](ValueId value) {
     if (!stored[value]) return;
-    out.push_back({value, made, std::max(made, last[value]), {}});
+    out.push_back({value, made[value], std::max(made[value], last[value]), {}});
     for (double bytes : pricer.held_bytes(value)) out.back().bytes.push_back(std::llround(bytes));
   };
-  for (ValueId leaf : spmd.leaves) add(leaf, -1);
-  const std::vector<int> made = made_at(problem, spmd);
-  for (const Instruction& instruction : spmd.instructions) add(instruction.result, made[instruction.result]);
+  for (ValueId leaf : spmd.leaves) add(leaf);
+  for (const Instruction& instruction : spmd.instructions) add(instruction.result);
   return out;
 }
 

@@ -103,6 +103,22 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd,
   return stored;
 }
 
+Storage storage_of(const Problem& problem, const SpmdProgram& spmd) {
+  const AttentionRuns attention(problem.cost, spmd);
+  Storage out;
+  out.stored = stored_values(problem, spmd, attention);
+  out.made = made_at(problem, spmd);
+  out.last = last_uses(problem, spmd, attention, out.stored);
+  for (const AttentionRun& run : attention.found())
+    for (const ValueId value : run.stored) {
+      const auto v = size_t(value);
+      out.stored[v] = 1;
+      out.made[v] = run.first;
+      out.last[v] = std::max(out.last[v], run.first);
+    }
+  return out;
+}
+
 namespace {
 
 /// Numbers for what tensors are cut by, in the order of first sight.
@@ -187,11 +203,9 @@ class Lists {
 }  // namespace
 
 MemoryProfile memory_profile(const Problem& problem, const SpmdProgram& spmd) {
-  const AttentionRuns attention(problem.cost, spmd);
-  const std::vector<char> stored = stored_values(problem, spmd, attention);
+  const auto [stored, made, last] = storage_of(problem, spmd);
   const size_t end = spmd.instructions.size(), count = spmd.values.size();
-  std::vector<int> made = made_at(problem, spmd);
-  const Lists freed(end + 1, last_uses(problem, spmd, attention, stored)), begun(end, made);
+  const Lists freed(end + 1, last), begun(end, made);
   CutsMet met;
   std::vector<CutBytes> held;
   std::vector<size_t> first{0};  // by value: of what it holds

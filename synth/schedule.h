@@ -24,6 +24,17 @@ std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd);
 /// makes it, nor a leaf's new contents that can be written over the old ones. `attention`: of this program.
 std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention);
 
+/// When each value lies in memory, by value.
+struct Storage {
+  std::vector<char> stored;  ///< at all
+  std::vector<int> made;     ///< from this instruction on: see made_at
+  std::vector<int> last;     ///< to this one: see last_uses
+};
+
+/// What stored_values, made_at and last_uses say, and blocks of attention that are made again for a gradient that does
+/// not run in blocks: from its beginning on.
+Storage storage_of(const Problem& problem, const SpmdProgram& spmd);
+
 /// What of a tensor is cut, by mesh axis.
 using Cuts = std::array<CutClass, max_axes>;
 

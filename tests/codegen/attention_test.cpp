@@ -369,18 +369,21 @@ TEST(Attention, IsFoundInAPlanWhereTheGeneratorFindsIt) {
   EXPECT_TRUE(found(plan_cut_in(p.program, 3)).empty()) << "keys are cut";
 }
 
-/// Kernels keep up to 128 features of a row, and write no sums of scores' gradients.
+/// Kernels keep up to 128 features of a row, and write no sums of scores' gradients: then only the forward pass has
+/// one.
 TEST(Attention, OnCudaDevicesIsPlannedInBlocksWhereThereAreKernels) {
   Cluster gpus = cpu_cluster(2);
   for (Device& device : gpus.devices) device.kind = DeviceKind::cuda, device.declared = {1e12, 1e11};
   const auto in_blocks = [&](const Heads& heads) {
     const Program program = program_of(heads);
-    return synth::Problem(program, gpus).cost.in_blocks(find_attention(program).at(0).scores);
+    const synth::Problem problem(program, gpus);
+    const Attention attention = find_attention(program).at(0);
+    return std::pair(problem.cost.in_blocks(attention.scores), problem.cost.in_blocks(attention.weights_gradient));
   };
-  EXPECT_TRUE(in_blocks({.causal = true}));
-  EXPECT_TRUE(in_blocks({.features = 128}));
-  EXPECT_FALSE(in_blocks({.features = 129}));
-  EXPECT_FALSE(in_blocks({.bias = true}));
+  EXPECT_EQ(in_blocks({.causal = true}), std::pair(true, true));
+  EXPECT_EQ(in_blocks({.features = 128}), std::pair(true, true));
+  EXPECT_EQ(in_blocks({.features = 129}), std::pair(false, false));
+  EXPECT_EQ(in_blocks({.bias = true}), std::pair(true, false));
 }
 
 TEST(Attention, ARankWithoutASampleAddsNothing) {

@@ -14,7 +14,9 @@
 #include "runtime/jit/nvrtc.h"
 #include "synth/attention_runs.h"
 #include "synth/baselines.h"
+#include "synth/memory.h"
 #include "synth/recompute.h"
+#include "synth/schedule.h"
 #include "synth/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
@@ -141,6 +143,48 @@ TEST(CudaMemory, AttentionIsMadeAgain) {
       << "but in the last layer, whose gradient comes at once";
   EXPECT_LT(arena_bytes(reference, plan, cluster, 1), 0.65 * double(once));
   train_and_compare(reference, plan, cluster, 2);
+}
+
+/// Four layers of attention whose learnt biases are added to all samples' scores.
+Program biased_attention() {
+  const auto model = [] {
+    const int64_t batch = 6, tokens = 24, heads = 2, features = 4;
+    Tensor x = parameter("x", {batch, tokens, heads, features}, normal(1));
+    for (int layer = 0; layer < 4; ++layer) {
+      Tensor bias = parameter(fmt::format("bias{}", layer), {heads, tokens, tokens}, normal(1));
+      Tensor keys = x * parameter(fmt::format("scale{}", layer), {heads, features}, normal(1));
+      Tensor weights = softmax(einsum("bthd,bshd->bhts", x, keys) + bias, -1);
+      x = x + tanh(einsum("bhts,bshd->bthd", weights, x * 0.5));
+    }
+    minimize(mean(x * x), SGD{.learning_rate = 0.5, .momentum = 0});
+  };
+  return trace_model("biased.cpp", model, {});
+}
+
+/// No kernel adds up the bias's gradient: scores are made again for it and stored then, one layer's at a time.
+TEST(CudaMemory, ScoresWhoseBiasIsLearntAreStoredForTheGradientAlone) {
+  const Program reference = biased_attention();
+  const Cluster cluster = cuda_cluster({1, 1});
+  Plan plan = data_parallel_plan(reference, cluster, RatioRule::even);
+  const synth::Problem problem(reference, cluster);
+  const synth::Shares even = synth::common_shares(problem.classes, {{0.5, 0.5}});
+  std::vector<ValueId> again;
+  for (const synth::Absence& absence : synth::recompute_order(problem, plan.program, 1)) again.push_back(absence.value);
+  for (const SpmdProgram& program : {plan.program, synth::with_recomputed(problem, plan.program, again)}) {
+    plan.program = program;
+    const synth::AttentionRuns attention(problem.cost, program);
+    ASSERT_EQ(attention.found().size(), 4u);
+    for (const synth::AttentionRun& run : attention.found()) {
+      EXPECT_FALSE(run.stored.empty());
+      for (const ValueId value : run.stored) EXPECT_LT(synth::made_at(problem, program)[size_t(value)], run.first);
+    }
+    const double planned = double(synth::peak_memory(problem, even, program)[0]);
+    const double arena = double(arena_bytes(reference, plan, cluster, 0));
+    EXPECT_EQ(planned, double(memory_at_peak(reference, program, cluster)[0].total()));
+    // Scores of the other three layers, kept, would be a fifth of the arena.
+    EXPECT_NEAR(planned, arena, 0.1 * arena);
+    train_and_compare(reference, plan, cluster, 2);
+  }
 }
 
 /// Sums of gradients stay while their transfers are under way: no more of them than there is memory for.
