@@ -61,8 +61,11 @@ Peaks peaks_of(const std::vector<Lifetime>& lifetimes, int devices, int instruct
 namespace {
 
 /// What each value is kept for.
-std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd) {
+std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd,
+                               const std::vector<Lifetime>& lifetimes) {
   std::vector<MemoryUse> uses(spmd.values.size(), MemoryUse::workspace);
+  std::vector<int> made(spmd.values.size(), -1);
+  for (const Lifetime& l : lifetimes) made[l.value] = l.made;
   const std::vector<char> again = made_again(spmd);
   std::vector<Phase> last_phase(spmd.values.size(), Phase::forward);
   for (const Instruction& instruction : spmd.instructions)
@@ -70,9 +73,11 @@ std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd) 
       Phase phase = problem.program[spmd.values[instruction.result].node].phase;
       last_phase[operand] = std::max(last_phase[operand], phase);
     }
-  for (const Instruction& instruction : spmd.instructions) {
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) {
+    const Instruction& instruction = spmd.instructions[i];
     const ValueId v = instruction.result;
     const Phase phase = problem.program[spmd.values[v].node].phase;
+    if (made[v] > i) continue;  // a gradient makes it again
     if (communicates(instruction.opcode))
       uses[v] = MemoryUse::collective_buffers;
     else if (phase == Phase::forward && last_phase[v] != Phase::forward && !again[v])
@@ -95,7 +100,7 @@ std::vector<MemoryBreakdown> memory_at_peak(const Problem& problem, const SpmdPr
   const int devices = spmd.mesh.device_count();
   const std::vector<Lifetime> all = lifetimes(problem, spmd);
   const Peaks peaks = peaks_of(all, devices, int(spmd.instructions.size()));
-  const std::vector<MemoryUse> uses = uses_of(problem, spmd);
+  const std::vector<MemoryUse> uses = uses_of(problem, spmd, all);
   std::vector<MemoryBreakdown> out(devices);
   for (int d = 0; d < devices; ++d) {
     out[d].instruction = peaks.at[d];

@@ -109,13 +109,15 @@ Storage storage_of(const Problem& problem, const SpmdProgram& spmd) {
   out.stored = stored_values(problem, spmd, attention);
   out.made = made_at(problem, spmd);
   out.last = last_uses(problem, spmd, attention, out.stored);
-  for (const AttentionRun& run : attention.found())
+  for (const AttentionRun& run : attention.found()) {
+    if (run.first < 0) continue;
     for (const ValueId value : run.stored) {
       const auto v = size_t(value);
       out.stored[v] = 1;
       out.made[v] = run.first;
       out.last[v] = std::max(out.last[v], run.first);
     }
+  }
   return out;
 }
 
