@@ -94,8 +94,8 @@ TEST(CudaFusion, NamesOfTheModelDoNotHideCounters) {
   }
 }
 
-/// Elementwise operators, sums and maxima over any dimensions, softmaxes and lookups of tensors that broadcast, of
-/// sizes for threads, warps and blocks by row, and for chunks.
+/// Elementwise operators, sums and maxima over any dimensions, softmaxes, lookups, rows moved by one and transposes of
+/// tensors that broadcast, of sizes for threads, warps and blocks by row, and for chunks.
 Program random_program() {
   return traced([] {
     Shape shape;
@@ -116,7 +116,8 @@ Program random_program() {
       const int some = *rc::gen::inRange(1, 8);
       for (int d = 0; d < 3; ++d)
         if (some >> d & 1) over.push_back(d);
-      switch (*rc::gen::inRange(0, 7)) {
+      const bool whole = x.size(0) == shape[0] && x.size(1) == shape[1] && x.size(2) == shape[2];
+      switch (*rc::gen::inRange(0, 9)) {
         case 0:
           pool.push_back(x * any());
           break;
@@ -132,6 +133,15 @@ Program random_program() {
           break;
         case 5:
           pool.push_back(softmax(x, *rc::gen::inRange(0, 3)));
+          break;
+        case 6:
+          if (whole && shape[2] > 1) pool.push_back(concat({slice(x, 2, 1, shape[2]), slice(pool[1], 2, 0, 1)}, 2));
+          break;
+        case 7:
+          if (whole) {
+            const Tensor flat = reshape(transpose(x, {1, 0, 2}), {shape[1], shape[0] * shape[2]});
+            pool.push_back(transpose(reshape(transpose(flat, {1, 0}), {shape[0], shape[2], shape[1]}), {0, 2, 1}));
+          }
           break;
         default:  // by a leaf, whose double is exact: what is rounded may be floored to another number than should be
           if (x.size(0) == shape[0] && x.size(1) == shape[1])
