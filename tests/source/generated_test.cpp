@@ -1,11 +1,14 @@
 // Generated programs pass the check, whatever the plan.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include "dsl/ir/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
+#include "tests/codegen/random_program.h"
 #include "tests/source/fixture.h"
 #include "tests/support/pipelined_plan.h"
 
@@ -46,6 +49,19 @@ TEST(GeneratedSource, OfSynthesizedPlansPasses) {
     SynthesisOptions options;
     options.time_limit_seconds = 3;
     expect_all_pass(generated(program, synthesize(program, cluster, options).program, cluster));
+  }
+}
+
+/// Nests and kernels of which one reads what another makes, as it is or elsewhere.
+RC_GTEST_PROP(GeneratedSource, OfRandomProgramsPasses, ()) {
+  const Program program = simplify(random_program());  // of equal values any may be where one should be
+  RC_PRE(!program.outputs.empty());
+  const Cluster cpu = unequal_cluster({1e9}), gpu = cuda_devices({1e9});
+  for (const Generated& g : {generated(program, single_device_plan(program, cpu).program, cpu),
+                             generated_for_cuda(program, single_device_plan(program, gpu).program, gpu)}) {
+    const SourceCheck result = check(g, 0);
+    if (result.verdict != Verdict::proved)
+      RC_FAIL(fmt::format("line {}: {}\n{}", result.line, result.summary, g.devices[0].files.back().text));
   }
 }
 
