@@ -299,14 +299,17 @@ class MemorySearch {
     const PlanMixture mixture(problem_, conversions_, cheapest_.shares, price, fast_.choices, thrifty_.choices);
     size_t few = 0, enough_parts = mixture.count();
     double over = fast_.fullest() - 1, under = 1 - thrifty_.fullest();
+    bool halved = true;  // or more; where what parts save differs much, every other step is a half
     while (few + 1 < enough_parts && !budget_.spent()) {
-      const size_t middle = few + between_parts(enough_parts - few, over, under);
+      const size_t parts = enough_parts - few;
+      const size_t middle = few + (halved ? between_parts(parts, over, under) : parts / 2);
       Choices choices = mixture.with(middle);
       const Picoseconds cost = total_cost(problem_, conversions_, cheapest_.shares, choices);
       Candidate candidate = make_candidate(problem_, conversions_, cheapest_.shares, std::move(choices), cost);
       candidate.bound = cheapest_.bound;
       (candidate.fits() ? enough_parts : few) = middle;
       (candidate.fits() ? under : over) = std::abs(candidate.fullest() - 1);
+      halved = enough_parts - few <= parts / 2;
       keep(std::move(candidate));
     }
   }
