@@ -78,7 +78,7 @@ class Alternation {
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
-    if (!settled_where_memory_is_short() && !nearly_fits()) look_for_shares(std::move(starts));
+    if (!settled_where_memory_is_short() && !fits_all_memory()) look_for_shares(std::move(starts));
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
@@ -257,7 +257,7 @@ class Alternation {
   }
 
   /// What was found where memory is short fits if plans may fill memories: thriftier ones are hardly at other shares.
-  bool nearly_fits() const {
+  bool fits_all_memory() const {
     const Candidate& best = kept_.best;
     if (problem_.fills_memory || best.empty() || best.fits()) return false;
     for (size_t d = 0; d < best.fullness.size(); ++d)

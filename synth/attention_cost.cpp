@@ -52,6 +52,7 @@ AttentionCost::AttentionCost(const Program& program)
       part_(program.nodes.size(), AttentionPart::none),
       attention_(program.nodes.size(), -1),
       in_kernels_(program.nodes.size(), 0),
+      stored_for_gradient_(program.nodes.size(), 0),
       own_factors_(program.nodes.size(), 0),
       roles_(1),
       role_(program.nodes.size(), 0) {
@@ -73,6 +74,12 @@ AttentionCost::AttentionCost(const Program& program)
     if (!has_kernels(program, a)) continue;
     // That of a bias is added up over blocks that no kernel keeps.
     for (NodeId node : a.sums.empty() ? a.hidden() : a.hidden_forward()) in_kernels_[size_t(node)] = 1;
+    if (a.sums.empty()) continue;
+    stored_for_gradient_[size_t(a.scores)] = 1;
+    for (NodeId node = a.weights_gradient; node < NodeId(program.nodes.size()); ++node)
+      if (attention_[size_t(node)] == int(&a - found_.data()))
+        for (NodeId input : program[node].inputs)
+          if (part(input) == AttentionPart::forward_block) stored_for_gradient_[size_t(input)] = 1;
   }
   std::map<Role, int> number;
   for (const Attention& a : found_) {

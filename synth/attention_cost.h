@@ -38,6 +38,9 @@ class AttentionCost {
   bool in_blocks(NodeId node) const { return of(node).in_blocks; }
   /// The same on cuda devices.
   bool in_kernels(NodeId node) const { return in_kernels_[size_t(node)] != 0; }
+  /// Whether a block of the forward pass is stored on cuda devices for a gradient that has no kernel: one that it
+  /// reads, or the product that all are made from.
+  bool stored_for_gradient(NodeId node) const { return stored_for_gradient_[size_t(node)] != 0; }
   /// Floating-point operations of an operator, given those of its plain loop.
   double flops(NodeId node, double plain) const { return plain * of(node).share + of(node).again; }
   /// The operator's factor that indexes keys: split by it, softmax is taken apart over devices and blocks are stored.
@@ -55,9 +58,10 @@ class AttentionCost {
   const Role& of(NodeId node) const { return roles_[size_t(role_[size_t(node)])]; }
 
   std::vector<Attention> found_;
-  std::vector<AttentionPart> part_;    ///< by node
-  std::vector<int> attention_;         ///< by node
-  std::vector<char> in_kernels_;       ///< by node
+  std::vector<AttentionPart> part_;  ///< by node
+  std::vector<int> attention_;       ///< by node
+  std::vector<char> in_kernels_;     ///< by node
+  std::vector<char> stored_for_gradient_;
   std::vector<uint64_t> own_factors_;  ///< by node: of products, a bit for each factor that indexes no scores
   std::vector<Role> roles_;            ///< the first is that of nodes outside of attention
   std::vector<int> role_;              ///< by node

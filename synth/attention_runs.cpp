@@ -82,25 +82,6 @@ std::vector<char> AttentionRuns::in_one_piece(const SpmdProgram& spmd) const {
   return whole;
 }
 
-/// By node: of the forward pass, what gradients that do not run in blocks read, and the product that it is made from.
-std::vector<char> AttentionRuns::stored_again(const SpmdProgram& spmd) const {
-  std::vector<char> stored(cost_.attention().node_count(), 0);
-  const auto by_parts = [&](const AttentionRun& run) {
-    return run.attention->has_gradient() && !cost_.in_blocks(run.attention->weights_gradient);
-  };
-  for (const AttentionRun& run : runs_) stored[size_t(run.attention->scores)] = by_parts(run);
-  for (const Instruction& instruction : spmd.instructions) {
-    const NodeId reader = spmd.values[size_t(instruction.result)].node;
-    const AttentionPart reading = part(reader);
-    if (reading != AttentionPart::gradient_block && reading != AttentionPart::product) continue;
-    if (!by_parts(runs_[size_t(run(reader))])) continue;
-    for (ValueId operand : instruction.operands)
-      if (const NodeId node = spmd.values[size_t(operand)].node; part(node) == AttentionPart::forward_block)
-        stored[size_t(node)] = 1;
-  }
-  return stored;
-}
-
 void AttentionRuns::find_instructions(const SpmdProgram& spmd) {
   std::vector<Read> reads;
   std::vector<std::vector<int>> reads_of(cost_.attention().node_count());  // by node
@@ -113,7 +94,6 @@ void AttentionRuns::find_instructions(const SpmdProgram& spmd) {
     reads_of[size_t(read.node)].push_back(int(reads.size()));
     reads.push_back({run, read.node, value});
   };
-  const std::vector<char> stored = stored_again(spmd);
   for (int i = 0; i < int(spmd.instructions.size()); ++i) {
     const Instruction& instruction = spmd.instructions[size_t(i)];
     const Value& result = spmd.values[size_t(instruction.result)];
@@ -127,7 +107,7 @@ void AttentionRuns::find_instructions(const SpmdProgram& spmd) {
       case AttentionPart::forward_block:
         for (ValueId operand : instruction.operands)
           if (part(spmd.values[size_t(operand)].node) != AttentionPart::forward_block) note(at, operand);
-        if (!stored[size_t(result.node)]) break;
+        if (!cost_.stored_for_gradient(result.node)) break;
         std::erase_if(run.stored, [&](ValueId value) { return spmd.values[size_t(value)].node == result.node; });
         run.stored.push_back(instruction.result);
         break;

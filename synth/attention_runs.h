@@ -34,7 +34,6 @@ class AttentionRuns {
 
  private:
   std::vector<char> in_one_piece(const SpmdProgram& spmd) const;
-  std::vector<char> stored_again(const SpmdProgram& spmd) const;
   void find_instructions(const SpmdProgram& spmd);
 
   const CostModel& cost_;

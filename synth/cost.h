@@ -121,6 +121,8 @@ class CostModel {
   bool fused(NodeId node) const { return fused_[node] != 0 || in_blocks(node); }
   /// The latter, where a plan leaves attention in one piece.
   bool in_blocks(NodeId node) const { return native_ ? attention_.in_blocks(node) : attention_.in_kernels(node); }
+  /// Whether one of those is stored all the same once the gradient makes it again.
+  bool stored_for_gradient(NodeId node) const { return !native_ && attention_.stored_for_gradient(node); }
   const AttentionCost& attention() const { return attention_; }
 
   /// Bytes of a whole tensor, and of the part in this form on a device.

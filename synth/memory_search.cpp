@@ -83,7 +83,8 @@ class MemorySearch {
     Point high;
     if (known_.fits) {
       known_.fullness = fullness_of(result_.best);
-      return copies_are_cheap() ? void() : between(low, known_);
+      if (!copies_are_cheap()) between(low, known_);
+      return;
     }
     if (const double beats = price_to_beat(low); guess <= 0 && beats > 0) guess = beats;
     if (guess == 0) guess = first_price * unit;

@@ -97,9 +97,7 @@ class PricedPlan {
     for (const InstructionPrice& price : price_instructions(problem_, twice))
       sum += double(to_picoseconds(price.seconds));
     const Pricer pricer(problem_, twice);
-    const AttentionRuns attention(problem_.cost, twice);
-    const std::vector<char> stored = stored_values(problem_, twice, attention);
-    const std::vector<int> made = made_at(problem_, twice), last = last_uses(problem_, twice, attention, stored);
+    const auto [stored, made, last] = storage_of(problem_, twice);
     for (ValueId v = 0; v < ValueId(twice.values.size()); ++v) {
       if (!stored[size_t(v)] || made[size_t(v)] > boundary || last[size_t(v)] <= boundary) continue;
       const std::vector<double> bytes = pricer.held_bytes(v);
