@@ -5,6 +5,7 @@
 
 #include "synth/cost.h"
 #include "synth/fused_tensors.h"
+#include "synth/interner.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -115,15 +116,39 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
       is_output(known ? known->is_output : outputs_of(program)),
       two_ways(two_ways),
       rules(rules_for(*this, axes, nested)) {
-  std::map<std::vector<int64_t>, int> number;
+  find_tensor_kinds();
+  find_tensor_situations();
+}
+
+void Analysis::find_tensor_kinds() {
+  Interner<int64_t> number;
+  std::vector<int64_t> key;
   for (const Node& node : program.nodes) {
-    std::vector<int64_t> key{int64_t(node.type.dtype), rules.forms.kind(node.id),
-                             int64_t(moved_times(program, node.id))};
+    key.assign({int64_t(node.type.dtype), rules.forms.kind(node.id), int64_t(moved_times(program, node.id))});
     key.insert(key.end(), node.type.shape.begin(), node.type.shape.end());
     for (int c : classes.dims[node.id]) key.push_back(-1 - int64_t(c));
-    auto [it, fresh] = number.try_emplace(std::move(key), int(tensor_example.size()));
-    if (fresh) tensor_example.push_back(node.id);
-    tensor_kind.push_back(it->second);
+    tensor_kind.push_back(number.number(key));
+    if (tensor_kind.back() == int(tensor_example.size())) tensor_example.push_back(node.id);
+  }
+}
+
+void Analysis::find_tensor_situations() {
+  Interner<int> number;
+  std::vector<int> key;
+  for (const Node& node : program.nodes) {
+    key.assign({tensor_kind[size_t(node.id)], rules.options.kind(node.id), int(node.kind), int(node.phase),
+                node.id == program.loss, is_output[size_t(node.id)], fused[size_t(node.id)]});
+    const std::vector<Use>& all = uses[size_t(node.id)];
+    for (size_t u = 0; u < all.size(); ++u) {
+      const NodeId consumer = all[u].consumer;
+      if (u == 0 || all[u - 1].consumer != consumer)
+        key.insert(key.end(), {-1, rules.options.kind(consumer), int(program[consumer].phase)});
+      key.push_back(all[u].position);
+    }
+    for (NodeId target : update_targets[size_t(node.id)])
+      key.insert(key.end(), {-2, target == node.id ? -1 : rules.forms.kind(target), rules.options.kind(target),
+                             int(program[target].kind), int(program[target].phase)});
+    tensor_situation.push_back(number.number(key));
   }
 }
 

@@ -44,12 +44,17 @@ struct Analysis {
   Rules rules;
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
+  /// By node: equal for tensors of one kind that are made and read by the same options, all that read them in one
+  /// order: what happens between two such tensors' forms follows from the choices of those.
+  std::vector<int> tensor_situation;
 
  private:
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
   /// `known`: of the same program, if it was analysed before; what does not depend on axes is taken from there.
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds,
            DimensionClasses classes, const Analysis* known = nullptr);
+  void find_tensor_kinds();
+  void find_tensor_situations();
 
   // Worked out when first asked for.
   mutable std::shared_ptr<const Analysis> of_one_device_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "synth/dead_ends.h"
 
@@ -12,27 +13,34 @@ namespace {
 /// The network under contraction: neighbours as sorted lists with tables [own value][its value].
 class Contracting {
  public:
-  explicit Contracting(const Network& network) : store_(network.store()), at_(network.variable_count()) {
+  struct Neighbour {
+    int variable, table;
+  };
+
+  explicit Contracting(const Network& network) : store_(network.store()), lists_(network.variable_count()) {
+    all_.resize(2 * network.pairs().size());
+    size_t begin = 0;
     for (int v = 0; v < network.variable_count(); ++v) {
       unary_.push_back(network.unary_table(v));
-      at_[v].reserve(network.ends(v).size());
+      lists_[v].begin = begin;
+      begin += network.ends(v).size();
     }
     for (const Network::Pair& pair : network.pairs()) {
-      at_[pair.a].push_back({pair.b, pair.table});
-      at_[pair.b].push_back({pair.a, store_.turned(pair.table, network.domain(pair.a))});
+      append(pair.a, {pair.b, pair.table});
+      append(pair.b, {pair.a, store_.turned(pair.table, network.domain(pair.a))});
     }
   }
 
   int domain(int v) const { return int(store_[unary_[v]].size()); }
-  const std::vector<std::pair<int, int>>& at(int v) const { return at_[v]; }
+  std::span<const Neighbour> at(int v) const { return {all_.data() + lists_[v].begin, lists_[v].count}; }
   int unary(int v) const { return unary_[v]; }
 
   /// Puts the minimum over v into the costs of its neighbours: any number if it has one value, at most two otherwise.
   /// Returns what is left over.
   Picoseconds take_out(int v) {
-    auto neighbours = std::move(at_[v]);
-    at_[v].clear();
-    for (auto [u, table] : neighbours) at_[u].erase(std::lower_bound(at_[u].begin(), at_[u].end(), std::pair(v, -1)));
+    const std::span<const Neighbour> neighbours = at(v);  // its place stays as it is
+    lists_[v].count = 0;
+    for (auto [u, table] : neighbours) erase(u, v);
     const Table& own = store_[unary_[v]];
     if (neighbours.empty()) return *std::min_element(own.begin(), own.end());
     if (own.size() == 1) {
@@ -41,26 +49,45 @@ class Contracting {
     }
     int reduced = minimum(unary_[v], neighbours);
     if (neighbours.size() == 1) {
-      int u = neighbours[0].first;
+      int u = neighbours[0].variable;
       unary_[u] = store_.sum(unary_[u], reduced);
     } else {
-      add_pair(neighbours[0].first, neighbours[1].first, reduced);
+      add_pair(neighbours[0].variable, neighbours[1].variable, reduced);
     }
     return 0;
   }
 
  private:
+  /// Where a variable's neighbours are: it gets one only in exchange for another, so that there is room.
+  struct List {
+    size_t begin = 0, count = 0;
+  };
+
+  void append(int v, Neighbour neighbour) { all_[lists_[v].begin + lists_[v].count++] = neighbour; }
+
+  /// Of a variable's neighbours the first that is not before another.
+  Neighbour* place(int v, int other) {
+    Neighbour* begin = all_.data() + lists_[v].begin;
+    return std::lower_bound(begin, begin + lists_[v].count, other,
+                            [](const Neighbour& n, int variable) { return n.variable < variable; });
+  }
+
+  void erase(int from, int other) {
+    Neighbour *at = place(from, other), *end = all_.data() + lists_[from].begin + lists_[from].count--;
+    for (; at + 1 < end; ++at) *at = at[1];
+  }
+
   /// Over the neighbours' values, the first neighbour's varying slowest.
-  int minimum(int unary, const std::vector<std::pair<int, int>>& neighbours) {
-    std::vector<int> key{unary};
-    for (auto [u, table] : neighbours) key.push_back(table);
-    auto [it, fresh] = minima_.try_emplace(key, -1);
-    if (!fresh) return it->second;
+  int minimum(int unary, std::span<const Neighbour> neighbours) {
+    const bool two = neighbours.size() > 1;
+    const int first_table = neighbours[0].table, second_table = two ? neighbours[1].table : -1;
+    int& known = minima_.at({PairNumbers::word(unary, first_table), PairNumbers::word(0, second_table)});
+    if (known >= 0) return known;
     const Table& own = store_[unary];
-    const Table& first = store_[neighbours[0].second];
+    const Table& first = store_[first_table];
     size_t rows = own.size(), columns = first.size() / rows;
     const Table one(rows, 0);
-    const Table& second = neighbours.size() > 1 ? store_[neighbours[1].second] : one;
+    const Table& second = two ? store_[second_table] : one;
     size_t depth = second.size() / rows;
     Table out(columns * depth, forbidden);
     for (size_t x = 0; x < rows; ++x)
@@ -70,7 +97,7 @@ class Contracting {
         for (size_t z = 0; z < depth; ++z)
           out[y * depth + z] = std::min(out[y * depth + z], add(base, second[x * depth + z]));
       }
-    return it->second = store_.intern(std::move(out));
+    return known = store_.intern(std::move(out));
   }
 
   void add_pair(int a, int b, int table) {
@@ -79,17 +106,21 @@ class Contracting {
   }
 
   void add_end(int from, int to, int table) {
-    auto it = std::lower_bound(at_[from].begin(), at_[from].end(), std::pair(to, -1));
-    if (it != at_[from].end() && it->first == to)
-      it->second = store_.sum(it->second, table);
-    else
-      at_[from].insert(it, {to, table});
+    Neighbour *at = place(from, to), *end = all_.data() + lists_[from].begin + lists_[from].count;
+    if (at != end && at->variable == to) {
+      at->table = store_.sum(at->table, table);
+    } else {
+      std::copy_backward(at, end, end + 1);
+      *at = {to, table};
+      ++lists_[from].count;
+    }
   }
 
   TableStore& store_;
   std::vector<int> unary_;
-  std::vector<std::vector<std::pair<int, int>>> at_;
-  std::unordered_map<std::vector<int>, int, SequenceHash> minima_;
+  std::vector<List> lists_;     ///< by variable
+  std::vector<Neighbour> all_;  ///< variable by variable
+  PairNumbers minima_;
 };
 
 }  // namespace
@@ -108,9 +139,12 @@ Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness 
     }
     alive_.push_back(it->second);
   }
-  drop_values(values);
+  drop_values(values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_));
   for (int list : alive_) values_ += int64_t(lists_[list].size());
-  while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit) && drop_values(values)) {
+  std::vector<int> changed;
+  while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit, &changed) &&
+         drop_values(values == Thoroughness::dead_ends ? undominated_after(core_, changed)
+                                                       : possible_after(core_, changed))) {
   }
 }
 
@@ -127,10 +161,11 @@ NamedValues Contraction::named(const NamedValues& whole) const {
 std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) const {
   std::vector<int> out(alive_.size(), -1);
   for (size_t i = 0; i < variables_.size(); ++i) out[variables_[i]] = lists_[alive_[variables_[i]]][core_assignment[i]];
-  for (size_t r = removed_.size(); r-- > 0;) {
+  Table costs;
+  for (size_t r = removed_.size(), end = neighbours_.size(); r-- > 0;) {
     const Removed& removed = removed_[r];
-    Table costs = (*store_)[removed.unary];
-    for (const Removed::Neighbour& n : removed.neighbours) {
+    costs = (*store_)[removed.unary];
+    for (const Neighbour& n : std::span(neighbours_).subspan(removed.begin, end - removed.begin)) {
       const std::vector<int>& values = lists_[n.values];
       size_t column = size_t(std::lower_bound(values.begin(), values.end(), out[n.variable]) - values.begin());
       for (size_t x = 0; x < costs.size(); ++x)
@@ -138,6 +173,7 @@ std::vector<int> Contraction::expanded(const std::vector<int>& core_assignment) 
     }
     out[removed.variable] =
         lists_[removed.values][size_t(std::min_element(costs.begin(), costs.end()) - costs.begin())];
+    end = removed.begin;
   }
   return out;
 }
@@ -154,8 +190,7 @@ ValueLists Contraction::expanded(const ValueLists& of_core) const {
 }
 
 /// False if every value stays.
-bool Contraction::drop_values(Thoroughness values) {
-  NumberedLists left = values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_);
+bool Contraction::drop_values(NumberedLists left) {
   bool changed = false;
   std::map<std::pair<int, int>, int> kept_of;  // of what was there, and of that: a list
   for (size_t i = 0; i < left.of.size(); ++i) {
@@ -175,34 +210,38 @@ bool Contraction::drop_values(Thoroughness values) {
   return changed;
 }
 
-/// False if every variable stays.
-bool Contraction::take_out_variables(double pair_limit) {
+/// False if every variable stays. `changed`: those that costs of others have gone into.
+bool Contraction::take_out_variables(double pair_limit, std::vector<int>* changed) {
   int count = core_.variable_count();
   Contracting work(core_);
-  std::vector<char> gone(count, 0);
+  std::vector<char> gone(count, 0), beside(count, 0);
   std::vector<int> queue(count);
   std::iota(queue.begin(), queue.end(), 0);
   for (size_t i = 0; i < queue.size(); ++i) {
     int v = queue[i];
     bool single = work.domain(v) == 1;
     if (gone[v] || (!single && work.at(v).size() > 2)) continue;
-    auto neighbours = work.at(v);
+    const auto neighbours = work.at(v);
     if (!single && neighbours.size() == 2 &&
-        double(work.domain(neighbours[0].first)) * work.domain(neighbours[1].first) > pair_limit)
+        double(work.domain(neighbours[0].variable)) * work.domain(neighbours[1].variable) > pair_limit)
       continue;
-    Removed removed{variables_[v], alive_[variables_[v]], work.unary(v), {}};
-    for (auto [u, table] : neighbours) removed.neighbours.push_back({variables_[u], alive_[variables_[u]], table});
-    removed_.push_back(std::move(removed));
+    removed_.push_back({variables_[v], alive_[variables_[v]], work.unary(v), neighbours_.size()});
+    for (auto [u, table] : neighbours) {
+      neighbours_.push_back({variables_[u], alive_[variables_[u]], table});
+      queue.push_back(u);
+      beside[u] = 1;
+    }
     constant_ = add(constant_, work.take_out(v));
     gone[v] = 1;
-    for (auto [u, table] : neighbours) queue.push_back(u);
   }
   if (std::find(gone.begin(), gone.end(), 1) == gone.end()) return false;
+  changed->clear();
   Network next(store_);
   std::vector<int> number(count, -1), variables;
   for (int v = 0; v < count; ++v) {
     if (gone[v]) continue;
     number[v] = next.add_variable(work.unary(v), core_.position(v));
+    if (beside[v]) changed->push_back(number[v]);
     variables.push_back(variables_[v]);
   }
   for (int v = 0; v < count; ++v)

@@ -38,18 +38,18 @@ class Contraction {
  private:
   /// A variable taken out: it takes the value that is cheapest beside its neighbours'.
   struct Removed {
-    struct Neighbour {
-      int variable;
-      int values;  ///< those it had then: a list
-      int table;   ///< [own value][its value]
-    };
     int variable;
     int values;  ///< list
     int unary;
-    std::vector<Neighbour> neighbours;
+    size_t begin;  ///< of its neighbours, which go on to those of the next
   };
-  bool drop_values(Thoroughness values);
-  bool take_out_variables(double pair_limit);
+  struct Neighbour {
+    int variable;
+    int values;  ///< those it had then: a list
+    int table;   ///< [value of what was taken out][its value]
+  };
+  bool drop_values(NumberedLists left);
+  bool take_out_variables(double pair_limit, std::vector<int>* changed);
 
   std::shared_ptr<TableStore> store_;
   Network core_;
@@ -60,6 +60,7 @@ class Contraction {
   Interner<int> lists_;
   std::vector<int> alive_;  ///< by variable of the whole network: a list of the values that are left
   std::vector<Removed> removed_;
+  std::vector<Neighbour> neighbours_;  ///< of all of them
 };
 
 }  // namespace hetsynth::synth

@@ -1,21 +1,65 @@
 #include "synth/dead_ends.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
 
+/// Some of the numbers from 0 to a last one.
+class NumberSet {
+ public:
+  explicit NumberSet(int count) : words_((size_t(count) + 63) / 64, 0) {}
+  void add(int number) { words_[size_t(number) / 64] |= uint64_t(1) << number % 64; }
+  void remove(int number) { words_[size_t(number) / 64] &= ~(uint64_t(1) << number % 64); }
+  /// The first of at least `number`; -1: none.
+  int from(int number) const {
+    size_t w = size_t(number) / 64;
+    if (w >= words_.size()) return -1;
+    uint64_t word = words_[w] & ~uint64_t(0) << number % 64;
+    while (word == 0)
+      if (++w == words_.size())
+        return -1;
+      else
+        word = words_[w];
+    return int(w * 64) + std::countr_zero(word);
+  }
+  /// The last of at most `number`.
+  int down_from(int number) const {
+    if (number < 0) return -1;
+    size_t w = size_t(number) / 64;
+    uint64_t word = words_[w] & ~uint64_t(0) >> (63 - number % 64);
+    while (word == 0)
+      if (w-- == 0)
+        return -1;
+      else
+        word = words_[w];
+    return int(w * 64) + 63 - std::countl_zero(word);
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
 class DeadEnds {
  public:
-  DeadEnds(const Network& network, bool only_impossible)
-      : network_(network), only_impossible_(only_impossible), pending_(network.variable_count(), 1) {
+  /// `changed`: the variables to begin with; none: all.
+  DeadEnds(const Network& network, bool only_impossible, const std::vector<int>* changed = nullptr)
+      : network_(network), only_impossible_(only_impossible), pending_(network.variable_count()) {
     std::unordered_map<int, int> allowed;  // by table: a list
     for (int v = 0; v < network.variable_count(); ++v) {
       const auto [it, fresh] = allowed.try_emplace(network.unary_table(v), -1);
       if (fresh) it->second = allowed_values(network.unary(v));
       alive_.push_back(it->second);
+      if (!changed) pending_.add(v);
+    }
+    for (size_t i = 0; changed && i < changed->size(); ++i) {
+      const int v = (*changed)[i];
+      pending_.add(v);
+      if (lists_[alive_[v]].size() < network.unary(v).size())
+        for (const Network::End& end : network.ends(v)) pending_.add(end.other);
     }
   }
 
@@ -23,17 +67,16 @@ class DeadEnds {
     // Sweeps in turn forwards and backwards, so that what follows from a change follows within the sweep.
     for (bool forward = true, changed = true; changed; forward = !forward) {
       changed = false;
-      int count = network_.variable_count();
-      for (int k = 0; k < count; ++k) {
-        int v = forward ? k : count - 1 - k;
-        if (!pending_[v]) continue;
-        pending_[v] = 0;
+      const int last = network_.variable_count() - 1;
+      for (int v = forward ? pending_.from(0) : pending_.down_from(last); v >= 0;
+           v = forward ? pending_.from(v + 1) : pending_.down_from(v - 1)) {
+        pending_.remove(v);
         int left = reduced(v);
         if (left == alive_[v]) continue;
         alive_[v] = left;
         changed = true;
-        pending_[v] = 1;
-        for (const Network::End& end : network_.ends(v)) pending_[end.other] = 1;
+        pending_.add(v);
+        for (const Network::End& end : network_.ends(v)) pending_.add(end.other);
       }
     }
     return {std::move(lists_), std::move(alive_)};
@@ -56,11 +99,9 @@ class DeadEnds {
   /// The list of what is left of a variable's values.
   int reduced(int v) {
     if (lists_[alive_[v]].empty()) return alive_[v];
-    key_.assign({network_.unary_table(v), alive_[v]});
-    for (const Network::End& end : network_.ends(v)) {
-      key_.push_back(network_.pairs()[end.pair].table * 2 + end.first);
-      key_.push_back(alive_[end.other]);
-    }
+    key_.assign({PairNumbers::word(network_.unary_table(v), alive_[v])});
+    for (const Network::End& end : network_.ends(v))
+      key_.push_back(PairNumbers::word(network_.pairs()[end.pair].table * 2 + end.first, alive_[end.other]));
     int situation = situations_.number(key_);
     if (situation < int(answers_.size())) return answers_[situation];
     std::vector<Neighbour> neighbours;
@@ -94,57 +135,65 @@ class DeadEnds {
   struct Candidate {
     int value;
     Picoseconds total;
-    std::vector<Picoseconds> more;
+    const Picoseconds* more;
     bool alive = true;
   };
 
-  static std::vector<int> undominated(const Table& unary, const std::vector<Neighbour>& neighbours,
-                                      const std::vector<int>& values) {
-    std::vector<Candidate> candidates;
-    std::vector<size_t> ends;  // of the neighbours within `more`
-    for (const Neighbour& n : neighbours) ends.push_back((ends.empty() ? 0 : ends.back()) + n.values->size());
+  std::vector<int> undominated(const Table& unary, const std::vector<Neighbour>& neighbours,
+                               const std::vector<int>& values) {
+    ends_.clear();
+    for (const Neighbour& n : neighbours) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + n.values->size());
+    const size_t width = ends_.empty() ? 0 : ends_.back();
+    more_.resize(values.size() * width);
+    candidates_.clear();
+    Picoseconds* more = more_.data();
     for (int value : values) {
-      Candidate c{value, unary[value], {}};
-      c.more.reserve(ends.empty() ? 0 : ends.back());
-      for (const Neighbour& n : neighbours) {
-        const Picoseconds* own = n.table + size_t(value) * n.own_stride;
-        Picoseconds least = forbidden;
-        for (int u : *n.values) least = std::min(least, own[size_t(u) * n.its_stride]);
-        c.alive = c.alive && least < forbidden;
-        if (!c.alive) break;
-        c.total += least;
-        for (int u : *n.values) {
-          Picoseconds cost = own[size_t(u) * n.its_stride];
-          c.more.push_back(cost >= forbidden ? forbidden : cost - least);
-        }
-      }
-      if (c.alive) candidates.push_back(std::move(c));
+      Candidate c{value, unary[size_t(value)], more};
+      if (!add_costs(neighbours, &c, more)) continue;
+      candidates_.push_back(c);
+      more += width;
     }
     // What dominates a value is no dearer beside the cheapest neighbours; of equals the first stays.
-    std::stable_sort(candidates.begin(), candidates.end(),
+    std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& x, const Candidate& y) { return x.total < y.total; });
-    for (size_t i = candidates.size(); i-- > 0;) {
+    for (size_t i = candidates_.size(); i-- > 0;) {
+      Candidate& own = candidates_[i];
       size_t witness = 0;
-      for (size_t j = 0; j < candidates.size() && candidates[j].total <= candidates[i].total && candidates[i].alive;
-           ++j)
-        if (i != j && candidates[j].alive && dominates(ends, candidates[j], candidates[i], &witness))
-          candidates[i].alive = false;
+      for (size_t j = 0; j < candidates_.size() && candidates_[j].total <= own.total && own.alive; ++j)
+        if (i != j && candidates_[j].alive && dominates(candidates_[j], own, &witness)) own.alive = false;
     }
     std::vector<int> left;
-    for (const Candidate& c : candidates)
+    for (const Candidate& c : candidates_)
       if (c.alive) left.push_back(c.value);
     std::sort(left.begin(), left.end());
     return left;
   }
 
+  /// False if a neighbour has no value beside it.
+  static bool add_costs(const std::vector<Neighbour>& neighbours, Candidate* c, Picoseconds* more) {
+    for (const Neighbour& n : neighbours) {
+      const Picoseconds* own = n.table + size_t(c->value) * n.own_stride;
+      Picoseconds least = forbidden;
+      for (int u : *n.values) least = std::min(least, own[size_t(u) * n.its_stride]);
+      if (least >= forbidden) return false;
+      c->total += least;
+      for (int u : *n.values) {
+        const Picoseconds cost = own[size_t(u) * n.its_stride];
+        *more++ = cost >= forbidden ? forbidden : cost - least;
+      }
+    }
+    return true;
+  }
+
   /// The excess of b over a begins with its lower bound, the difference of the totals, and only grows from there.
   /// `witness`: where the last b was found too dear, and the next often is.
-  static bool dominates(const std::vector<size_t>& ends, const Candidate& b, const Candidate& a, size_t* witness) {
+  bool dominates(const Candidate& b, const Candidate& a, size_t* witness) const {
     Picoseconds excess = b.total - a.total;
-    if (*witness < a.more.size() && a.more[*witness] < forbidden && excess + b.more[*witness] - a.more[*witness] > 0)
+    if (!ends_.empty() && *witness < ends_.back() && a.more[*witness] < forbidden &&
+        excess + b.more[*witness] - a.more[*witness] > 0)
       return false;
     size_t at = 0;
-    for (size_t end : ends) {
+    for (size_t end : ends_) {
       Picoseconds worst = 0;  // reached where a is cheapest
       for (; at < end; ++at) {
         // Beside what is forbidden to a anything goes.
@@ -163,11 +212,16 @@ class DeadEnds {
 
   const Network& network_;
   bool only_impossible_;
-  Interner<int> lists_, situations_;
+  Interner<int> lists_;
+  Interner<uint64_t> situations_;
   std::vector<int> answers_;  ///< by situation
   std::vector<int> alive_;    ///< by variable: a list
-  std::vector<char> pending_;
-  std::vector<int> key_;
+  NumberSet pending_;
+  std::vector<uint64_t> key_;
+  // Of the variable at hand.
+  std::vector<size_t> ends_;  ///< of the neighbours within `more`
+  std::vector<Picoseconds> more_;
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace
@@ -175,5 +229,13 @@ class DeadEnds {
 NumberedLists undominated_values(const Network& network) { return DeadEnds(network, false).run(); }
 
 NumberedLists possible_values(const Network& network) { return DeadEnds(network, true).run(); }
+
+NumberedLists undominated_after(const Network& network, const std::vector<int>& changed) {
+  return DeadEnds(network, false, &changed).run();
+}
+
+NumberedLists possible_after(const Network& network, const std::vector<int>& changed) {
+  return DeadEnds(network, true, &changed).run();
+}
 
 }  // namespace hetsynth::synth

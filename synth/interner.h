@@ -83,4 +83,50 @@ class Interner {
   std::vector<const std::vector<Integer>*> sequences_;
 };
 
+/// Numbers by two words each: a map that allocates only when it grows.
+class PairNumbers {
+ public:
+  struct Words {
+    uint64_t a, b;
+    bool operator==(const Words&) const = default;
+  };
+  static uint64_t word(int high, int low) { return uint64_t(uint32_t(high)) << 32 | uint32_t(low); }
+
+  /// -1 where nothing was put yet. Until the next call.
+  int& at(Words words) {
+    if (2 * (taken_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[place(words)];
+    if (slot.free) {
+      slot = {words, -1, false};
+      ++taken_;
+    }
+    return slot.number;
+  }
+
+ private:
+  struct Slot {
+    Words words{0, 0};
+    int number = -1;
+    bool free = true;
+  };
+
+  size_t place(Words words) const {
+    uint64_t hash = words.a * 0x9e3779b97f4a7c15ull ^ (words.b + 0x7f4a7c15ull) * 0xff51afd7ed558ccdull;
+    hash = (hash ^ hash >> 32) * 0xff51afd7ed558ccdull;
+    const size_t mask = slots_.size() - 1;
+    size_t at = size_t(hash >> 32) & mask;
+    while (!slots_[at].free && !(slots_[at].words == words)) at = (at + 1) & mask;
+    return at;
+  }
+
+  void grow() {
+    const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(std::max<size_t>(16, 2 * slots_.size())));
+    for (const Slot& slot : before)
+      if (!slot.free) slots_[place(slot.words)] = slot;
+  }
+
+  std::vector<Slot> slots_;  ///< a power of two, at most half of them taken
+  size_t taken_ = 0;
+};
+
 }  // namespace hetsynth::synth

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "dsl/base/error.h"
@@ -149,9 +150,7 @@ class Lowering {
     FormMask exist = stage_of(node, consumer) ? plans_[node]->sets.late : plans_[node]->sets.early;
     FormMask both = (exist | plans_[node]->source.mask()) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
-    for (int form = max_forms - 1; form > 0; --form)
-      if (both >> form & 1) return form;
-    return 0;
+    return std::bit_width(both) - 1;
   }
 
   /// -1: there is none yet. Stages: early, late.

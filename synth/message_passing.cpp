@@ -175,18 +175,22 @@ void MessagePassing::sweep() {
   pass(false);
 }
 
+/// To costs by value, in a padded line, what a line says of the classes that an end has them in.
+void MessagePassing::add_by_class(size_t e, size_t domain, const Rough* line, Rough* total) const {
+  const int* own = classes(e);
+  if (plain_[e])
+    for_quads(domain, total, line, total, [](Quad a, Quad b) { return a + b; });
+  else
+    for (size_t x = 0; x < domain; ++x) total[x] += line[own[x]];
+}
+
 /// A cell's own costs and all that it was told, in a padded line.
 void MessagePassing::believe(size_t c, Rough* total) const {
   const Cell& cell = cells_[c];
   std::copy_n(unary_.data() + cell.unary, padded(cell.domain), total);
   for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
     const Quotient::End& end = quotient_.ends[e];
-    const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
-    const int* own = classes(e);
-    if (plain_[e])
-      for_quads(cell.domain, total, incoming, total, [](Quad a, Quad b) { return a + b; });
-    else
-      for (size_t x = 0; x < cell.domain; ++x) total[x] += incoming[own[x]];
+    add_by_class(e, cell.domain, messages_.data() + edges_[size_t(end.edge)].into(end.first), total);
   }
 }
 
@@ -324,19 +328,31 @@ Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
   return bound;
 }
 
+/// Of a cell's ends one that is like the k-th of one of its variables.
+size_t MessagePassing::end_like(size_t c, size_t k, const Network::End& of) const {
+  const Quotient::Cell& cell = quotient_.cells[c];
+  const auto like = [&](size_t e) {
+    return quotient_.ends[e].edge == quotient_.edge_of[size_t(of.pair)] && quotient_.ends[e].first == of.first;
+  };
+  if (like(cell.ends_begin + k)) return cell.ends_begin + k;
+  size_t e = cell.ends_begin;
+  while (e < cell.ends_end && !like(e)) ++e;
+  HETSYNTH_CHECK(e < cell.ends_end, "variables of one cell have ends of the same edges");
+  return e;
+}
+
 std::vector<int> MessagePassing::decode() const {
-  const std::vector<int> order = network_.in_order();
-  std::vector<int> chosen(order.size(), -1);
-  std::vector<Rough> total;
+  std::vector<int> chosen(quotient_.order.size(), -1);
+  std::vector<Rough> total(total_.size());
   for (bool improving : {false, true, true})
-    for (int v : order) {
-      const size_t c = size_t(quotient_.cell_of[size_t(v)]);
-      const Cell& cell = cells_[c];
-      total.assign(unary_.begin() + ptrdiff_t(cell.unary), unary_.begin() + ptrdiff_t(cell.unary + cell.domain));
-      for (const Network::End& end : network_.ends(v)) {
+    for (int v : quotient_.order) {
+      const size_t c = size_t(quotient_.cell_of[size_t(v)]), domain = cells_[c].domain;
+      std::copy_n(unary_.data() + cells_[c].unary, padded(domain), total.data());
+      const std::span<const Network::End> ends = network_.ends(v);
+      for (size_t k = 0; k < ends.size(); ++k) {
+        const Network::End& end = ends[k];
         const size_t number = size_t(quotient_.edge_of[size_t(end.pair)]);
         const Edge& edge = edges_[number];
-        const std::vector<int>&known = *edge.values[!end.first], &classes = edge.table->classes(end.first);
         const int other = chosen[size_t(end.other)];
         const bool told = other < 0 || (!improving && quotient_.edges[number].forward == end.first);
         const Rough* costs = messages_.data() + edge.into(end.first);
@@ -345,13 +361,10 @@ std::vector<int> MessagePassing::decode() const {
           const size_t at = size_t(std::lower_bound(others.begin(), others.end(), other) - others.begin());
           costs = edge.table->beside(!end.first, edge.table->classes(!end.first)[at]);
         }
-        size_t at = 0;
-        for (size_t x = 0; x < total.size(); ++x) {
-          while (known[at] != values_[c][x]) ++at;
-          total[x] += costs[classes[at]];
-        }
+        add_by_class(end_like(c, k, end), domain, costs, total.data());
       }
-      chosen[size_t(v)] = values_[c][size_t(std::min_element(total.begin(), total.end()) - total.begin())];
+      const auto best = std::min_element(total.begin(), total.begin() + ptrdiff_t(domain));
+      chosen[size_t(v)] = values_[c][size_t(best - total.begin())];
     }
   if (network_.cost(chosen) >= forbidden) return {};
   return chosen;

@@ -81,6 +81,8 @@ class MessagePassing {
 
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);
   const int* classes(size_t end) const { return classes_.data() + class_of_end_[end]; }
+  void add_by_class(size_t end, size_t domain, const Rough* line, Rough* total) const;
+  size_t end_like(size_t cell, size_t k, const Network::End& of) const;
   void believe(size_t cell, Rough* total) const;
   void pass(bool forward);
   void send(size_t end, size_t domain);

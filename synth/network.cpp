@@ -2,34 +2,35 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "dsl/base/error.h"
 
 namespace hetsynth::synth {
 
 int TableStore::sum(int a, int b) {
-  auto [it, fresh] = sums_.try_emplace({std::min(a, b), std::max(a, b)}, -1);
-  if (fresh) {
+  int& known = sums_.at({uint64_t(std::min(a, b)), uint64_t(std::max(a, b))});
+  if (known < 0) {
     Table out = tables_[a];
     const Table& other = tables_[b];
     HETSYNTH_CHECK(out.size() == other.size(), "tables of different sizes cannot be added");
     for (size_t i = 0; i < out.size(); ++i) out[i] = add(out[i], other[i]);
-    it->second = intern(std::move(out));
+    known = intern(std::move(out));
   }
-  return it->second;
+  return known;
 }
 
 int TableStore::turned(int id, int rows) {
-  auto [it, fresh] = turned_.try_emplace({id, rows}, -1);
-  if (fresh) {
+  int& known = turned_.at({uint64_t(id), uint64_t(rows)});
+  if (known < 0) {
     const Table& table = tables_[id];
     size_t columns = rows > 0 ? table.size() / size_t(rows) : 0;
     Table out(table.size());
     for (size_t i = 0; i < size_t(rows); ++i)
       for (size_t j = 0; j < columns; ++j) out[j * size_t(rows) + i] = table[i * columns + j];
-    it->second = intern(std::move(out));
+    known = intern(std::move(out));
   }
-  return it->second;
+  return known;
 }
 
 int Network::add_variable(int unary, double position) {
@@ -50,10 +51,23 @@ void Network::add_pair(int a, int b, int table) {
   pairs_.push_back({a, b, table});
 }
 
-void Network::finish() {
+/// In rising order of their ends; of equal ones as they were added.
+void Network::sort_pairs() {
   const auto before = [](const Pair& x, const Pair& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); };
   // Those of a part of a network stand in order already.
-  if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::stable_sort(pairs_.begin(), pairs_.end(), before);
+  if (std::is_sorted(pairs_.begin(), pairs_.end(), before)) return;
+  std::vector<Pair> sorted(pairs_.size());
+  for (int Pair::*end : {&Pair::b, &Pair::a}) {
+    std::vector<size_t> begin(unary_.size() + 1, 0);
+    for (const Pair& pair : pairs_) ++begin[size_t(pair.*end) + 1];
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    for (const Pair& pair : pairs_) sorted[begin[size_t(pair.*end)]++] = pair;
+    pairs_.swap(sorted);
+  }
+}
+
+void Network::finish() {
+  sort_pairs();
   size_t kept = 0;
   for (const Pair& pair : pairs_) {
     if (kept > 0 && pairs_[kept - 1].a == pair.a && pairs_[kept - 1].b == pair.b)
@@ -100,22 +114,19 @@ namespace {
 /// `of_variable` and `of_pair`: numbered tables.
 Network restricted(const Network& network, NumberedLists values, const auto& of_variable, const auto& of_pair) {
   Network out(network.shared_store());
-  Interner<int> keys;
-  std::vector<int> made, key;
+  PairNumbers made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
     const std::vector<int>&row_values = values.lists[rows], &column_values = values.lists[columns];
     if (whole.stored && whole.table.table->size() == row_values.size() * column_values.size()) return whole.number;
     // Pairs of 2 x 3 and of 3 x 2 values may have one table.
-    key.assign({whole.number, rows, columns, int(stride)});
-    const int number = keys.number(key);
-    if (number < int(made.size())) return made[size_t(number)];
+    int& known = made.at({PairNumbers::word(whole.number, int(stride)), PairNumbers::word(rows, columns)});
+    if (known >= 0) return known;
     Table part;
     part.reserve(row_values.size() * column_values.size());
     for (int x : row_values)
       for (int y : column_values) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
-    made.push_back(out.store().intern(std::move(part)));
-    return made.back();
+    return known = out.store().intern(std::move(part));
   };
   const int only = values.lists.number({0});
   for (int v = 0; v < network.variable_count(); ++v)

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,13 +30,7 @@ class TableStore {
 
  private:
   Interner<Picoseconds> tables_;
-  /// By two numbers.
-  struct PairHash {
-    size_t operator()(const std::pair<int, int>& key) const {
-      return size_t((uint64_t(uint32_t(key.first)) << 32 | uint32_t(key.second)) * 0x9e3779b97f4a7c15ull >> 20);
-    }
-  };
-  std::unordered_map<std::pair<int, int>, int, PairHash> sums_, turned_;
+  PairNumbers sums_, turned_;
 };
 
 class Network {
@@ -85,6 +78,8 @@ class Network {
   Picoseconds cost(const std::vector<int>& assignment) const;
 
  private:
+  void sort_pairs();
+
   std::shared_ptr<TableStore> store_;
   std::vector<double> position_;
   std::vector<int> unary_;

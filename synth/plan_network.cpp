@@ -11,19 +11,24 @@
 namespace hetsynth::synth {
 namespace {
 
+size_t hash_of(const std::vector<FormMask>& masks) { return SequenceHash()(masks); }
+size_t hash_of(Sources sources) { return size_t(PairNumbers::word(sources.first, sources.second)); }
+
 /// Values by what matters of them: costs are worked out once for all that are alike.
 template <typename T>
 struct Grouped {
   std::vector<T> kinds;
   std::vector<int> of;  ///< by value: its kind
   void add(const T& what) {
-    const auto [it, fresh] = seen.try_emplace(what, int(kinds.size()));
-    if (fresh) kinds.push_back(what);
-    of.push_back(it->second);
+    const size_t hash = hash_of(what);
+    size_t kind = 0;
+    while (kind < kinds.size() && (hashes[kind] != hash || !(kinds[kind] == what))) ++kind;
+    if (kind == kinds.size()) kinds.push_back(what), hashes.push_back(hash);
+    of.push_back(int(kind));
   }
 
  private:
-  std::map<T, int> seen;
+  std::vector<size_t> hashes;  ///< by kind
 };
 
 /// A table by kinds of rows and columns, spread over all of them.
@@ -44,7 +49,6 @@ std::vector<int> first_numbers(size_t count) {
 
 /// A consumer whose need depends on a variable: per value, the masks it asks for.
 struct VariableNeeds {
-  NodeId variable;
   bool late;
   Grouped<std::vector<FormMask>> masks;
 };
@@ -172,7 +176,8 @@ class NetworkBuilder {
     std::vector<VariableNeeds> out;
     std::vector<FormMask> masks;
     for (NodeId consumer : problem_.consumers[node.id]) {
-      VariableNeeds needs{consumer, is_late(problem_, consumer), {}};
+      VariableNeeds needs{is_late(problem_, consumer), {}};
+      needs.masks.of.reserve(values(consumer).size());
       const auto& inputs = program_[consumer].inputs;
       for (int choice : values(consumer)) {
         masks.clear();
@@ -188,7 +193,7 @@ class NetworkBuilder {
     }
     for (NodeId leaf : problem_.update_targets[node.id]) {
       if (leaf == node.id) continue;  // kept as it is
-      VariableNeeds needs{leaf, is_late(problem_, leaf), {}};
+      VariableNeeds needs{is_late(problem_, leaf), {}};
       for (Sources form : sources(program_[leaf]))
         needs.masks.add({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][size_t(form.first)])});
       out.push_back(std::move(needs));
@@ -231,33 +236,15 @@ class NetworkBuilder {
 
   /// Everything that tensor_costs depends on.
   void set_key(const Node& node) {
-    const auto& options = problem_.rules.options;
-    std::vector<int>& key = key_;
-    key.assign({conversions_.kind_of(node.id), options.kind(node.id), int(node.kind), int(node.phase),
-                node.id == program_.loss, problem_.is_output[node.id], problem_.cost.fused(node.id),
-                prices_.kind_of(node), values_of_[size_t(node.id)]});
+    key_.assign(
+        {problem_.analysis->tensor_situation[size_t(node.id)], problem_.cost.fused(node.id), prices_.kind_of(node)});
     // Which pairs of ways pay depends on what they cost.
-    if (problem_.analysis->two_ways) key.push_back(problem_.cost.work_kind(node.id));
-    if (input_.memory.again) key.push_back(prices_.remake_kind_of(node));
-    for (NodeId consumer : problem_.consumers[node.id]) {
-      key.push_back(options.kind(consumer));
-      key.push_back(values_of_[size_t(consumer)]);
-      key.push_back(int(program_[consumer].phase));
-      int positions = 0;
-      const auto& inputs = program_[consumer].inputs;
-      for (size_t j = 0; j < inputs.size(); ++j)
-        if (inputs[j] == node.id) {
-          key.push_back(int(j));
-          ++positions;
-        }
-      key.push_back(-positions);
-    }
-    for (NodeId leaf : problem_.update_targets[node.id]) {
-      key.push_back(leaf == node.id ? -1 : problem_.rules.forms.kind(leaf));
-      key.push_back(problem_.rules.options.kind(leaf));
-      key.push_back(values_of_[size_t(leaf)]);
-      key.push_back(is_late(problem_, leaf));
-    }
+    if (problem_.analysis->two_ways) key_.push_back(problem_.cost.work_kind(node.id));
+    if (input_.memory.again) key_.push_back(prices_.remake_kind_of(node));
+    if (!input_.among) return;  // all values of them
+    key_.push_back(values_of_[size_t(node.id)]);
+    for (NodeId consumer : problem_.consumers[node.id]) key_.push_back(values_of_[size_t(consumer)]);
+    for (NodeId target : problem_.update_targets[node.id]) key_.push_back(values_of_[size_t(target)]);
   }
 
   TensorCosts tensor_costs(const Node& node) {

@@ -104,11 +104,11 @@ void let_one_speak(Quotient* out) {
 Quotient assembled(const Network& network, const std::vector<int>& rank, const std::vector<int>& cells,
                    const std::vector<int>& sides) {
   Quotient out;
-  std::vector<int> order(rank.size());
-  for (size_t v = 0; v < rank.size(); ++v) order[size_t(rank[v])] = int(v);
+  out.order.resize(rank.size());
+  for (size_t v = 0; v < rank.size(); ++v) out.order[size_t(rank[v])] = int(v);
   out.cell_of.assign(rank.size(), -1);
   std::vector<int> number(rank.size(), -1);
-  for (int v : order) {
+  for (int v : out.order) {
     int& cell = number[size_t(cells[size_t(v)])];
     if (cell < 0) {
       cell = int(out.cells.size());

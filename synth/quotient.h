@@ -29,6 +29,7 @@ struct Quotient {
     bool forward;                           ///< a comes before b
     std::array<std::vector<int>, 2> cells;  ///< at the ends: [0] of the pairs' a
   };
+  std::vector<int> order;    ///< the variables by position
   std::vector<int> cell_of;  ///< by variable
   std::vector<int> edge_of;  ///< by pair
   std::vector<Cell> cells;   ///< in the order of their examples' positions

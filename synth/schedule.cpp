@@ -92,14 +92,16 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd,
     for (ValueId operand : instruction.operands) read[operand] = i, moved[operand] |= moves;
   }
   std::vector<char> stored;
+  stored.reserve(spmd.values.size());
   for (size_t v = 0; v < spmd.values.size(); ++v)
     stored.push_back(!problem.cost.fused(spmd.values[v].node) || moved[v] ||
                      attention.taken_apart(spmd.values[v].node));
-  std::multimap<NodeId, ValueId> leaves;
-  for (ValueId leaf : spmd.leaves) leaves.emplace(spmd.values[leaf].node, leaf);
+  const auto node_of = [&](ValueId leaf) { return spmd.values[leaf].node; };
+  std::vector<ValueId> leaves = spmd.leaves;
+  std::ranges::stable_sort(leaves, {}, node_of);
   for (const auto& [target, value] : spmd.finals)
-    for (auto [it, end] = leaves.equal_range(target); it != end; ++it)
-      if (value != it->second && read[it->second] <= made[value]) stored[value] = 0;
+    for (const ValueId leaf : std::ranges::equal_range(leaves, target, {}, node_of))
+      if (value != leaf && read[leaf] <= made[value]) stored[value] = 0;
   return stored;
 }
 
