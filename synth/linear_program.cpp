@@ -5,6 +5,19 @@
 #include <cmath>
 
 namespace hetsynth::synth {
+namespace {
+
+double bound(double value) { return std::isinf(value) ? std::copysign(COIN_DBL_MAX, value) : value; }
+
+}  // namespace
+
+struct LinearProgram::Solver {
+  ClpSimplex simplex;
+  size_t variables = 0, rows = 0;  ///< that it knows
+};
+
+LinearProgram::LinearProgram() = default;
+LinearProgram::~LinearProgram() = default;
 
 int LinearProgram::add_variable(double lower, double upper, double cost) {
   variables_.push_back({lower, upper});
@@ -17,8 +30,8 @@ void LinearProgram::add_row(double lower, double upper, std::vector<std::pair<in
   entries_.push_back(std::move(entries));
 }
 
-std::optional<std::vector<double>> LinearProgram::solve(std::vector<double>* prices) const {
-  auto bound = [](double value) { return std::isinf(value) ? std::copysign(COIN_DBL_MAX, value) : value; };
+/// All at once.
+void LinearProgram::load() {
   std::vector<double> lower, upper, row_lower, row_upper, values;
   std::vector<int> columns;
   std::vector<CoinBigIndex> starts{0};
@@ -30,9 +43,29 @@ std::optional<std::vector<double>> LinearProgram::solve(std::vector<double>* pri
   }
   CoinPackedMatrix matrix(false, int(variables_.size()), int(rows_.size()), CoinBigIndex(values.size()), values.data(),
                           columns.data(), starts.data(), nullptr);
-  ClpSimplex simplex;
-  simplex.setLogLevel(0);
-  simplex.loadProblem(matrix, lower.data(), upper.data(), costs_.data(), row_lower.data(), row_upper.data());
+  solver_ = std::make_unique<Solver>();
+  solver_->simplex.setLogLevel(0);
+  solver_->simplex.loadProblem(matrix, lower.data(), upper.data(), costs_.data(), row_lower.data(), row_upper.data());
+}
+
+/// What was added since the last solution, from which the next is a few steps away.
+void LinearProgram::load_rest() {
+  for (size_t v = solver_->variables; v < variables_.size(); ++v)
+    solver_->simplex.addColumn(0, nullptr, nullptr, bound(variables_[v].lower), bound(variables_[v].upper), costs_[v]);
+  std::vector<int> columns;
+  std::vector<double> values;
+  for (size_t r = solver_->rows; r < rows_.size(); ++r) {
+    columns.clear(), values.clear();
+    for (const auto& [column, value] : entries_[r]) columns.push_back(column), values.push_back(value);
+    solver_->simplex.addRow(int(columns.size()), columns.data(), values.data(), bound(rows_[r].lower),
+                            bound(rows_[r].upper));
+  }
+}
+
+std::optional<std::vector<double>> LinearProgram::solve(std::vector<double>* prices) {
+  solver_ ? load_rest() : load();
+  solver_->variables = variables_.size(), solver_->rows = rows_.size();
+  ClpSimplex& simplex = solver_->simplex;
   simplex.dual();
   if (simplex.status() != 0) return std::nullopt;
   if (prices) {

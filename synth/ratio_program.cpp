@@ -28,7 +28,7 @@ RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& other
   }
 }
 
-RatioProgram::TypeShares RatioProgram::solve(std::vector<double>* prices) const {
+RatioProgram::TypeShares RatioProgram::solve(std::vector<double>* prices) {
   const auto solution = lp_.solve(prices);
   TypeShares out;
   if (!solution) return out;

@@ -24,7 +24,7 @@ class RatioProgram {
   /// By [class][type of coordinate].
   using TypeShares = std::vector<std::vector<double>>;
   /// Empty if infeasible. `prices`: by row, the microseconds that a unit more would save.
-  TypeShares solve(std::vector<double>* prices = nullptr) const;
+  TypeShares solve(std::vector<double>* prices = nullptr);
   /// Devices such that each device holds and does the same as one of them.
   const std::vector<int>& examples() const { return examples_; }
   /// By cuts, the part that a device holds of what is cut so.
