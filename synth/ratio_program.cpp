@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
-#include <tuple>
 
 namespace hetsynth::synth {
 RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
@@ -101,6 +99,19 @@ void RatioProgram::find_examples() {
 
 int RatioProgram::maximum(double count) { return lp_.add_variable(0, HUGE_VAL, count); }
 
+/// maximum >= fixed + slope * variable, for all of them: shares are from 0 to 1, where others may never be the
+/// greatest.
+void RatioProgram::above(int maximum, const std::set<Line>& lines) {
+  for (const auto& [variable, fixed, slope] : lines) {
+    const auto covers = [&](const Line& other) {
+      const auto& [its, at_0, rise] = other;
+      return its == variable && at_0 >= fixed && at_0 + rise >= fixed + slope &&
+             (at_0 > fixed || at_0 + rise > fixed + slope);
+    };
+    if (std::ranges::none_of(lines, covers)) above(maximum, fixed, slope, variable);
+  }
+}
+
 /// maximum >= fixed + slope * variable
 void RatioProgram::above(int maximum, double fixed, double slope, int variable) {
   lp_.add_row(fixed * scale, HUGE_VAL, {{maximum, 1}, {variable, -slope * scale}});
@@ -113,7 +124,7 @@ void RatioProgram::add_operator(const CostTerm& term) {
   const int z = maximum(term.count * w.turns);
   Work moved = w;  // bytes in the place of operations
   moved.flops = w.bytes;
-  std::set<std::tuple<int, double, double>> rows;
+  std::set<Line> rows;
   for (int d : examples_) {
     Parts without = whole_part;
     for (int a = 0; a < int(problem_.mesh.axes.size()); ++a)
@@ -130,7 +141,7 @@ void RatioProgram::add_operator(const CostTerm& term) {
     add(w, speed.flops_per_second);
     add(moved, problem_.cluster.devices[size_t(d)].memory_bytes_per_second());
   }
-  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+  above(z, rows);
 }
 
 void RatioProgram::add_conversion(const CostTerm& term) {
@@ -168,13 +179,13 @@ void RatioProgram::add_along_other_axis(const CostTerm& term, int class_id) {
         .device_seconds;
   };
   const std::vector<double> all = seconds_at(1), half = seconds_at(0.5);
-  std::set<std::tuple<int, double, double>> rows;
+  std::set<Line> rows;
   for (int d = 0; d < problem_.cost.device_count(); ++d) {
     const double slope = 2 * (all[size_t(d)] - half[size_t(d)]);
     if (slope > 0) rows.insert({share(class_id, d), all[size_t(d)] - slope, slope});
   }
   const int z = maximum(term.count * moved_times(problem_.program, term.node));
-  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+  above(z, rows);
 }
 
 void RatioProgram::add_slice(const CostTerm& term, int class_id, int z) {
@@ -188,7 +199,7 @@ void RatioProgram::add_slice(const CostTerm& term, int class_id, int z) {
 
 void RatioProgram::add_gathering(const CostTerm& term, int class_id, int z) {
   const double bytes = double(problem_.cost.bytes(term.node)), n = problem_.mesh.axes[size_t(axis_)].size;
-  std::set<std::tuple<int, double, double>> rows;
+  std::set<Line> rows;
   for (int d = 0; d < problem_.cost.device_count(); ++d) {
     const double seconds =
         bytes * beside(cuts(term.node, term.from), d) / problem_.cost.link(axis_, d).bandwidth_bytes_per_second;
@@ -197,7 +208,7 @@ void RatioProgram::add_gathering(const CostTerm& term, int class_id, int z) {
     else
       rows.insert({share(class_id, d), seconds, -seconds});
   }
-  for (const auto& [variable, fixed, slope] : rows) above(z, fixed, slope, variable);
+  above(z, rows);
 }
 
 /// What depends on the shares: the fullest host gathers or scatters, and what the emptiest lacks goes between hosts.

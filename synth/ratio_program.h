@@ -1,5 +1,7 @@
 // The linear program of the shares along one mesh axis, for a fixed program at given shares on the other axes.
 #pragma once
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "synth/linear_program.h"
@@ -40,7 +42,11 @@ class RatioProgram {
   Cuts cuts(NodeId node, const Form& form) const;
   bool crosses_hosts(int device) const;
 
+  /// A variable, what it gives at 0, and what more at 1.
+  using Line = std::tuple<int, double, double>;
+
   int maximum(double count);
+  void above(int maximum, const std::set<Line>& lines);
   void above(int maximum, double fixed, double slope, int variable);
   void find_examples();
   void add_operator(const CostTerm& term);
