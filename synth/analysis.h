@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "synth/attention_cost.h"
+#include "synth/form_subsets.h"
 #include "synth/rules.h"
 
 namespace hetsynth::synth {
@@ -47,6 +48,7 @@ struct Analysis {
   /// By node: equal for tensors of one kind that are made and read by the same options, all that read them in one
   /// order: what happens between two such tensors' forms follows from the choices of those.
   std::vector<int> tensor_situation;
+  mutable FormSubsets subsets;
 
  private:
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <tuple>
 
+#include "synth/form_subsets.h"
+
 namespace hetsynth::synth {
 namespace {
 

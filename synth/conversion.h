@@ -71,19 +71,6 @@ class ConversionTable {
 /// Whether a set of forms serves all needs.
 bool serves(FormMask set, const std::vector<FormMask>& needs);
 
-/// Calls `visit` for the subsets of `forms` with at most `most` members, smaller numbers of members first.
-template <typename Visit>
-void for_small_subsets(FormMask forms, int most, const Visit& visit) {
-  std::vector<int> members;
-  for (int f = 0; f < max_forms; ++f)
-    if (forms >> f & 1) members.push_back(f);
-  auto extend = [&](auto& self, FormMask set, size_t from, int left) -> void {
-    if (left == 0) return visit(set);
-    for (size_t i = from; i < members.size(); ++i) self(self, set | FormMask(1) << members[i], i + 1, left - 1);
-  };
-  for (int size = 0; size <= most && size <= int(members.size()); ++size) extend(extend, 0, 0, size);
-}
-
 /// Conversion tables of all tensors, one per kind.
 class Conversions {
  public:

@@ -197,21 +197,21 @@ double CostModel::device_seconds(const Work& work, const Parts& parts, int d) co
                                                    weighted(work.bytes, parts) / memory_speeds_[size_t(d)]));
 }
 
-double CostModel::part_within(const Work& work, Parts parts, int axis, int d, double seconds) const {
+PartWithin CostModel::part_within(const Work& work, Parts parts, int axis, int d) const {
   const ComputeSpeed own = speed(work, d);
-  const double left = seconds / work.turns - own.call_seconds;
-  if (left <= 0) return 0;
-  double part = 1;
-  // Both sums grow evenly with the part.
-  for (const auto& [amounts, per_second] :
-       {std::pair(&work.flops, own.flops_per_second), std::pair(&work.bytes, memory_speeds_[size_t(d)])}) {
+  PartWithin out;
+  out.turns_ = work.turns;
+  out.call_seconds_ = own.call_seconds;
+  const auto sum = [&](const auto& amounts, double per_second) {
+    PartWithin::Sum made{0, 0, per_second};
     parts[size_t(axis)] = 0;
-    const double fixed = weighted(*amounts, parts);
+    made.fixed = weighted(amounts, parts);
     parts[size_t(axis)] = 1;
-    const double whole = weighted(*amounts, parts), most = left * per_second;
-    if (whole > most) part = std::min(part, (most - fixed) / (whole - fixed));
-  }
-  return std::max(0.0, part);
+    made.whole = weighted(amounts, parts);
+    return made;
+  };
+  out.sums_ = {sum(work.flops, own.flops_per_second), sum(work.bytes, memory_speeds_[size_t(d)])};
+  return out;
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {

@@ -63,6 +63,30 @@ struct Conversion {
   Picoseconds cost = forbidden;
 };
 
+/// How much of some work a device can have done by some time.
+class PartWithin {
+ public:
+  /// At most 1; 0: none.
+  double operator()(double seconds) const {
+    const double left = seconds / turns_ - call_seconds_;
+    if (left <= 0) return 0;
+    double part = 1;
+    for (const Sum& sum : sums_)
+      if (const double most = left * sum.per_second; sum.whole > most)
+        part = std::min(part, (most - sum.fixed) / (sum.whole - sum.fixed));
+    return std::max(0.0, part);
+  }
+
+ private:
+  friend class CostModel;
+  /// Of operations or bytes, which grow evenly with the part.
+  struct Sum {
+    double fixed, whole, per_second;
+  };
+  double turns_ = 1, call_seconds_ = 0;
+  std::array<Sum, 2> sums_{};
+};
+
 class CostModel {
  public:
   /// `kinds`: as node_kinds gives them; `fused`: as fused_tensors does. `mesh`: over the cluster's devices in rank
@@ -86,9 +110,8 @@ class CostModel {
   double device_seconds(const Work& work, const Shares& shares, int device) const {
     return device_seconds(work, parts(work, shares, device), device);
   }
-  /// The greatest part on an axis, at most 1, that a device can do of the work in so many seconds, the other parts
-  /// being as given; 0: none.
-  double part_within(const Work& work, Parts parts, int axis, int device, double seconds) const;
+  /// The greatest part on an axis that a device can do of the work in some time, the other parts being as given.
+  PartWithin part_within(const Work& work, Parts parts, int axis, int device) const;
   /// What a device's seconds of such work follow from; a call that costs nothing where there is none.
   ComputeSpeed speed(const Work& work, int device) const;
   /// Floating-point operations of these parts of the work.

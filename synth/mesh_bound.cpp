@@ -92,10 +92,12 @@ class BestShares {
       divided = {varying_axis_};
     }
     const std::vector<Portion>& portions = portions_along(divided);
+    std::vector<PartWithin> within;  // by type
+    for (const auto& type : types_.devices) within.push_back(problem_.cost.part_within(merged, even, solved, type[0]));
     double low = 0;
     for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
       double middle = (low + high) / 2;
-      (done_within(merged, even, solved, portions, middle) >= 1 ? high : low) = middle;
+      (done_within(middle, within, portions) >= 1 ? high : low) = middle;
     }
     return to_picoseconds(low * (1 - rounding));
   }
@@ -152,14 +154,12 @@ class BestShares {
     return it->second;
   }
 
-  /// Part of the work that all portions together can have done by then, at least. Of what axis `solved` divides.
-  double done_within(const Work& work, const Parts& parts, int solved, const std::vector<Portion>& portions,
-                     double time) const {
+  /// Part of the work that all portions together can have done by then, at least.
+  double done_within(double time, const std::vector<PartWithin>& within, const std::vector<Portion>& portions) const {
     double sum = 0;
     for (const Portion& portion : portions) {
       double most = 1;
-      for (int device : portion.devices)
-        most = std::min(most, problem_.cost.part_within(work, parts, solved, device, time));
+      for (int device : portion.devices) most = std::min(most, within[size_t(types_.type_of[size_t(device)])](time));
       sum += most * portion.count;
     }
     return sum;

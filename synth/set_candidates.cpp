@@ -1,7 +1,6 @@
 #include "synth/set_candidates.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <utility>
 
@@ -12,14 +11,6 @@ namespace {
 /// that there would be more pairs of sets than this, one form before and one after.
 constexpr int most_apart = 2;
 constexpr size_t most_pairs = 1000;
-
-/// Whether a set meets the same needs without one of its members.
-bool redundant(FormMask set, const std::vector<FormMask>& needs) {
-  FormMask necessary = 0;
-  for (FormMask need : needs)
-    if (std::has_single_bit(need & set)) necessary |= need & set;
-  return necessary != set;
-}
 
 }  // namespace
 
@@ -76,28 +67,22 @@ std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vecto
 /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
 std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::vector<Sources>& from,
                                                  const std::set<FormMask>& masks, int most) const {
-  FormMask useful = 0;
-  for (FormMask mask : masks) useful |= mask;
-  std::vector<FormMask> needs(masks.begin(), masks.end());
-  most = std::min(most, conversions_.of(node.id).most_targets());
-  const size_t words = (needs.size() + 63) / 64;
+  const FormSubsets::Found& all = problem_.analysis->subsets.of(
+      std::vector<FormMask>(masks.begin(), masks.end()), std::min(most, conversions_.of(node.id).most_targets()));
+  const size_t words = all.words;
   std::vector<FormMask> sets;
-  std::vector<uint64_t> meets;  // by candidate: needs, a bit each
-  Table costs;                  // by candidate and source
-  for_small_subsets(useful, most, [&](FormMask set) {
-    if (redundant(set, needs)) return;
-    costs.resize((sets.size() + 1) * from.size());
+  std::vector<const uint64_t*> meets;                // by candidate
+  Table costs((all.sets.size() + 1) * from.size());  // by candidate and source
+  for (size_t i = 0; i < all.sets.size(); ++i) {
     Picoseconds* own = costs.data() + sets.size() * from.size();
-    cost(node, from, {true, false, set, 0}, own);
-    if (std::all_of(own, own + from.size(), [](Picoseconds c) { return c >= forbidden; })) return;
-    sets.push_back(set);
-    meets.resize(sets.size() * words, 0);
-    for (size_t m = 0; m < needs.size(); ++m)
-      meets[(sets.size() - 1) * words + m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
-  });
+    cost(node, from, {true, false, all.sets[i], 0}, own);
+    if (std::all_of(own, own + from.size(), [](Picoseconds c) { return c >= forbidden; })) continue;
+    sets.push_back(all.sets[i]);
+    meets.push_back(all.meets.data() + i * words);
+  }
   const auto beats = [&](size_t a, size_t b) {
     for (size_t m = 0; m < words; ++m)
-      if (meets[b * words + m] & ~meets[a * words + m]) return false;
+      if (meets[b][m] & ~meets[a][m]) return false;
     for (size_t s = 0; s < from.size(); ++s)
       if (costs[a * from.size() + s] > costs[b * from.size() + s]) return false;
     return true;

@@ -19,6 +19,8 @@ constexpr double precision = 1e-4;
 /// And searches of long programs: of the few branches there is time for, bounds are far from this.
 constexpr double precision_if_long = 1e-3;
 constexpr int most_halvings = 60;
+/// Before them, steps from where they are likely to end.
+constexpr double first_step = 1.0 / 64;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
 /// too far from that plan for its shares to tell where the bound is low.
 constexpr int64_t parts_of_width = 16;
@@ -69,18 +71,7 @@ class BestShares {
       const int64_t devices = problem_.cost.device_count(), most = (granules + devices - 1) / devices;
       return to_picoseconds(seconds(work, double(most) / double(granules), 0));
     }
-    double low = 0, high = 0;  // the least that types must do; all of it on each of them
-    for (size_t t = 0; t < types_.devices.size(); ++t) {
-      const int device = types_.devices[t][0];
-      low = std::max(low, seconds(work, double(least_of_device(class_id, t)) / double(granules), device));
-      high = std::max(high, seconds(work, 1, device));
-    }
-    if (granules_done_within(work, class_id, low) >= granules) return to_picoseconds(low);
-    for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
-      double middle = (low + high) / 2;
-      (granules_done_within(work, class_id, middle) >= granules ? high : low) = middle;
-    }
-    return to_picoseconds(low);
+    return to_picoseconds(seconds_divided(work, class_id));
   }
 
   Conversion conversion(NodeId node, const Form& from, const Form& to) const {
@@ -169,14 +160,45 @@ class BestShares {
     return class_id == branch_.class_id ? branch_.high[type] / size : granules_of(class_id);
   }
 
-  /// Granules of the work that all devices together can have done by then, or more.
-  int64_t granules_done_within(const Work& work, int class_id, double time) const {
+  /// Of work that is divided among unequal devices, up to `precision`.
+  double seconds_divided(const Work& work, int class_id) const {
+    const int64_t granules = granules_of(class_id);
+    double low = 0, high = 0;   // the least that types must do; all of it on each of them
+    double rate = 0, lost = 0;  // of all together, and what they could have done in the time of their calls
+    within_.clear();
+    for (size_t t = 0; t < types_.devices.size(); ++t) {
+      const int device = types_.devices[t][0];
+      low = std::max(low, seconds(work, double(least_of_device(class_id, t)) / double(granules), device));
+      const double alone = seconds(work, 1, device), call = work.turns * problem_.cost.speed(work, device).call_seconds;
+      high = std::max(high, alone);
+      const double of_type = double(types_.devices[t].size()) / (alone - call);
+      rate += of_type, lost += of_type * call;
+      within_.push_back(problem_.cost.part_within(work, whole_part, 0, device));
+    }
+    const auto done = [&](double time) { return granules_done_within(time, class_id) >= granules; };
+    if (done(low)) return low;
+    // It takes little longer than if parts were not whole granules.
+    double ahead = (1 + lost) / rate;
+    for (double step = first_step; ahead > low && ahead < high; step *= 2) {
+      if (done(ahead))
+        high = ahead;
+      else
+        low = std::exchange(ahead, ahead * (1 + step));
+    }
+    for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
+      const double middle = (low + high) / 2;
+      (done(middle) ? high : low) = middle;
+    }
+    return low;
+  }
+
+  /// Granules of the work at hand that all devices together can have done by then, or more.
+  int64_t granules_done_within(double time, int class_id) const {
     const int64_t granules = granules_of(class_id);
     int64_t sum = 0;
     for (size_t t = 0; t < types_.devices.size(); ++t) {
-      const auto& type = types_.devices[t];
-      const double part = problem_.cost.part_within(work, whole_part, 0, type[0], time);
-      const int64_t done = int64_t(part * double(granules) * (1 + 1e-9) + 1e-9) * int64_t(type.size());
+      const int64_t done =
+          int64_t(within_[t](time) * double(granules) * (1 + 1e-9) + 1e-9) * int64_t(types_.devices[t].size());
       sum += class_id == branch_.class_id ? std::min(done, branch_.high[t]) : done;
     }
     return sum;
@@ -185,9 +207,10 @@ class BestShares {
   const Problem& problem_;
   const DeviceTypes& types_;
   const Branch& branch_;
-  double slice_gain_ = 1;  ///< least over even shares' cost: by memory bandwidth
-  double host_gain_ = 1;   ///< of an all-to-all between hosts of unequal numbers of devices
-  Shares even_;            ///< unless devices or hosts differ
+  double slice_gain_ = 1;                   ///< least over even shares' cost: by memory bandwidth
+  double host_gain_ = 1;                    ///< of an all-to-all between hosts of unequal numbers of devices
+  Shares even_;                             ///< unless devices or hosts differ
+  mutable std::vector<PartWithin> within_;  ///< by type: what a device can do of the work at hand
 };
 
 /// Costs where every instruction takes the shares of the branch that suit it.
