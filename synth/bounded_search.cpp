@@ -234,7 +234,8 @@ void BoundedSearch::absorb(const SearchResult& found, const ValueLists& values, 
   prove(std::min(budget, std::max<Picoseconds>(0, bound - shifted_.bound)));
 }
 
-/// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
+/// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between. Of tables far beyond it that
+/// is left where the gap will do: their bound is hardly ever better.
 void BoundedSearch::search_what_is_left() {
   const Picoseconds budget = to_beat() - shifted_.bound;
   const ValueLists values = values_left(budget);
@@ -242,7 +243,10 @@ void BoundedSearch::search_what_is_left() {
   Picoseconds moved = 0;
   const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);
-  absorb(eliminate_and_search(part.core(), elimination_order(part.core()), limits_), values, part, moved);
+  const EliminationOrder order = elimination_order(part.core());
+  const bool hopeless = order.largest > hopeless_times * limits_.table_limit;
+  if (hopeless && result_.found() && gap() <= limits_.enough_at_last) return;
+  absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
 }
 
 /// Nothing is cheaper than the bound of message passing plus `excess`, except perhaps what was found.
