@@ -142,9 +142,10 @@ Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversio
                             const MemoryPrice& memory, const Choices& choices) {
   const FormPrices prices(problem, conversions, shares, memory);
   Materialiser materialiser(problem, conversions);
+  const std::vector<const Materialisation*> all = materialiser.all(choices);
   Picoseconds sum = 0;
   for (const Node& node : problem.program.nodes) {
-    const Materialisation& m = materialiser.of(choices, node.id);
+    const Materialisation& m = *all[size_t(node.id)];
     const std::vector<NodeId>& updates = problem.update_targets[node.id];
     const bool read = !problem.consumers[node.id].empty() || std::ranges::count(updates, node.id) < ssize(updates);
     if (read) sum = add(sum, prices.of_kept(node, m.source, m.sets));

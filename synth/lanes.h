@@ -26,13 +26,26 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
 }
 [[gnu::always_inline]] inline Quad lesser(Quad a, Quad b) { return a < b ? a : b; }
 
-/// out[i] = made(a[i], b[i]) for the vectors of a line.
-template <typename Made>
-[[gnu::always_inline]] inline void for_quads(size_t count, const Rough* a, const Rough* b, Rough* out,
-                                             const Made& made) {
-  for (size_t i = 0; i < count; i += 4) {
-    const Quad sum = made(quad_at(a + i), quad_at(b + i));
-    std::memcpy(out + i, &sum, sizeof sum);
+[[gnu::always_inline]] inline void load(const Rough* line, Lanes* out) { std::memcpy(out, line, sizeof *out); }
+[[gnu::always_inline]] inline void store(const Lanes& numbers, Rough* line) {
+  std::memcpy(line, &numbers, sizeof numbers);
+}
+
+/// To the vectors of a line those of another.
+[[gnu::always_inline]] inline void add_line(const Rough* line, size_t count, Rough* total) {
+  for (size_t i = 0; i < count; i += lanes) {
+    Lanes sum, more;
+    load(total + i, &sum), load(line + i, &more);
+    store(sum + more, total + i);
+  }
+}
+
+/// out[i] = (line[i] - less) * times
+[[gnu::always_inline]] inline void scale_line(const Rough* line, size_t count, Rough less, Rough times, Rough* out) {
+  for (size_t i = 0; i < count; i += lanes) {
+    Lanes numbers;
+    load(line + i, &numbers);
+    store((numbers - less) * times, out + i);
   }
 }
 
@@ -46,6 +59,46 @@ template <typename Made>
   best = lesser(other, best);
   best = lesser(__builtin_shufflevector(best, best, 2, 3, 0, 1), best);
   return best[1] < best[0] ? best[1] : best[0];
+}
+
+/// Some vectors of `out` beside each other: they stay in registers while all rows pass by.
+template <int vectors>
+[[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
+                                                   Rough* out) {
+  Lanes best[vectors];
+  for (int v = 0; v < vectors; ++v) best[v] = Lanes{} + 4 * rough_forbidden;
+  for (int x = 0; x < rows; ++x, row += columns) {
+    const Rough weight = weights[x];
+    for (int v = 0; v < vectors; ++v) {
+      Lanes costs;
+      load(row + size_t(v) * lanes, &costs);
+      costs += weight;
+      best[v] = costs < best[v] ? costs : best[v];
+    }
+  }
+  std::memcpy(out, best, sizeof best);
+}
+
+/// out[y] = min over x of weights[x] + row[x][y], rows of `columns`, a multiple of the lanes.
+[[gnu::always_inline]] inline void minimum_plus(const Rough* row, size_t columns, int rows, const Rough* weights,
+                                                Rough* out) {
+  constexpr size_t at_once = 6 * lanes;
+  size_t y = 0;
+  for (; y + at_once <= columns; y += at_once) minimum_of_rows<6>(row + y, columns, rows, weights, out + y);
+  switch ((columns - y) / lanes) {
+    case 5:
+      return minimum_of_rows<5>(row + y, columns, rows, weights, out + y);
+    case 4:
+      return minimum_of_rows<4>(row + y, columns, rows, weights, out + y);
+    case 3:
+      return minimum_of_rows<3>(row + y, columns, rows, weights, out + y);
+    case 2:
+      return minimum_of_rows<2>(row + y, columns, rows, weights, out + y);
+    case 1:
+      return minimum_of_rows<1>(row + y, columns, rows, weights, out + y);
+    default:
+      return;
+  }
 }
 
 }  // namespace hetsynth::synth

@@ -65,18 +65,16 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
         edge.handed[!end.first] = handed_;
         handed_ += edge.givers[!end.first] = values[c].size();
       }
-      const std::vector<int>& known = *edge.values[!end.first];
-      const std::vector<int>& classes = edge.table->classes(end.first);
-      class_of_end_.push_back(classes_.size());
+      add_end(end);
+      const std::vector<int>&known = *edge.values[!end.first], &classes = edge.table->classes(end.first);
       size_t at = 0;
       for (int value : values[c]) {
         while (known[at] != value) ++at;
         classes_.push_back(classes[at]);
       }
-      bool plain = edge.table->class_count(end.first) == int(values[c].size());
-      for (size_t x = 0; plain && x < values[c].size(); ++x)
-        plain = this->classes(class_of_end_.size() - 1)[x] == int(x);
-      plain_.push_back(plain);
+      bool plain = ends_.back().senders == int(values[c].size());
+      for (size_t x = 0; plain && x < values[c].size(); ++x) plain = classes_[ends_.back().classes + x] == int(x);
+      ends_.back().plain = plain;
       later += end.later;
     }
     cell.weight = Rough(1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later}));
@@ -106,6 +104,14 @@ void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& valu
   edge.into_b = messages_.size();
   messages_.resize(messages_.size() + padded(size_t(table->class_count(false))), 0);
   edges_.push_back(edge);
+}
+
+/// Its classes follow.
+void MessagePassing::add_end(const Quotient::End& end) {
+  const Edge& edge = edges_[size_t(end.edge)];
+  const PairTable& table = *edge.table;
+  ends_.push_back({table.beside(end.first, 0), edge.into(end.first), edge.into(!end.first), classes_.size(),
+                   table.class_count(end.first), table.class_count(!end.first), false, end.later, end.speaks});
 }
 
 void MessagePassing::begin_with(const MessagePassing& other) {
@@ -176,57 +182,62 @@ void MessagePassing::sweep() {
 }
 
 /// To costs by value, in a padded line, what a line says of the classes that an end has them in.
-void MessagePassing::add_by_class(size_t e, size_t domain, const Rough* line, Rough* total) const {
-  const int* own = classes(e);
-  if (plain_[e])
-    for_quads(domain, total, line, total, [](Quad a, Quad b) { return a + b; });
-  else
-    for (size_t x = 0; x < domain; ++x) total[x] += line[own[x]];
+[[gnu::always_inline]] inline void MessagePassing::add_by_class(const End& end, size_t domain, const Rough* line,
+                                                                Rough* total) const {
+  if (end.plain) return add_line(line, domain, total);
+  const int* own = classes_.data() + end.classes;
+  for (size_t x = 0; x < domain; ++x) total[x] += line[own[x]];
 }
 
 /// A cell's own costs and all that it was told, in a padded line.
-void MessagePassing::believe(size_t c, Rough* total) const {
-  const Cell& cell = cells_[c];
-  std::copy_n(unary_.data() + cell.unary, padded(cell.domain), total);
-  for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
-    const Quotient::End& end = quotient_.ends[e];
-    add_by_class(e, cell.domain, messages_.data() + edges_[size_t(end.edge)].into(end.first), total);
-  }
+[[gnu::always_inline]] inline void MessagePassing::add_up(size_t c, Rough* total) const {
+  const size_t domain = cells_[c].domain, width = padded(domain);
+  const Rough* own = unary_.data() + cells_[c].unary;
+  for (size_t x = 0; x < width; ++x) total[x] = own[x];
+  for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
+    add_by_class(ends_[e], domain, messages_.data() + ends_[e].incoming, total);
 }
 
-void MessagePassing::pass(bool forward) {
+void MessagePassing::believe(size_t c, Rough* total) const { add_up(c, total); }
+
+__attribute__((target_clones("avx2", "default"))) void MessagePassing::pass(bool forward) {
+  Rough* total = total_.data();
   for (size_t k = 0; k < cells_.size(); ++k) {
-    const size_t c = forward ? k : cells_.size() - 1 - k;
-    const Cell& cell = cells_[c];
-    believe(c, total_.data());
-    Rough* total = total_.data();
-    const Rough least = least_of_line(total, cell.domain), weight = cell.weight;
-    for_quads(cell.domain, total, total, total, [&](Quad own, Quad) { return (own - least) * weight; });
+    const size_t c = forward ? k : cells_.size() - 1 - k, domain = cells_[c].domain;
+    add_up(c, total);
+    scale_line(total, domain, least_of_line(total, domain), cells_[c].weight, total);
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
-      if (quotient_.ends[e].later == forward && quotient_.ends[e].speaks) send(e, cell.domain);
+      if (ends_[e].later == forward && ends_[e].speaks) send(ends_[e], domain);
   }
 }
 
 /// Minimum over the sender of what it knows (in `total_`) and the pair's cost; its least entry is taken out.
-void MessagePassing::send(size_t e, size_t domain) {
-  const Quotient::End& end = quotient_.ends[e];
-  const Edge& edge = edges_[size_t(end.edge)];
-  const Rough* back = messages_.data() + edge.into(end.first);
-  Rough* message = messages_.data() + edge.into(!end.first);
-  const int* own = classes(e);
-  const int senders = edge.table->class_count(end.first), receivers = edge.table->class_count(!end.first);
-  if (plain_[e]) {
-    for_quads(domain, total_.data(), back, by_class_.data(),
-              [](Quad total, Quad known) { return lesser(total, Quad{} + rough_forbidden) - known; });
+[[gnu::always_inline]] inline void MessagePassing::send(const End& end, size_t domain) {
+  const Rough *total = total_.data(), *back = messages_.data() + end.incoming;
+  Rough *message = messages_.data() + end.outgoing, *by_class = by_class_.data(), *sent = sent_.data();
+  const int senders = end.senders;
+  const size_t receivers = size_t(end.receivers), width = padded(receivers);
+  if (end.plain) {
+    for (size_t i = 0; i < domain; i += lanes) {
+      Lanes knows, known;
+      load(total + i, &knows), load(back + i, &known);
+      knows = knows < rough_forbidden ? knows : Lanes{} + rough_forbidden;
+      store(knows - known, by_class + i);
+    }
   } else {
-    std::fill_n(by_class_.data(), senders, rough_forbidden);
-    for (size_t x = 0; x < domain; ++x) by_class_[size_t(own[x])] = std::min(by_class_[size_t(own[x])], total_[x]);
-    for (int x = 0; x < senders; ++x) by_class_[size_t(x)] -= back[x];
+    const int* own = classes_.data() + end.classes;
+    for (size_t i = 0; i < size_t(senders); i += lanes) store(Lanes{} + rough_forbidden, by_class + i);
+    for (size_t x = 0; x < domain; ++x) by_class[own[x]] = std::min(by_class[own[x]], total[x]);
+    for (size_t i = 0; i < size_t(senders); i += lanes) {
+      Lanes knows, known;
+      load(by_class + i, &knows), load(back + i, &known);
+      store(knows - known, by_class + i);
+    }
   }
-  edge.table->minimum_plus(end.first, by_class_.data(), sent_.data());
-  const Rough least = least_of_line(sent_.data(), size_t(receivers));  // the table's padding adds what is forbidden
-  for_quads(size_t(receivers), sent_.data(), sent_.data(), message, [&](Quad sent, Quad) { return sent - least; });
-  for (size_t y = size_t(receivers); y < padded(size_t(receivers)); ++y) message[y] = 0;
+  synth::minimum_plus(end.costs, width, senders, by_class, sent);
+  // The table's padding adds what is forbidden.
+  scale_line(sent, receivers, least_of_line(sent, receivers), 1, message);
+  for (size_t y = receivers; y < width; ++y) message[y] = 0;
 }
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
@@ -361,7 +372,7 @@ std::vector<int> MessagePassing::decode() const {
           const size_t at = size_t(std::lower_bound(others.begin(), others.end(), other) - others.begin());
           costs = edge.table->beside(!end.first, edge.table->classes(!end.first)[at]);
         }
-        add_by_class(end_like(c, k, end), domain, costs, total.data());
+        add_by_class(ends_[end_like(c, k, end)], domain, costs, total.data());
       }
       const auto best = std::min_element(total.begin(), total.begin() + ptrdiff_t(domain));
       chosen[size_t(v)] = values_[c][size_t(best - total.begin())];

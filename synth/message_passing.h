@@ -79,13 +79,25 @@ class MessagePassing {
     Rough weight;  ///< share of its costs that each pair on the busier side gets
   };
 
+  /// An end of a cell, as sweeps need it.
+  struct End {
+    const Rough* costs;         ///< by class of own values: by class of the others', in padded lines
+    size_t incoming, outgoing;  ///< messages
+    size_t classes;             ///< of own values: where they begin
+    int senders, receivers;     ///< own classes and the others'
+    bool plain;                 ///< every value is a class of its own, in order
+    bool later, speaks;         ///< as in the quotient
+  };
+
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);
-  const int* classes(size_t end) const { return classes_.data() + class_of_end_[end]; }
-  void add_by_class(size_t end, size_t domain, const Rough* line, Rough* total) const;
+  void add_end(const Quotient::End& end);
+  const int* classes(size_t end) const { return classes_.data() + ends_[end].classes; }
+  void add_by_class(const End& end, size_t domain, const Rough* line, Rough* total) const;
+  void add_up(size_t cell, Rough* total) const;
   size_t end_like(size_t cell, size_t k, const Network::End& of) const;
   void believe(size_t cell, Rough* total) const;
   void pass(bool forward);
-  void send(size_t end, size_t domain);
+  void send(const End& end, size_t domain);
   Picoseconds moved_over(Reparametrised* out) const;
   void hand(size_t cell, size_t end, const Rough* total, Rough* out) const;
   std::vector<Rough> all_handed() const;
@@ -101,8 +113,7 @@ class MessagePassing {
   std::vector<Rough> unary_;                    ///< cell by cell, in padded lines (synth/lanes.h)
   std::vector<Rough> messages_;                 ///< edge by edge, either end, in lines padded with 0
   std::vector<int> classes_;                    ///< end by end: class of every value
-  std::vector<size_t> class_of_end_;            ///< by end: where its classes begin
-  std::vector<char> plain_;                     ///< by end: every value is a class of its own, in order
+  std::vector<End> ends_;                       ///< as the quotient's
   size_t handed_ = 0;                           ///< values that hand something to a pair, all together
   std::vector<Rough> total_, by_class_, sent_;  ///< scratch
 };

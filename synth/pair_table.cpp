@@ -41,24 +41,6 @@ Table turned(const Table& lines, size_t length, const std::vector<size_t>& kept)
   *best = next < *best ? next : *best;
 }
 
-/// Some vectors of `out` beside each other: they stay in registers while all rows pass by.
-template <int vectors>
-[[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
-                                                   Rough* out) {
-  Lanes best[vectors];
-  for (int v = 0; v < vectors; ++v) best[v] = Lanes{} + 4 * rough_forbidden;
-  for (int x = 0; x < rows; ++x, row += columns) {
-    const Rough weight = weights[x];
-    for (int v = 0; v < vectors; ++v) {
-      Lanes costs;
-      std::memcpy(&costs, row + size_t(v) * lanes, sizeof costs);
-      costs += weight;
-      best[v] = costs < best[v] ? costs : best[v];
-    }
-  }
-  std::memcpy(out, best, sizeof best);
-}
-
 }  // namespace
 
 // Minima of several vectors do not wait for each other.
@@ -101,26 +83,8 @@ PairTable::PairTable(const Table& table, int columns, const std::vector<int>& ro
 
 __attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const Rough* weights,
                                                                                Rough* out) const {
-  constexpr size_t at_once = 6 * lanes;
-  const size_t columns = padded(size_t(class_count(!from_first)));
-  const int rows = class_count(from_first);
-  const Rough* row = beside(from_first, 0);
-  size_t y = 0;
-  for (; y + at_once <= columns; y += at_once) minimum_of_rows<6>(row + y, columns, rows, weights, out + y);
-  switch ((columns - y) / lanes) {
-    case 5:
-      return minimum_of_rows<5>(row + y, columns, rows, weights, out + y);
-    case 4:
-      return minimum_of_rows<4>(row + y, columns, rows, weights, out + y);
-    case 3:
-      return minimum_of_rows<3>(row + y, columns, rows, weights, out + y);
-    case 2:
-      return minimum_of_rows<2>(row + y, columns, rows, weights, out + y);
-    case 1:
-      return minimum_of_rows<1>(row + y, columns, rows, weights, out + y);
-    default:
-      return;
-  }
+  synth::minimum_plus(beside(from_first, 0), padded(size_t(class_count(!from_first))), class_count(from_first), weights,
+                      out);
 }
 
 }  // namespace hetsynth::synth

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace hetsynth::synth {
 
@@ -190,8 +191,22 @@ const Materialisation& Materialiser::worked_out(const Choices& choices, const No
 std::vector<const Materialisation*> Materialiser::all(const Choices& choices) {
   std::vector<const Materialisation*> out;
   out.reserve(problem_.program.nodes.size());
-  for (const Node& node : problem_.program.nodes) out.push_back(&of(choices, node.id));
+  std::vector<NodeId> last;  // by situation: the last node in it, whose neighbours often choose the same
+  for (const Node& node : problem_.program.nodes) {
+    const size_t situation = size_t(problem_.analysis->tensor_situation[size_t(node.id)]);
+    if (situation >= last.size()) last.resize(situation + 1, -1);
+    const NodeId before = std::exchange(last[situation], node.id);
+    out.push_back(before >= 0 && alike(choices, before, node.id) ? out[size_t(before)] : &of(choices, node.id));
+  }
   return out;
+}
+
+/// Whether two tensors in one situation come to the same.
+bool Materialiser::alike(const Choices& choices, NodeId a, NodeId b) const {
+  const auto same = [&](NodeId x, NodeId y) { return choices[x] == choices[y]; };
+  return same(a, b) && std::ranges::equal(problem_.consumers[a], problem_.consumers[b], same) &&
+         std::ranges::equal(problem_.update_targets[a], problem_.update_targets[b], same) &&
+         (choices.sets.empty() || choices.sets[a] == choices.sets[b]);
 }
 
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
@@ -208,8 +223,9 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
   PairNumbers number;  // by what an operation costs by
   std::vector<Picoseconds> costs;
   Materialiser materialiser(problem, conversions);
+  const std::vector<const Materialisation*> made = materialiser.all(choices);
   for (const Node& node : problem.program.nodes) {
-    total = std::min(forbidden, total + materialiser.of(choices, node.id).cost);
+    total = std::min(forbidden, total + made[size_t(node.id)]->cost);
     if (node.leaf()) continue;
     int& known = number.at({PairNumbers::word(problem.cost.work_kind(node.id), problem.rules.options.kind(node.id)),
                             uint64_t(choices[node.id])});

@@ -102,6 +102,7 @@ class Materialiser {
 
  private:
   const Materialisation& worked_out(const Choices& choices, const Node& node);
+  bool alike(const Choices& choices, NodeId a, NodeId b) const;
 
   const Problem& problem_;
   const Conversions& conversions_;

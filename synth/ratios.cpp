@@ -58,6 +58,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
   std::unordered_map<std::vector<int>, std::vector<size_t>, SequenceHash> operator_of;  // terms
   std::map<std::tuple<int, int, int>, size_t> converted;
   Materialiser materialiser(problem, conversions);
+  const std::vector<const Materialisation*> all = materialiser.all(choices);
   auto operator_terms = [&](const Node& node) {
     std::vector<size_t> out;
     problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
@@ -80,7 +81,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
       for (size_t term : it->second) ++terms[term].count;
     }
     const auto& forms = problem.rules.forms[node.id];
-    const Materialisation& made = materialiser.of(choices, node.id);
+    const Materialisation& made = *all[size_t(node.id)];
     for (const auto* steps : {&made.steps, &made.late_steps})
       for (const auto& [from, to] : *steps) {
         if (!forms[from].sharded() && !forms[to].sharded()) continue;

@@ -82,21 +82,28 @@ std::string leaf_text(const Node& node) {
   return fmt::format(" init={}({})", kinds[int(node.initializer.kind)], node.initializer.value);
 }
 
-std::string node_text(const Program& program, const Node& node, bool with_place) {
-  std::string out = fmt::format("%{} {} = {}", node.id, node.name, node.tag());
+void append_node(const Program& program, const Node& node, bool with_place, std::string* out) {
+  const auto append_name = [&](const Node& named) {
+    out->append("%").append(fmt::format_int(named.id).c_str()).append(" ").append(named.name);
+  };
+  append_name(node);
+  out->append(" = ").append(node.tag());
   if (node.leaf()) {
-    out += leaf_text(node);
+    out->append(leaf_text(node));
   } else {
-    out += "(";
-    for (size_t j = 0; j < node.inputs.size(); ++j)
-      fmt::format_to(std::back_inserter(out), "{}%{} {}", j ? ", " : "", node.inputs[j], program[node.inputs[j]].name);
-    out += ")";
-    if (std::string attributes = node.op->attributes(); !attributes.empty()) out += " \"" + attributes + "\"";
-    if (node.recomputation > 0) out += fmt::format(" again{}", node.recomputation);
+    out->append("(");
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      if (j > 0) out->append(", ");
+      append_name(program[node.inputs[j]]);
+    }
+    out->append(")");
+    if (std::string attributes = node.op->attributes(); !attributes.empty())
+      out->append(" \"").append(attributes).append("\"");
+    if (node.recomputation > 0) out->append(fmt::format(" again{}", node.recomputation));
   }
-  out += " : " + text(node.type);
-  if (with_place && node.where.known()) out += fmt::format("  # {}:{}", node.where.file, node.where.line);
-  return out + "\n";
+  out->append(" : ").append(text(node.type));
+  if (with_place && node.where.known()) out->append(fmt::format("  # {}:{}", node.where.file, node.where.line));
+  out->append("\n");
 }
 
 std::string program_text(const Program& program, bool with_place) {
@@ -115,7 +122,8 @@ std::string program_text(const Program& program, bool with_place) {
       if (loop >= 0) out += fmt::format("loop {} of {} turns {{\n", loop, program.loops[loop].turns);
     }
     if (node.phase != phase && !node.leaf()) out += fmt::format("// {}\n", name(phase = node.phase));
-    out += (loop < 0 ? "" : "  ") + node_text(program, node, with_place);
+    if (loop >= 0) out += "  ";
+    append_node(program, node, with_place, &out);
   }
   close();
   if (program.loss >= 0) out += fmt::format("loss %{}\n", program.loss);
