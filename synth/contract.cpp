@@ -237,6 +237,7 @@ bool Contraction::take_out_variables(double pair_limit, std::vector<int>* change
   if (std::find(gone.begin(), gone.end(), 1) == gone.end()) return false;
   changed->clear();
   Network next(store_);
+  next.reserve(count, core_.pairs().size());
   std::vector<int> number(count, -1), variables;
   for (int v = 0; v < count; ++v) {
     if (gone[v]) continue;

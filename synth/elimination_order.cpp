@@ -1,6 +1,7 @@
 #include "synth/elimination_order.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <tuple>
 
@@ -13,14 +14,20 @@ constexpr double endless = 1e60;
 class Ordering {
  public:
   explicit Ordering(const Network& network) : neighbours_(network.variable_count()), version_(neighbours_.size(), 0) {
-    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
+    for (int v = 0; v < network.variable_count(); ++v) {
+      sizes_.push_back(network.domain(v));
+      neighbours_[v].reserve(network.ends(v).size());
+    }
     for (const Network::Pair& pair : network.pairs()) {
       if (sizes_[pair.a] < 2 || sizes_[pair.b] < 2) continue;
       neighbours_[pair.a].push_back(pair.b);
       neighbours_[pair.b].push_back(pair.a);
     }
     for (auto& list : neighbours_) std::sort(list.begin(), list.end());
-    for (int v = 0; v < network.variable_count(); ++v) push(v);
+    std::vector<Entry> entries;
+    entries.reserve(2 * neighbours_.size());
+    for (int v = 0; v < network.variable_count(); ++v) entries.push_back(entry(v));
+    queue_ = std::priority_queue<Entry>(std::less<Entry>(), std::move(entries));
   }
 
   EliminationOrder run(double limit) {
@@ -49,11 +56,12 @@ class Ordering {
     }
   };
 
-  void push(int v) {
+  /// As it stands; those before count no more.
+  Entry entry(int v) {
     double size = sizes_[v];
     for (int u : neighbours_[v])
       if ((size *= sizes_[u]) > endless) break;
-    queue_.push({std::min(size, endless), neighbours_[v].size(), v, ++version_[v]});
+    return {std::min(size, endless), neighbours_[v].size(), v, ++version_[v]};
   }
 
   /// Takes v out and joins its neighbours.
@@ -65,9 +73,9 @@ class Ordering {
       std::set_union(neighbours_[u].begin(), neighbours_[u].end(), joined.begin(), joined.end(),
                      std::back_inserter(merged_));
       std::erase_if(merged_, [&](int w) { return w == u || w == v; });
-      neighbours_[u] = merged_;
+      neighbours_[u].swap(merged_);
     }
-    for (int u : joined) push(u);
+    for (int u : joined) queue_.push(entry(u));
   }
 
   std::vector<int> sizes_;

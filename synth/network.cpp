@@ -33,6 +33,12 @@ int TableStore::turned(int id, int rows) {
   return known;
 }
 
+void Network::reserve(int variables, size_t pairs) {
+  position_.reserve(size_t(variables));
+  unary_.reserve(size_t(variables));
+  pairs_.reserve(pairs);
+}
+
 int Network::add_variable(int unary, double position) {
   position_.push_back(position);
   unary_.push_back(unary);
@@ -114,6 +120,7 @@ namespace {
 /// `of_variable` and `of_pair`: numbered tables.
 Network restricted(const Network& network, NumberedLists values, const auto& of_variable, const auto& of_pair) {
   Network out(network.shared_store());
+  out.reserve(network.variable_count(), network.pairs().size());
   PairNumbers made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {

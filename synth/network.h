@@ -49,6 +49,8 @@ class Network {
   Network() : store_(std::make_shared<TableStore>()) {}
   explicit Network(std::shared_ptr<TableStore> store) : store_(std::move(store)) {}
 
+  /// Room for so many.
+  void reserve(int variables, size_t pairs);
   /// `unary`: costs of the values, a table of the store. `position`: where the variable stands among the others;
   /// message passing follows it.
   int add_variable(int unary, double position);

@@ -39,7 +39,7 @@ class Colouring {
     // What is beside no change looks as before, like all others of its colour there; what is beside a change does not.
     std::vector<int> unseen = members_;  // by colour
     for (int v : affected_) --unseen[size_t(colours_[size_t(v)])];
-    Interner<int> looks;
+    Interner<uint64_t> looks;
     std::vector<int> look_of, colour_of;  // by affected variable; by look: -1: none yet
     for (int v : affected_) look_of.push_back(looks.number(look(v)));
     colour_of.assign(size_t(looks.size()), -1);
@@ -67,15 +67,14 @@ class Colouring {
 
  private:
   /// Its colour and its pairs with the colours at their other ends.
-  const std::vector<int>& look(int v) {
-    around_.clear();
-    for (const Network::End& end : network_.ends(v))
-      around_.push_back(
-          {network_.pairs()[size_t(end.pair)].table * 4 + end.first * 2 + (rank_[size_t(v)] < rank_[size_t(end.other)]),
-           colours_[size_t(end.other)]});
-    std::sort(around_.begin(), around_.end());
-    look_.assign({colours_[size_t(v)]});
-    for (auto [side, other] : around_) look_.insert(look_.end(), {side, other});
+  const std::vector<uint64_t>& look(int v) {
+    look_.assign({uint64_t(colours_[size_t(v)])});
+    for (const Network::End& end : network_.ends(v)) {
+      const int side =
+          network_.pairs()[size_t(end.pair)].table * 4 + end.first * 2 + (rank_[size_t(v)] < rank_[size_t(end.other)]);
+      look_.push_back(PairNumbers::word(side, colours_[size_t(end.other)]));
+    }
+    std::sort(look_.begin() + 1, look_.end());
     return look_;
   }
 
@@ -84,8 +83,7 @@ class Colouring {
   std::vector<int> colours_;   ///< by variable
   std::vector<int> members_;   ///< by colour: how many variables
   std::vector<int> affected_;  ///< variables that may look otherwise than before
-  std::vector<std::pair<int, int>> around_;
-  std::vector<int> look_;
+  std::vector<uint64_t> look_;
 };
 
 /// The cell with the most variables: what is told suits most pairs.
