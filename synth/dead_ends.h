@@ -13,8 +13,8 @@ NumberedLists undominated_values(const Network& network);
 /// Values that are allowed and that every neighbour has an allowed value for, to a fixed point (arc consistency).
 NumberedLists possible_values(const Network& network);
 
-/// The same of a network that lost no value to them before costs of variables or of their pairs `changed`, which is
-/// known of all others then.
+/// The same where all values stayed before the costs of some variables, or of their pairs, became others: `changed`.
+/// Other variables are looked at only where something goes beside them.
 NumberedLists undominated_after(const Network& network, const std::vector<int>& changed);
 NumberedLists possible_after(const Network& network, const std::vector<int>& changed);
 

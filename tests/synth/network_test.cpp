@@ -161,6 +161,52 @@ RC_GTEST_PROP(Networks, DeadEndsAndContractionKeepAnOptimum, ()) {
   if (best < forbidden) RC_ASSERT(network.cost(contraction.expanded(core.assignment)) == best);
 }
 
+/// Where nothing could be left out any more, what can be after changes follows from these alone.
+RC_GTEST_PROP(Networks, OnlyBesideChangesCanMoreBeLeftOut, ()) {
+  Network network = random_network(*rc::gen::inRange(2, 8));
+  const bool dead_ends = *rc::gen::arbitrary<bool>();
+  const auto values_of = [&](const Network& of) { return dead_ends ? undominated_values(of) : possible_values(of); };
+  for (bool whole = false; !whole;) {
+    NumberedLists left = values_of(network);
+    whole = true;
+    for (int v = 0; v < network.variable_count(); ++v) {
+      RC_PRE(!left[size_t(v)].empty());
+      whole = whole && left[size_t(v)].size() == size_t(network.domain(v));
+    }
+    if (!whole) network = restrict(network, std::move(left));
+  }
+  std::vector<int> changed;
+  for (int v = 0; v < network.variable_count(); ++v) {
+    if (*rc::gen::inRange(0, 3) > 0) continue;
+    network.add_costs(v, network.store().intern(random_table(size_t(network.domain(v)))));
+    changed.push_back(v);
+  }
+  const NumberedLists all = values_of(network),
+                      beside = dead_ends ? undominated_after(network, changed) : possible_after(network, changed);
+  bool fewer = false;
+  for (int v = 0; v < network.variable_count(); ++v) {
+    RC_ASSERT(all[size_t(v)] == beside[size_t(v)]);
+    fewer = fewer || all[size_t(v)].size() < size_t(network.domain(v));
+  }
+  RC_CLASSIFY(fewer, "something is left out");
+}
+
+RC_GTEST_PROP(Networks, NumbersByPairsAreThoseOfAMap, ()) {
+  PairNumbers numbers;
+  std::map<std::pair<uint64_t, uint64_t>, int> expected;
+  const int count = *rc::gen::inRange(0, 200);
+  for (int i = 0; i < count; ++i) {
+    const auto word = [] { return PairNumbers::word(*rc::gen::inRange(-1, 3), *rc::gen::inRange(-1, 3)); };
+    const uint64_t a = word(), b = word();
+    const auto [it, fresh] = expected.try_emplace({a, b}, i);
+    int& known = numbers.at({a, b});
+    RC_ASSERT((known < 0) == fresh);
+    if (fresh) known = i;
+    RC_ASSERT(numbers.at({a, b}) == it->second);
+  }
+  for (const auto& [words, number] : expected) RC_ASSERT(numbers.at({words.first, words.second}) == number);
+}
+
 /// The costs of cells and edges, given to all variables and pairs that they stand for.
 Network unfolded(const Network& network, const Quotient& quotient, const Reparametrised& costs) {
   Network out;

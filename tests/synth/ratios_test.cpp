@@ -49,6 +49,43 @@ TEST(LinearProgram, TellsWhatALooserBoundWouldGain) {
   EXPECT_THAT(prices, ElementsAre(DoubleNear(1, 1e-9), DoubleNear(1, 1e-9), DoubleNear(0, 1e-9)));
 }
 
+RC_GTEST_PROP(LinearProgram, WhatIsAddedAfterASolutionCountsAsIfItHadBeenThere, ()) {
+  LinearProgram grown;
+  std::vector<double> costs;
+  std::vector<std::vector<std::pair<int, double>>> rows;
+  std::vector<double> least;
+  const auto number = [] { return double(*rc::gen::inRange(1, 10)); };
+  const auto value_of = [&](const std::vector<double>& solution) {
+    double sum = 0;
+    for (size_t v = 0; v < costs.size(); ++v) sum += costs[v] * solution[v];
+    return sum;
+  };
+  for (int round = 0; round < 4; ++round) {
+    for (int v = *rc::gen::inRange(round == 0 ? 1 : 0, 4); v-- > 0;) {
+      costs.push_back(number());
+      grown.add_variable(0, HUGE_VAL, costs.back());
+    }
+    for (int r = *rc::gen::inRange(0, 4); r-- > 0;) {
+      rows.emplace_back();
+      for (int v = 0; v < int(costs.size()); ++v)
+        if (v == 0 || *rc::gen::arbitrary<bool>()) rows.back().push_back({v, number()});
+      least.push_back(number());
+      grown.add_row(least.back(), HUGE_VAL, rows.back());
+    }
+    LinearProgram anew;
+    for (double cost : costs) anew.add_variable(0, HUGE_VAL, cost);
+    for (size_t r = 0; r < rows.size(); ++r) anew.add_row(least[r], HUGE_VAL, rows[r]);
+    const auto expected = anew.solve(), found = grown.solve();
+    RC_ASSERT(expected.has_value() && found.has_value());
+    RC_ASSERT(std::abs(value_of(*expected) - value_of(*found)) <= 1e-7 * (1 + value_of(*expected)));
+    for (size_t r = 0; r < rows.size(); ++r) {
+      double sum = 0;
+      for (const auto& [v, coefficient] : rows[r]) sum += coefficient * (*found)[size_t(v)];
+      RC_ASSERT(sum >= least[r] - 1e-6);
+    }
+  }
+}
+
 /// Each share of a part is less than one granule from its due; together they are the part; none where none is due.
 RC_GTEST_PROP(Shares, OfAPartFollowThoseOfTheWhole, ()) {
   const auto shares = *rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 9)));

@@ -291,6 +291,28 @@ RC_GTEST_PROP(TwoAxes, TheNetworkPricesAnyChoicesAsTheCostModelDoes, ()) {
   }
 }
 
+RC_GTEST_PROP(TwoAxes, HowAllTensorsAreMadeIsHowEachIs, ()) {
+  const Program program = *rc::gen::arbitrary<bool>() ? mlp(8, {4, 4, 4, 4, 4}) : random_program(6);
+  const auto [cluster, mesh] = random_mesh();
+  const Problem problem(std::make_shared<const Analysis>(program, 2), cluster, mesh);
+  const Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::even));
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  Materialiser materialiser(problem, conversions);
+  for (int i = 0; i < 3; ++i) {
+    Choices choices;
+    for (const auto& [node, values] : random_values(problem)) choices.of.push_back(values[0]);
+    const std::vector<const Materialisation*> all = materialiser.all(choices);
+    for (const Node& node : program.nodes) {
+      const Materialisation one = materialise(problem, conversions, choices, node.id), &made = *all[size_t(node.id)];
+      RC_ASSERT(made.cost == one.cost);
+      RC_ASSERT(made.source == one.source);
+      RC_ASSERT(made.sets == one.sets);
+      RC_ASSERT(made.steps == one.steps);
+      RC_ASSERT(made.late_steps == one.late_steps);
+    }
+  }
+}
+
 // Tens of thousands of values: message passing over cells, guesses, narrowing, against one plain elimination.
 TEST(TwoAxes, PruningEqualsElimination) {
   const Program program = mlp(96, {48, 96, 64, 48, 96, 48});
