@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t few_values = 60'000;
 /// Of all values, where a search of everything tells which are likely to be good at other shares.
 constexpr double likely_part = 0.25;
+/// Of a plan to the bound over all shares, for the search to begin with it.
+constexpr double hardly_dearer = 1e-6;
 /// Of a plan that does not fit, to the cheapest.
 constexpr double near_enough = 2.5e-3;
 
@@ -38,7 +40,8 @@ ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxatio
 
 Candidate ShareSearch::cheapest(const Conversions& conversions, const Shares& shares, Among among, Picoseconds last) {
   if (among == Among::relaxation) return cheapest_around_relaxation(conversions, shares);
-  if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty()) return candidate;
+  if (Candidate candidate = relaxation_at(conversions, shares); !candidate.empty())
+    return candidate.cost <= candidate.bound ? candidate : at_least_as_cheap(std::move(candidate), conversions);
   if (of_likely()) return cheapest_of_likely(conversions, shares, last);
   // What is no faster than the best hardly leads to what is.
   if (several_axes()) limits_.cost_to_beat = kept_.cost_to_beat();
@@ -126,14 +129,22 @@ Candidate ShareSearch::cheapest_around_relaxation(const Conversions& conversions
   return candidate;
 }
 
-/// Its program, if that costs no more at these shares, as it may where all devices are alike: none is cheaper.
+/// Its program, if that costs hardly more at these shares, as it may where all devices are alike.
 Candidate ShareSearch::relaxation_at(const Conversions& conversions, const Shares& shares) const {
   if (several_axes() || !unequal_axes_.empty() || relaxation_.choices.empty()) return {};
   const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_.choices);
-  if (cost > relaxation_.bound) return {};
+  if (double(cost) > double(relaxation_.bound) * (1 + hardly_dearer)) return {};
   Candidate candidate = make_candidate(problem_, conversions, shares, relaxation_.choices, cost);
   candidate.bound = relaxation_.bound;
   return candidate;
+}
+
+/// A plan that hardly any is cheaper than, or one that is.
+Candidate ShareSearch::at_least_as_cheap(Candidate known, const Conversions& conversions) {
+  kept_.keep(known);
+  if (kept_.best.cost != known.cost || kept_.best.shares != known.shares) return known;
+  Candidate cheaper = cheaper_than_best(conversions, known.shares);
+  return cheaper.empty() ? kept_.best : cheaper;
 }
 
 /// Among the values that the relaxation or a search of everything at other shares called likely.

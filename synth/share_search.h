@@ -59,6 +59,7 @@ class ShareSearch {
   bool learns() const;
   Candidate cheapest_around_relaxation(const Conversions& conversions, const Shares& shares);
   Candidate relaxation_at(const Conversions& conversions, const Shares& shares) const;
+  Candidate at_least_as_cheap(Candidate known, const Conversions& conversions);
   Candidate cheapest_of_likely(const Conversions& conversions, const Shares& shares, Picoseconds last);
   void remember_likely(const Solution& found);
 
