@@ -48,7 +48,7 @@ struct Analysis {
   /// By node: equal for tensors of one kind that are made and read by the same options, all that read them in one
   /// order: what happens between two such tensors' forms follows from the choices of those.
   std::vector<int> tensor_situation;
-  mutable FormSubsets subsets;
+  mutable FormSubsets subsets;  ///< of any needs, found as they are asked for
 
  private:
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
