@@ -137,7 +137,7 @@ void Analysis::find_tensor_situations() {
   std::vector<int> key;
   for (const Node& node : program.nodes) {
     key.assign({tensor_kind[size_t(node.id)], rules.options.kind(node.id), int(node.kind), int(node.phase),
-                node.id == program.loss, is_output[size_t(node.id)], fused[size_t(node.id)]});
+                node.id == program.loss, is_output[size_t(node.id)]});
     const std::vector<Use>& all = uses[size_t(node.id)];
     for (size_t u = 0; u < all.size(); ++u) {
       const NodeId consumer = all[u].consumer;

@@ -11,6 +11,7 @@
 //   stored.
 // What moves a tensor between its forms: synth/communication_cost.h.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>

@@ -1,65 +1,31 @@
 #include "synth/dead_ends.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
+#include <string>
 #include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
 
-/// Some of the numbers from 0 to a last one.
-class NumberSet {
- public:
-  explicit NumberSet(int count) : words_((size_t(count) + 63) / 64, 0) {}
-  void add(int number) { words_[size_t(number) / 64] |= uint64_t(1) << number % 64; }
-  void remove(int number) { words_[size_t(number) / 64] &= ~(uint64_t(1) << number % 64); }
-  /// The first of at least `number`; -1: none.
-  int from(int number) const {
-    size_t w = size_t(number) / 64;
-    if (w >= words_.size()) return -1;
-    uint64_t word = words_[w] & ~uint64_t(0) << number % 64;
-    while (word == 0)
-      if (++w == words_.size())
-        return -1;
-      else
-        word = words_[w];
-    return int(w * 64) + std::countr_zero(word);
-  }
-  /// The last of at most `number`.
-  int down_from(int number) const {
-    if (number < 0) return -1;
-    size_t w = size_t(number) / 64;
-    uint64_t word = words_[w] & ~uint64_t(0) >> (63 - number % 64);
-    while (word == 0)
-      if (w-- == 0)
-        return -1;
-      else
-        word = words_[w];
-    return int(w * 64) + 63 - std::countl_zero(word);
-  }
-
- private:
-  std::vector<uint64_t> words_;
-};
-
 class DeadEnds {
  public:
   /// `changed`: the variables to begin with; none: all.
   DeadEnds(const Network& network, bool only_impossible, const std::vector<int>* changed = nullptr)
-      : network_(network), only_impossible_(only_impossible), pending_(network.variable_count()) {
+      : network_(network),
+        only_impossible_(only_impossible),
+        pending_(size_t(network.variable_count()), changed ? idle : pending) {
     std::unordered_map<int, int> allowed;  // by table: a list
     for (int v = 0; v < network.variable_count(); ++v) {
       const auto [it, fresh] = allowed.try_emplace(network.unary_table(v), -1);
       if (fresh) it->second = allowed_values(network.unary(v));
       alive_.push_back(it->second);
-      if (!changed) pending_.add(v);
     }
     for (size_t i = 0; changed && i < changed->size(); ++i) {
       const int v = (*changed)[i];
-      pending_.add(v);
+      pending_[size_t(v)] = pending;
       if (lists_[alive_[v]].size() < network.unary(v).size())
-        for (const Network::End& end : network.ends(v)) pending_.add(end.other);
+        for (const Network::End& end : network.ends(v)) pending_[size_t(end.other)] = pending;
     }
   }
 
@@ -67,22 +33,30 @@ class DeadEnds {
     // Sweeps in turn forwards and backwards, so that what follows from a change follows within the sweep.
     for (bool forward = true, changed = true; changed; forward = !forward) {
       changed = false;
-      const int last = network_.variable_count() - 1;
-      for (int v = forward ? pending_.from(0) : pending_.down_from(last); v >= 0;
-           v = forward ? pending_.from(v + 1) : pending_.down_from(v - 1)) {
-        pending_.remove(v);
+      for (size_t at = next(forward); at != std::string::npos; at = next(forward, at)) {
+        const int v = int(at);
+        pending_[at] = idle;
         int left = reduced(v);
         if (left == alive_[v]) continue;
         alive_[v] = left;
         changed = true;
-        pending_.add(v);
-        for (const Network::End& end : network_.ends(v)) pending_.add(end.other);
+        pending_[at] = pending;
+        for (const Network::End& end : network_.ends(v)) pending_[size_t(end.other)] = pending;
       }
     }
     return {std::move(lists_), std::move(alive_)};
   }
 
  private:
+  static constexpr char idle = 0, pending = 1;
+
+  /// The first pending variable of a sweep, and the first behind another.
+  size_t next(bool forward) const { return forward ? pending_.find(pending) : pending_.rfind(pending); }
+  size_t next(bool forward, size_t behind) const {
+    if (forward) return pending_.find(pending, behind + 1);
+    return behind == 0 ? std::string::npos : pending_.rfind(pending, behind - 1);
+  }
+
   int allowed_values(const Table& unary) {
     std::vector<int> values(unary.size());
     std::iota(values.begin(), values.end(), 0);
@@ -216,7 +190,7 @@ class DeadEnds {
   Interner<uint64_t> situations_;
   std::vector<int> answers_;  ///< by situation
   std::vector<int> alive_;    ///< by variable: a list
-  NumberSet pending_;
+  std::string pending_;       ///< by variable: idle or pending
   std::vector<uint64_t> key_;
   // Of the variable at hand.
   std::vector<size_t> ends_;  ///< of the neighbours within `more`

@@ -25,7 +25,6 @@ class LinearProgram {
   std::optional<std::vector<double>> solve(std::vector<double>* prices = nullptr);
 
  private:
-  void load();
   void load_rest();
 
   struct Bounds {
@@ -35,7 +34,7 @@ class LinearProgram {
   std::vector<double> costs_;
   std::vector<std::vector<std::pair<int, double>>> entries_;
   struct Solver;
-  std::unique_ptr<Solver> solver_;  ///< from the first solution on
+  std::unique_ptr<Solver> solver_;
 };
 
 }  // namespace hetsynth::synth

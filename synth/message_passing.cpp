@@ -242,10 +242,10 @@ __attribute__((target_clones("avx2", "default"))) void MessagePassing::pass(bool
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
 void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
-  const Quotient::End& end = quotient_.ends[e];
-  const Rough* incoming = messages_.data() + edges_[size_t(end.edge)].into(end.first);
+  const End& end = ends_[e];
+  const Rough* incoming = messages_.data() + end.incoming;
   const Rough share = end.later ? cells_[c].weight : 0;
-  const int* own = classes(e);
+  const int* own = classes_.data() + end.classes;
   for (size_t x = 0; x < cells_[c].domain; ++x) out[x] = share * total[x] - incoming[own[x]];
 }
 

@@ -91,7 +91,6 @@ class MessagePassing {
 
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);
   void add_end(const Quotient::End& end);
-  const int* classes(size_t end) const { return classes_.data() + ends_[end].classes; }
   void add_by_class(const End& end, size_t domain, const Rough* line, Rough* total) const;
   void add_up(size_t cell, Rough* total) const;
   size_t end_like(size_t cell, size_t k, const Network::End& of) const;

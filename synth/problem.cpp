@@ -153,38 +153,16 @@ Materialisation materialise(const Problem& problem, const Conversions& conversio
 
 const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
   const Node& node = problem_.program[id];
-  const std::vector<NodeId>&consumers = problem_.consumers[id], &targets = problem_.update_targets[id];
-  key_.resize(1 + (consumers.size() + targets.size() + 1) / 2);
-  int64_t* word = key_.data();
-  *word = int64_t(PairNumbers::word(problem_.analysis->tensor_situation[size_t(id)], choices[id]));
-  int made = 0, before = 0;
-  for (const std::vector<NodeId>* readers : {&consumers, &targets})
-    for (NodeId reader : *readers) {
-      if (made++ % 2)
-        *word = int64_t(PairNumbers::word(before, choices[reader]));
-      else
-        *++word = before = choices[reader];
-    }
-  if (!choices.sets.empty()) {
-    const FormSets sets = chosen_sets(choices, node);
-    key_.insert(key_.end(), {sets.chosen * 2 + sets.apart, int64_t(sets.early), int64_t(sets.late)});
-  }
-  const int situation = situations_.number(key_);
-  if (situation == int(of_situation_.size())) of_situation_.push_back(&worked_out(choices, node));
-  return *of_situation_[size_t(situation)];
-}
-
-const Materialisation& Materialiser::worked_out(const Choices& choices, const Node& node) {
   needs_.clear();
-  add_needs(problem_, choices, node.id, &needs_);
+  add_needs(problem_, choices, id, &needs_);
   set_distinct_masks(needs_, &masks_);
   const Sources source = source_of(problem_, choices, node, needs_);
-  const FormSets sets = chosen_sets(choices, node);
-  key_.assign({conversions_.kind_of(node.id), source.first, source.second, sets.chosen * 2 + sets.apart,
-               int64_t(sets.early), int64_t(sets.late)});
+  FormSets sets = chosen_sets(choices, node);
+  key_.assign({conversions_.kind_of(id), source.first, source.second, sets.chosen * 2 + sets.apart, int64_t(sets.early),
+               int64_t(sets.late)});
   key_.insert(key_.end(), masks_.begin(), masks_.end());
   auto [it, fresh] = seen_.try_emplace(key_);
-  if (fresh) it->second = made_from(conversions_.of(node.id), source, sets, masks_);
+  if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks_);
   return it->second;
 }
 

@@ -101,14 +101,11 @@ class Materialiser {
   std::vector<const Materialisation*> all(const Choices& choices);
 
  private:
-  const Materialisation& worked_out(const Choices& choices, const Node& node);
   bool alike(const Choices& choices, NodeId a, NodeId b) const;
 
   const Problem& problem_;
   const Conversions& conversions_;
-  Interner<int64_t> situations_;  ///< by what the tensor's maker and its readers do
-  std::vector<const Materialisation*> of_situation_;
-  std::unordered_map<std::vector<int64_t>, Materialisation, SequenceHash> seen_;  ///< by what that comes to
+  std::unordered_map<std::vector<int64_t>, Materialisation, SequenceHash> seen_;
   std::vector<TensorNeed> needs_;  ///< of the last, as its masks and key: their memory is used again
   std::vector<FormMask> masks_;
   std::vector<int64_t> key_;
