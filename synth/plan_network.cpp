@@ -11,24 +11,16 @@
 namespace hetsynth::synth {
 namespace {
 
-size_t hash_of(const std::vector<FormMask>& masks) { return SequenceHash()(masks); }
-size_t hash_of(Sources sources) { return size_t(PairNumbers::word(sources.first, sources.second)); }
-
 /// Values by what matters of them: costs are worked out once for all that are alike.
 template <typename T>
 struct Grouped {
   std::vector<T> kinds;
   std::vector<int> of;  ///< by value: its kind
   void add(const T& what) {
-    const size_t hash = hash_of(what);
-    size_t kind = 0;
-    while (kind < kinds.size() && (hashes[kind] != hash || !(kinds[kind] == what))) ++kind;
-    if (kind == kinds.size()) kinds.push_back(what), hashes.push_back(hash);
-    of.push_back(int(kind));
+    const auto known = std::ranges::find(kinds, what);  // they are few
+    of.push_back(int(known - kinds.begin()));
+    if (known == kinds.end()) kinds.push_back(what);
   }
-
- private:
-  std::vector<size_t> hashes;  ///< by kind
 };
 
 /// A table by kinds of rows and columns, spread over all of them.
