@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "synth/memory_bound.h"
 #include "synth/plan_mixture.h"
@@ -272,6 +273,16 @@ class MemorySearch {
     return 2 * (double(to_beat()) - cheapest.time) / (cheapest.fullness - 1);
   }
 
+  /// What the cheapest plan at a price between those of two searches may cost less than what they found, as a part of
+  /// it: what plans cost at best is concave in the price.
+  static double promised(const Point& low, const Point& high, double price) {
+    if (high.priced <= 0 || high.price <= low.price) return 1;
+    const auto cost = [](const Point& point, double at) { return point.time + at * point.priced; };
+    const double known = cost(high, price), dearer = cost(high, high.price), cheaper = cost(low, low.price);
+    const double least = cheaper + (dearer - cheaper) * (price - low.price) / (high.price - low.price);
+    return 1 - least / known;
+  }
+
   /// The price at which `low`, which does not fit, and `high`, which does, cost the same, until no other plan is
   /// cheaper there. 0 where that leads to no plan that is worth having.
   double approach(Point low, Point high) {
@@ -283,6 +294,7 @@ class MemorySearch {
       double found = double(forbidden);
       if (!limits_.thorough && low.priced > 0 && high.priced > 0)
         found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
+      if (!limits_.thorough && promised(low, high, price) < near_enough) break;
       Point next = try_price(price, found);
       if (!next.searched()) break;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
@@ -293,24 +305,26 @@ class MemorySearch {
     return price;
   }
 
-  /// Between the cheapest plan met that does not fit and the best that does: as many thrifty parts as are needed.
+  /// Between the cheapest plan met that does not fit and the best that does: as many thrifty parts as are needed, by
+  /// the Illinois variant of false position.
   void mix() {
     if (fast_.empty() || thrifty_.empty() || enough()) return;
     const MemoryPrice price = priced_input(double(cheapest_.cost)).memory;
     const PlanMixture mixture(problem_, conversions_, cheapest_.shares, price, fast_.choices, thrifty_.choices);
     size_t few = 0, enough_parts = mixture.count();
     double over = fast_.fullest() - 1, under = 1 - thrifty_.fullest();
-    bool halved = true;  // or more; where what parts save differs much, every other step is a half
+    std::optional<bool> last;  // whether what was tried last fitted
     while (few + 1 < enough_parts && !budget_.spent()) {
-      const size_t parts = enough_parts - few;
-      const size_t middle = few + (halved ? between_parts(parts, over, under) : parts / 2);
+      const size_t middle = few + between_parts(enough_parts - few, over, under);
       Choices choices = mixture.with(middle);
       const Picoseconds cost = total_cost(problem_, conversions_, cheapest_.shares, choices);
       Candidate candidate = make_candidate(problem_, conversions_, cheapest_.shares, std::move(choices), cost);
       candidate.bound = cheapest_.bound;
-      (candidate.fits() ? enough_parts : few) = middle;
-      (candidate.fits() ? under : over) = std::abs(candidate.fullest() - 1);
-      halved = enough_parts - few <= parts / 2;
+      const bool fits = candidate.fits();
+      (fits ? enough_parts : few) = middle;
+      (fits ? under : over) = std::abs(candidate.fullest() - 1);
+      if (last == fits) (fits ? over : under) /= 2;
+      last = fits;
       keep(std::move(candidate));
     }
   }
