@@ -40,7 +40,6 @@ class DeadEnds {
         if (left == alive_[v]) continue;
         alive_[v] = left;
         changed = true;
-        pending_[at] = pending;
         for (const Network::End& end : network_.ends(v)) pending_[size_t(end.other)] = pending;
       }
     }
@@ -147,14 +146,15 @@ class DeadEnds {
   static bool add_costs(const std::vector<Neighbour>& neighbours, Candidate* c, Picoseconds* more) {
     for (const Neighbour& n : neighbours) {
       const Picoseconds* own = n.table + size_t(c->value) * n.own_stride;
-      Picoseconds least = forbidden;
-      for (int u : *n.values) least = std::min(least, own[size_t(u) * n.its_stride]);
-      if (least >= forbidden) return false;
-      c->total += least;
+      Picoseconds least = forbidden, *end = more;
       for (int u : *n.values) {
         const Picoseconds cost = own[size_t(u) * n.its_stride];
-        *more++ = cost >= forbidden ? forbidden : cost - least;
+        least = std::min(least, cost);
+        *end++ = cost;
       }
+      if (least >= forbidden) return false;
+      c->total += least;
+      for (; more != end; ++more) *more = *more >= forbidden ? forbidden : *more - least;
     }
     return true;
   }
