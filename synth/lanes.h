@@ -13,9 +13,17 @@ constexpr Rough rough_forbidden = 1e17f;
 /// Behind the end of a line whose least is asked for: more than anything in it.
 constexpr Rough rough_padding = 4 * rough_forbidden;
 
+/// Before functions of whole vectors: compiled once more for machines with registers for these.
+#define HETSYNTH_AVX2_TOO __attribute__((target_clones("avx2", "default")))
+
 constexpr size_t lanes = 8;
 constexpr size_t padded(size_t count) { return (count + lanes - 1) / lanes * lanes; }
 typedef Rough Lanes __attribute__((vector_size(lanes * sizeof(Rough))));
+/// Places in a line.
+typedef int Places __attribute__((vector_size(lanes * sizeof(int))));
+/// The same anywhere in a line of such numbers.
+typedef Rough LanesInLine __attribute__((vector_size(lanes * sizeof(Rough)), aligned(alignof(Rough))));
+typedef int PlacesInLine __attribute__((vector_size(lanes * sizeof(int)), aligned(alignof(int))));
 
 /// What every machine has registers for.
 typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
@@ -26,9 +34,72 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
 }
 [[gnu::always_inline]] inline Quad lesser(Quad a, Quad b) { return a < b ? a : b; }
 
-[[gnu::always_inline]] inline void load(const Rough* line, Lanes* out) { std::memcpy(out, line, sizeof *out); }
+[[gnu::always_inline]] inline void load(const Rough* line, Lanes* out) {
+  *out = *reinterpret_cast<const LanesInLine*>(line);
+}
+[[gnu::always_inline]] inline void load(const int* line, Places* out) {
+  *out = *reinterpret_cast<const PlacesInLine*>(line);
+}
 [[gnu::always_inline]] inline void store(const Lanes& numbers, Rough* line) {
-  std::memcpy(line, &numbers, sizeof numbers);
+  *reinterpret_cast<LanesInLine*>(line) = numbers;
+}
+
+/// Its least number, in all lanes.
+[[gnu::always_inline]] inline void spread_least(Lanes* numbers) {
+  const Lanes halves = __builtin_shufflevector(*numbers, *numbers, 4, 5, 6, 7, 0, 1, 2, 3);
+  *numbers = halves < *numbers ? halves : *numbers;
+  const Lanes quarters = __builtin_shufflevector(*numbers, *numbers, 2, 3, 0, 1, 6, 7, 4, 5);
+  *numbers = quarters < *numbers ? quarters : *numbers;
+  const Lanes others = __builtin_shufflevector(*numbers, *numbers, 1, 0, 3, 2, 5, 4, 7, 6);
+  *numbers = others < *numbers ? others : *numbers;
+}
+
+/// Zeros in place of all but the first `count`, one to all.
+[[gnu::always_inline]] inline void keep_first(size_t count, Lanes* numbers) {
+  static constexpr int kept[2 * lanes] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  Places some;
+  load(kept + lanes - count, &some);
+  *numbers = Lanes(Places(*numbers) & some);
+}
+
+/// What is in some places of a line of so many numbers: each(i, line[places[i]], ..., line[places[i + lanes - 1]]) for
+/// whole vectors of places. Lines of one or two vectors stay in registers.
+template <class Each>
+[[gnu::always_inline]] inline void for_each_at(const Rough* line, size_t numbers, const int* places, size_t count,
+                                               const Each& each) {
+  Lanes first, second, found;
+  Places at;
+  load(line, &first);
+  if (numbers <= lanes) {
+    for (size_t i = 0; i < count; i += lanes) {
+      load(places + i, &at);
+      found = __builtin_shuffle(first, at);
+      each(i, found);
+    }
+  } else if (numbers <= 2 * lanes) {
+    load(line + lanes, &second);
+    for (size_t i = 0; i < count; i += lanes) {
+      load(places + i, &at);
+      found = __builtin_shuffle(first, second, at);
+      each(i, found);
+    }
+  } else {
+    for (size_t i = 0; i < count; i += lanes) {
+      Rough one_by_one[lanes];
+      for (size_t k = 0; k < lanes; ++k) one_by_one[k] = line[places[i + k]];
+      load(one_by_one, &found);
+      each(i, found);
+    }
+  }
+}
+
+/// Of so many rows of places, one vector each, what a line of two vectors at most has least in each column.
+[[gnu::always_inline]] inline void least_at(const Rough* line, size_t numbers, const int* places, int rows,
+                                            Lanes* least) {
+  for_each_at(
+      line, numbers, places, size_t(rows) * lanes, [&](size_t, const Lanes& found) __attribute__((always_inline)) {
+        *least = found < *least ? found : *least;
+      });
 }
 
 /// To the vectors of a line those of another.
@@ -49,6 +120,21 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
   }
 }
 
+/// The same of one number at least, with zeros behind the last.
+[[gnu::always_inline]] inline void scale_line_padded(const Rough* line, size_t count, Rough less, Rough times,
+                                                     Rough* out) {
+  size_t i = 0;
+  Lanes numbers;
+  for (; i + lanes < count; i += lanes) {
+    load(line + i, &numbers);
+    store((numbers - less) * times, out + i);
+  }
+  load(line + i, &numbers);
+  numbers = (numbers - less) * times;
+  keep_first(count - i, &numbers);
+  store(numbers, out + i);
+}
+
 /// The least of a line of one number at least, whose padding is not less.
 [[gnu::always_inline]] inline Rough least_of_line(const Rough* line, size_t count) {
   Quad best = quad_at(line), other = quad_at(line + 4);
@@ -61,22 +147,29 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
   return best[1] < best[0] ? best[1] : best[0];
 }
 
-/// Some vectors of `out` beside each other: they stay in registers while all rows pass by.
+/// The least over rows, some vectors of which are side by side: they stay in registers while all rows pass by.
+template <int vectors>
+[[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
+                                                   Lanes (&best)[vectors]) {
+  for (Lanes& least : best) least = Lanes{} + 4 * rough_forbidden;
+  const auto take = [&](const Rough* costs_at, Rough weight) __attribute__((always_inline)) {
+    for (int v = 0; v < vectors; ++v) {
+      Lanes costs;
+      load(costs_at + size_t(v) * lanes, &costs);
+      costs += weight;
+      best[v] = costs < best[v] ? costs : best[v];
+    }
+  };
+  int x = 0;
+  for (; x + 1 < rows; x += 2, row += 2 * columns) take(row, weights[x]), take(row + columns, weights[x + 1]);
+  if (x < rows) take(row, weights[x]);
+}
 template <int vectors>
 [[gnu::always_inline]] inline void minimum_of_rows(const Rough* row, size_t columns, int rows, const Rough* weights,
                                                    Rough* out) {
   Lanes best[vectors];
-  for (int v = 0; v < vectors; ++v) best[v] = Lanes{} + 4 * rough_forbidden;
-  for (int x = 0; x < rows; ++x, row += columns) {
-    const Rough weight = weights[x];
-    for (int v = 0; v < vectors; ++v) {
-      Lanes costs;
-      load(row + size_t(v) * lanes, &costs);
-      costs += weight;
-      best[v] = costs < best[v] ? costs : best[v];
-    }
-  }
-  std::memcpy(out, best, sizeof best);
+  minimum_of_rows(row, columns, rows, weights, best);
+  for (size_t v = 0; v < size_t(vectors); ++v) store(best[v], out + v * lanes);
 }
 
 /// out[y] = min over x of weights[x] + row[x][y], rows of `columns`, a multiple of the lanes.

@@ -53,7 +53,7 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
   for (size_t c = 0; c < quotient.cells.size(); ++c) {
     const Quotient::Cell& from = quotient.cells[c];
     const Table& unary = network.unary(from.example);
-    Cell cell{unary_.size(), values[c].size(), 1};
+    Cell cell{unary_.size(), values[c].size(), 1, values[c].size() <= lanes};
     for (int value : values[c]) unary_.push_back(rough(unary[size_t(value)]));
     unary_.resize(padded(unary_.size()), rough_padding);
     value_count_ += cell.domain;
@@ -63,20 +63,15 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
       Edge& edge = edges_[size_t(end.edge)];
       if (end.speaks && edge.givers[!end.first] == 0) {
         edge.handed[!end.first] = handed_;
-        handed_ += edge.givers[!end.first] = values[c].size();
+        edge.givers[!end.first] = values[c].size();
+        handed_ += padded(values[c].size());
       }
-      add_end(end);
-      const std::vector<int>&known = *edge.values[!end.first], &classes = edge.table->classes(end.first);
-      size_t at = 0;
-      for (int value : values[c]) {
-        while (known[at] != value) ++at;
-        classes_.push_back(classes[at]);
-      }
-      bool plain = ends_.back().senders == int(values[c].size());
-      for (size_t x = 0; plain && x < values[c].size(); ++x) plain = classes_[ends_.back().classes + x] == int(x);
-      ends_.back().plain = plain;
+      add_end(end, values[c]);
+      cell.narrow = cell.narrow && ends_.back().senders <= int(lanes);
+      if (end.speaks) sends_[end.later].push_back(e);
       later += end.later;
     }
+    for (size_t forward : {0, 1}) send_to_[forward].push_back(sends_[forward].size());
     cell.weight = Rough(1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later}));
     widest = std::max(widest, cell.domain);
     cells_.push_back(cell);
@@ -106,12 +101,52 @@ void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& valu
   edges_.push_back(edge);
 }
 
-/// Its classes follow.
-void MessagePassing::add_end(const Quotient::End& end) {
-  const Edge& edge = edges_[size_t(end.edge)];
+/// Of a cell with these values.
+void MessagePassing::add_end(const Quotient::End& from, const std::vector<int>& values) {
+  const Edge& edge = edges_[size_t(from.edge)];
   const PairTable& table = *edge.table;
-  ends_.push_back({table.beside(end.first, 0), edge.into(end.first), edge.into(!end.first), classes_.size(),
-                   table.class_count(end.first), table.class_count(!end.first), false, end.later, end.speaks});
+  End end{table.beside(from.first, 0),
+          edge.into(from.first),
+          edge.into(!from.first),
+          classes_.size(),
+          members_.size(),
+          0,
+          table.class_count(from.first),
+          table.class_count(!from.first),
+          false,
+          std::max(table.class_count(true), table.class_count(false)) <= int(lanes),
+          from.later,
+          from.speaks};
+  const std::vector<int>&known = *edge.values[!from.first], &classes = table.classes(from.first);
+  size_t at = 0;
+  for (int value : values) {
+    while (known[at] != value) ++at;
+    classes_.push_back(classes[at]);
+  }
+  end.plain = end.senders == int(values.size());
+  for (size_t x = 0; end.plain && x < values.size(); ++x) end.plain = classes_[end.classes + x] == int(x);
+  classes_.resize(padded(classes_.size()), 0);
+  if (from.speaks && !end.plain) add_members(&end, values.size());
+  ends_.push_back(end);
+}
+
+/// Where classes are few, and each has a value in the cell. Behind a class's last value comes its first again.
+void MessagePassing::add_members(End* end, size_t domain) {
+  const auto classes = size_t(end->senders);
+  if (classes > lanes || domain > 2 * lanes) return;
+  std::array<int, lanes> first{}, count{};  // by class
+  for (size_t x = domain; x-- > 0;) {
+    const auto k = size_t(classes_[end->classes + x]);
+    first[k] = int(x), ++count[k];
+  }
+  if (std::find(count.begin(), count.begin() + ptrdiff_t(classes), 0) != count.begin() + ptrdiff_t(classes)) return;
+  end->member_rows = *std::ranges::max_element(count);
+  for (int row = 0; row < end->member_rows; ++row) members_.insert(members_.end(), first.begin(), first.end());
+  count = {};
+  for (size_t x = 0; x < domain; ++x) {
+    const auto k = size_t(classes_[end->classes + x]);
+    members_[end->members + size_t(count[k]++) * lanes + k] = int(x);
+  }
 }
 
 void MessagePassing::begin_with(const MessagePassing& other) {
@@ -185,76 +220,133 @@ void MessagePassing::sweep() {
 [[gnu::always_inline]] inline void MessagePassing::add_by_class(const End& end, size_t domain, const Rough* line,
                                                                 Rough* total) const {
   if (end.plain) return add_line(line, domain, total);
-  const int* own = classes_.data() + end.classes;
-  for (size_t x = 0; x < domain; ++x) total[x] += line[own[x]];
+  for_each_at(
+      line, size_t(end.senders), classes_.data() + end.classes,
+      domain, [&](size_t i, const Lanes& found) __attribute__((always_inline)) {
+        Lanes sum;
+        load(total + i, &sum);
+        store(sum + found, total + i);
+      });
 }
 
 /// A cell's own costs and all that it was told, in a padded line.
 [[gnu::always_inline]] inline void MessagePassing::add_up(size_t c, Rough* total) const {
-  const size_t domain = cells_[c].domain, width = padded(domain);
+  Lanes costs;
+  if (cells_[c].narrow) return add_up_narrow(c, &costs), store(costs, total);
+  const size_t domain = cells_[c].domain;
   const Rough* own = unary_.data() + cells_[c].unary;
-  for (size_t x = 0; x < width; ++x) total[x] = own[x];
+  for (size_t i = 0; i < domain; i += lanes) load(own + i, &costs), store(costs, total + i);
   for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
     add_by_class(ends_[e], domain, messages_.data() + ends_[e].incoming, total);
 }
 
-void MessagePassing::believe(size_t c, Rough* total) const { add_up(c, total); }
+/// The same in a register.
+[[gnu::always_inline]] inline void MessagePassing::add_up_narrow(size_t c, Lanes* total) const {
+  const End *end = ends_.data() + quotient_.cells[c].ends_begin, *last = ends_.data() + quotient_.cells[c].ends_end;
+  const Rough* messages = messages_.data();
+  const int* classes = classes_.data();
+  Lanes sum, line;
+  Places at;
+  load(unary_.data() + cells_[c].unary, &sum);
+  for (; end != last; ++end) {
+    load(messages + end->incoming, &line), load(classes + end->classes, &at);
+    sum += __builtin_shuffle(line, at);
+  }
+  *total = sum;
+}
 
-__attribute__((target_clones("avx2", "default"))) void MessagePassing::pass(bool forward) {
+HETSYNTH_AVX2_TOO void MessagePassing::pass(bool forward) {
   Rough* total = total_.data();
+  const size_t *sends = sends_[forward].data(), *send_to = send_to_[forward].data();
   for (size_t k = 0; k < cells_.size(); ++k) {
     const size_t c = forward ? k : cells_.size() - 1 - k, domain = cells_[c].domain;
-    add_up(c, total);
-    scale_line(total, domain, least_of_line(total, domain), cells_[c].weight, total);
-    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
-      if (ends_[e].later == forward && ends_[e].speaks) send(ends_[e], domain);
+    if (cells_[c].narrow) {
+      Lanes sum, least;
+      add_up_narrow(c, &sum);
+      least = sum;
+      spread_least(&least);
+      store((sum - least) * cells_[c].weight, total);
+    } else {
+      add_up(c, total);
+      scale_line(total, domain, least_of_line(total, domain), cells_[c].weight, total);
+    }
+    for (size_t i = c > 0 ? send_to[c - 1] : 0, end = send_to[c]; i < end; ++i) {
+      const End& to = ends_[sends[i]];
+      to.narrow ? send_narrow(to, domain) : send(to, domain);
+    }
   }
 }
 
-/// Minimum over the sender of what it knows (in `total_`) and the pair's cost; its least entry is taken out.
-[[gnu::always_inline]] inline void MessagePassing::send(const End& end, size_t domain) {
-  const Rough *total = total_.data(), *back = messages_.data() + end.incoming;
-  Rough *message = messages_.data() + end.outgoing, *by_class = by_class_.data(), *sent = sent_.data();
-  const int senders = end.senders;
-  const size_t receivers = size_t(end.receivers), width = padded(receivers);
+/// What a cell knows (in `total_`) of each class of its values: the least.
+[[gnu::always_inline]] inline void MessagePassing::know_by_class(const End& end, size_t domain, Rough* by_class) const {
+  const Rough* total = total_.data();
+  Lanes least = Lanes{} + rough_forbidden;
   if (end.plain) {
     for (size_t i = 0; i < domain; i += lanes) {
-      Lanes knows, known;
-      load(total + i, &knows), load(back + i, &known);
-      knows = knows < rough_forbidden ? knows : Lanes{} + rough_forbidden;
-      store(knows - known, by_class + i);
+      Lanes knows;
+      load(total + i, &knows);
+      store(knows < least ? knows : least, by_class + i);
     }
+  } else if (end.member_rows > 0) {
+    least_at(total, domain, members_.data() + end.members, end.member_rows, &least);
+    store(least, by_class);
   } else {
     const int* own = classes_.data() + end.classes;
-    for (size_t i = 0; i < size_t(senders); i += lanes) store(Lanes{} + rough_forbidden, by_class + i);
+    for (size_t i = 0; i < size_t(end.senders); i += lanes) store(least, by_class + i);
     for (size_t x = 0; x < domain; ++x) by_class[own[x]] = std::min(by_class[own[x]], total[x]);
-    for (size_t i = 0; i < size_t(senders); i += lanes) {
-      Lanes knows, known;
-      load(by_class + i, &knows), load(back + i, &known);
-      store(knows - known, by_class + i);
-    }
   }
-  synth::minimum_plus(end.costs, width, senders, by_class, sent);
+}
+
+/// Minimum over the sender of what it knows and the pair's cost; its least entry is taken out.
+[[gnu::always_inline]] inline void MessagePassing::send(const End& end, size_t domain) {
+  const Rough* back = messages_.data() + end.incoming;
+  Rough *by_class = by_class_.data(), *sent = sent_.data();
+  know_by_class(end, domain, by_class);
+  for (size_t i = 0; i < size_t(end.senders); i += lanes) {
+    Lanes knows, known;
+    load(by_class + i, &knows), load(back + i, &known);
+    store(knows - known, by_class + i);
+  }
+  const size_t receivers = size_t(end.receivers);
+  synth::minimum_plus(end.costs, padded(receivers), end.senders, by_class, sent);
   // The table's padding adds what is forbidden.
-  scale_line(sent, receivers, least_of_line(sent, receivers), 1, message);
-  for (size_t y = receivers; y < width; ++y) message[y] = 0;
+  scale_line_padded(sent, receivers, least_of_line(sent, receivers), 1, messages_.data() + end.outgoing);
+}
+
+/// The same in registers.
+[[gnu::always_inline]] inline void MessagePassing::send_narrow(const End& end, size_t domain) {
+  Rough* by_class = by_class_.data();
+  know_by_class(end, domain, by_class);
+  Lanes knows, known, best[1], least;
+  load(by_class, &knows), load(messages_.data() + end.incoming, &known);
+  store(knows - known, by_class);
+  minimum_of_rows(end.costs, lanes, end.senders, by_class, best);
+  least = best[0];
+  spread_least(&least);
+  best[0] -= least;
+  keep_first(size_t(end.receivers), best);
+  store(best[0], messages_.data() + end.outgoing);
 }
 
 /// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
-void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
+[[gnu::always_inline]] inline void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
   const End& end = ends_[e];
-  const Rough* incoming = messages_.data() + end.incoming;
   const Rough share = end.later ? cells_[c].weight : 0;
-  const int* own = classes_.data() + end.classes;
-  for (size_t x = 0; x < cells_[c].domain; ++x) out[x] = share * total[x] - incoming[own[x]];
+  for_each_at(
+      messages_.data() + end.incoming, size_t(end.senders), classes_.data() + end.classes,
+      cells_[c].domain, [&](size_t i, const Lanes& incoming) __attribute__((always_inline)) {
+        Lanes knows;
+        load(total + i, &knows);
+        store(share * knows - incoming, out + i);
+      });
 }
 
-/// Edge by edge, either end.
-std::vector<Rough> MessagePassing::all_handed() const {
+/// Edge by edge, either end, in whole vectors.
+HETSYNTH_AVX2_TOO std::vector<Rough> MessagePassing::all_handed() const {
   std::vector<Rough> out(handed_), total(total_.size());  // as wide as the widest, padded
   std::vector<std::array<char, 2>> known(edges_.size(), {0, 0});
   for (size_t c = 0; c < cells_.size(); ++c) {
-    believe(c, total.data());
+    add_up(c, total.data());
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
       char& there = known[size_t(end.edge)][!end.first];
@@ -265,7 +357,7 @@ std::vector<Rough> MessagePassing::all_handed() const {
   return out;
 }
 
-double MessagePassing::bound() const {
+HETSYNTH_AVX2_TOO double MessagePassing::bound() const {
   double sum = 0;
   const std::vector<Rough> handed = all_handed();
   std::vector<Rough> total(total_.size());
@@ -314,7 +406,7 @@ Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
   Picoseconds bound = 0;
   std::vector<Picoseconds> rounded;
   rounded.reserve(handed_);
-  for (Rough cost : all_handed()) rounded.push_back(std::llround(cost));
+  for (Rough cost : all_handed()) rounded.push_back(Picoseconds(double(cost) + (cost < 0 ? -0.5 : 0.5)));
   const auto handed = [&](size_t e, size_t side) {
     return std::span(rounded).subspan(edges_[e].handed[side], edges_[e].givers[side]);
   };
@@ -352,7 +444,7 @@ size_t MessagePassing::end_like(size_t c, size_t k, const Network::End& of) cons
   return e;
 }
 
-std::vector<int> MessagePassing::decode() const {
+HETSYNTH_AVX2_TOO std::vector<int> MessagePassing::decode() const {
   std::vector<int> chosen(quotient_.order.size(), -1);
   std::vector<Rough> total(total_.size());
   for (bool improving : {false, true, true})
@@ -381,11 +473,11 @@ std::vector<int> MessagePassing::decode() const {
   return chosen;
 }
 
-std::vector<std::vector<Rough>> MessagePassing::excess() const {
+HETSYNTH_AVX2_TOO std::vector<std::vector<Rough>> MessagePassing::excess() const {
   std::vector<std::vector<Rough>> out;
   for (size_t c = 0; c < cells_.size(); ++c) {
     out.emplace_back(padded(cells_[c].domain));
-    believe(c, out.back().data());
+    add_up(c, out.back().data());
     out.back().resize(cells_[c].domain);
     const Rough least = *std::min_element(out.back().begin(), out.back().end());
     for (Rough& total : out.back()) total -= least;

@@ -77,26 +77,33 @@ class MessagePassing {
   struct Cell {
     size_t unary, domain;
     Rough weight;  ///< share of its costs that each pair on the busier side gets
+    bool narrow;   ///< one vector holds its costs, and one the classes of its values at any of its ends
   };
 
   /// An end of a cell, as sweeps need it.
   struct End {
     const Rough* costs;         ///< by class of own values: by class of the others', in padded lines
     size_t incoming, outgoing;  ///< messages
-    size_t classes;             ///< of own values: where they begin
+    size_t classes;             ///< of own values: where they begin, in whole vectors
+    size_t members;             ///< of own classes: where they begin, a value of each in a vector
+    int member_rows;            ///< the most values of a class; 0: not kept, as for many values or classes
     int senders, receivers;     ///< own classes and the others'
     bool plain;                 ///< every value is a class of its own, in order
+    bool narrow;                ///< one vector holds the classes of either side
     bool later, speaks;         ///< as in the quotient
   };
 
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);
-  void add_end(const Quotient::End& end);
+  void add_end(const Quotient::End& end, const std::vector<int>& values);
+  void add_members(End* end, size_t domain);
   void add_by_class(const End& end, size_t domain, const Rough* line, Rough* total) const;
   void add_up(size_t cell, Rough* total) const;
+  void add_up_narrow(size_t cell, Lanes* total) const;
   size_t end_like(size_t cell, size_t k, const Network::End& of) const;
-  void believe(size_t cell, Rough* total) const;
   void pass(bool forward);
   void send(const End& end, size_t domain);
+  void send_narrow(const End& end, size_t domain);
+  void know_by_class(const End& end, size_t domain, Rough* by_class) const;
   Picoseconds moved_over(Reparametrised* out) const;
   void hand(size_t cell, size_t end, const Rough* total, Rough* out) const;
   std::vector<Rough> all_handed() const;
@@ -111,8 +118,11 @@ class MessagePassing {
   size_t value_count_ = 0;
   std::vector<Rough> unary_;                    ///< cell by cell, in padded lines (synth/lanes.h)
   std::vector<Rough> messages_;                 ///< edge by edge, either end, in lines padded with 0
-  std::vector<int> classes_;                    ///< end by end: class of every value
+  std::vector<int> classes_;                    ///< end by end: class of every value, in whole vectors
+  std::vector<int> members_;                    ///< end by end: values of every class
   std::vector<End> ends_;                       ///< as the quotient's
+  std::array<std::vector<size_t>, 2> sends_;    ///< backwards and forwards: ends, cell by cell
+  std::array<std::vector<size_t>, 2> send_to_;  ///< by cell: where the next one's begin
   size_t handed_ = 0;                           ///< values that hand something to a pair, all together
   std::vector<Rough> total_, by_class_, sent_;  ///< scratch
 };

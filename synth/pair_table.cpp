@@ -1,8 +1,8 @@
 #include "synth/pair_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
-#include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
@@ -10,19 +10,19 @@ namespace {
 /// Classes of equal lines of so many entries each, numbered in the order of first sight; the first of each class.
 std::vector<int> classes_of(const Table& lines, size_t count, size_t length, std::vector<size_t>* examples) {
   const auto line = [&](size_t i) { return lines.begin() + ptrdiff_t(i * length); };
-  std::unordered_multimap<size_t, int> seen;  // by hash: classes
-  std::vector<int> out;
+  // Open addressing: classes by hash, in the first free slot from where it points to.
+  const size_t mask = std::bit_ceil(2 * count + 1) - 1;
+  std::vector<int> slots(mask + 1, -1), out;
+  out.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    const size_t hash = SequenceHash().of(&*line(i), length);
-    int number = -1;
-    for (auto [at, end] = seen.equal_range(hash); at != end && number < 0; ++at)
-      if (std::equal(line(i), line(i + 1), line((*examples)[size_t(at->second)]))) number = at->second;
-    if (number < 0) {
-      number = int(examples->size());
-      seen.emplace(hash, number);
+    size_t at = SequenceHash().of(&*line(i), length) & mask;
+    while (slots[at] >= 0 && !std::equal(line(i), line(i + 1), line((*examples)[size_t(slots[at])])))
+      at = (at + 1) & mask;
+    if (slots[at] < 0) {
+      slots[at] = int(examples->size());
       examples->push_back(i);
     }
-    out.push_back(number);
+    out.push_back(slots[at]);
   }
   return out;
 }
@@ -44,7 +44,7 @@ Table turned(const Table& lines, size_t length, const std::vector<size_t>& kept)
 }  // namespace
 
 // Minima of several vectors do not wait for each other.
-__attribute__((target_clones("avx2", "default"))) Rough least_of(const Rough* numbers, size_t count) {
+HETSYNTH_AVX2_TOO Rough least_of(const Rough* numbers, size_t count) {
   constexpr size_t vectors = 4;
   Lanes best[vectors];
   for (Lanes& lane : best) lane = Lanes{} + numbers[0];
@@ -81,8 +81,7 @@ PairTable::PairTable(const Table& table, int columns, const std::vector<int>& ro
       by_row_[x * padded(size_t(column_count_)) + y] = by_column_[y * padded(size_t(row_count_)) + x] = cost(x, y);
 }
 
-__attribute__((target_clones("avx2", "default"))) void PairTable::minimum_plus(bool from_first, const Rough* weights,
-                                                                               Rough* out) const {
+HETSYNTH_AVX2_TOO void PairTable::minimum_plus(bool from_first, const Rough* weights, Rough* out) const {
   synth::minimum_plus(beside(from_first, 0), padded(size_t(class_count(!from_first))), class_count(from_first), weights,
                       out);
 }

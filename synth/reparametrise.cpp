@@ -127,12 +127,13 @@ void Reparametrisation::sweep_in_strides() {
 }
 
 /// By a multiple of what messages changed by since `before_`, which they then are.
-void Reparametrisation::go_on(Rough multiple) {
-  for (size_t i = 0; i < before_.size(); i += 4) {
-    const Quad now = quad_at(all_.messages().data() + i);
-    const Quad farther = now + multiple * (now - quad_at(before_.data() + i));
-    std::memcpy(before_.data() + i, &now, sizeof now);
-    std::memcpy(all_.messages().data() + i, &farther, sizeof farther);
+HETSYNTH_AVX2_TOO void Reparametrisation::go_on(Rough multiple) {
+  Rough *messages = all_.messages().data(), *before = before_.data();
+  for (size_t i = 0, count = before_.size(); i < count; i += lanes) {
+    Lanes now, then;
+    load(messages + i, &now), load(before + i, &then);
+    store(now, before + i);
+    store(now + multiple * (now - then), messages + i);
   }
 }
 
