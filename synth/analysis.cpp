@@ -78,6 +78,12 @@ Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
 
 }  // namespace
 
+bool is_late(const Program& program, NodeId consumer) {
+  if (consumer < 0) return false;
+  const Node& node = program[consumer];
+  return node.leaf() || node.phase != Phase::forward;
+}
+
 double moved_times(const Program& program, NodeId node) {
   return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
 }

@@ -7,12 +7,17 @@
 #include "synth/attention_cost.h"
 #include "synth/form_subsets.h"
 #include "synth/rules.h"
+#include "synth/tensor_needs.h"
 
 namespace hetsynth::synth {
 
 /// How often what moves a tensor between its forms runs in a step: in every turn of the loop that makes it, but behind
 /// the loop if the loop fills it turn by turn.
 double moved_times(const Program& program, NodeId node);
+
+/// Whether a consumer runs after the forward phase: an operation, a leaf that is updated, or -1 for the loss and named
+/// outputs.
+bool is_late(const Program& program, NodeId consumer);
 
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
@@ -48,7 +53,9 @@ struct Analysis {
   /// By node: equal for tensors of one kind that are made and read by the same options, all that read them in one
   /// order: what happens between two such tensors' forms follows from the choices of those.
   std::vector<int> tensor_situation;
-  mutable FormSubsets subsets;  ///< of any needs, found as they are asked for
+  // Found as they are asked for.
+  mutable FormSubsets subsets;  ///< of any needs
+  mutable TensorNeeds needs;    ///< of any tensor's consumers
 
  private:
   Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);

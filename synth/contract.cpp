@@ -126,7 +126,7 @@ class Contracting {
 }  // namespace
 
 Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness values, double pair_limit)
-    : store_(network.shared_store()), core_(network) {
+    : store_(network.shared_store()) {
   variables_.resize(network.variable_count());
   std::iota(variables_.begin(), variables_.end(), 0);
   std::unordered_map<int, int> all_of;  // by number of values: a list
@@ -139,12 +139,14 @@ Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness 
     }
     alive_.push_back(it->second);
   }
-  drop_values(values == Thoroughness::dead_ends ? undominated_values(core_) : possible_values(core_));
+  const bool fewer =
+      drop_values(network, values == Thoroughness::dead_ends ? undominated_values(network) : possible_values(network));
+  if (!fewer || impossible_) core_ = network;
   for (int list : alive_) values_ += int64_t(lists_[list].size());
   std::vector<int> changed;
   while (!impossible_ && !stop.stopped() && take_out_variables(pair_limit, &changed) &&
-         drop_values(values == Thoroughness::dead_ends ? undominated_after(core_, changed)
-                                                       : possible_after(core_, changed))) {
+         drop_values(core_, values == Thoroughness::dead_ends ? undominated_after(core_, changed)
+                                                              : possible_after(core_, changed))) {
   }
 }
 
@@ -189,8 +191,8 @@ ValueLists Contraction::expanded(const ValueLists& of_core) const {
   return out;
 }
 
-/// False if every value stays.
-bool Contraction::drop_values(NumberedLists left) {
+/// The core becomes the part of a network that has these values. False if every value stays.
+bool Contraction::drop_values(const Network& of, NumberedLists left) {
   bool changed = false;
   std::map<std::pair<int, int>, int> kept_of;  // of what was there, and of that: a list
   for (size_t i = 0; i < left.of.size(); ++i) {
@@ -206,7 +208,7 @@ bool Contraction::drop_values(NumberedLists left) {
     }
     list = it->second;
   }
-  if (changed && !impossible_) core_ = restrict(core_, std::move(left));
+  if (changed && !impossible_) core_ = restrict(of, std::move(left));
   return changed;
 }
 

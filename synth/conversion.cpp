@@ -1,6 +1,7 @@
 #include "synth/conversion.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <tuple>
 
@@ -18,6 +19,7 @@ constexpr int some_forms = 16;
 
 ConversionTable::ConversionTable(NodeId node, const std::vector<Form>& forms, const Edge& edge)
     : forms_(int(forms.size())) {
+  edges_.reserve(forms.size() * forms.size());
   for (const Form& from : forms)
     for (const Form& to : forms) edges_.push_back(edge(node, from, to));
   if (forms_ <= few_forms) trees_of_few_.resize(size_t(1) << forms_);
@@ -57,27 +59,31 @@ void ConversionTable::find_paths() {
 /// no less.
 ConversionTable::Trees ConversionTable::solve(FormMask targets) const {
   // Where the tree first splits, and at what cost from there on.
-  std::vector<Picoseconds> split(forms_, forbidden);
-  std::vector<FormMask> parts(forms_, 0);
-  for (int v = 0; v < forms_; ++v)
-    if (targets >> v & 1) {
-      split[v] = tree_cost(v, targets & ~(FormMask(1) << v));
-      parts[v] = FormMask(1) << v;
-    }
+  std::array<Picoseconds, max_forms> split;
+  std::array<FormMask, max_forms> parts;
+  for (int v = 0; v < forms_; ++v) {
+    const FormMask own = FormMask(1) << v;
+    const bool target = (targets & own) != 0;
+    split[size_t(v)] = target ? tree_cost(v, targets & ~own) : forbidden;
+    parts[size_t(v)] = target ? own : 0;
+  }
   for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
     const std::vector<Picoseconds>&one = tree_costs(part), &other = tree_costs(targets ^ part);
     for (int v = 0; v < forms_; ++v) {
       if (targets >> v & 1) continue;
-      const Picoseconds sum = std::min(forbidden, one[v] + other[v]);
-      if (sum < split[v]) split[v] = sum, parts[v] = part;
+      const Picoseconds sum = std::min(forbidden, one[size_t(v)] + other[size_t(v)]);
+      if (sum < split[size_t(v)]) split[size_t(v)] = sum, parts[size_t(v)] = part;
     }
   }
-  Trees out{std::vector<Picoseconds>(forms_, forbidden), std::vector<Step>(forms_)};
-  for (int v = 0; v < forms_; ++v)
-    for (int u = 0; u < forms_; ++u) {
-      Picoseconds sum = std::min(forbidden, distance(v, u) + split[u]);
-      if (sum < out.cost[v]) out.cost[v] = sum, out.steps[v] = {u, parts[u]};
-    }
+  Trees out{std::vector<Picoseconds>(size_t(forms_), forbidden), std::vector<Step>(size_t(forms_))};
+  const Picoseconds* distances = distance_.data();
+  for (size_t v = 0; v < out.cost.size(); ++v, distances += forms_) {
+    Picoseconds least = forbidden;
+    int at = -1;
+    for (int u = 0; u < forms_; ++u)
+      if (const Picoseconds sum = distances[u] + split[size_t(u)]; sum < least) least = sum, at = u;
+    if (at >= 0) out.cost[v] = least, out.steps[v] = {at, parts[size_t(at)]};
+  }
   return out;
 }
 
@@ -157,9 +163,12 @@ Conversions::Conversions(const Analysis& analysis, const CostModel& cost, const 
   for (NodeId node : analysis.tensor_example) {
     const std::vector<Form>& forms = analysis.rules.forms[node];
     std::vector<std::vector<double>> held(forms.size());  // by form and device
-    for (size_t f = 0; f < forms.size(); ++f)
+    for (size_t f = 0; f < forms.size(); ++f) {
+      held[f].reserve(size_t(cost.device_count()));
       for (int d = 0; d < cost.device_count(); ++d) held[f].push_back(cost.local_bytes(node, forms[f], shares, d));
+    }
     std::vector<Conversion> known;  // by numbers of forms
+    known.reserve(forms.size() * forms.size());
     tables_.emplace_back(node, forms, [&](NodeId, const Form& from, const Form& to) {
       const auto a = size_t(&from - forms.data()), b = size_t(&to - forms.data());
       // An all-to-all takes as long one way as the other.

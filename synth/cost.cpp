@@ -159,19 +159,19 @@ double CostModel::part(CutClass cut, int axis, const Shares& shares, int device)
 
 Parts CostModel::parts(const Work& work, const Shares& shares, int d) const {
   Parts parts = whole_part;
-  for (int a = 0; a < max_axes; ++a) parts[a] = part(work.class_id[a], a, shares, d);
+  for (size_t a = 0; a < axes(); ++a) parts[a] = part(work.class_id[a], int(a), shares, d);
   return parts;
 }
 
 namespace {
 
-/// Sum over the parts of some work, each as far as the axes that cut it leave it.
-double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) {
+/// Sum over the parts of some work, each as far as so many axes that cut it leave it.
+double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts, size_t axes) {
   double sum = 0;
-  for (int cut = 0; cut < cut_sets; ++cut) {
+  for (size_t cut = 0; cut < size_t(1) << axes; ++cut) {
     double amount = by_cut[cut];
     if (amount == 0) continue;
-    for (int a = 0; a < max_axes; ++a)
+    for (size_t a = 0; a < axes; ++a)
       if (cut >> a & 1) amount *= parts[a];
     sum += amount;
   }
@@ -181,7 +181,7 @@ double weighted(const std::array<double, cut_sets>& by_cut, const Parts& parts) 
 }  // namespace
 
 double CostModel::device_flops(const Work& work, const Parts& parts) const {
-  return work.turns * weighted(work.flops, parts);
+  return work.turns * weighted(work.flops, parts, axes());
 }
 
 ComputeSpeed CostModel::speed(const Work& work, int d) const {
@@ -193,8 +193,8 @@ ComputeSpeed CostModel::speed(const Work& work, int d) const {
 double CostModel::device_seconds(const Work& work, const Parts& parts, int d) const {
   if (std::find(parts.begin(), parts.end(), 0.0) != parts.end()) return 0;
   const ComputeSpeed own = speed(work, d);
-  return work.turns * (own.call_seconds + std::max(weighted(work.flops, parts) / own.flops_per_second,
-                                                   weighted(work.bytes, parts) / memory_speeds_[size_t(d)]));
+  return work.turns * (own.call_seconds + std::max(weighted(work.flops, parts, axes()) / own.flops_per_second,
+                                                   weighted(work.bytes, parts, axes()) / memory_speeds_[size_t(d)]));
 }
 
 PartWithin CostModel::part_within(const Work& work, Parts parts, int axis, int d) const {
@@ -205,9 +205,9 @@ PartWithin CostModel::part_within(const Work& work, Parts parts, int axis, int d
   const auto sum = [&](const auto& amounts, double per_second) {
     PartWithin::Sum made{0, 0, per_second};
     parts[size_t(axis)] = 0;
-    made.fixed = weighted(amounts, parts);
+    made.fixed = weighted(amounts, parts, axes());
     parts[size_t(axis)] = 1;
-    made.whole = weighted(amounts, parts);
+    made.whole = weighted(amounts, parts, axes());
     return made;
   };
   out.sums_ = {sum(work.flops, own.flops_per_second), sum(work.bytes, memory_speeds_[size_t(d)])};
@@ -263,8 +263,8 @@ int64_t CostModel::bytes(NodeId node) const { return bytes_[size_t(node)]; }
 
 double CostModel::local_bytes(NodeId node, const Form& form, const Shares& shares, int device) const {
   double local = double(bytes(node));
-  for (int a = 0; a < max_axes; ++a)
-    local *= part(form.cut(a, classes_.dims[node]), a, shares, device) + form.on[size_t(a)].overlap();
+  for (size_t a = 0; a < axes(); ++a)
+    local *= part(form.cut(int(a), classes_.dims[node]), int(a), shares, device) + form.on[a].overlap();
   return local;
 }
 
@@ -310,6 +310,8 @@ CostModel::Step CostModel::step(const Form& from, const Form& to) const {
 Conversion CostModel::conversion(const Form& from, const Form& to, const Held& held) const {
   if (!step(from, to).opcode) return {};
   std::vector<double> before, after;
+  before.reserve(size_t(device_count()));
+  after.reserve(size_t(device_count()));
   for (int d = 0; d < device_count(); ++d) {
     before.push_back(held(from, d));
     after.push_back(held(to, d));

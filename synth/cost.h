@@ -161,6 +161,7 @@ class CostModel {
     int axis = -1;
   };
   Step step(const Form& from, const Form& to) const;
+  size_t axes() const { return mesh_.axes.size(); }
   Parts parts(const Work& work, const Shares& shares, int device) const;
   void find_works(const std::vector<int>& kinds);
   bool priced_in_blocks(NodeId node) const { return native_ && attention_.in_blocks(node); }

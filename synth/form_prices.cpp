@@ -32,6 +32,11 @@ void FormPrices::find_boundary() {
 
 /// Bits for the points at which a tensor must be there in some form: it is computed then, read, or waits.
 int FormPrices::presence(const Node& node) const {
+  if (node.id != asked_) asked_ = node.id, presence_ = find_presence(node), of_forms_ = nullptr;
+  return presence_;
+}
+
+int FormPrices::find_presence(const Node& node) const {
   if (node.leaf()) return always;
   // New contents of leaves are written over the old ones where that can be.
   if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
@@ -47,7 +52,9 @@ int FormPrices::presence(const Node& node) const {
 
 /// Of keeping a tensor in a form on all devices.
 Picoseconds FormPrices::price(const Node& node, int form) const {
-  const double sum = prices_of_forms(node, presence(node))[size_t(form)];
+  const int points = presence(node);
+  if (!of_forms_) of_forms_ = &prices_of_forms(node, points);
+  const double sum = (*of_forms_)[size_t(form)];
   return sum >= double(forbidden) ? forbidden : Picoseconds(std::llround(sum));
 }
 
@@ -110,7 +117,7 @@ Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const F
   }
   const int source = sources.first;
   bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
-  for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_, consumer) ? late : early) = true;
+  for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_.program, consumer) ? late : early) = true;
   FormMask made = sets.early & ~(FormMask(1) << source);
   if (node.leaf() && (sets.apart || !early || !late || made == 0)) return 0;
   bool only_source = sets.apart || made == 0 || !early;

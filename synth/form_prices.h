@@ -46,6 +46,7 @@ class FormPrices {
  private:
   void find_boundary();
   int presence(const Node& node) const;
+  int find_presence(const Node& node) const;
   Picoseconds price(const Node& node, int form) const;
   std::vector<double> prices_at(int points) const;
   const std::vector<double>& prices_of_forms(const Node& node, int points) const;
@@ -59,6 +60,10 @@ class FormPrices {
   NodeId boundary_ = -1;  ///< the last node of the forward phase
   mutable std::map<std::pair<int, int>, std::vector<double>>
       prices_;  ///< by kind and points: worked out when first asked for
+  // Of the node that was asked for last, which many questions in a row are about.
+  mutable NodeId asked_ = -1;
+  mutable int presence_ = 0;
+  mutable const std::vector<double>* of_forms_ = nullptr;  ///< once its price was asked for
   std::optional<RemakeCosts> remakes_;
 };
 

@@ -142,7 +142,7 @@ class Lowering {
 
   /// Which of a tensor's two sets of values a consumer reads.
   int stage_of(NodeId node, NodeId consumer) const {
-    return plans_[node]->sets.apart && is_late(problem_, consumer) ? 1 : 0;
+    return plans_[node]->sets.apart && is_late(program_, consumer) ? 1 : 0;
   }
 
   /// The form a consumer is given: a shard rather than the whole where both exist.

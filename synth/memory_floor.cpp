@@ -26,7 +26,7 @@ MemoryFloor memory_floor(const Problem& problem) {
     NodeId last = node.id, last_early = node.id, first_late = -1;
     for (NodeId consumer : problem.consumers[node.id]) {
       last = std::max(last, consumer);
-      if (!is_late(problem, consumer))
+      if (!is_late(problem.program, consumer))
         last_early = std::max(last_early, consumer);
       else if (first_late < 0 || consumer < first_late)
         first_late = consumer;

@@ -93,6 +93,15 @@ void Network::finish() {
   }
 }
 
+void Network::replace_tables(std::vector<int> unary, const std::vector<int>& of_pairs) {
+  unary_ = std::move(unary);
+  for (size_t p = 0; p < pairs_.size(); ++p) {
+    pairs_[p].table = of_pairs[p];
+    HETSYNTH_CHECK(table(pairs_[p]).size() == size_t(domain(pairs_[p].a)) * size_t(domain(pairs_[p].b)),
+                   "a pair's table must fit its variables");
+  }
+}
+
 int64_t Network::value_count() const {
   int64_t count = 0;
   for (int v = 0; v < variable_count(); ++v) count += domain(v);
@@ -119,8 +128,7 @@ namespace {
 
 /// `of_variable` and `of_pair`: numbered tables.
 Network restricted(const Network& network, NumberedLists values, const auto& of_variable, const auto& of_pair) {
-  Network out(network.shared_store());
-  out.reserve(network.variable_count(), network.pairs().size());
+  TableStore& store = network.store();
   PairNumbers made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
@@ -133,16 +141,20 @@ Network restricted(const Network& network, NumberedLists values, const auto& of_
     part.reserve(row_values.size() * column_values.size());
     for (int x : row_values)
       for (int y : column_values) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
-    return known = out.store().intern(std::move(part));
+    return known = store.intern(std::move(part));
   };
   const int only = values.lists.number({0});
+  std::vector<int> unary, of_pairs;
+  unary.reserve(size_t(network.variable_count()));
+  of_pairs.reserve(network.pairs().size());
   for (int v = 0; v < network.variable_count(); ++v)
-    out.add_variable(part_of(of_variable(v), only, values.of[size_t(v)], 0), network.position(v));
+    unary.push_back(part_of(of_variable(v), only, values.of[size_t(v)], 0));
   for (size_t p = 0; p < network.pairs().size(); ++p) {
     const auto [a, b, table] = network.pairs()[p];
-    out.add_pair(a, b, part_of(of_pair(p), values.of[size_t(a)], values.of[size_t(b)], size_t(network.domain(b))));
+    of_pairs.push_back(part_of(of_pair(p), values.of[size_t(a)], values.of[size_t(b)], size_t(network.domain(b))));
   }
-  out.finish();
+  Network out = network;
+  out.replace_tables(std::move(unary), of_pairs);
   return out;
 }
 

@@ -59,6 +59,8 @@ class Network {
   void add_pair(int a, int b, int table);
   /// To be called once, before the pairs are read.
   void finish();
+  /// Other costs, of as many values or of more or fewer; variables and pairs stay. By variable and by pair: tables.
+  void replace_tables(std::vector<int> unary, const std::vector<int>& of_pairs);
 
   TableStore& store() const { return *store_; }
   const std::shared_ptr<TableStore>& shared_store() const { return store_; }

@@ -123,7 +123,7 @@ std::string form_text(const Form& form, size_t axes) {
 /// The form a node's tensor is first made in, by value of its variable (as in the planning network); of what is
 /// computed in two: -1.
 std::vector<int> forms_by_value(const Problem& problem, const Node& node) {
-  if (node.leaf()) return leaf_forms(problem, node);
+  if (node.leaf()) return problem.rules.leaf_forms(node);
   std::vector<int> forms;
   for (const Option& option : problem.rules.options[node.id]) forms.push_back(option.twice() ? -1 : option.form);
   return forms;

@@ -11,18 +11,6 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Values by what matters of them: costs are worked out once for all that are alike.
-template <typename T>
-struct Grouped {
-  std::vector<T> kinds;
-  std::vector<int> of;  ///< by value: its kind
-  void add(const T& what) {
-    const auto known = std::ranges::find(kinds, what);  // they are few
-    of.push_back(int(known - kinds.begin()));
-    if (known == kinds.end()) kinds.push_back(what);
-  }
-};
-
 /// A table by kinds of rows and columns, spread over all of them.
 Table spread(const Table& costs, const std::vector<int>& rows, const std::vector<int>& columns, size_t column_kinds) {
   Table out;
@@ -38,12 +26,6 @@ std::vector<int> first_numbers(size_t count) {
   std::iota(out.begin(), out.end(), 0);
   return out;
 }
-
-/// A consumer whose need depends on a variable: per value, the masks it asks for.
-struct VariableNeeds {
-  bool late;
-  Grouped<std::vector<FormMask>> masks;
-};
 
 class NetworkBuilder {
  public:
@@ -88,7 +70,7 @@ class NetworkBuilder {
       values_of_.push_back(value_lists_.number((*input_.among)[size_t(node.id)]));
       return;
     }
-    const size_t count = node.leaf() ? leaf_forms(problem_, node).size() : problem_.rules.options[node.id].size();
+    const size_t count = node.leaf() ? problem_.rules.leaf_forms(node).size() : problem_.rules.options[node.id].size();
     const auto [it, fresh] = all_values_.try_emplace(count, -1);
     if (fresh) it->second = value_lists_.number(first_numbers(count));
     values_of_.push_back(it->second);
@@ -100,7 +82,7 @@ class NetworkBuilder {
     std::vector<Sources> out;
     const std::vector<int>& values = this->values(node.id);
     if (node.leaf()) {
-      const std::vector<int> forms = leaf_forms(problem_, node);
+      const std::vector<int> forms = problem_.rules.leaf_forms(node);
       for (int value : values) out.push_back(forms[size_t(value)]);
       return out;
     }
@@ -164,32 +146,14 @@ class NetworkBuilder {
                                  : problem_.cost.operator_cost(node, option, shares_, devices_);
   }
 
-  std::vector<VariableNeeds> variable_needs(const Node& node) const {
+  /// Of the values there are.
+  std::vector<VariableNeeds> needs_among_values(const Node& node) const {
+    const std::vector<VariableNeeds>& all = problem_.analysis->needs.of(*problem_.analysis, node.id);
     std::vector<VariableNeeds> out;
-    std::vector<FormMask> masks;
-    for (NodeId consumer : problem_.consumers[node.id]) {
-      VariableNeeds needs{is_late(problem_, consumer), {}};
-      needs.masks.of.reserve(values(consumer).size());
-      const auto& inputs = program_[consumer].inputs;
-      for (int choice : values(consumer)) {
-        masks.clear();
-        problem_.rules.for_each_way(consumer, choice, [&](const Option& option) {
-          for (size_t j = 0; j < inputs.size(); ++j)
-            if (inputs[j] == node.id) masks.push_back(option.needs[j]);
-        });
-        std::ranges::sort(masks);
-        masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
-        needs.masks.add(masks);
-      }
-      out.push_back(std::move(needs));
-    }
-    for (NodeId leaf : problem_.update_targets[node.id]) {
-      if (leaf == node.id) continue;  // kept as it is
-      VariableNeeds needs{is_late(problem_, leaf), {}};
-      for (Sources form : sources(program_[leaf]))
-        needs.masks.add({problem_.rules.mask_of(node.id, problem_.rules.forms[leaf][size_t(form.first)])});
-      out.push_back(std::move(needs));
-    }
+    size_t need = 0;
+    for (NodeId consumer : problem_.consumers[node.id]) out.push_back(needs_among(all[need++], values(consumer)));
+    for (NodeId leaf : problem_.update_targets[node.id])
+      if (leaf != node.id) out.push_back(needs_among(all[need++], values(leaf)));
     return out;
   }
 
@@ -240,7 +204,11 @@ class NetworkBuilder {
   }
 
   TensorCosts tensor_costs(const Node& node) {
-    std::vector<VariableNeeds> needs = variable_needs(node);
+    if (!input_.among) return tensor_costs(node, problem_.analysis->needs.of(*problem_.analysis, node.id));
+    return tensor_costs(node, needs_among_values(node));
+  }
+
+  TensorCosts tensor_costs(const Node& node, const std::vector<VariableNeeds>& needs) {
     std::vector<FormMask> fixed = constant_needs(node);
     Grouped<Sources> from;
     for (Sources form : sources(node)) from.add(form);
@@ -252,13 +220,13 @@ class NetworkBuilder {
       out.unary = store().intern(spread(costs, from.of, {0}, 1));
     } else if (needs.size() == 1 && !prices_.any()) {
       const auto& asked = needs[0].masks;
-      Table costs;
+      Table costs(from.kinds.size() * asked.kinds.size());
+      Picoseconds* cost = costs.data();
       for (Sources source : from.kinds)
-        for (const auto& masks : asked.kinds) {
-          std::vector<FormMask> all = fixed;
-          all.insert(all.end(), masks.begin(), masks.end());
-          costs.emplace_back();
-          table.best_set(source, all, &costs.back());
+        for (const Needs* masks : asked.kinds) {
+          fixed.insert(fixed.end(), masks->begin(), masks->end());
+          table.best_set(source, fixed, cost++);
+          fixed.resize(fixed.size() - masks->size());
         }
       out.to_consumer = store().intern(spread(costs, from.of, asked.of, asked.kinds.size()));
     } else {
@@ -282,9 +250,10 @@ class NetworkBuilder {
     out->to_set = store().intern(spread(of_all, from.of, every, sets.size()));
     for (const VariableNeeds& need : needs) {
       Table allowed;
+      allowed.reserve(sets.size() * need.masks.kinds.size());
       for (const FormSets& set : sets)
-        for (const auto& masks : need.masks.kinds)
-          allowed.push_back(serves(set.apart && need.late ? set.late : set.early, masks) ? 0 : forbidden);
+        for (const Needs* masks : need.masks.kinds)
+          allowed.push_back(serves(set.apart && need.late ? set.late : set.early, *masks) ? 0 : forbidden);
       out->of_needs.push_back(store().intern(spread(allowed, every, need.masks.of, need.masks.kinds.size())));
     }
   }
@@ -301,7 +270,7 @@ class NetworkBuilder {
                                        const std::vector<FormMask>& fixed) const {
     std::set<FormMask> early(fixed.begin(), fixed.end()), late;
     for (const VariableNeeds& need : needs)
-      for (const auto& masks : need.masks.kinds) (need.late ? late : early).insert(masks.begin(), masks.end());
+      for (const Needs* masks : need.masks.kinds) (need.late ? late : early).insert(masks->begin(), masks->end());
     return sets_.of(node, from, early, late, fixed);
   }
 

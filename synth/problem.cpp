@@ -54,14 +54,6 @@ void Problem::constrain(const PlanPins& given) {
 
 Mesh flat_mesh(const Cluster& cluster, const std::string& axis) { return {{{axis, int(cluster.devices.size())}}}; }
 
-std::vector<int> leaf_forms(const Problem& problem, const Node& leaf) {
-  if (leaf.kind == NodeKind::input) return {0};
-  std::vector<int> out;
-  for (size_t f = 0; f < problem.rules.forms[leaf.id].size(); ++f)
-    if (!problem.rules.forms[leaf.id][f].partial()) out.push_back(int(f));
-  return out;
-}
-
 const Form& kept_form(const Problem& problem, const Choices& choices, NodeId node) {
   int form = choices[node];
   if (!problem.program[node].leaf()) form = problem.rules.options[node][form].form;
@@ -93,12 +85,6 @@ std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices,
   std::vector<TensorNeed> needs;
   add_needs(problem, choices, node, &needs);
   return needs;
-}
-
-bool is_late(const Problem& problem, NodeId consumer) {
-  if (consumer < 0) return false;
-  const Node& node = problem.program[consumer];
-  return node.leaf() || node.phase != Phase::forward;
 }
 
 namespace {

@@ -75,12 +75,8 @@ struct TensorNeed {
 };
 /// All needs of a tensor's consumers under the choices, in program order.
 std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices, NodeId node);
-/// Those that a leaf may be kept in, by value of its variable; an input counts as whole.
-std::vector<int> leaf_forms(const Problem& problem, const Node& leaf);
 /// The form that a leaf is kept in under the choices, or a carry from turn to turn.
 const Form& kept_form(const Problem& problem, const Choices& choices, NodeId node);
-/// Whether a consumer (as in TensorNeed) runs after the forward phase.
-bool is_late(const Problem& problem, NodeId consumer);
 
 /// How one tensor is materialised under the choices: its first form, all forms, and the cheapest conversions between
 /// them.

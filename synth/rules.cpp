@@ -315,6 +315,14 @@ std::vector<Form> forms_of(const Program& program, const DimensionClasses& class
   return forms;
 }
 
+std::vector<int> Rules::leaf_forms(const Node& leaf) const {
+  if (leaf.kind == NodeKind::input) return {0};
+  std::vector<int> out;
+  for (size_t f = 0; f < forms[leaf.id].size(); ++f)
+    if (!forms[leaf.id][f].partial()) out.push_back(int(f));
+  return out;
+}
+
 int Rules::form_index(NodeId node, const Form& form) const {
   auto it = std::find(forms[node].begin(), forms[node].end(), form);
   return it == forms[node].end() ? -1 : int(it - forms[node].begin());

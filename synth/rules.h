@@ -100,6 +100,8 @@ struct Rules {
     const int index = form_index(node, form);
     return index < 0 ? 0 : FormMask(1) << index;
   }
+  /// Those that a leaf may be kept in, by value of its variable; an input counts as whole.
+  std::vector<int> leaf_forms(const Node& leaf) const;
   /// What an operation's choice makes.
   Sources sources(NodeId node, int choice) const {
     const std::vector<Option>& all = options[node];

@@ -15,7 +15,7 @@ std::vector<int> kept_forms(const Rules& rules, NodeId leaf, bool cut) {
 std::vector<FormMask> needed_masks(const Problem& problem, const Choices& choices, NodeId node, bool late) {
   std::vector<FormMask> masks;
   for (const TensorNeed& need : needs_of(problem, choices, node))
-    if (is_late(problem, need.consumer) == late) masks.push_back(need.forms);
+    if (is_late(problem.program, need.consumer) == late) masks.push_back(need.forms);
   return masks;
 }
 
