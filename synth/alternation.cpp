@@ -55,6 +55,8 @@ constexpr double worth_moving_to_fit = 1;
 constexpr double worth_following = 0.1;
 /// In long programs shares are not searched where what was found so far takes so much longer there than the best plan.
 constexpr double too_slow_to_follow = 1e-2;
+/// Nor, until it is clear that they must be, starts where a program that does not fit takes so much longer still.
+constexpr double too_slow_to_start = 0.1;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 
@@ -117,20 +119,33 @@ class Alternation {
     search_everything_at_last(ample);
   }
 
-  /// From one start after the other, until no more are worth it. False if the rest are left for later, as may be done
-  /// once only memory matters.
+  /// From one start after the other, until no more are worth it. False if some are left for later, as may be done
+  /// once only memory matters, or where they promise little.
   bool follow(const std::vector<Shares>& starts, bool may_leave) {
     double enough = several_axes() ? near_enough : near_enough_at_first;
     int followed = 0;
+    bool all = true;
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
       if (seen_.contains(shares)) continue;
       if (followed++ >= starts_to_follow() && are_enough_starts()) break;
-      alternate(shares, search_.worth_searching(), &seen_);
+      if (may_leave && slow_at(shares))
+        all = false;
+      else
+        alternate(shares, search_.worth_searching(), &seen_);
     }
-    return true;
+    return all;
+  }
+
+  /// The best program, which does not fit, where something does at other shares.
+  bool slow_at(const Shares& shares) const {
+    const Candidate& best = kept_.best;
+    if (!surely_fits_ || best.empty() || best.fits()) return false;
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    const Picoseconds there = total_cost(problem_, conversions, shares, best.choices);
+    return double(there) > double(best.cost) * (1 + too_slow_to_start);
   }
 
   /// At which a program fits, and what it costs there.
@@ -245,6 +260,7 @@ class Alternation {
     MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
     const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
     if (relaxed.fits() && met.empty()) ample_shares_ = relaxed.shares;
+    surely_fits_ = relaxed.fits();
     if (relaxed.empty() || relaxed.fits()) return false;
     soft.met = nullptr;
     search_.begin_with_likely();
@@ -381,6 +397,7 @@ class Alternation {
   ShareSearch search_;
   TightShares tight_;
   const Candidate at_hand_;     ///< may be empty
+  bool surely_fits_ = false;    ///< in long programs on one axis: the relaxation's program does at some shares
   Shares ample_shares_;         ///< that suit the relaxation's program, if no memory limits these; may be empty
   std::vector<FarShares> far_;  ///< where that takes very long
 };

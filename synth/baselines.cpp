@@ -25,12 +25,14 @@ std::vector<double> whole_step_seconds(const Problem& problem) {
     ++count[problem.cost.work_kind(node.id)];
     example.try_emplace(problem.cost.work_kind(node.id), node.id);
   }
-  std::vector<double> seconds(problem.cost.device_count(), 0);
+  const DeviceTypes types = device_types(problem.cluster);
+  std::vector<double> by_type(types.devices.size(), 0), seconds;
   for (const auto& [kind, times] : count) {
     Work work = problem.cost.work(example[kind], Option{});
-    for (size_t d = 0; d < seconds.size(); ++d)
-      seconds[d] += times * problem.cost.device_seconds(work, whole_part, int(d));
+    for (size_t t = 0; t < by_type.size(); ++t)
+      by_type[t] += times * problem.cost.device_seconds(work, whole_part, types.devices[t][0]);
   }
+  for (int type : types.type_of) seconds.push_back(by_type[size_t(type)]);
   return seconds;
 }
 

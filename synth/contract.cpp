@@ -217,7 +217,9 @@ bool Contraction::take_out_variables(double pair_limit, std::vector<int>* change
   int count = core_.variable_count();
   Contracting work(core_);
   std::vector<char> gone(count, 0), beside(count, 0);
-  std::vector<int> queue(count);
+  std::vector<int> queue;
+  queue.reserve(2 * size_t(count));
+  queue.resize(size_t(count));
   std::iota(queue.begin(), queue.end(), 0);
   for (size_t i = 0; i < queue.size(); ++i) {
     int v = queue[i];

@@ -7,6 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "synth/analysis.h"
+#include "synth/distinct_devices.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -70,6 +71,11 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
   for (OperatorClass operators : operator_classes)
     for (const Device& device : cluster.devices) speeds_[size_t(operators)].push_back(device.compute_speed(operators));
   for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
+  for (int d = 0; d < device_count(); ++d) {
+    int like = 0;
+    while (like < d && !cluster.same_type(like, d)) ++like;
+    types_.push_back(like);
+  }
   bytes_.reserve(program.nodes.size());
   for (const Node& node : program.nodes) bytes_.push_back(element_count(node.type.shape) * size_bytes(node.type.dtype));
   find_works(kinds);
@@ -215,48 +221,18 @@ PartWithin CostModel::part_within(const Work& work, Parts parts, int axis, int d
 }
 
 Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares) const {
-  std::vector<int> devices(speeds_[0].size());
-  std::iota(devices.begin(), devices.end(), 0);
-  return operator_cost(node, option, shares, devices);
-}
-
-Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares,
-                                     const std::vector<int>& devices) const {
   const Work w = work(node, option);
   double slowest = 0;
-  for (int d : devices) slowest = std::max(slowest, device_seconds(w, shares, d));
+  for (int d = 0; d < int(speeds_[0].size()); ++d) slowest = std::max(slowest, device_seconds(w, shares, d));
   return to_picoseconds(slowest);
 }
 
-std::vector<int> CostModel::distinct_devices(const Shares& shares) const {
-  if (shares.empty()) return {0};  // one device
-  // Along axis 0: of coordinates that have as much of every class the first one.
-  const size_t size = size_t(mesh_.axes[0].size);
-  std::vector<uint64_t> hashes(size, 0);
-  for (const std::vector<int64_t>& along : shares[0])
-    for (size_t at = 0; at < size; ++at) hashes[at] = (hashes[at] ^ uint64_t(along[at])) * 0x9E3779B97F4A7C15u;
-  const auto as_much = [&](size_t at, size_t as) {
-    return hashes[at] == hashes[as] &&
-           std::ranges::all_of(shares[0], [&](const std::vector<int64_t>& along) { return along[at] == along[as]; });
-  };
-  std::vector<size_t> first;
-  for (size_t at = 0; at < size; ++at) {
-    size_t as = 0;
-    while (as < at && !as_much(at, as)) ++as;
-    first.push_back(as);
-  }
-  std::map<std::vector<size_t>, std::vector<int>> distinct;
-  std::vector<int> out;
-  for (int d = 0; d < device_count(); ++d) {
-    std::vector<size_t> key{first[size_t(coordinate(d, 0))]};
-    // Where an axis divides the parts of another, what comes before counts as well.
-    for (size_t a = 1; a < shares.size(); ++a) key.push_back(size_t(coordinate(d, int(a))));
-    std::vector<int>& alike = distinct[key];
-    if (std::ranges::any_of(alike, [&](int other) { return cluster_.same_type(d, other); })) continue;
-    alike.push_back(d);
-    out.push_back(d);
-  }
-  return out;
+Picoseconds CostModel::operator_cost(NodeId node, const Option& option, const Shares& shares,
+                                     const DistinctDevices& devices) const {
+  const Work w = work(node, option);
+  double slowest = 0;
+  for (int d : devices.of(w)) slowest = std::max(slowest, device_seconds(w, shares, d));
+  return to_picoseconds(slowest);
 }
 
 int64_t CostModel::bytes(NodeId node) const { return bytes_[size_t(node)]; }

@@ -88,6 +88,8 @@ class PartWithin {
   std::array<Sum, 2> sums_{};
 };
 
+class DistinctDevices;
+
 class CostModel {
  public:
   /// `kinds`: as node_kinds gives them; `fused`: as fused_tensors does. `mesh`: over the cluster's devices in rank
@@ -121,11 +123,11 @@ class CostModel {
     return device_flops(work, parts(work, shares, device));
   }
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares) const;
-  /// The same by devices such that each device is like one of them, as `distinct_devices` tells them.
+  /// The same by devices at these shares.
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares,
-                            const std::vector<int>& devices) const;
-  /// The first of all devices of one type that have the same parts of everything at these shares.
-  std::vector<int> distinct_devices(const Shares& shares) const;
+                            const DistinctDevices& devices) const;
+  /// Equal for devices of one type.
+  int type_of(int device) const { return types_[size_t(device)]; }
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
   /// realisation; costs are those of as often as the tensor is moved (moved_times).
@@ -190,6 +192,7 @@ class CostModel {
   Mesh mesh_;
   bool native_;  ///< all devices are cores: uneven shards need no padding, attention runs in blocks
   CommunicationCost communication_;
+  std::vector<int> types_;                                                     ///< by device
   std::array<std::vector<ComputeSpeed>, std::size(operator_classes)> speeds_;  ///< [class][device]
   std::vector<double> memory_speeds_;                                          ///< by device: bytes per second
   std::vector<int64_t> bytes_;                                                 ///< by node

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <unordered_map>
 
 namespace hetsynth::synth {
 namespace {
@@ -15,11 +14,12 @@ class DeadEnds {
       : network_(network),
         only_impossible_(only_impossible),
         pending_(size_t(network.variable_count()), changed ? idle : pending) {
-    std::unordered_map<int, int> allowed;  // by table: a list
+    std::vector<int> allowed(size_t(network.store().size()), -1);  // by table: a list
+    alive_.reserve(size_t(network.variable_count()));
     for (int v = 0; v < network.variable_count(); ++v) {
-      const auto [it, fresh] = allowed.try_emplace(network.unary_table(v), -1);
-      if (fresh) it->second = allowed_values(network.unary(v));
-      alive_.push_back(it->second);
+      int& known = allowed[size_t(network.unary_table(v))];
+      if (known < 0) known = allowed_values(network.unary(v));
+      alive_.push_back(known);
     }
     for (size_t i = 0; changed && i < changed->size(); ++i) {
       const int v = (*changed)[i];
@@ -154,7 +154,10 @@ class DeadEnds {
       }
       if (least >= forbidden) return false;
       c->total += least;
-      for (; more != end; ++more) *more = *more >= forbidden ? forbidden : *more - least;
+      if (least == 0)
+        more = end;
+      else
+        for (; more != end; ++more) *more = *more >= forbidden ? forbidden : *more - least;
     }
     return true;
   }

@@ -21,6 +21,14 @@ int TableStore::sum(int a, int b) {
 }
 
 int TableStore::turned(int id, int rows) {
+  if (size_t(id) >= turned_last_.size()) turned_last_.resize(size_t(id) + 1, {-1, -1});
+  auto& [last_rows, known] = turned_last_[size_t(id)];
+  if (last_rows == rows) return known;
+  last_rows = rows;
+  return known = turned_anew(id, rows);
+}
+
+int TableStore::turned_anew(int id, int rows) {
   int& known = turned_.at({uint64_t(id), uint64_t(rows)});
   if (known < 0) {
     const Table& table = tables_[id];

@@ -23,6 +23,7 @@ class TableStore {
  public:
   int intern(Table table) { return tables_.number(std::move(table)); }
   const Table& operator[](int id) const { return tables_[id]; }
+  int size() const { return tables_.size(); }
   /// Entry by entry, saturating.
   int sum(int a, int b);
   /// The same table with rows and columns exchanged.
@@ -30,7 +31,10 @@ class TableStore {
 
  private:
   Interner<Picoseconds> tables_;
+  int turned_anew(int id, int rows);
+
   PairNumbers sums_, turned_;
+  std::vector<std::pair<int, int>> turned_last_;  ///< by table: the rows it had last, nearly always the same; its turn
 };
 
 class Network {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "synth/distinct_devices.h"
 #include "synth/set_candidates.h"
 
 namespace hetsynth::synth {
@@ -36,8 +37,8 @@ class NetworkBuilder {
         shares_(shares),
         input_(input),
         prices_(problem, conversions, shares, input.memory),
-        sets_(problem, conversions, prices_) {
-    if (!input.operation_cost) devices_ = problem.cost.distinct_devices(shares);
+        sets_(problem, conversions, prices_),
+        devices_(problem.cost, shares) {
     for (const Node& node : program_.nodes) add_values(node);
   }
 
@@ -281,7 +282,7 @@ class NetworkBuilder {
   const SearchInput& input_;
   FormPrices prices_;
   SetCandidates sets_;
-  std::vector<int> devices_;  ///< distinct ones, if operations cost what they do at the shares
+  DistinctDevices devices_;
   Interner<int> value_lists_;
   std::vector<int> values_of_;                  ///< by node: a list
   std::unordered_map<size_t, int> all_values_;  ///< by how many there are: a list

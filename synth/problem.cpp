@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "synth/distinct_devices.h"
+
 namespace hetsynth::synth {
 
 FormMask readable(const std::vector<Form>& forms) {
@@ -175,7 +177,7 @@ bool Materialiser::alike(const Choices& choices, NodeId a, NodeId b) const {
 
 Picoseconds total_cost(const Problem& problem, const Conversions& conversions, const Shares& shares,
                        const Choices& choices) {
-  const std::vector<int> devices = problem.cost.distinct_devices(shares);
+  const DistinctDevices devices(problem.cost, shares);
   return total_cost(problem, conversions, choices, [&](NodeId node, const Option& option) {
     return problem.cost.operator_cost(node, option, shares, devices);
   });

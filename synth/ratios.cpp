@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "synth/distinct_devices.h"
 #include "synth/interner.h"
 #include "synth/plannable_memory.h"
 #include "synth/ratio_program.h"
@@ -20,12 +21,11 @@ namespace {
 constexpr double memory_fill = 0.97;
 constexpr int max_memory_rounds = 40;
 
-/// `devices`: distinct ones at the shares.
 double term_seconds(const Problem& problem, const CostTerm& term, const Shares& shares,
-                    const std::vector<int>& devices) {
+                    const DistinctDevices& devices) {
   if (!term.is_operator) return to_seconds(problem.cost.conversion(term.node, term.from, term.to, shares).cost);
   double slowest = 0;
-  for (int d : devices) slowest = std::max(slowest, problem.cost.device_seconds(term.work, shares, d));
+  for (int d : devices.of(term.work)) slowest = std::max(slowest, problem.cost.device_seconds(term.work, shares, d));
   return slowest;
 }
 
@@ -173,7 +173,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
 }
 
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares) {
-  const std::vector<int> devices = problem.cost.distinct_devices(shares);
+  const DistinctDevices devices(problem.cost, shares);
   double total = 0;
   for (const CostTerm& term : terms) total += term.count * term_seconds(problem, term, shares, devices);
   return total;
@@ -188,12 +188,15 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
   for (size_t c = 0; c < fractions.size(); ++c)
     along.push_back(round_shares(problem.classes.classes[c].granules, fractions[c]));
   if (types.devices.size() < 2) return shares;
+  std::vector<std::vector<CostTerm>> by_class(along.size());
+  for (const CostTerm& term : terms) {
+    const std::vector<int> touched = classes_of(problem, term, axis);
+    for (size_t i = 0; i < touched.size(); ++i)
+      if (std::find(touched.begin(), touched.begin() + ptrdiff_t(i), touched[i]) == touched.begin() + ptrdiff_t(i))
+        by_class[size_t(touched[i])].push_back(term);
+  }
   for (size_t c = 0; c < along.size(); ++c) {
-    std::vector<CostTerm> own;
-    for (const CostTerm& term : terms) {
-      auto touched = classes_of(problem, term, axis);
-      if (std::find(touched.begin(), touched.end(), int(c)) != touched.end()) own.push_back(term);
-    }
+    const std::vector<CostTerm>& own = by_class[c];
     if (own.empty()) continue;
     double best = evaluate(problem, own, shares);
     // Less than a granule from the linear program, whose memory limits hold there.

@@ -4,11 +4,13 @@
 #include <map>
 #include <set>
 
+#include "synth/distinct_devices.h"
+
 namespace hetsynth::synth {
 namespace {
 
-/// By the form it makes: of the cheapest way to do so. `devices`: distinct ones at the shares.
-std::vector<Picoseconds> operation_costs(const Problem& problem, const Shares& shares, const std::vector<int>& devices,
+/// By the form it makes: of the cheapest way to do so.
+std::vector<Picoseconds> operation_costs(const Problem& problem, const Shares& shares, const DistinctDevices& devices,
                                          NodeId node) {
   std::vector<Picoseconds> costs(problem.rules.forms[node].size(), forbidden);
   for (const Option& option : problem.rules.options[node]) {
@@ -31,7 +33,7 @@ bool ends_with(const Problem& problem, NodeId tensor, NodeId reader) {
 RemakeCosts::RemakeCosts(const Problem& problem, const Shares& shares, NodeId boundary,
                          const std::function<Picoseconds(const Node& node)>& kept)
     : kinds_(problem.program.nodes.size(), -1) {
-  const std::vector<int> devices = problem.cost.distinct_devices(shares);
+  const DistinctDevices devices(problem.cost, shares);
   std::map<std::pair<int, int>, std::vector<Picoseconds>> of_operations;
   std::map<std::vector<Picoseconds>, int> seen;
   for (const Node& node : problem.program.nodes) {

@@ -12,6 +12,7 @@
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
 #include "synth/baselines.h"
+#include "synth/distinct_devices.h"
 
 namespace hetsynth {
 namespace {
@@ -145,14 +146,17 @@ RC_GTEST_PROP(Price, OfAnOperationIsThatOfTheSlowestDistinctDevice, ()) {
   parts[0] += 1;
   // One device alone is on no axis.
   const Shares shares = speeds.size() > 1 ? common_shares(problem.classes, {parts}) : Shares{};
-  const std::vector<int> distinct = problem.cost.distinct_devices(shares);
-  for (int d = 0; d < int(speeds.size()); ++d) {
-    const auto like = [&](int other) {
-      const auto as_much = [&](const std::vector<int64_t>& along) { return along[size_t(d)] == along[size_t(other)]; };
-      return problem.cluster.same_type(d, other) &&
-             std::ranges::all_of(shares, [&](const auto& axis) { return std::ranges::all_of(axis, as_much); });
-    };
-    RC_ASSERT(std::ranges::count_if(distinct, like) == 1);
+  const DistinctDevices distinct(problem.cost, shares);
+  for (int class_id = -1; class_id < int(shares.empty() ? 0 : shares[0].size()); ++class_id) {
+    Work work;
+    work.class_id[0] = class_id;
+    for (int d = 0; d < int(speeds.size()); ++d) {
+      const auto like = [&](int other) {
+        const auto held = [&](int device) { return class_id < 0 ? 0 : shares[0][size_t(class_id)][size_t(device)]; };
+        return problem.cluster.same_type(d, other) && held(d) == held(other);
+      };
+      RC_ASSERT(std::ranges::count_if(distinct.of(work), like) == 1);
+    }
   }
   for (const Node& node : program.nodes) {
     if (node.leaf()) continue;
