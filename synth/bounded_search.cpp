@@ -60,7 +60,9 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
 }
 
 ValueLists BoundedSearch::likely_values(double part) const {
-  ValueLists values = spread(*quotient_, messages_->promising(part));
+  const NumberedLists numbered = spread(*quotient_, messages_->promising(part));
+  ValueLists values;
+  for (int list : numbered.of) values.push_back(numbered.lists[list]);
   for (size_t v = 0; v < result_.assignment.size(); ++v) {
     auto at = std::lower_bound(values[v].begin(), values[v].end(), result_.assignment[v]);
     if (at == values[v].end() || *at != result_.assignment[v]) values[v].insert(at, result_.assignment[v]);
@@ -157,7 +159,7 @@ void BoundedSearch::take(Picoseconds cost, std::vector<int> assignment) {
 void BoundedSearch::guess() {
   for (const ValueLists& by_cell : messages_->guesses()) {
     if (done()) return;
-    const ValueLists values = spread(*quotient_, by_cell);
+    const NumberedLists values = spread(*quotient_, by_cell);
     Contraction part(restrict(network_, values), limits_.stop);
     if (part.impossible()) continue;
     EliminationOrder order = elimination_order(part.core(), limits_.direct_limit);
@@ -167,7 +169,7 @@ void BoundedSearch::guess() {
 }
 
 /// Takes over a part's solution. `moved`: part of the cost that the part does not tell.
-void BoundedSearch::adopt(const SearchResult& found, const ValueLists& values, const Contraction& part,
+void BoundedSearch::adopt(const SearchResult& found, const NumberedLists& values, const Contraction& part,
                           Picoseconds moved) {
   result_.expansions += found.expansions;
   result_.buckets_reused += found.buckets_reused;
@@ -180,17 +182,17 @@ void BoundedSearch::adopt(const SearchResult& found, const ValueLists& values, c
 }
 
 /// By variable: values outside of which there is no solution within the budget. None if there is none at all.
-ValueLists BoundedSearch::values_left(Picoseconds budget) const {
-  ValueLists values = spread(*quotient_, values_within(*quotient_, shifted_, budget));
-  if (std::any_of(values.begin(), values.end(), [](auto& v) { return v.empty(); })) return {};
-  return values;
+NumberedLists BoundedSearch::values_left(Picoseconds budget) const {
+  const ValueLists by_cell = values_within(*quotient_, shifted_, budget);
+  if (std::ranges::any_of(by_cell, &std::vector<int>::empty)) return {};
+  return spread(*quotient_, by_cell);
 }
 
 /// The part of the network that has these values. At the costs that the messages have moved, so that what they know is
 /// not lost; if it is deep, or a good solution will do, at the original ones: these are equal in repeated layers, which
 /// elimination then does once, and need no tables of their own.
 /// `moved`: how much less its solutions cost.
-Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) const {
+Network BoundedSearch::part_of(const NumberedLists& values, Picoseconds* moved) const {
   *moved = forgets() ? 0 : shifted_.bound;
   return forgets() ? restrict(network_, values) : restrict(network_, *quotient_, shifted_, values);
 }
@@ -200,10 +202,10 @@ Network BoundedSearch::part_of(const ValueLists& values, Picoseconds* moved) con
 /// better bound.
 void BoundedSearch::attempt(bool last) {
   const Picoseconds budget = to_beat() - shifted_.bound;
-  const ValueLists values = values_left(budget);
-  if (values.empty()) return prove(budget);
+  const NumberedLists values = values_left(budget);
+  if (values.of.empty()) return prove(budget);
   result_.values_left = 0;
-  for (const auto& v : values) result_.values_left += int64_t(v.size());
+  for (int list : values.of) result_.values_left += int64_t(values.lists[list].size());
   const int64_t all = network_.value_count();
   const bool much = deep() && result_.values_left > many_by_variable * network_.variable_count();
   const double worth = much ? worth_narrowing_deep : worth_narrowing;
@@ -226,7 +228,7 @@ void BoundedSearch::attempt(bool last) {
 }
 
 /// Takes over what a search of a part found, which holds all solutions better than the best so far.
-void BoundedSearch::absorb(const SearchResult& found, const ValueLists& values, const Contraction& part,
+void BoundedSearch::absorb(const SearchResult& found, const NumberedLists& values, const Contraction& part,
                            Picoseconds moved) {
   const Picoseconds budget = to_beat() - shifted_.bound;
   adopt(found, values, part, moved);
@@ -238,8 +240,8 @@ void BoundedSearch::absorb(const SearchResult& found, const ValueLists& values, 
 /// is left where the gap will do: their bound is hardly ever better.
 void BoundedSearch::search_what_is_left() {
   const Picoseconds budget = to_beat() - shifted_.bound;
-  const ValueLists values = values_left(budget);
-  if (values.empty()) return prove(budget);
+  const NumberedLists values = values_left(budget);
+  if (values.of.empty()) return prove(budget);
   Picoseconds moved = 0;
   const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);

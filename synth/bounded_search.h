@@ -79,14 +79,14 @@ class BoundedSearch {
   void take_decoded();
   void take(Picoseconds cost, std::vector<int> assignment);
   void guess();
-  void adopt(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
-  ValueLists values_left(Picoseconds budget) const;
+  void adopt(const SearchResult& found, const NumberedLists& values, const Contraction& part, Picoseconds moved);
+  NumberedLists values_left(Picoseconds budget) const;
   void attempt(bool last);
   bool deep() const { return network_.variable_count() > many_variables; }
   /// Whether narrowing forgets what the messages know.
   bool forgets() const { return deep() || !limits_.thorough; }
-  Network part_of(const ValueLists& values, Picoseconds* moved) const;
-  void absorb(const SearchResult& found, const ValueLists& values, const Contraction& part, Picoseconds moved);
+  Network part_of(const NumberedLists& values, Picoseconds* moved) const;
+  void absorb(const SearchResult& found, const NumberedLists& values, const Contraction& part, Picoseconds moved);
   void search_what_is_left();
   void prove(Picoseconds excess);
 

@@ -15,7 +15,8 @@ Candidate make_candidate(const Problem& problem, const Conversions& conversions,
   Candidate candidate;
   candidate.shares = shares;
   candidate.cost = cost;
-  candidate.spmd = std::make_shared<SpmdProgram>(lower(problem, conversions, shares, choices, Wording::none));
+  candidate.spmd =
+      problem.programs->keep(lower(problem, conversions, shares, choices, Wording::none, problem.programs->scrap()));
   candidate.choices = std::move(choices);
   measure_memory(problem, &candidate);
   return candidate;

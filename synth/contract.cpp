@@ -192,7 +192,7 @@ ValueLists Contraction::expanded(const ValueLists& of_core) const {
 }
 
 /// The core becomes the part of a network that has these values. False if every value stays.
-bool Contraction::drop_values(const Network& of, NumberedLists left) {
+bool Contraction::drop_values(const Network& of, const NumberedLists& left) {
   bool changed = false;
   std::map<std::pair<int, int>, int> kept_of;  // of what was there, and of that: a list
   for (size_t i = 0; i < left.of.size(); ++i) {
@@ -208,7 +208,7 @@ bool Contraction::drop_values(const Network& of, NumberedLists left) {
     }
     list = it->second;
   }
-  if (changed && !impossible_) core_ = restrict(of, std::move(left));
+  if (changed && !impossible_) core_ = restrict(of, left);
   return changed;
 }
 

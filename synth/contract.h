@@ -48,7 +48,7 @@ class Contraction {
     int values;  ///< those it had then: a list
     int table;   ///< [value of what was taken out][its value]
   };
-  bool drop_values(const Network& of, NumberedLists left);
+  bool drop_values(const Network& of, const NumberedLists& left);
   bool take_out_variables(double pair_limit, std::vector<int>* changed);
 
   std::shared_ptr<TableStore> store_;

@@ -12,20 +12,20 @@ LateReads::LateReads(const Problem& problem, const SpmdProgram& program)
       stored_(stored_values(problem, program, attention_)),
       made_(program.values.size(), -1) {
   const int count = int(program.instructions.size());
-  std::vector<std::vector<int>> readers(program.values.size());
-  for (int i = 0; i < count; ++i) {
-    made_[program.instructions[i].result] = i;
-    for (ValueId operand : program.instructions[i].operands) readers[operand].push_back(i);
-  }
+  for (int i = 0; i < count; ++i) made_[program.instructions[i].result] = i;
   late_.assign(size_t(count), 0);
+  std::vector<char> read(program.values.size(), 0), read_early(program.values.size(), 0);
   for (int i = count; i-- > 0;) {
     const Instruction& instruction = program.instructions[i];
-    const std::vector<int>& by = readers[instruction.result];
     // What is not stored is made in its reader's loop; a conversion stands where its readers need it.
     const bool with_readers = !stored_[instruction.result] || instruction.opcode != Opcode::compute;
-    late_[i] = with_readers && !by.empty()
-                   ? std::all_of(by.begin(), by.end(), [&](int reader) { return late_[reader]; })
+    late_[i] = with_readers && read[instruction.result]
+                   ? !read_early[instruction.result]
                    : problem.program[program.values[instruction.result].node].phase != Phase::forward;
+    for (ValueId operand : instruction.operands) {
+      read[operand] = 1;
+      read_early[operand] |= !late_[i];
+    }
   }
 }
 

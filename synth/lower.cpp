@@ -8,6 +8,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/hosts.h"
+#include "synth/program_pool.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class Lowering {
  public:
   Lowering(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-           Wording wording)
+           Wording wording, SpmdProgram scrap)
       : problem_(problem),
         program_(problem.program),
         conversions_(conversions),
@@ -25,6 +26,8 @@ class Lowering {
         materialiser_(problem, conversions),
         plans_(materialiser_.all(choices)) {
     out_.mesh = problem.mesh;
+    out_.instructions = std::move(scrap.instructions);
+    out_.values = std::move(scrap.values);
     out_.instructions.reserve(2 * program_.nodes.size());
     out_.values.reserve(2 * program_.nodes.size());
     size_t values = 0;
@@ -52,6 +55,8 @@ class Lowering {
           {update.target, obtain(update.value, problem_.rules.form_index(update.value, kept), update.target)});
     }
     if (program_.loss >= 0) out_.loss = obtain(program_.loss, 0, -1);
+    instructions_.finish();
+    values_.finish();
     if (!hierarchical_axes(out_).empty()) tell_hosts();
     return std::move(out_);
   }
@@ -95,12 +100,13 @@ class Lowering {
   }
 
   void compute(const Node& node, const Option& option) {
-    Instruction instruction;
-    instruction.node = node.id;
-    instruction.operands.reserve(node.inputs.size());
-    instruction.splits.reserve(size_t(axis_count()));
+    operands_.clear();
     for (size_t j = 0; j < node.inputs.size(); ++j)
-      instruction.operands.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
+      operands_.push_back(obtain(node.inputs[j], pick(node.inputs[j], option.needs[j], node.id), node.id));
+    Instruction& instruction = next_instruction();
+    instruction.node = node.id;
+    instruction.operands = operands_;
+    instruction.splits.reserve(size_t(axis_count()));
     for (int axis = 0; axis < axis_count(); ++axis) {
       int factor = option.factor[axis];
       if (factor < 0) {
@@ -113,7 +119,6 @@ class Lowering {
     }
     instruction.result = define_source(node.id, option.form);
     if (wording_ == Wording::full) check(instruction);
-    out_.instructions.push_back(std::move(instruction));
   }
 
   void check(const Instruction& instruction) {
@@ -176,7 +181,7 @@ class Lowering {
     const int axis = conversion.axis;
     const Form &form_before = problem_.rules.forms[node][from], &form_after = problem_.rules.forms[node][to];
     const AxisForm &before = form_before.on[axis], &after = form_after.on[axis];
-    Instruction instruction;
+    Instruction& instruction = next_instruction();
     instruction.opcode = conversion.opcode;
     instruction.realisation = conversion.realisation;
     instruction.axis = axis;
@@ -194,7 +199,12 @@ class Lowering {
     instruction.before = after.before, instruction.after = after.after;
     if (wording_ == Wording::full) instruction.cause = cause(node, axis, before, after, consumer);
     instruction.result = define(node, to, stage_of(node, consumer));
-    out_.instructions.push_back(std::move(instruction));
+  }
+
+  Instruction& next_instruction() {
+    Instruction& out = instructions_.next();
+    clear(&out);
+    return out;
   }
 
   std::string cause(NodeId node, int axis, const AxisForm& before, const AxisForm& after, NodeId consumer) const {
@@ -240,7 +250,8 @@ class Lowering {
   }
 
   ValueId define(NodeId node, int form, int stage) {
-    Value value;
+    Value& value = values_.next();
+    clear(&value);
     value.node = node;
     value.placements.reserve(size_t(axis_count()));
     for (int axis = 0; axis < axis_count(); ++axis)
@@ -248,8 +259,7 @@ class Lowering {
     if (wording_ == Wording::full) value.name = program_[node].name + "@" + text(out_.mesh, value.placements);
     // The same tensor and placement may have been made for the forward phase.
     if (wording_ == Wording::full && stage == 1) value.name += "#2";
-    out_.values.push_back(std::move(value));
-    return value_of(node, stage, form) = ValueId(out_.values.size()) - 1;
+    return value_of(node, stage, form) = values_.count() - 1;
   }
 
   Placement placement(NodeId node, int axis, const Form& form) {
@@ -301,6 +311,9 @@ class Lowering {
   Materialiser materialiser_;
   const std::vector<const Materialisation*> plans_;
   SpmdProgram out_;
+  Refill<Instruction> instructions_{&out_.instructions};
+  Refill<Value> values_{&out_.values};
+  std::vector<ValueId> operands_;                     ///< of the operation at hand
   std::vector<size_t> begins_;                        ///< by node: where its values begin
   std::vector<ValueId> value_of_;                     ///< by node, stage and form
   std::map<std::pair<int, CutClass>, int> table_of_;  ///< by axis and what it cuts
@@ -309,8 +322,8 @@ class Lowering {
 }  // namespace
 
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-                  Wording wording) {
-  return Lowering(problem, conversions, shares, choices, wording).run();
+                  Wording wording, SpmdProgram scrap) {
+  return Lowering(problem, conversions, shares, choices, wording, std::move(scrap)).run();
 }
 
 }  // namespace hetsynth::synth

@@ -9,8 +9,8 @@ namespace hetsynth::synth {
 enum class Wording { full, none };
 
 /// Conversions of partial results come right after them (they shrink and are sent early), all others just before their
-/// first use. Written in full, every compute instruction is checked against `infer_placements`.
+/// first use. Written in full, every compute instruction is checked against `infer_placements`. `scrap`: written over.
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
-                  Wording wording = Wording::full);
+                  Wording wording = Wording::full, SpmdProgram scrap = {});
 
 }  // namespace hetsynth::synth

@@ -473,15 +473,17 @@ HETSYNTH_AVX2_TOO std::vector<int> MessagePassing::decode() const {
   return chosen;
 }
 
-HETSYNTH_AVX2_TOO std::vector<std::vector<Rough>> MessagePassing::excess() const {
-  std::vector<std::vector<Rough>> out;
+HETSYNTH_AVX2_TOO std::vector<Rough> MessagePassing::excess(std::vector<size_t>* begins) const {
+  std::vector<Rough> out, total(total_.size());
+  out.reserve(value_count_);
+  begins->reserve(cells_.size() + 1);
   for (size_t c = 0; c < cells_.size(); ++c) {
-    out.emplace_back(padded(cells_[c].domain));
-    add_up(c, out.back().data());
-    out.back().resize(cells_[c].domain);
-    const Rough least = *std::min_element(out.back().begin(), out.back().end());
-    for (Rough& total : out.back()) total -= least;
+    begins->push_back(out.size());
+    add_up(c, total.data());
+    const Rough least = least_of_line(total.data(), cells_[c].domain);
+    for (size_t x = 0; x < cells_[c].domain; ++x) out.push_back(total[x] - least);
   }
+  begins->push_back(out.size());
   return out;
 }
 

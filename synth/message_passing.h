@@ -60,8 +60,8 @@ class MessagePassing {
   /// An assignment of all variables: in order, each takes what is cheapest given the earlier ones and the messages of
   /// the later ones; then single changes. Empty if it is forbidden.
   std::vector<int> decode() const;
-  /// By cell: what each value lacks to the cell's best.
-  std::vector<std::vector<Rough>> excess() const;
+  /// What each value lacks to its cell's best, cell by cell. `begins`: by cell, and behind the last.
+  std::vector<Rough> excess(std::vector<size_t>* begins) const;
   size_t value_count() const { return value_count_; }
   /// In whole vectors.
   std::vector<Rough>& messages() { return messages_; }

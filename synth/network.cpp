@@ -135,12 +135,13 @@ Picoseconds Network::cost(const std::vector<int>& assignment) const {
 namespace {
 
 /// `of_variable` and `of_pair`: numbered tables.
-Network restricted(const Network& network, NumberedLists values, const auto& of_variable, const auto& of_pair) {
+Network restricted(const Network& network, const NumberedLists& values, const auto& of_variable, const auto& of_pair) {
   TableStore& store = network.store();
+  const std::vector<int> only{0};  // the column of what is no pair
   PairNumbers made;
   /// The part's table, computed once for equal tables and lists.
   const auto part_of = [&](NumberedTable whole, int rows, int columns, size_t stride) {
-    const std::vector<int>&row_values = values.lists[rows], &column_values = values.lists[columns];
+    const std::vector<int>&row_values = values.lists[rows], &column_values = columns < 0 ? only : values.lists[columns];
     if (whole.stored && whole.table.table->size() == row_values.size() * column_values.size()) return whole.number;
     // Pairs of 2 x 3 and of 3 x 2 values may have one table.
     int& known = made.at({PairNumbers::word(whole.number, int(stride)), PairNumbers::word(rows, columns)});
@@ -151,12 +152,11 @@ Network restricted(const Network& network, NumberedLists values, const auto& of_
       for (int y : column_values) part.push_back(whole.table.at(size_t(x), size_t(y), stride));
     return known = store.intern(std::move(part));
   };
-  const int only = values.lists.number({0});
   std::vector<int> unary, of_pairs;
   unary.reserve(size_t(network.variable_count()));
   of_pairs.reserve(network.pairs().size());
   for (int v = 0; v < network.variable_count(); ++v)
-    unary.push_back(part_of(of_variable(v), only, values.of[size_t(v)], 0));
+    unary.push_back(part_of(of_variable(v), values.of[size_t(v)], -1, 1));
   for (size_t p = 0; p < network.pairs().size(); ++p) {
     const auto [a, b, table] = network.pairs()[p];
     of_pairs.push_back(part_of(of_pair(p), values.of[size_t(a)], values.of[size_t(b)], size_t(network.domain(b))));
@@ -177,17 +177,18 @@ NumberedLists numbered(const ValueLists& values) {
 
 Network restrict(const Network& network, const ValueLists& values) { return restrict(network, numbered(values)); }
 
-Network restrict(const Network& network, NumberedLists values) {
+Network restrict(const Network& network, const NumberedLists& values) {
   const TableStore& store = network.store();
   const auto stored = [&](int table) { return NumberedTable{{&store[table]}, table, true}; };
   return restricted(
-      network, std::move(values), [&](int variable) { return stored(network.unary_table(variable)); },
+      network, values, [&](int variable) { return stored(network.unary_table(variable)); },
       [&](size_t pair) { return stored(network.pairs()[pair].table); });
 }
 
-Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,
+Network restrict(const Network& network, const NumberedLists& values,
+                 const std::function<NumberedTable(int)>& of_variable,
                  const std::function<NumberedTable(size_t)>& of_pair) {
-  return restricted(network, numbered(values), of_variable, of_pair);
+  return restricted(network, values, of_variable, of_pair);
 }
 
 }  // namespace hetsynth::synth

@@ -128,10 +128,11 @@ struct NumberedTable {
 
 /// The network over some values of each variable only, in rising order, renumbered from 0.
 Network restrict(const Network& network, const ValueLists& values);
-Network restrict(const Network& network, NumberedLists values);
+Network restrict(const Network& network, const NumberedLists& values);
 
 /// The same with other costs: by variable, and by pair of the network.
-Network restrict(const Network& network, const ValueLists& values, const std::function<NumberedTable(int)>& of_variable,
+Network restrict(const Network& network, const NumberedLists& values,
+                 const std::function<NumberedTable(int)>& of_variable,
                  const std::function<NumberedTable(size_t)>& of_pair);
 
 }  // namespace hetsynth::synth

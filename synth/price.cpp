@@ -30,15 +30,19 @@ Pricer::Pricer(const Problem& problem, const SpmdProgram& program, const Communi
 }
 
 std::vector<double> Pricer::held_bytes(ValueId id) const {
+  std::vector<double> bytes;
+  bytes.reserve(size_t(problem_.cost.device_count()));
+  for (int d = 0; d < problem_.cost.device_count(); ++d) bytes.push_back(held_bytes(id, d));
+  return bytes;
+}
+
+double Pricer::held_bytes(ValueId id, int device) const {
   const Value& value = program_.values[id];
-  std::vector<double> bytes(size_t(problem_.cost.device_count()), double(problem_.cost.bytes(value.node)));
-  for (const Placement& placement : value.placements) {
-    if (placement.kind != Placement::Kind::sharded) continue;
-    const double besides = overlap(problem_.program[value.node], placement);
-    for (size_t d = 0; d < bytes.size(); ++d) bytes[d] *= parts(placement.table)[d] + besides;
-  }
-  for (size_t d = 0; d < bytes.size(); ++d)
-    if (!holds(program_.mesh, value.placements, int(d))) bytes[d] = 0;
+  if (staged_ && !holds(program_.mesh, value.placements, device)) return 0;
+  double bytes = double(problem_.cost.bytes(value.node));
+  for (const Placement& placement : value.placements)
+    if (placement.kind == Placement::Kind::sharded)
+      bytes *= parts(placement.table)[size_t(device)] + overlap(problem_.program[value.node], placement);
   return bytes;
 }
 

@@ -45,6 +45,7 @@ class Pricer {
   const InstructionPrice& price(const Instruction& instruction) const;
   /// Of a value, by device.
   std::vector<double> held_bytes(ValueId value) const;
+  double held_bytes(ValueId value, int device) const;
 
  private:
   /// Part of what the table cuts that each device holds.

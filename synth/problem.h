@@ -9,6 +9,7 @@
 #include "synth/conversion.h"
 #include "synth/interner.h"
 #include "synth/pins.h"
+#include "synth/program_pool.h"
 
 namespace hetsynth::synth {
 
@@ -36,6 +37,8 @@ struct Problem {
   bool constrained = false;   ///< by these or by forbidden instructions
   bool recompute = true;      ///< where memory is short, values may be made twice
   bool fills_memory = false;  ///< see plannable_memory
+  /// Of what is planned for it.
+  const std::shared_ptr<ProgramPool> programs = std::make_shared<ProgramPool>();
 
   /// Takes over what a user fixed. Throws UserError if the problem knows no such node, placement or mesh.
   void constrain(const PlanPins& given);

@@ -107,7 +107,7 @@ ValueLists values_within(const Quotient& quotient, const Reparametrised& costs, 
 }
 
 Network restrict(const Network& network, const Quotient& quotient, const Reparametrised& costs,
-                 const ValueLists& values) {
+                 const NumberedLists& values) {
   const int cells = int(quotient.cells.size());
   return restrict(
       network, values,
@@ -121,9 +121,13 @@ Network restrict(const Network& network, const Quotient& quotient, const Reparam
       });
 }
 
-ValueLists spread(const Quotient& quotient, const ValueLists& by_cell) {
-  ValueLists out;
-  for (int cell : quotient.cell_of) out.push_back(by_cell[size_t(cell)]);
+NumberedLists spread(const Quotient& quotient, const ValueLists& by_cell) {
+  NumberedLists out;
+  std::vector<int> number;
+  number.reserve(by_cell.size());
+  for (const std::vector<int>& list : by_cell) number.push_back(out.lists.number(list));
+  out.of.reserve(quotient.cell_of.size());
+  for (int cell : quotient.cell_of) out.of.push_back(number[size_t(cell)]);
   return out;
 }
 

@@ -10,9 +10,9 @@ ValueLists values_within(const Quotient& quotient, const Reparametrised& costs, 
 
 /// The network over some values of each variable only, renumbered from 0, at the moved costs.
 Network restrict(const Network& network, const Quotient& quotient, const Reparametrised& costs,
-                 const ValueLists& values);
+                 const NumberedLists& values);
 
 /// By variable.
-ValueLists spread(const Quotient& quotient, const ValueLists& by_cell);
+NumberedLists spread(const Quotient& quotient, const ValueLists& by_cell);
 
 }  // namespace hetsynth::synth

@@ -116,6 +116,7 @@ Quotient assembled(const Network& network, const std::vector<int>& rank, const s
     out.cell_of[size_t(v)] = cell;
   }
   Interner<int> edges;
+  out.edge_of.reserve(network.pairs().size());
   for (const Network::Pair& pair : network.pairs()) {
     const bool forward = rank[size_t(pair.a)] < rank[size_t(pair.b)];
     const int edge = edges.number({pair.table, sides[size_t(pair.a)], sides[size_t(pair.b)], forward});
@@ -123,8 +124,11 @@ Quotient assembled(const Network& network, const std::vector<int>& rank, const s
       out.edges.push_back({pair.table, network.domain(pair.a), network.domain(pair.b), 0, forward, {}});
     ++out.edges[size_t(edge)].count;
     out.edge_of.push_back(edge);
-    out.edges[size_t(edge)].cells[0].push_back(out.cell_of[size_t(pair.a)]);
-    out.edges[size_t(edge)].cells[1].push_back(out.cell_of[size_t(pair.b)]);
+    for (size_t side : {0, 1}) {  // repeated layers mostly say the same again
+      std::vector<int>& at = out.edges[size_t(edge)].cells[side];
+      const int cell = out.cell_of[size_t(side == 0 ? pair.a : pair.b)];
+      if (at.empty() || at.back() != cell) at.push_back(cell);
+    }
   }
   for (Quotient::Edge& edge : out.edges)
     for (std::vector<int>& at : edge.cells) {

@@ -22,42 +22,60 @@ namespace {
 /// Writes the program with the copies.
 class Rewriting {
  public:
-  Rewriting(const SpmdProgram& program, const LateReads& reads, const std::vector<ValueId>& again)
-      : program_(program), reads_(reads), again_(program.values.size(), 0), copy_(program.values.size(), -1) {
+  Rewriting(const SpmdProgram& program, const LateReads& reads, const std::vector<ValueId>& again,
+            SpmdProgram scrap = {})
+      : program_(program),
+        reads_(reads),
+        again_(program.values.size(), 0),
+        copy_(program.values.size(), -1),
+        out_(std::move(scrap)) {
     for (ValueId value : again) again_[value] = 1;
     for (const AttentionRun& run : reads_.attention().found()) begins_.emplace(run.first, &run);
   }
 
   SpmdProgram run() {
-    out_ = program_;
-    std::vector<Instruction> instructions = std::exchange(out_.instructions, {});
-    out_.instructions.reserve(2 * instructions.size());
-    for (int i = 0; i < int(instructions.size()); ++i) {
+    std::tie(out_.mesh, out_.tables, out_.leaves, out_.finals) =
+        std::tie(program_.mesh, program_.tables, program_.leaves, program_.finals);
+    std::tie(out_.loss, out_.carried, out_.hosts) = std::tie(program_.loss, program_.carried, program_.hosts);
+    out_.instructions.reserve(2 * program_.instructions.size());
+    out_.values.reserve(2 * program_.values.size());
+    for (const Value& value : program_.values) values_.next() = value;
+    std::vector<ValueId> operands;
+    for (int i = 0; i < int(program_.instructions.size()); ++i) {
       if (const auto run = begins_.find(i); run != begins_.end())
         for (ValueId value : run->second->again)
           if (again_[value]) copy(value);
-      Instruction& instruction = instructions[size_t(i)];
+      const Instruction& instruction = program_.instructions[size_t(i)];
+      operands = instruction.operands;
       if (reads_.late(i))
-        for (ValueId& operand : instruction.operands)
+        for (ValueId& operand : operands)
           if (again_[operand]) operand = copy(operand);
-      out_.instructions.push_back(std::move(instruction));
+      Instruction& out = instructions_.next();
+      out = instruction;
+      out.operands = operands;
     }
+    instructions_.finish();
+    values_.finish();
     return std::move(out_);
   }
 
  private:
   ValueId copy(ValueId value) {
     if (copy_[value] >= 0) return copy_[value];
-    Instruction instruction = program_.instructions[reads_.made(value)];
-    for (ValueId& operand : instruction.operands)
+    const Instruction& original = program_.instructions[reads_.made(value)];
+    std::vector<ValueId> operands = original.operands;
+    for (ValueId& operand : operands)
       if (again_[operand] || reads_.passing(operand)) operand = copy(operand);
-    Value named = program_.values[value];
+    Value& named = values_.next();
+    named = program_.values[value];
     if (!named.name.empty()) named.name += "#again";
-    out_.values.push_back(std::move(named));
-    instruction.result = ValueId(out_.values.size()) - 1;
+    copy_[value] = values_.count() - 1;
+    Instruction& instruction = instructions_.next();
+    instruction = original;
+    instruction.operands = std::move(operands);
+    instruction.result = copy_[value];
     if (!instruction.cause.empty()) instruction.cause += "; made again, so as not to be kept until then";
-    out_.instructions.push_back(instruction);
-    return copy_[value] = instruction.result;
+    return copy_[value];
   }
 
   const SpmdProgram& program_;
@@ -66,6 +84,8 @@ class Rewriting {
   std::vector<ValueId> copy_;                  ///< by value
   std::map<int, const AttentionRun*> begins_;  ///< by the first instruction of the gradient's blocks
   SpmdProgram out_;
+  Refill<Instruction> instructions_{&out_.instructions};
+  Refill<Value> values_{&out_.values};
 };
 
 /// Which values to make twice, in which order. A value that is made twice is absent from the last instruction of the
@@ -83,7 +103,7 @@ class Selection {
         states_[operand].read_late |= reads_.late(i);
       }
       State& state = states_[instruction.result];
-      state.bytes = pricer.held_bytes(instruction.result)[fullest];
+      state.bytes = pricer.held_bytes(instruction.result, fullest);
       state.seconds = pricer.price(instruction).seconds;
       state.movable = problem.program[program.values[instruction.result].node].phase == Phase::forward;
       state.last_early = state.last = i;
@@ -256,7 +276,8 @@ Candidate with_first(const Problem& problem, const Candidate& candidate, const L
                      const std::vector<Absence>& order, size_t count) {
   Candidate out = candidate;
   for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
-  out.spmd = std::make_shared<SpmdProgram>(Rewriting(*candidate.spmd, reads, out.recomputed).run());
+  ProgramPool& programs = *problem.programs;
+  out.spmd = programs.keep(Rewriting(*candidate.spmd, reads, out.recomputed, programs.scrap()).run());
   measure_memory(problem, &out);
   return out;
 }
@@ -316,8 +337,9 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
     if (next.fits()) best = std::move(next);
   }
   best->cost = 0;
-  for (const InstructionPrice& price : price_instructions(problem, *best->spmd))
-    best->cost += to_picoseconds(price.seconds);
+  const Pricer pricer(problem, *best->spmd);
+  for (const Instruction& instruction : best->spmd->instructions)
+    best->cost += to_picoseconds(pricer.price(instruction).seconds);
   if (best->cost >= cost_to_beat) return std::nullopt;
   return best;
 }

@@ -1,6 +1,7 @@
 #include "synth/reparametrise.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -29,39 +30,48 @@ ValueLists all_values(const Network& network, const Quotient& quotient) {
   return out;
 }
 
+/// By cell and value: whether it is chosen.
+struct Chosen {
+  std::vector<char> values;
+  std::vector<size_t> begins;  ///< by cell, and behind the last
+  char* at(int cell) { return values.data() + begins[size_t(cell)]; }
+};
+
 /// Without values that are forbidden beside all values of a neighbour.
-ValueLists consistent(const Network& network, const Quotient& quotient, std::vector<std::vector<char>> chosen) {
-  auto listed = [](const std::vector<char>& cell) {
-    std::vector<int> out;
-    for (size_t x = 0; x < cell.size(); ++x)
-      if (cell[x]) out.push_back(int(x));
-    return out;
-  };
-  auto at = [&](const Quotient::Edge& edge, size_t side) {
-    std::vector<char> some(size_t(side == 0 ? edge.rows : edge.columns), 0);
+ValueLists consistent(const Network& network, const Quotient& quotient, Chosen chosen) {
+  std::array<std::vector<char>, 2> some;  // of all cells at either end of an edge
+  std::vector<int> others;
+  const auto gather = [&](const Quotient::Edge& edge, size_t side) {
+    some[side].assign(size_t(side == 0 ? edge.rows : edge.columns), 0);
     for (int cell : edge.cells[side])
-      for (size_t x = 0; x < some.size(); ++x) some[x] |= chosen[size_t(cell)][x];
-    return some;
+      for (size_t x = 0; x < some[side].size(); ++x) some[side][x] |= chosen.at(cell)[x];
   };
   for (bool changed = true; changed;) {
     changed = false;
     for (const Quotient::Edge& edge : quotient.edges) {
       const Table& table = network.store()[edge.table];
       for (size_t side : {0, 1}) {
-        const std::vector<int> others = listed(at(edge, 1 - side));
-        for (int x : listed(at(edge, side))) {
-          auto possible = [&](int y) {
-            return table[size_t(side == 0 ? x : y) * size_t(edge.columns) + size_t(side == 0 ? y : x)] < forbidden;
+        gather(edge, 0), gather(edge, 1);  // a cell may be at both ends
+        others.clear();
+        for (size_t y = 0; y < some[1 - side].size(); ++y)
+          if (some[1 - side][y]) others.push_back(int(y));
+        for (size_t x = 0; x < some[side].size(); ++x) {
+          if (!some[side][x]) continue;
+          const auto possible = [&](int y) {
+            return table[side == 0 ? x * size_t(edge.columns) + size_t(y) : size_t(y) * size_t(edge.columns) + x] <
+                   forbidden;
           };
           if (std::any_of(others.begin(), others.end(), possible)) continue;
           changed = true;
-          for (int cell : edge.cells[side]) chosen[size_t(cell)][size_t(x)] = 0;
+          for (int cell : edge.cells[side]) chosen.at(cell)[x] = 0;
         }
       }
     }
   }
-  ValueLists out;
-  for (const auto& cell : chosen) out.push_back(listed(cell));
+  ValueLists out(quotient.cells.size());
+  for (size_t c = 0; c < out.size(); ++c)
+    for (size_t i = chosen.begins[c]; i < chosen.begins[c + 1]; ++i)
+      if (chosen.values[i]) out[c].push_back(int(i - chosen.begins[c]));
   return out;
 }
 
@@ -72,19 +82,16 @@ Reparametrisation::Reparametrisation(const Network& network, const Quotient& quo
 
 /// The least excess of each cell, what was decoded, and of the rest a part by excess.
 ValueLists Reparametrisation::promising(double promising_part) const {
-  const std::vector<std::vector<Rough>> excess = all_.excess();
-  std::vector<Rough> sorted;
-  for (const auto& cell : excess) sorted.insert(sorted.end(), cell.begin(), cell.end());
+  Chosen chosen;
+  const std::vector<Rough> excess = all_.excess(&chosen.begins);
+  std::vector<Rough> sorted = excess;
   const size_t kept = size_t(double(sorted.size()) * promising_part);
   std::nth_element(sorted.begin(), sorted.begin() + ptrdiff_t(kept), sorted.end());
   const Rough most = sorted[kept];
-  std::vector<std::vector<char>> chosen;
-  for (const auto& cell : excess) {
-    chosen.emplace_back();
-    for (Rough e : cell) chosen.back().push_back(e <= most);
-  }
-  for (size_t v = 0; v < decoded_.size(); ++v) chosen[size_t(quotient_.cell_of[v])][size_t(decoded_[v])] = 1;
-  return consistent(network_, quotient_, chosen);
+  chosen.values.reserve(excess.size());
+  for (Rough e : excess) chosen.values.push_back(e <= most);
+  for (size_t v = 0; v < decoded_.size(); ++v) chosen.at(quotient_.cell_of[v])[decoded_[v]] = 1;
+  return consistent(network_, quotient_, std::move(chosen));
 }
 
 void Reparametrisation::decode(const MessagePassing& messages) {

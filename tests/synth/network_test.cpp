@@ -173,7 +173,7 @@ RC_GTEST_PROP(Networks, OnlyBesideChangesCanMoreBeLeftOut, ()) {
       RC_PRE(!left[size_t(v)].empty());
       whole = whole && left[size_t(v)].size() == size_t(network.domain(v));
     }
-    if (!whole) network = restrict(network, std::move(left));
+    if (!whole) network = restrict(network, left);
   }
   std::vector<int> changed;
   for (int v = 0; v < network.variable_count(); ++v) {
@@ -228,7 +228,7 @@ Network unfolded(const Network& network, const Quotient& quotient, const Reparam
 void check_messages(Network network) {
   NumberedLists possible = possible_values(network);
   for (size_t v = 0; v < possible.of.size(); ++v) RC_PRE(!possible[v].empty());
-  network = restrict(network, std::move(possible));
+  network = restrict(network, possible);
   const Picoseconds best = least_cost(network);
   RC_PRE(best < forbidden);
   const Quotient alike =
@@ -240,7 +240,7 @@ void check_messages(Network network) {
   const Reparametrised shifted = messages.apply();
   RC_ASSERT(shifted.bound <= best);
   RC_ASSERT(least_cost(unfolded(network, alike, shifted)) == best - shifted.bound);
-  const ValueLists within = spread(alike, values_within(alike, shifted, best - shifted.bound));
+  const NumberedLists within = spread(alike, values_within(alike, shifted, best - shifted.bound));
   RC_ASSERT(least_cost(restrict(network, within)) == best);
   RC_ASSERT(least_cost(restrict(network, alike, shifted, within)) == best - shifted.bound);
   messages.guesses();  // leaves the bound's messages as they are

@@ -1,0 +1,46 @@
+#include "synth/program_pool.h"
+
+#include <tuple>
+#include <utility>
+
+namespace hetsynth::synth {
+namespace {
+
+/// What moves to another and comes back empty.
+template <typename... Members>
+auto emptied(Members&... members) {
+  (members.clear(), ...);
+  return std::tuple(std::move(members)...);
+}
+
+}  // namespace
+
+SpmdProgram ProgramPool::scrap() {
+  if (scraps_.empty()) return {};
+  SpmdProgram out = std::move(scraps_.back());
+  scraps_.pop_back();
+  return out;
+}
+
+std::shared_ptr<const SpmdProgram> ProgramPool::keep(SpmdProgram program) {
+  const auto done_with = [pool = shared_from_this()](SpmdProgram* done) {
+    if (pool->scraps_.size() < most_scraps) pool->scraps_.push_back(std::move(*done));
+    delete done;
+  };
+  return {new SpmdProgram(std::move(program)), done_with};
+}
+
+void clear(Instruction* instruction) {
+  Instruction empty;
+  std::tie(empty.operands, empty.splits, empty.cause) =
+      emptied(instruction->operands, instruction->splits, instruction->cause);
+  *instruction = std::move(empty);
+}
+
+void clear(Value* value) {
+  value->name.clear();
+  value->node = -1;
+  value->placements.clear();
+}
+
+}  // namespace hetsynth::synth
