@@ -77,15 +77,16 @@ class DeadEnds {
       key_.push_back(PairNumbers::word(network_.pairs()[end.pair].table * 2 + end.first, alive_[end.other]));
     int situation = situations_.number(key_);
     if (situation < int(answers_.size())) return answers_[situation];
-    std::vector<Neighbour> neighbours;
+    neighbours_.clear();
     for (const Network::End& end : network_.ends(v)) {
       const Network::Pair& pair = network_.pairs()[end.pair];
       size_t columns = size_t(network_.domain(pair.b));
-      neighbours.push_back(
+      neighbours_.push_back(
           {network_.table(pair).data(), end.first ? columns : 1, end.first ? 1 : columns, &lists_[alive_[end.other]]});
     }
-    answers_.push_back(lists_.number(only_impossible_ ? possible(neighbours, lists_[alive_[v]])
-                                                      : undominated(network_.unary(v), neighbours, lists_[alive_[v]])));
+    answers_.push_back(lists_.number(only_impossible_
+                                         ? possible(neighbours_, lists_[alive_[v]])
+                                         : undominated(network_.unary(v), neighbours_, lists_[alive_[v]])));
     return answers_.back();
   }
 
@@ -163,18 +164,16 @@ class DeadEnds {
   }
 
   /// The excess of b over a begins with its lower bound, the difference of the totals, and only grows from there.
-  /// `witness`: where the last b was found too dear, and the next often is.
+  /// That is at most 0; so is what b costs more beside what is forbidden to a. `witness`: where the last b was found
+  /// too dear, and the next often is.
   bool dominates(const Candidate& b, const Candidate& a, size_t* witness) const {
     Picoseconds excess = b.total - a.total;
-    if (!ends_.empty() && *witness < ends_.back() && a.more[*witness] < forbidden &&
-        excess + b.more[*witness] - a.more[*witness] > 0)
-      return false;
+    if (!ends_.empty() && *witness < ends_.back() && excess + b.more[*witness] - a.more[*witness] > 0) return false;
     size_t at = 0;
     for (size_t end : ends_) {
       Picoseconds worst = 0;  // reached where a is cheapest
       for (; at < end; ++at) {
-        // Beside what is forbidden to a anything goes.
-        Picoseconds difference = a.more[at] >= forbidden ? 0 : b.more[at] - a.more[at];
+        const Picoseconds difference = b.more[at] - a.more[at];
         if (difference <= worst) continue;
         worst = difference;
         if (excess + worst > 0) {
@@ -196,6 +195,7 @@ class DeadEnds {
   std::string pending_;       ///< by variable: idle or pending
   std::vector<uint64_t> key_;
   // Of the variable at hand.
+  std::vector<Neighbour> neighbours_;
   std::vector<size_t> ends_;  ///< of the neighbours within `more`
   std::vector<Picoseconds> more_;
   std::vector<Candidate> candidates_;

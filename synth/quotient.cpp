@@ -24,8 +24,10 @@ class Colouring {
  public:
   Colouring(const Network& network, const std::vector<int>& rank) : network_(network), rank_(rank) {
     Interner<int> first;
+    std::vector<int> key;
     for (int v = 0; v < network.variable_count(); ++v) {
-      colours_.push_back(first.number({network.unary_table(v)}));
+      key.assign({network.unary_table(v)});
+      colours_.push_back(first.number(key));
       affected_.push_back(v);
     }
     members_.assign(size_t(first.size()), 0);
@@ -116,10 +118,12 @@ Quotient assembled(const Network& network, const std::vector<int>& rank, const s
     out.cell_of[size_t(v)] = cell;
   }
   Interner<int> edges;
+  std::vector<int> key;
   out.edge_of.reserve(network.pairs().size());
   for (const Network::Pair& pair : network.pairs()) {
     const bool forward = rank[size_t(pair.a)] < rank[size_t(pair.b)];
-    const int edge = edges.number({pair.table, sides[size_t(pair.a)], sides[size_t(pair.b)], forward});
+    key.assign({pair.table, sides[size_t(pair.a)], sides[size_t(pair.b)], forward});
+    const int edge = edges.number(key);
     if (edge == int(out.edges.size()))
       out.edges.push_back({pair.table, network.domain(pair.a), network.domain(pair.b), 0, forward, {}});
     ++out.edges[size_t(edge)].count;

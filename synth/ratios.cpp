@@ -73,10 +73,11 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
     });
     return out;
   };
+  std::vector<int> key;
   for (const Node& node : problem.program.nodes) {
     if (!node.leaf()) {
-      auto [it, fresh] = operator_of.try_emplace(
-          {problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
+      key.assign({problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
+      auto [it, fresh] = operator_of.try_emplace(key);
       if (fresh) it->second = operator_terms(node);
       for (size_t term : it->second) ++terms[term].count;
     }

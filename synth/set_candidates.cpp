@@ -44,16 +44,17 @@ std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vecto
   auto no_dearer = [](const Table& a, const Table& b) {
     return std::equal(a.begin(), a.end(), b.begin(), [](Picoseconds x, Picoseconds y) { return x <= y; });
   };
+  std::vector<char> service;
+  Table costs(from.size());
   for (size_t i = 0; i < sets.size(); ++i) {
-    std::vector<char> service;
+    service.clear();
     for (FormMask need : early) service.push_back((need & sets[i].early) != 0);
     for (FormMask need : late) service.push_back((need & (sets[i].apart ? sets[i].late : sets[i].early)) != 0);
-    Table costs(from.size());
     cost(node, from, sets[i], costs.data());
     auto& rivals = by_service[service];
     if (std::any_of(rivals.begin(), rivals.end(), [&](auto& rival) { return no_dearer(rival.first, costs); })) continue;
     std::erase_if(rivals, [&](auto& rival) { return no_dearer(costs, rival.first); });
-    rivals.push_back({std::move(costs), i});
+    rivals.push_back({costs, i});
   }
   std::vector<size_t> left;
   for (const auto& [service, rivals] : by_service)
