@@ -62,11 +62,22 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
   *numbers = Lanes(Places(*numbers) & some);
 }
 
+/// Whether places can be picked in registers. Else vectors of them are taken apart, which is slower than none.
+inline bool picks_in_registers() {
+  static const bool known = __builtin_cpu_supports("avx2");
+  return known;
+}
+
 /// What is in some places of a line of so many numbers: each(i, line[places[i]], ..., line[places[i + lanes - 1]]) for
-/// whole vectors of places. Lines of one or two vectors stay in registers.
+/// whole vectors of places, or each(i, line[places[i]]) for one after the other unless `wide`. Lines of one or two
+/// vectors stay in registers.
 template <class Each>
-[[gnu::always_inline]] inline void for_each_at(const Rough* line, size_t numbers, const int* places, size_t count,
-                                               const Each& each) {
+[[gnu::always_inline]] inline void for_each_at(bool wide, const Rough* line, size_t numbers, const int* places,
+                                               size_t count, const Each& each) {
+  if (!wide || numbers > 2 * lanes) {
+    for (size_t i = 0; i < count; ++i) each(i, line[places[i]]);
+    return;
+  }
   Lanes first, second, found;
   Places at;
   load(line, &first);
@@ -76,30 +87,53 @@ template <class Each>
       found = __builtin_shuffle(first, at);
       each(i, found);
     }
-  } else if (numbers <= 2 * lanes) {
-    load(line + lanes, &second);
-    for (size_t i = 0; i < count; i += lanes) {
-      load(places + i, &at);
-      found = __builtin_shuffle(first, second, at);
-      each(i, found);
-    }
-  } else {
-    for (size_t i = 0; i < count; i += lanes) {
-      Rough one_by_one[lanes];
-      for (size_t k = 0; k < lanes; ++k) one_by_one[k] = line[places[i + k]];
-      load(one_by_one, &found);
-      each(i, found);
-    }
+    return;
+  }
+  load(line + lanes, &second);
+  for (size_t i = 0; i < count; i += lanes) {
+    load(places + i, &at);
+    found = __builtin_shuffle(first, second, at);
+    each(i, found);
   }
 }
+
+/// To a line of costs what is picked for it.
+struct AddPicked {
+  Rough* total;
+  [[gnu::always_inline]] void operator()(size_t i, const Lanes& picked) const {
+    Lanes sum;
+    load(total + i, &sum);
+    store(sum + picked, total + i);
+  }
+  [[gnu::always_inline]] void operator()(size_t i, Rough picked) const { total[i] += picked; }
+};
+
+/// A share of a line less what is picked.
+struct ShareLessPicked {
+  const Rough* line;
+  Rough share;
+  Rough* out;
+  [[gnu::always_inline]] void operator()(size_t i, const Lanes& picked) const {
+    Lanes numbers;
+    load(line + i, &numbers);
+    store(share * numbers - picked, out + i);
+  }
+  [[gnu::always_inline]] void operator()(size_t i, Rough picked) const { out[i] = share * line[i] - picked; }
+};
 
 /// Of so many rows of places, one vector each, what a line of two vectors at most has least in each column.
 [[gnu::always_inline]] inline void least_at(const Rough* line, size_t numbers, const int* places, int rows,
                                             Lanes* least) {
-  for_each_at(
-      line, numbers, places, size_t(rows) * lanes, [&](size_t, const Lanes& found) __attribute__((always_inline)) {
-        *least = found < *least ? found : *least;
-      });
+  Lanes first, second;
+  Places at;
+  load(line, &first);
+  second = first;
+  if (numbers > lanes) load(line + lanes, &second);
+  for (int row = 0; row < rows; ++row, places += lanes) {
+    load(places, &at);
+    const Lanes found = numbers > lanes ? __builtin_shuffle(first, second, at) : __builtin_shuffle(first, at);
+    *least = found < *least ? found : *least;
+  }
 }
 
 /// To the vectors of a line those of another.

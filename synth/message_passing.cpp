@@ -53,7 +53,7 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
   for (size_t c = 0; c < quotient.cells.size(); ++c) {
     const Quotient::Cell& from = quotient.cells[c];
     const Table& unary = network.unary(from.example);
-    Cell cell{unary_.size(), values[c].size(), 1, values[c].size() <= lanes};
+    Cell cell{unary_.size(), values[c].size(), 1, wide_ && values[c].size() <= lanes};
     for (int value : values[c]) unary_.push_back(rough(unary[size_t(value)]));
     unary_.resize(padded(unary_.size()), rough_padding);
     value_count_ += cell.domain;
@@ -126,7 +126,7 @@ void MessagePassing::add_end(const Quotient::End& from, const std::vector<int>& 
   end.plain = end.senders == int(values.size());
   for (size_t x = 0; end.plain && x < values.size(); ++x) end.plain = classes_[end.classes + x] == int(x);
   classes_.resize(padded(classes_.size()), 0);
-  if (from.speaks && !end.plain) add_members(&end, values.size());
+  if (wide_ && from.speaks && !end.plain) add_members(&end, values.size());
   ends_.push_back(end);
 }
 
@@ -220,13 +220,7 @@ void MessagePassing::sweep() {
 [[gnu::always_inline]] inline void MessagePassing::add_by_class(const End& end, size_t domain, const Rough* line,
                                                                 Rough* total) const {
   if (end.plain) return add_line(line, domain, total);
-  for_each_at(
-      line, size_t(end.senders), classes_.data() + end.classes,
-      domain, [&](size_t i, const Lanes& found) __attribute__((always_inline)) {
-        Lanes sum;
-        load(total + i, &sum);
-        store(sum + found, total + i);
-      });
+  for_each_at(wide_, line, size_t(end.senders), classes_.data() + end.classes, domain, AddPicked{total});
 }
 
 /// A cell's own costs and all that it was told, in a padded line.
@@ -332,13 +326,8 @@ HETSYNTH_AVX2_TOO void MessagePassing::pass(bool forward) {
 [[gnu::always_inline]] inline void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
   const End& end = ends_[e];
   const Rough share = end.later ? cells_[c].weight : 0;
-  for_each_at(
-      messages_.data() + end.incoming, size_t(end.senders), classes_.data() + end.classes,
-      cells_[c].domain, [&](size_t i, const Lanes& incoming) __attribute__((always_inline)) {
-        Lanes knows;
-        load(total + i, &knows);
-        store(share * knows - incoming, out + i);
-      });
+  for_each_at(wide_, messages_.data() + end.incoming, size_t(end.senders), classes_.data() + end.classes,
+              cells_[c].domain, ShareLessPicked{total, share, out});
 }
 
 /// Edge by edge, either end, in whole vectors.

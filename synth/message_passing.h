@@ -110,6 +110,7 @@ class MessagePassing {
 
   const Network& network_;
   const Quotient& quotient_;
+  const bool wide_ = picks_in_registers();
   ValueLists values_;
   Interner<int> lists_;
   std::map<std::array<int, 4>, std::unique_ptr<PairTable>> tables_;  ///< by number in the store, columns, and lists

@@ -30,9 +30,9 @@ class TableStore {
   int turned(int id, int rows);
 
  private:
-  Interner<Picoseconds> tables_;
   int turned_anew(int id, int rows);
 
+  Interner<Picoseconds> tables_;
   PairNumbers sums_, turned_;
   std::vector<std::pair<int, int>> turned_last_;  ///< by table: the rows it had last, nearly always the same; its turn
 };

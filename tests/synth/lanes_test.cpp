@@ -36,11 +36,10 @@ struct Kernels {
   void (*spread)(const Rough* line, Rough* out);
 };
 
-[[gnu::always_inline]] inline void find(const Rough* line, size_t numbers, const int* places, size_t count,
+/// Adds to zeros.
+[[gnu::always_inline]] inline void find(bool wide, const Rough* line, size_t numbers, const int* places, size_t count,
                                         Rough* out) {
-  for_each_at(
-      line, numbers, places,
-      count, [&](size_t i, const Lanes& found) __attribute__((always_inline)) { store(found, out + i); });
+  for_each_at(wide, line, numbers, places, count, AddPicked{out});
 }
 [[gnu::always_inline]] inline void find_least(const Rough* line, size_t numbers, const int* places, int rows,
                                               Rough* out) {
@@ -56,7 +55,7 @@ struct Kernels {
 }
 
 void found(const Rough* line, size_t numbers, const int* places, size_t count, Rough* out) {
-  find(line, numbers, places, count, out);
+  find(false, line, numbers, places, count, out);
 }
 void least(const Rough* line, size_t numbers, const int* places, int rows, Rough* out) {
   find_least(line, numbers, places, rows, out);
@@ -70,7 +69,7 @@ void scaled(const Rough* line, size_t count, Rough less, Rough times, Rough* out
 void spread_out(const Rough* line, Rough* out) { spread(line, out); }
 
 HETSYNTH_AVX2_TOO void wide_found(const Rough* line, size_t numbers, const int* places, size_t count, Rough* out) {
-  find(line, numbers, places, count, out);
+  find(true, line, numbers, places, count, out);
 }
 HETSYNTH_AVX2_TOO void wide_least(const Rough* line, size_t numbers, const int* places, int rows, Rough* out) {
   find_least(line, numbers, places, rows, out);

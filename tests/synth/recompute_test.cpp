@@ -10,6 +10,7 @@
 #include "dsl/spmd/recomputation.h"
 #include "programs.h"
 #include "synth/baselines.h"
+#include "synth/lower.h"
 #include "synth/price.h"
 #include "synth/schedule.h"
 #include "synth/synthesize.h"
@@ -53,6 +54,33 @@ std::vector<ValueId> drawn_values(const Program& program, const SpmdProgram& pla
     if (program[plan.values[instruction.result].node].phase == Phase::forward && *rc::gen::inRange(0, 2))
       values.push_back(instruction.result);
   return values;
+}
+
+/// Whatever the other was, names and causes included.
+RC_GTEST_PROP(Recompute, AProgramIsWrittenOverAnotherAsItIsAnew, ()) {
+  const Program program = drawn_mlp();
+  const Problem problem(program, cluster_of_speeds({3e9, 1e9, 2e9}));
+  const AtShares at(problem, RatioRule::proportional);
+  const auto lowered = [&](const Choices& choices, Wording wording, SpmdProgram scrap) {
+    return lower(problem, at.conversions, at.shares, choices, wording, std::move(scrap));
+  };
+  SpmdProgram other = lowered(drawn_choices(problem, at), Wording::full, {});
+  other = with_recomputed(problem, other, drawn_values(program, other));
+  const Choices choices = drawn_choices(problem, at);
+  for (Wording wording : {Wording::none, Wording::full})
+    RC_ASSERT(lowered(choices, wording, other) == lowered(choices, wording, {}));
+}
+
+TEST(Recompute, AProgramNobodyNeedsIsWrittenOverNext) {
+  const auto pool = std::make_shared<ProgramPool>();
+  SpmdProgram program;
+  program.instructions.resize(3);
+  std::shared_ptr<const SpmdProgram> kept = pool->keep(program), also = kept;
+  kept.reset();
+  EXPECT_TRUE(pool->scrap().instructions.empty()) << "someone needs it still";
+  also.reset();
+  EXPECT_EQ(pool->scrap().instructions.size(), 3u);
+  EXPECT_TRUE(pool->scrap().instructions.empty()) << "it was there once";
 }
 
 RC_GTEST_PROP(Recompute, AnyValuesMayBeMadeTwice, ()) {
