@@ -259,9 +259,10 @@ double AtShares::step_seconds(const Choices& choices, const std::string& name) c
   const Picoseconds cost = total_cost(problem, conversions, shares, choices);
   const Candidate candidate = make_candidate(problem, conversions, shares, choices, cost);
   if (candidate.fits()) return to_seconds(cost);
-  const Prediction prediction = predict(problem, shares, *candidate.spmd);
-  check_memory(problem, prediction, name);
-  return prediction.step_seconds;
+  Prediction prediction;
+  prediction.devices = predict_memory(problem, shares, *candidate.spmd);
+  check_memory(problem, prediction, name);  // more of it than planning would fill
+  return to_seconds(cost);
 }
 
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {

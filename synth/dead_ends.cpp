@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace hetsynth::synth {
 namespace {
@@ -118,7 +119,7 @@ class DeadEnds {
     ends_.clear();
     for (const Neighbour& n : neighbours) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + n.values->size());
     const size_t width = ends_.empty() ? 0 : ends_.back();
-    more_.resize(values.size() * width);
+    if (more_.size() < values.size() * width) more_.resize(values.size() * width);
     candidates_.clear();
     Picoseconds* more = more_.data();
     for (int value : values) {
@@ -128,8 +129,7 @@ class DeadEnds {
       more += width;
     }
     // What dominates a value is no dearer beside the cheapest neighbours; of equals the first stays.
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& x, const Candidate& y) { return x.total < y.total; });
+    std::ranges::sort(candidates_, {}, [](const Candidate& c) { return std::pair(c.total, c.value); });
     for (size_t i = candidates_.size(); i-- > 0;) {
       Candidate& own = candidates_[i];
       size_t witness = 0;

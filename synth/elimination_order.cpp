@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <queue>
+#include <span>
 #include <tuple>
 
 namespace hetsynth::synth {
@@ -13,19 +15,19 @@ constexpr double endless = 1e60;
 
 class Ordering {
  public:
-  explicit Ordering(const Network& network) : neighbours_(network.variable_count()), version_(neighbours_.size(), 0) {
+  explicit Ordering(const Network& network) : version_(size_t(network.variable_count()), 0) {
+    for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
+    all_.reserve(2 * network.pairs().size());
     for (int v = 0; v < network.variable_count(); ++v) {
-      sizes_.push_back(network.domain(v));
-      neighbours_[v].reserve(network.ends(v).size());
+      const size_t begin = all_.size();
+      if (sizes_[size_t(v)] > 1)
+        for (const Network::End& end : network.ends(v))
+          if (sizes_[size_t(end.other)] > 1) all_.push_back(end.other);
+      std::sort(all_.begin() + ptrdiff_t(begin), all_.end());
+      lists_.push_back({begin, all_.size() - begin, all_.size() - begin});
     }
-    for (const Network::Pair& pair : network.pairs()) {
-      if (sizes_[pair.a] < 2 || sizes_[pair.b] < 2) continue;
-      neighbours_[pair.a].push_back(pair.b);
-      neighbours_[pair.b].push_back(pair.a);
-    }
-    for (auto& list : neighbours_) std::sort(list.begin(), list.end());
     std::vector<Entry> entries;
-    entries.reserve(2 * neighbours_.size());
+    entries.reserve(2 * lists_.size());
     for (int v = 0; v < network.variable_count(); ++v) entries.push_back(entry(v));
     queue_ = std::priority_queue<Entry>(std::less<Entry>(), std::move(entries));
   }
@@ -56,32 +58,52 @@ class Ordering {
     }
   };
 
+  /// Neighbours in rising order, within `all_`.
+  struct List {
+    size_t begin, count, room;
+  };
+  std::span<const int> neighbours(int v) const {
+    return {all_.data() + lists_[size_t(v)].begin, lists_[size_t(v)].count};
+  }
+
+  /// In the place of the old ones, or behind all others.
+  void replace_neighbours(int v, const std::vector<int>& by) {
+    List& list = lists_[size_t(v)];
+    list.count = by.size();
+    if (by.size() > list.room) {
+      list.begin = all_.size();
+      list.room = 2 * by.size();
+      all_.resize(all_.size() + list.room);
+    }
+    std::copy(by.begin(), by.end(), all_.begin() + ptrdiff_t(list.begin));
+  }
+
   /// As it stands; those before count no more.
   Entry entry(int v) {
-    double size = sizes_[v];
-    for (int u : neighbours_[v])
-      if ((size *= sizes_[u]) > endless) break;
-    return {std::min(size, endless), neighbours_[v].size(), v, ++version_[v]};
+    double size = sizes_[size_t(v)];
+    for (int u : neighbours(v))
+      if ((size *= sizes_[size_t(u)]) > endless) break;
+    return {std::min(size, endless), neighbours(v).size(), v, ++version_[size_t(v)]};
   }
 
   /// Takes v out and joins its neighbours.
   void remove(int v) {
-    version_[v] = -1;
-    const std::vector<int> joined = std::move(neighbours_[v]);
-    for (int u : joined) {
+    version_[size_t(v)] = -1;
+    joined_.assign(neighbours(v).begin(), neighbours(v).end());
+    for (int u : joined_) {
       merged_.clear();
-      std::set_union(neighbours_[u].begin(), neighbours_[u].end(), joined.begin(), joined.end(),
-                     std::back_inserter(merged_));
+      std::ranges::set_union(neighbours(u), joined_, std::back_inserter(merged_));
       std::erase_if(merged_, [&](int w) { return w == u || w == v; });
-      neighbours_[u].swap(merged_);
+      replace_neighbours(u, merged_);
     }
-    for (int u : joined) queue_.push(entry(u));
+    for (int u : joined_) queue_.push(entry(u));
   }
 
   std::vector<int> sizes_;
-  std::vector<std::vector<int>> neighbours_;
+  std::vector<List> lists_;  ///< by variable
+  std::vector<int> all_;
   std::vector<int> version_;
-  std::vector<int> merged_;
+  std::vector<int> joined_, merged_;
   std::priority_queue<Entry> queue_;
 };
 

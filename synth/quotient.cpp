@@ -22,13 +22,18 @@ std::vector<int> ranks(const Network& network) {
 /// are from the ends of the program.
 class Colouring {
  public:
-  Colouring(const Network& network, const std::vector<int>& rank) : network_(network), rank_(rank) {
+  Colouring(const Network& network, const std::vector<int>& rank) : network_(network) {
     Interner<int> first;
     std::vector<int> key;
     for (int v = 0; v < network.variable_count(); ++v) {
       key.assign({network.unary_table(v)});
       colours_.push_back(first.number(key));
       affected_.push_back(v);
+      first_end_.push_back(sides_.size());
+      for (const Network::End& end : network.ends(v)) {
+        const int table = network.pairs()[size_t(end.pair)].table;
+        sides_.push_back(table * 4 + end.first * 2 + (rank[size_t(v)] < rank[size_t(end.other)]));
+      }
     }
     members_.assign(size_t(first.size()), 0);
     for (int colour : colours_) ++members_[size_t(colour)];
@@ -71,20 +76,19 @@ class Colouring {
   /// Its colour and its pairs with the colours at their other ends.
   const std::vector<uint64_t>& look(int v) {
     look_.assign({uint64_t(colours_[size_t(v)])});
-    for (const Network::End& end : network_.ends(v)) {
-      const int side =
-          network_.pairs()[size_t(end.pair)].table * 4 + end.first * 2 + (rank_[size_t(v)] < rank_[size_t(end.other)]);
-      look_.push_back(PairNumbers::word(side, colours_[size_t(end.other)]));
-    }
+    const int* side = sides_.data() + first_end_[size_t(v)];
+    for (const Network::End& end : network_.ends(v))
+      look_.push_back(PairNumbers::word(*side++, colours_[size_t(end.other)]));
     std::sort(look_.begin() + 1, look_.end());
     return look_;
   }
 
   const Network& network_;
-  const std::vector<int>& rank_;
-  std::vector<int> colours_;   ///< by variable
-  std::vector<int> members_;   ///< by colour: how many variables
-  std::vector<int> affected_;  ///< variables that may look otherwise than before
+  std::vector<int> sides_;         ///< end by end: the pair's table, which of its ends, and whether it comes later
+  std::vector<size_t> first_end_;  ///< by variable
+  std::vector<int> colours_;       ///< by variable
+  std::vector<int> members_;       ///< by colour: how many variables
+  std::vector<int> affected_;      ///< variables that may look otherwise than before
   std::vector<uint64_t> look_;
 };
 

@@ -277,11 +277,23 @@ std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& share
   return out;
 }
 
+std::vector<DevicePrediction> predict_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  std::vector<DevicePrediction> out;
+  for (int64_t bytes : peak_memory(problem, shares, spmd)) {
+    const Device& device = problem.cluster.devices[out.size()];
+    out.emplace_back();
+    out.back().device = device.name;
+    out.back().memory_bytes = bytes;
+    out.back().memory_limit_bytes = device.memory_bytes;
+  }
+  return out;
+}
+
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
   int devices = spmd.mesh.device_count();
   Prediction out;
   std::vector<double> flops(devices, 0);
-  out.devices.resize(devices);
+  out.devices = predict_memory(problem, shares, spmd);
   Pricer pricer(problem, spmd);
   Picoseconds step = 0;
   for (const Instruction& instruction : spmd.instructions) {
@@ -296,14 +308,10 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
   out.step_seconds = to_seconds(step);
   double total = 0;
   for (double f : flops) total += f;
-  std::vector<int64_t> memory = peak_memory(problem, shares, spmd);
   for (int d = 0; d < devices; ++d) {
     DevicePrediction& device = out.devices[d];
-    device.device = problem.cluster.devices[d].name;
     device.share = total > 0 ? flops[d] / total : 1.0 / devices;
     device.idle_seconds = std::max(0.0, out.step_seconds - device.compute_seconds - device.communication_seconds);
-    device.memory_bytes = memory[d];
-    device.memory_limit_bytes = problem.cluster.devices[d].memory_bytes;
   }
   return out;
 }

@@ -60,6 +60,9 @@ struct MemoryPeak {
 };
 std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
+/// Memory of every device, and its limit; nothing else is set.
+std::vector<DevicePrediction> predict_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
+
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
