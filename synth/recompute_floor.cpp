@@ -53,17 +53,15 @@ RecomputeFloor::RecomputeFloor(const Problem& problem, const SpmdProgram& progra
     if (!stored[size_t(v)] || last[size_t(v)] < 0) continue;
     // They go with the result that they belong to.
     if (attention.part(program.values[size_t(v)].node) == AttentionPart::statistic) continue;
-    const std::vector<double> bytes = pricer.held_bytes(v);
     for (size_t k = 0; k < kinds_.size(); ++k) {
-      kinds_[k].live[size_t(made[size_t(v)] + 1)] += bytes[size_t(devices[k])];
-      kinds_[k].live[size_t(last[size_t(v)] + 2)] -= bytes[size_t(devices[k])];
+      const double bytes = pricer.held_bytes(v, devices[k]);
+      kinds_[k].live[size_t(made[size_t(v)] + 1)] += bytes;
+      kinds_[k].live[size_t(last[size_t(v)] + 2)] -= bytes;
     }
   }
   for (Kind& kind : kinds_) accumulate(&kind.live);
-  for (const Absence& absence : order_) {
-    const std::vector<double> bytes = pricer.held_bytes(absence.value);
-    for (size_t k = 0; k < kinds_.size(); ++k) kinds_[k].absent.push_back(bytes[size_t(devices[k])]);
-  }
+  for (const Absence& absence : order_)
+    for (size_t k = 0; k < kinds_.size(); ++k) kinds_[k].absent.push_back(pricer.held_bytes(absence.value, devices[k]));
 }
 
 size_t RecomputeFloor::least_count() const {
