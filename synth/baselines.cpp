@@ -44,7 +44,8 @@ int greedy_option(const Problem& problem, const Node& node, int batch, const std
   for (NodeId input : node.inputs) only_whole = only_whole && available[input] == 1;
   auto rank = [&](int index) {
     const Option& option = options[index];
-    bool splits_batch = option.splits() && problem.classes.factors[node.id][option.factor[0]] == batch;
+    // Along the first axis; other axes may split something else.
+    bool splits_batch = option.factor[0] >= 0 && problem.classes.factors[node.id][size_t(option.factor[0])] == batch;
     int conversions = 0;
     for (size_t j = 0; j < node.inputs.size(); ++j) conversions += (available[node.inputs[j]] & option.needs[j]) == 0;
     bool unwanted = option.splits() && (!splits_batch || only_whole);
