@@ -262,7 +262,7 @@ double AtShares::step_seconds(const Choices& choices, const std::string& name) c
   if (candidate.fits()) return to_seconds(cost);
   Prediction prediction;
   prediction.devices = predict_memory(problem, shares, *candidate.spmd);
-  check_memory(problem, prediction, name);  // more of it than planning would fill
+  check_memory(problem, prediction, name);  // it may fit all the same: planning leaves a part of each memory
   return to_seconds(cost);
 }
 

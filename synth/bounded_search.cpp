@@ -60,9 +60,9 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
 }
 
 ValueLists BoundedSearch::likely_values(double part) const {
-  const NumberedLists numbered = spread(*quotient_, messages_->promising(part));
+  const ValueLists by_cell = messages_->promising(part);
   ValueLists values;
-  for (int list : numbered.of) values.push_back(numbered.lists[list]);
+  for (int cell : quotient_->cell_of) values.push_back(by_cell[size_t(cell)]);
   for (size_t v = 0; v < result_.assignment.size(); ++v) {
     auto at = std::lower_bound(values[v].begin(), values[v].end(), result_.assignment[v]);
     if (at == values[v].end() || *at != result_.assignment[v]) values[v].insert(at, result_.assignment[v]);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "dsl/base/error.h"
 #include "synth/analysis.h"
@@ -65,17 +64,13 @@ CostModel::CostModel(const Program& program, const DimensionClasses& classes, co
       native_(std::all_of(cluster.devices.begin(), cluster.devices.end(),
                           [](const Device& device) { return device.kind == DeviceKind::cpu; })),
       communication_(cluster, mesh, native_),
+      types_(device_types(cluster)),
       fused_(fused) {
   HETSYNTH_CHECK(mesh.device_count() == device_count() && mesh.axes.size() <= size_t(max_axes),
                  "a mesh must fit the cluster");
   for (OperatorClass operators : operator_classes)
     for (const Device& device : cluster.devices) speeds_[size_t(operators)].push_back(device.compute_speed(operators));
   for (const Device& device : cluster.devices) memory_speeds_.push_back(device.memory_bytes_per_second());
-  for (int d = 0; d < device_count(); ++d) {
-    int like = 0;
-    while (like < d && !cluster.same_type(like, d)) ++like;
-    types_.push_back(like);
-  }
   bytes_.reserve(program.nodes.size());
   for (const Node& node : program.nodes) bytes_.push_back(element_count(node.type.shape) * size_bytes(node.type.dtype));
   find_works(kinds);

@@ -22,6 +22,7 @@
 #include "dsl/spmd/spmd.h"
 #include "synth/attention_cost.h"
 #include "synth/communication_cost.h"
+#include "synth/device_types.h"
 #include "synth/rules.h"
 #include "synth/shares.h"
 
@@ -127,7 +128,7 @@ class CostModel {
   Picoseconds operator_cost(NodeId node, const Option& option, const Shares& shares,
                             const DistinctDevices& devices) const;
   /// Equal for devices of one type.
-  int type_of(int device) const { return types_[size_t(device)]; }
+  int type_of(int device) const { return types_.type_of[size_t(device)]; }
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
   /// realisation; costs are those of as often as the tensor is moved (moved_times).
@@ -192,7 +193,7 @@ class CostModel {
   Mesh mesh_;
   bool native_;  ///< all devices are cores: uneven shards need no padding, attention runs in blocks
   CommunicationCost communication_;
-  std::vector<int> types_;                                                     ///< by device
+  DeviceTypes types_;
   std::array<std::vector<ComputeSpeed>, std::size(operator_classes)> speeds_;  ///< [class][device]
   std::vector<double> memory_speeds_;                                          ///< by device: bytes per second
   std::vector<int64_t> bytes_;                                                 ///< by node

@@ -1,7 +1,6 @@
 #include "synth/message_passing.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -139,7 +138,7 @@ void MessagePassing::add_members(End* end, size_t domain) {
     const auto k = size_t(classes_[end->classes + x]);
     first[k] = int(x), ++count[k];
   }
-  if (std::find(count.begin(), count.begin() + ptrdiff_t(classes), 0) != count.begin() + ptrdiff_t(classes)) return;
+  if (std::ranges::count(std::span(count).first(classes), 0) > 0) return;
   end->member_rows = *std::ranges::max_element(count);
   for (int row = 0; row < end->member_rows; ++row) members_.insert(members_.end(), first.begin(), first.end());
   count = {};
@@ -395,6 +394,7 @@ Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
   Picoseconds bound = 0;
   std::vector<Picoseconds> rounded;
   rounded.reserve(handed_);
+  // Half away from zero, as llround does, without a call.
   for (Rough cost : all_handed()) rounded.push_back(Picoseconds(double(cost) + (cost < 0 ? -0.5 : 0.5)));
   const auto handed = [&](size_t e, size_t side) {
     return std::span(rounded).subspan(edges_[e].handed[side], edges_[e].givers[side]);

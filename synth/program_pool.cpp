@@ -1,19 +1,8 @@
 #include "synth/program_pool.h"
 
-#include <tuple>
 #include <utility>
 
 namespace hetsynth::synth {
-namespace {
-
-/// What moves to another and comes back empty.
-template <typename... Members>
-auto emptied(Members&... members) {
-  (members.clear(), ...);
-  return std::tuple(std::move(members)...);
-}
-
-}  // namespace
 
 SpmdProgram ProgramPool::scrap() {
   if (scraps_.empty()) return {};
@@ -32,8 +21,10 @@ std::shared_ptr<const SpmdProgram> ProgramPool::keep(SpmdProgram program) {
 
 void clear(Instruction* instruction) {
   Instruction empty;
-  std::tie(empty.operands, empty.splits, empty.cause) =
-      emptied(instruction->operands, instruction->splits, instruction->cause);
+  empty.operands.swap(instruction->operands);
+  empty.splits.swap(instruction->splits);
+  empty.cause.swap(instruction->cause);
+  empty.operands.clear(), empty.splits.clear(), empty.cause.clear();
   *instruction = std::move(empty);
 }
 

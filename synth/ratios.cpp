@@ -102,18 +102,6 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
   return terms;
 }
 
-DeviceTypes device_types(const Cluster& cluster) {
-  DeviceTypes types;
-  for (int d = 0; d < int(cluster.devices.size()); ++d) {
-    size_t t = 0;
-    while (t < types.devices.size() && !cluster.same_type(types.devices[t][0], d)) ++t;
-    if (t == types.devices.size()) types.devices.emplace_back();
-    types.devices[t].push_back(d);
-    types.type_of.push_back(int(t));
-  }
-  return types;
-}
-
 DeviceTypes coordinate_types(const Problem& problem, int axis) {
   std::vector<std::vector<int>> at(size_t(problem.mesh.axes[size_t(axis)].size));  // devices by coordinate, in order
   for (int d = 0; d < problem.cost.device_count(); ++d) at[size_t(problem.cost.coordinate(d, axis))].push_back(d);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "synth/device_types.h"
 #include "synth/lower.h"
 
 namespace hetsynth::synth {
@@ -23,13 +24,7 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
 /// Fractions by [class][coordinate along the axis]; every class sums to 1.
 using Fractions = std::vector<std::vector<double>>;
 
-/// Devices of one type share equally: without loss, because every cost is convex in the shares.
-struct DeviceTypes {
-  std::vector<int> type_of;               ///< by device
-  std::vector<std::vector<int>> devices;  ///< by type
-};
-DeviceTypes device_types(const Cluster& cluster);
-/// The same of the coordinates along an axis: alike are those whose devices are, each beside the other.
+/// As device_types, of the coordinates along an axis: alike are those whose devices are, each beside the other.
 DeviceTypes coordinate_types(const Problem& problem, int axis);
 
 /// What a limit that is met costs.
