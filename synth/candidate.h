@@ -15,6 +15,7 @@ struct Candidate {
   std::vector<ValueId> recomputed;          ///< values of the choices' program that are made twice (synth/recompute.h)
   std::shared_ptr<const SpmdProgram> spmd;  ///< without names and causes
   std::vector<double> fullness;             ///< by device: peak memory as a multiple of its limit; 0 without a limit
+  bool suited = false;                      ///< at the shares that moved_to_fit finds for its program
   NodeId peak = -1;                         ///< what is being computed when the fullest device is fullest
   bool empty() const { return choices.empty(); }
   double fullest() const;

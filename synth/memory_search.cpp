@@ -28,9 +28,11 @@ constexpr double worth_proving_copies = 0.01;
 /// And where it costs no more than this in a very long program, plans at prices are hardly ever faster.
 constexpr double worth_searching_for_copies = 0.1;
 constexpr int most_dearest = 3, most_prices = 7;
-/// A bound, or a cheapest plan without limits, this near to the plan ends the search, and a new price that promises
-/// less than this is not tried.
+/// A bound, or a cheapest plan without limits, this near to the plan ends the search.
 constexpr double near_enough = 2e-3;
+/// Part of what plans cost at a price that they might at most cost less there than those met, for the price to be
+/// tried: far more than what is gained.
+constexpr double worth_another_price = 5e-3;
 /// Of large networks on several axes, where every price takes seconds: as in synth/alternation.cpp.
 constexpr double near_enough_if_large = 0.015;
 
@@ -185,10 +187,8 @@ class MemorySearch {
     if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
     const double priced = double(solution.search.cost - candidate.cost) / multiplier;
     point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), priced, candidate.fits()};
-    if (candidate.fits())
-      bound_.limit_by(candidate.choices);
-    else if (!same_program(candidate, cheapest_))
-      make_again(candidate);
+    bound_.limit_by(candidate.choices);
+    if (!candidate.fits() && !same_program(candidate, cheapest_)) make_again(candidate);
     (candidate.fits() ? thrifty_ : fast_) = candidate;
     keep(std::move(candidate));
     return point;
@@ -294,7 +294,7 @@ class MemorySearch {
       double found = double(forbidden);
       if (!limits_.thorough && low.priced > 0 && high.priced > 0)
         found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
-      if (!limits_.thorough && promised(low, high, price) < near_enough) break;
+      if (!limits_.thorough && promised(low, high, price) < worth_another_price) break;
       Point next = try_price(price, found);
       if (!next.searched()) break;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;

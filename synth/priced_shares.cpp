@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "synth/plannable_memory.h"
@@ -161,21 +162,32 @@ class PriceFollower {
 
 }  // namespace
 
-Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& axes) {
-  Candidate out;
+Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& unequal_axes) {
+  if (from.suited) return from;
   const std::vector<CostTerm> terms =
       cost_terms(problem, Conversions(*problem.analysis, problem.cost, from.shares), from.choices);
-  double memory = 1;
-  for (int round = 0; round < most_roundings; ++round) {
-    Shares shares = from.shares;
-    if (!refine_shares(problem, terms, *from.spmd, axes, &shares, {.part = memory}) ||
-        (!out.empty() && shares == out.shares))
-      break;
+  const auto at = [&](const Shares& shares) {
     const Conversions conversions(*problem.analysis, problem.cost, shares);
     Choices choices = from.choices;
     const Picoseconds cost = total_cost(problem, conversions, shares, choices);
-    out = make_candidate(problem, conversions, shares, std::move(choices), cost);
-    if (out.fits() || out.fullest() > worth_rounding_anew) break;
+    Candidate candidate = make_candidate(problem, conversions, shares, std::move(choices), cost);
+    candidate.suited = candidate.fits();
+    return candidate;
+  };
+  std::vector<int> all_axes(problem.mesh.axes.size());
+  std::iota(all_axes.begin(), all_axes.end(), 0);
+  Candidate out;
+  double memory = 1;
+  for (int round = 0; round < most_roundings; ++round) {
+    Shares shares = from.shares;
+    if (!refine_shares(problem, terms, *from.spmd, unequal_axes, &shares, {.part = memory}) ||
+        (!out.empty() && shares == out.shares))
+      break;
+    out = shares == from.shares && from.recomputed.empty() ? from : at(shares);
+    if (out.fits()) break;
+    if (refine_fine_shares(problem, terms, *from.spmd, all_axes, &shares))
+      if (Candidate fine = at(shares); fine.fits()) return fine;
+    if (out.fullest() > worth_rounding_anew) break;
     memory /= out.fullest();
   }
   return out;

@@ -6,10 +6,11 @@
 
 namespace hetsynth::synth {
 
-/// A plan's program at the shares along these axes that linear programming finds for it under the memory limits. Whole
-/// granules can take more than the limits allow: then, with a little less memory, once more. Empty if there are no such
-/// shares.
-Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& axes);
+/// A plan's program at the shares that linear programming finds for it under the memory limits, along the axes of
+/// unequal coordinates. Whole granules can take more than the limits allow: then dimension classes of many granules
+/// make room for those of few, along all axes, or it looks once more with a little less memory. Empty if there are no
+/// such shares.
+Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std::vector<int>& unequal_axes);
 
 /// From a plan that does not fit, again and again: the shares that suit its program where a memory too many has a price
 /// (best_fractions), then the cheapest program at these shares where memory has the price that it has in that linear

@@ -6,17 +6,21 @@
 
 namespace hetsynth::synth {
 RatioProgram::RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
-                           const std::vector<CostTerm>& terms)
+                           const std::vector<CostTerm>& terms, const std::vector<char>& kept)
     : problem_(problem), axis_(axis), others_(others), types_(types) {
   find_examples();
   for (size_t c = 0; c < problem.classes.classes.size(); ++c) {
     std::vector<std::pair<int, double>> total;
+    const bool fixed = !kept.empty() && kept[c];
     share_.emplace_back();
     for (const auto& coordinates : types.devices) {
-      share_.back().push_back(lp_.add_variable(0, 1, 0));
+      const double part =
+          fixed ? double(others[size_t(axis)][c][size_t(coordinates[0])]) / double(problem.classes.classes[c].granules)
+                : 0;
+      share_.back().push_back(lp_.add_variable(part, fixed ? part : 1, 0));
       total.push_back({share_.back().back(), double(coordinates.size())});
     }
-    lp_.add_row(1, 1, total);
+    if (!fixed) lp_.add_row(1, 1, total);
   }
   for (const CostTerm& term : terms) {
     if (term.is_operator)

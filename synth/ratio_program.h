@@ -19,9 +19,11 @@ class RatioProgram {
   /// Seconds are scaled to microseconds to stay near 1.
   static constexpr double scale = 1e6;
 
-  /// All must outlive this. `others`: shares, of which those along the axis are not read. `types`: coordinate_types.
+  /// All must outlive this. `others`: shares, of which those along the axis are not read. `types`: coordinate_types, or
+  /// finer ones where `kept` by class, if not empty, says that the class keeps its shares along the axis, which are
+  /// read.
   RatioProgram(const Problem& problem, int axis, const Shares& others, const DeviceTypes& types,
-               const std::vector<CostTerm>& terms);
+               const std::vector<CostTerm>& terms, const std::vector<char>& kept = {});
 
   /// By [class][type of coordinate].
   using TypeShares = std::vector<std::vector<double>>;

@@ -20,6 +20,8 @@ namespace {
 /// Share of a memory that the linear program may fill: rounding to whole granules takes some more.
 constexpr double memory_fill = 0.97;
 constexpr int max_memory_rounds = 40;
+/// By coordinate on average: of fewer granules one more or less is a part of memory that counts.
+constexpr double few_granules = 32;
 
 double term_seconds(const Problem& problem, const CostTerm& term, const Shares& shares,
                     const DistinctDevices& devices) {
@@ -121,10 +123,13 @@ DeviceTypes coordinate_types(const Problem& problem, int axis) {
   return types;
 }
 
+namespace {
+
+/// As the one below, with these types and shares `kept`: see RatioProgram.
 Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
-                         const Shares& others, const MemoryLimits& limits) {
-  const DeviceTypes types = coordinate_types(problem, axis);
-  RatioProgram program(problem, axis, others, types, terms);
+                         const Shares& others, const MemoryLimits& limits, const DeviceTypes& types,
+                         const std::vector<char>& kept) {
+  RatioProgram program(problem, axis, others, types, terms, kept);
   const MemoryProfile profile = memory_profile(problem, spmd);
   std::vector<double> prices;
   auto shares = program.solve(&prices);
@@ -161,6 +166,13 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   return fractions;
 }
 
+}  // namespace
+
+Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
+                         const Shares& others, const MemoryLimits& limits) {
+  return best_fractions(problem, terms, spmd, axis, others, limits, coordinate_types(problem, axis), {});
+}
+
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares) {
   const DistinctDevices devices(problem.cost, shares);
   double total = 0;
@@ -168,9 +180,10 @@ double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, cons
   return total;
 }
 
+namespace {
+
 Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions, int axis,
-                       Shares shares) {
-  const DeviceTypes types = coordinate_types(problem, axis);
+                       Shares shares, const DeviceTypes& types) {
   shares.resize(problem.mesh.axes.size());
   auto& along = shares[size_t(axis)];
   along.clear();
@@ -219,6 +232,39 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
   return shares;
 }
 
+/// By class: it has few granules for so many coordinates.
+std::vector<char> coarse_classes(const Problem& problem, int axis) {
+  const double coordinates = problem.mesh.axes[size_t(axis)].size;
+  std::vector<char> out;
+  for (const DimensionClass& c : problem.classes.classes)
+    out.push_back(double(c.granules) < few_granules * coordinates);
+  return out;
+}
+
+/// As coordinate_types, where those alike have as much of the classes that are `kept` as well.
+DeviceTypes types_beside(const Problem& problem, int axis, const Shares& shares, const std::vector<char>& kept) {
+  const DeviceTypes types = coordinate_types(problem, axis);
+  std::map<std::vector<int64_t>, size_t> known;
+  DeviceTypes out;
+  for (size_t c = 0; c < types.type_of.size(); ++c) {
+    std::vector<int64_t> key{types.type_of[c]};
+    for (size_t k = 0; k < kept.size(); ++k)
+      if (kept[k]) key.push_back(shares[size_t(axis)][k][c]);
+    const auto [it, fresh] = known.try_emplace(std::move(key), out.devices.size());
+    if (fresh) out.devices.emplace_back();
+    out.devices[it->second].push_back(int(c));
+    out.type_of.push_back(int(it->second));
+  }
+  return out;
+}
+
+}  // namespace
+
+Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions, int axis,
+                       Shares shares) {
+  return round_fractions(problem, terms, fractions, axis, std::move(shares), coordinate_types(problem, axis));
+}
+
 bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
                    const std::vector<int>& axes, Shares* shares, const MemoryLimits& limits) {
   for (int axis : axes) {
@@ -227,6 +273,20 @@ bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, c
     *shares = round_fractions(problem, terms, fractions, axis, *shares);
   }
   return true;
+}
+
+bool refine_fine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
+                        const std::vector<int>& axes, Shares* shares) {
+  const Shares before = *shares;
+  for (int axis : axes) {
+    const std::vector<char> coarse = coarse_classes(problem, axis);
+    if (problem.mesh.axes[size_t(axis)].size < 2 || std::ranges::find(coarse, 1) == coarse.end()) continue;
+    const DeviceTypes types = types_beside(problem, axis, *shares, coarse);
+    const Fractions fractions = best_fractions(problem, terms, spmd, axis, *shares, {}, types, coarse);
+    if (fractions.empty()) return false;
+    *shares = round_fractions(problem, terms, fractions, axis, *shares, types);
+  }
+  return *shares != before;
 }
 
 }  // namespace hetsynth::synth

@@ -60,6 +60,12 @@ Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& term
 bool refine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
                    const std::vector<int>& axes, Shares* shares, const MemoryLimits& limits = {});
 
+/// For shares at which some coordinates hold more of classes of few granules than the linear program had given them:
+/// these classes keep their shares, and what they leave of each memory limits those of the others. False if the
+/// memories cannot hold the program so, or the shares do not change.
+bool refine_fine_shares(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd,
+                        const std::vector<int>& axes, Shares* shares);
+
 /// Sum of the terms in seconds.
 double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares);
 

@@ -275,6 +275,7 @@ int fullest_device(const Candidate& candidate) {
 Candidate with_first(const Problem& problem, const Candidate& candidate, const LateReads& reads,
                      const std::vector<Absence>& order, size_t count) {
   Candidate out = candidate;
+  out.suited = false;
   for (size_t i = 0; i < count; ++i) out.recomputed.push_back(order[i].value);
   ProgramPool& programs = *problem.programs;
   out.spmd = programs.keep(Rewriting(*candidate.spmd, reads, out.recomputed, programs.scrap()).run());

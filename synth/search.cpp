@@ -16,8 +16,8 @@ constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
 /// Gap after these that is left: the rest would take several times as long.
 constexpr double enough_if_very_long = 2e-3;
-/// Gap where memory has a price.
-constexpr double tolerance_at_prices = 1e-3;
+/// Gap where memory has a price, also of very long programs: half of a search's time would go into the rest.
+constexpr double tolerance_at_prices = 1e-3, tolerance_at_prices_if_very_long = 2e-3;
 
 }  // namespace
 
@@ -41,7 +41,8 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
 }
 
 SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
-  SearchLimits limits = limits_of(problem, stop, tolerance_at_prices);
+  SearchLimits limits =
+      limits_of(problem, stop, is_very_long(problem.program) ? tolerance_at_prices_if_very_long : tolerance_at_prices);
   limits.most_sweeps = 48;
   limits.thorough = !is_long(problem.program);
   limits.table_limit = std::min(limits.table_limit, 1e6);

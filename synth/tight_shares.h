@@ -46,7 +46,7 @@ class TightShares {
   void search_at_best();
   bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
   Candidate moved(const Candidate& from) const {
-    return search_.has_linear_program() ? moved_to_fit(problem_, from, search_.unequal_axes()) : Candidate{};
+    return problem_.ratio.empty() ? moved_to_fit(problem_, from, search_.unequal_axes()) : Candidate{};
   }
   MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
                                double estimate_to_beat);

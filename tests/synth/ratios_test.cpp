@@ -309,5 +309,97 @@ TEST(Ratios, NoSharesFitTooLittleMemory) {
   EXPECT_TRUE(best_fractions(dp.problem, dp.terms, dp.spmd).empty());
 }
 
+/// Two samples and a table of 8,192 rows: of four devices two hold a sample, and all of them rows.
+struct SamplesAndRows {
+  static Program program() {
+    ProgramBuilder b;
+    const NodeId x = b.input("x", {2, 32, 32}), w = b.parameter("w", {32, 4096}),
+                 table = b.parameter("table", {8192, 32});
+    const NodeId hidden = b.op("hidden", "btk,kn->btn", {x, w});
+    const NodeId loss = b.op("loss", "btn,btn->", {hidden, hidden});
+    const NodeId next = b.op("next", "vk->vk", {table}, Expr::input(0) * 0.5);
+    b.program.loss = loss;
+    b.program.updates.push_back({table, next});
+    return b.program;
+  }
+  explicit SamplesAndRows(const Cluster& cluster)
+      : reference(program()),
+        problem(reference, cluster),
+        shares(common_shares(problem.classes, {std::vector<double>(cluster.devices.size(), 1.0)})),
+        conversions(*problem.analysis, problem.cost, shares) {
+    SearchInput input;
+    input.pins = &pins;
+    for (const Node& node : problem.program.nodes) {
+      const auto along_first = [&](int form) {
+        const AxisForm& on = problem.rules.forms[node.id][size_t(form)].on[0];
+        return on.sharded() && on.dim == 0;
+      };
+      if (node.name == "x" || node.name == "table") {
+        const std::vector<int> forms = problem.rules.leaf_forms(node);
+        for (size_t form = 0; form < forms.size(); ++form)
+          if (along_first(forms[form])) pins[node.id].push_back(int(form));
+      } else if (node.name == "hidden") {
+        const auto& options = problem.rules.options[node.id];
+        for (size_t option = 0; option < options.size(); ++option)
+          if (along_first(options[option].form)) pins[node.id].push_back(int(option));
+      }
+    }
+    choices = search(problem, conversions, shares, input, {}).choices;
+    terms = cost_terms(problem, conversions, choices);
+    spmd = lower(problem, conversions, shares, choices);
+  }
+  int class_of(const std::string& leaf) const {
+    for (const Node& node : problem.program.nodes)
+      if (node.name == leaf) return problem.classes.dims[size_t(node.id)][0];
+    throw InternalError("no such leaf");
+  }
+  const Program reference;
+  const Problem problem;
+  Pins pins;
+  Shares shares;
+  Conversions conversions;
+  Choices choices;
+  std::vector<CostTerm> terms;
+  SpmdProgram spmd;
+};
+
+TEST(FineShares, MakeRoomForWhatHasFewGranules) {
+  const SamplesAndRows free(cluster_of_speeds({4e9, 4e9, 4e9, 4e9}));
+  const size_t samples = size_t(free.class_of("x")), rows = size_t(free.class_of("table"));
+  ASSERT_EQ(free.shares[0][samples], (std::vector<int64_t>{1, 1, 0, 0}));
+  const std::vector<int64_t> need = peak_memory(free.problem, free.shares, free.spmd);
+  ASSERT_GT(need[0], need[3]);
+  // Enough where each held a fourth of everything, but not for those that hold a sample.
+  const int64_t most = (need[0] + need[3]) / 2 * 104 / 100, memory = memory_to_fill(most);
+  ASSERT_LT(most, need[0]);
+  const SamplesAndRows tight(cluster_of_speeds({4e9, 4e9, 4e9, 4e9}, 1e9, 1e-6, {memory, memory, memory, memory}));
+  Shares shares = tight.shares;
+  ASSERT_TRUE(refine_shares(tight.problem, tight.terms, tight.spmd, {0}, &shares));
+  EXPECT_EQ(shares[0][samples], tight.shares[0][samples]);
+  EXPECT_GT(peak_memory(tight.problem, shares, tight.spmd)[0], most) << "the linear program knows no whole granules";
+  ASSERT_TRUE(refine_fine_shares(tight.problem, tight.terms, tight.spmd, {0}, &shares));
+  EXPECT_EQ(shares[0][samples], tight.shares[0][samples]);
+  EXPECT_LT(shares[0][rows][0], shares[0][rows][3]);
+  EXPECT_EQ(shares[0][rows][0], shares[0][rows][1]);
+  EXPECT_EQ(std::accumulate(shares[0][rows].begin(), shares[0][rows].end(), int64_t(0)), 8192);
+  for (const int64_t bytes : peak_memory(tight.problem, shares, tight.spmd)) EXPECT_LE(bytes, most);
+  EXPECT_EQ(
+      compare_with_reference(
+          tight.reference,
+          lower(tight.problem, Conversions(*tight.problem.analysis, tight.problem.cost, shares), shares, tight.choices),
+          5),
+      "");
+}
+
+TEST(FineShares, AreNotFoundWhereSamplesAloneAreTooMuch) {
+  const SamplesAndRows free(cluster_of_speeds({4e9, 4e9, 4e9, 4e9}));
+  const std::vector<int64_t> need = peak_memory(free.problem, free.shares, free.spmd);
+  const int64_t little = memory_to_fill(need[3]);
+  const SamplesAndRows tight(cluster_of_speeds({4e9, 4e9, 4e9, 4e9}, 1e9, 1e-6, {little, little, little, little}));
+  Shares shares = tight.shares;
+  EXPECT_FALSE(refine_fine_shares(tight.problem, tight.terms, tight.spmd, {0}, &shares));
+  EXPECT_EQ(shares, tight.shares);
+}
+
 }  // namespace
 }  // namespace hetsynth
