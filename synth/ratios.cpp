@@ -152,7 +152,8 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   for (const auto& [where, row] : limited)
     if (const double seconds = prices[size_t(row)] / RatioProgram::scale; limits.met && seconds > 0)
       limits.met->push_back({where.first, profile.nodes[where.second], seconds});
-  std::vector<char> matters(problem.classes.classes.size(), 0);
+  std::vector<char> matters = kept;
+  matters.resize(problem.classes.classes.size(), 0);
   for (const CostTerm& term : terms)
     for (int c : classes_of(problem, term, axis)) matters[size_t(c)] = 1;
   for (const Cuts& cuts : profile.cuts)
