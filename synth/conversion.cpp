@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "synth/form_subsets.h"
+#include "synth/lanes.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -14,6 +15,26 @@ namespace {
 constexpr int few_forms = 9;
 /// With at most so many: every set of three.
 constexpr int some_forms = 16;
+
+/// Where the sum of two costs is less than what is known, it and the part that goes to the first.
+HETSYNTH_AVX2_TOO void take_if_less(const Picoseconds* one, const Picoseconds* other, size_t count, FormMask part,
+                                    Picoseconds* __restrict known, FormMask* __restrict parts) {
+  for (size_t v = 0; v < count; ++v) {
+    const Picoseconds sum = one[v] + other[v];
+    parts[v] = sum < known[v] ? part : parts[v];
+    known[v] = sum < known[v] ? sum : known[v];
+  }
+}
+
+/// The same of costs to a form, and what it costs from there on.
+HETSYNTH_AVX2_TOO void take_if_less(const Picoseconds* to, Picoseconds from_there, size_t count, int64_t form,
+                                    Picoseconds* __restrict known, int64_t* __restrict at) {
+  for (size_t v = 0; v < count; ++v) {
+    const Picoseconds sum = to[v] + from_there;
+    at[v] = sum < known[v] ? form : at[v];
+    known[v] = sum < known[v] ? sum : known[v];
+  }
+}
 
 }  // namespace
 
@@ -53,6 +74,9 @@ void ConversionTable::find_paths() {
         Picoseconds sum = std::min(forbidden, distance(v, by) + distance(by, u));
         if (sum < distance(v, u)) distance_[v * forms_ + u] = sum, next_[v * forms_ + u] = next_[v * forms_ + by];
       }
+  distance_to_.resize(distance_.size());
+  for (int v = 0; v < forms_; ++v)
+    for (int u = 0; u < forms_; ++u) distance_to_[u * forms_ + v] = distance(v, u);
 }
 
 /// Of all sources. For one of the targets it comes to the tree of the others: a detour to where it is split later costs
@@ -61,29 +85,24 @@ ConversionTable::Trees ConversionTable::solve(FormMask targets) const {
   // Where the tree first splits, and at what cost from there on.
   std::array<Picoseconds, max_forms> split;
   std::array<FormMask, max_forms> parts;
-  for (int v = 0; v < forms_; ++v) {
+  const auto forms = size_t(forms_);
+  std::fill(split.begin(), split.begin() + forms_, forbidden);
+  std::fill(parts.begin(), parts.begin() + forms_, 0);
+  for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets)
+    take_if_less(tree_costs(part).data(), tree_costs(targets ^ part).data(), forms, part, split.data(), parts.data());
+  for (FormMask left = targets; left != 0; left &= left - 1) {
+    const int v = std::countr_zero(left);
     const FormMask own = FormMask(1) << v;
-    const bool target = (targets & own) != 0;
-    split[size_t(v)] = target ? tree_cost(v, targets & ~own) : forbidden;
-    parts[size_t(v)] = target ? own : 0;
+    split[size_t(v)] = tree_cost(v, targets & ~own), parts[size_t(v)] = own;
   }
-  for (FormMask part = (targets - 1) & targets; part > (targets ^ part); part = (part - 1) & targets) {
-    const std::vector<Picoseconds>&one = tree_costs(part), &other = tree_costs(targets ^ part);
-    for (int v = 0; v < forms_; ++v) {
-      if (targets >> v & 1) continue;
-      const Picoseconds sum = std::min(forbidden, one[size_t(v)] + other[size_t(v)]);
-      if (sum < split[size_t(v)]) split[size_t(v)] = sum, parts[size_t(v)] = part;
-    }
-  }
-  Trees out{std::vector<Picoseconds>(size_t(forms_), forbidden), std::vector<Step>(size_t(forms_))};
-  const Picoseconds* distances = distance_.data();
-  for (size_t v = 0; v < out.cost.size(); ++v, distances += forms_) {
-    Picoseconds least = forbidden;
-    int at = -1;
-    for (int u = 0; u < forms_; ++u)
-      if (const Picoseconds sum = distances[u] + split[size_t(u)]; sum < least) least = sum, at = u;
-    if (at >= 0) out.cost[v] = least, out.steps[v] = {at, parts[size_t(at)]};
-  }
+  Trees out{std::vector<Picoseconds>(forms, forbidden), std::vector<Step>(forms)};
+  std::array<int64_t, max_forms> at;
+  std::fill(at.begin(), at.begin() + forms_, -1);
+  for (int u = 0; u < forms_; ++u)
+    if (split[size_t(u)] < forbidden)
+      take_if_less(distance_to_.data() + size_t(u) * forms, split[size_t(u)], forms, u, out.cost.data(), at.data());
+  for (size_t v = 0; v < forms; ++v)
+    if (at[v] >= 0) out.steps[v] = {int(at[v]), parts[size_t(at[v])]};
   return out;
 }
 
@@ -125,10 +144,6 @@ std::vector<std::pair<int, int>> ConversionTable::tree(Sources sources, FormMask
   append_tree(sources.first, part, &out);
   append_tree(sources.second, targets ^ part, &out);
   return out;
-}
-
-bool serves(FormMask set, const std::vector<FormMask>& needs) {
-  return std::all_of(needs.begin(), needs.end(), [&](FormMask need) { return (need & set) != 0; });
 }
 
 void ConversionTable::try_set(Sources sources, FormMask set, const std::vector<FormMask>& needs, FormMask* best,

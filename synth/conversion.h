@@ -1,5 +1,6 @@
 // Conversion trees: the cheapest instructions that make a set of forms of one tensor out of the form it is computed in.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -61,15 +62,18 @@ class ConversionTable {
 
   int forms_;
   std::vector<Conversion> edges_;
-  std::vector<Picoseconds> distance_;  ///< [from][to], over any number of conversions
-  std::vector<int> next_;              ///< the first stop on the way
+  std::vector<Picoseconds> distance_;     ///< [from][to], over any number of conversions
+  std::vector<Picoseconds> distance_to_;  ///< the same by [to][from]
+  std::vector<int> next_;                 ///< the first stop on the way
   // Worked out when first asked for: of few forms by set, else by hash.
   mutable std::vector<std::unique_ptr<Trees>> trees_of_few_;
   mutable std::unordered_map<FormMask, Trees> trees_;
 };
 
 /// Whether a set of forms serves all needs.
-bool serves(FormMask set, const std::vector<FormMask>& needs);
+inline bool serves(FormMask set, const std::vector<FormMask>& needs) {
+  return std::ranges::all_of(needs, [&](FormMask need) { return (need & set) != 0; });
+}
 
 /// Conversion tables of all tensors, one per kind.
 class Conversions {

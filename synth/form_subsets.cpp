@@ -1,6 +1,8 @@
 #include "synth/form_subsets.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 
 namespace hetsynth::synth {
 namespace {
@@ -13,6 +15,20 @@ bool redundant(FormMask set, const std::vector<FormMask>& needs) {
   return necessary != set;
 }
 
+/// `meets`: set by set, the needs it meets, so many words of bits each.
+void add_rivals(const std::vector<uint64_t>& meets, size_t words, FormSubsets::Found* found) {
+  const auto meets_all_of = [&](size_t set, size_t other) {
+    const uint64_t *own = meets.data() + set * words, *its = meets.data() + other * words;
+    return std::equal(its, its + words, own, [](uint64_t a, uint64_t b) { return (a & ~b) == 0; });
+  };
+  for (size_t set = 0; set < found->sets.size(); ++set) {
+    found->begins.push_back(found->rivals.size());
+    for (size_t other = 0; other < found->sets.size(); ++other)
+      if (other != set && meets_all_of(other, set)) found->rivals.push_back(int(other));
+  }
+  found->begins.push_back(found->rivals.size());
+}
+
 }  // namespace
 
 const FormSubsets::Found& FormSubsets::of(const std::vector<FormMask>& needs, int most) {
@@ -21,14 +37,16 @@ const FormSubsets::Found& FormSubsets::of(const std::vector<FormMask>& needs, in
   if (!fresh) return out;
   FormMask useful = 0;
   for (FormMask need : needs) useful |= need;
-  out.words = (needs.size() + 63) / 64;
+  const size_t words = (needs.size() + 63) / 64;
+  std::vector<uint64_t> meets;
   for_small_subsets(useful, most, [&](FormMask set) {
     if (redundant(set, needs)) return;
     out.sets.push_back(set);
-    out.meets.resize(out.sets.size() * out.words, 0);
-    uint64_t* meets = out.meets.data() + (out.sets.size() - 1) * out.words;
-    for (size_t m = 0; m < needs.size(); ++m) meets[m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
+    meets.resize(out.sets.size() * words, 0);
+    uint64_t* own = meets.data() + (out.sets.size() - 1) * words;
+    for (size_t m = 0; m < needs.size(); ++m) own[m / 64] |= uint64_t((needs[m] & set) != 0) << m % 64;
   });
+  add_rivals(meets, words, &out);
   return out;
 }
 

@@ -14,8 +14,8 @@ class FormSubsets {
  public:
   struct Found {
     std::vector<FormMask> sets;
-    size_t words;                 ///< of bits by set
-    std::vector<uint64_t> meets;  ///< set by set: the needs it meets, a bit each
+    std::vector<int> rivals;     ///< set by set: others that meet all the needs it meets, in rising order
+    std::vector<size_t> begins;  ///< by set, and behind the last: in `rivals`
   };
   /// Sets of at most `most` forms that would meet fewer needs without any one of their members, smaller ones first.
   const Found& of(const std::vector<FormMask>& needs, int most);

@@ -12,13 +12,24 @@
 namespace hetsynth::synth {
 namespace {
 
-/// A table by kinds of rows and columns, spread over all of them.
-Table spread(const Table& costs, const std::vector<int>& rows, const std::vector<int>& columns, size_t column_kinds) {
+/// A table by kinds of rows, spread over all of them.
+Table spread_rows(const Table& costs, const std::vector<int>& rows, size_t columns) {
   Table out;
-  out.reserve(rows.size() * columns.size());
-  for (int row : rows)
-    for (int column : columns) out.push_back(costs[size_t(row) * column_kinds + size_t(column)]);
+  out.reserve(rows.size() * columns);
+  for (int row : rows) {
+    const auto begin = costs.begin() + ptrdiff_t(size_t(row) * columns);
+    out.insert(out.end(), begin, begin + ptrdiff_t(columns));
+  }
   return out;
+}
+
+/// The same of one by kinds of columns as well.
+Table spread(const Table& costs, const std::vector<int>& rows, const std::vector<int>& columns, size_t column_kinds) {
+  Table by_kind;
+  by_kind.reserve(costs.size() / std::max<size_t>(1, column_kinds) * columns.size());
+  for (size_t row = 0; row < costs.size(); row += column_kinds)
+    for (int column : columns) by_kind.push_back(costs[row + size_t(column)]);
+  return spread_rows(by_kind, rows, columns.size());
 }
 
 /// 0, 1, ...
@@ -242,21 +253,30 @@ class NetworkBuilder {
     const std::vector<FormSets>& sets = out_.set_lists.back();
     out->sets = &sets;
     out->set_unary = store().intern(Table(sets.size(), 0));
-    const std::vector<int> every = first_numbers(sets.size());
     Table costs(from.kinds.size()), of_all(costs.size() * sets.size());
     for (size_t i = 0; i < sets.size(); ++i) {
       sets_.cost(node, from.kinds, sets[i], costs.data());
       for (size_t s = 0; s < costs.size(); ++s) of_all[s * sets.size() + i] = costs[s];
     }
-    out->to_set = store().intern(spread(of_all, from.of, every, sets.size()));
+    out->to_set = store().intern(spread_rows(of_all, from.of, sets.size()));
     for (const VariableNeeds& need : needs) {
-      Table allowed;
-      allowed.reserve(sets.size() * need.masks.kinds.size());
-      for (const FormSets& set : sets)
-        for (const Needs* masks : need.masks.kinds)
-          allowed.push_back(serves(set.apart && need.late ? set.late : set.early, *masks) ? 0 : forbidden);
-      out->of_needs.push_back(store().intern(spread(allowed, every, need.masks.of, need.masks.kinds.size())));
+      const auto same = std::find(needs.data(), &need, need);
+      out->of_needs.push_back(same != &need ? out->of_needs[size_t(same - needs.data())]
+                                            : store().intern(allowed(sets, need)));
     }
+  }
+
+  /// By set and value: 0 where it has what the value asks for.
+  static Table allowed(const std::vector<FormSets>& sets, const VariableNeeds& need) {
+    Table out, by_kind(need.masks.kinds.size()), by_value(need.masks.of.size());
+    out.reserve(sets.size() * by_value.size());
+    for (const FormSets& set : sets) {
+      const FormMask there = set.apart && need.late ? set.late : set.early;
+      for (size_t k = 0; k < by_kind.size(); ++k) by_kind[k] = serves(there, *need.masks.kinds[k]) ? 0 : forbidden;
+      for (size_t y = 0; y < by_value.size(); ++y) by_value[y] = by_kind[size_t(need.masks.of[y])];
+      out.insert(out.end(), by_value.begin(), by_value.end());
+    }
+    return out;
   }
 
   const std::vector<FormSets>* sets_there(NodeId node) const {

@@ -3,8 +3,27 @@
 #include <algorithm>
 #include <numeric>
 
+#include "synth/lanes.h"
+
 namespace hetsynth::synth {
 namespace {
+
+/// Of so many rows and columns with what has been moved to them: the least of each.
+HETSYNTH_AVX2_TOO void least_moved(const MovedTable& table, size_t rows, size_t columns, Picoseconds* __restrict of_row,
+                                   Picoseconds* __restrict of_column) {
+  std::fill(of_column, of_column + columns, forbidden);
+  const Picoseconds* entry = table.table->data();
+  for (size_t x = 0; x < rows; ++x, entry += columns) {
+    const Picoseconds moved_to_row = table.by_row[x] - table.less;
+    Picoseconds least = forbidden;
+    for (size_t y = 0; y < columns; ++y) {
+      const Picoseconds cost = entry[y] < forbidden ? entry[y] + moved_to_row + table.by_column[y] : forbidden;
+      least = cost < least ? cost : least;
+      of_column[y] = cost < of_column[y] ? cost : of_column[y];
+    }
+    of_row[x] = least;
+  }
+}
 
 /// Arc consistency under a budget.
 class Pruning {
@@ -37,7 +56,7 @@ class Pruning {
   ValueLists run() {
     queued_.assign(values_.size(), 1);
     for (size_t c = values_.size(); c-- > 0;) queue_.push_back(int(c));
-    for (size_t e = 0; e < sides_.size(); ++e) tighten(e, 0), tighten(e, 1);
+    for (size_t e = 0; e < sides_.size(); ++e) tighten_all(e);
     while (!queue_.empty()) {
       const size_t c = size_t(queue_.back());
       queue_.pop_back();
@@ -69,25 +88,39 @@ class Pruning {
     return std::erase_if(at.values, [&](int x) { return !left[size_t(x)]; }) > 0;
   }
 
+  /// While all values are left.
+  void tighten_all(size_t e) {
+    const size_t rows = size_t(quotient_.edges[e].rows), columns = size_t(quotient_.edges[e].columns);
+    of_row_.resize(rows), of_column_.resize(columns);
+    least_moved(costs_.edge(e), rows, columns, of_row_.data(), of_column_.data());
+    for (size_t x = 0; x < rows; ++x) raise(e, 0, x, of_row_[x]);
+    for (size_t y = 0; y < columns; ++y) raise(e, 1, y, of_column_[y]);
+  }
+
   void tighten(size_t e, size_t side) {
-    Side& at = sides_[e][side];
     const MovedTable table = costs_.edge(e);
     const size_t columns = size_t(quotient_.edges[e].columns);
-    for (int x : at.values) {
+    for (int x : sides_[e][side].values) {
       Picoseconds least = forbidden;
       if (side == 0)
         for (int y : sides_[e][1].values) least = std::min(least, table.at(size_t(x), size_t(y), columns));
       else
         for (int y : sides_[e][0].values) least = std::min(least, table.at(size_t(y), size_t(x), columns));
-      Picoseconds& known = at.least[size_t(x)];
-      if (least == known) continue;
-      for (auto [cell, ends] : at.cells) {
-        Picoseconds& excess = excess_[size_t(cell)][size_t(x)];
-        for (int i = 0; i < ends; ++i) excess = add(excess, least - known);
-        if (excess > budget_ && !queued_[size_t(cell)]) queued_[size_t(cell)] = 1, queue_.push_back(cell);
-      }
-      known = least;
+      raise(e, side, size_t(x), least);
     }
+  }
+
+  /// What the pair must cost at least beside a value.
+  void raise(size_t e, size_t side, size_t x, Picoseconds least) {
+    Side& at = sides_[e][side];
+    Picoseconds& known = at.least[x];
+    if (least == known) return;
+    for (auto [cell, ends] : at.cells) {
+      Picoseconds& excess = excess_[size_t(cell)][x];
+      for (int i = 0; i < ends; ++i) excess = add(excess, least - known);
+      if (excess > budget_ && !queued_[size_t(cell)]) queued_[size_t(cell)] = 1, queue_.push_back(cell);
+    }
+    known = least;
   }
 
   const Quotient& quotient_;
@@ -98,6 +131,7 @@ class Pruning {
   std::vector<Table> excess_;               ///< by cell and value: its own cost and what its pairs add
   std::vector<int> queue_;
   std::vector<char> queued_;
+  std::vector<Picoseconds> of_row_, of_column_;  ///< scratch
 };
 
 }  // namespace

@@ -70,31 +70,26 @@ std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::ve
                                                  const std::set<FormMask>& masks, int most) const {
   const FormSubsets::Found& all = problem_.analysis->subsets.of(
       std::vector<FormMask>(masks.begin(), masks.end()), std::min(most, conversions_.of(node.id).most_targets()));
-  const size_t words = all.words;
-  std::vector<FormMask> sets;
-  std::vector<const uint64_t*> meets;                // by candidate
-  Table costs((all.sets.size() + 1) * from.size());  // by candidate and source
-  for (size_t i = 0; i < all.sets.size(); ++i) {
-    Picoseconds* own = costs.data() + sets.size() * from.size();
+  const size_t count = all.sets.size();
+  Table costs(count * from.size());  // by set and source
+  std::vector<char> left(count);
+  for (size_t i = 0; i < count; ++i) {
+    Picoseconds* own = costs.data() + i * from.size();
     cost(node, from, {true, false, all.sets[i], 0}, own);
-    if (std::all_of(own, own + from.size(), [](Picoseconds c) { return c >= forbidden; })) continue;
-    sets.push_back(all.sets[i]);
-    meets.push_back(all.meets.data() + i * words);
+    left[i] = std::any_of(own, own + from.size(), [](Picoseconds c) { return c < forbidden; });
   }
   const auto beats = [&](size_t a, size_t b) {
-    for (size_t m = 0; m < words; ++m)
-      if (meets[b][m] & ~meets[a][m]) return false;
     for (size_t s = 0; s < from.size(); ++s)
       if (costs[a * from.size() + s] > costs[b * from.size() + s]) return false;
     return true;
   };
-  std::vector<char> beaten(sets.size(), 0);
-  for (size_t b = sets.size(); b-- > 0;)
-    for (size_t a = 0; a < sets.size() && !beaten[b]; ++a) beaten[b] = a != b && !beaten[a] && beats(a, b);
-  std::vector<FormMask> left;
-  for (size_t i = 0; i < sets.size(); ++i)
-    if (!beaten[i]) left.push_back(sets[i]);
-  return left;
+  std::vector<FormMask> sets;
+  for (size_t b = count; b-- > 0;)
+    for (size_t r = all.begins[b]; r < all.begins[b + 1] && left[b]; ++r)
+      left[b] = !left[size_t(all.rivals[r])] || !beats(size_t(all.rivals[r]), b);
+  for (size_t i = 0; i < count; ++i)
+    if (left[i]) sets.push_back(all.sets[i]);
+  return sets;
 }
 
 void SetCandidates::cost(const Node& node, const std::vector<Sources>& from, const FormSets& sets,

@@ -16,6 +16,7 @@ template <typename T>
 struct Grouped {
   std::vector<T> kinds;
   std::vector<int> of;  ///< by value: its kind
+  bool operator==(const Grouped&) const = default;
   void add(const T& what) {
     const auto known = std::ranges::find(kinds, what);  // they are few
     of.push_back(int(known - kinds.begin()));
@@ -29,7 +30,8 @@ using Needs = std::vector<FormMask>;
 /// A consumer whose need depends on a variable: what its values ask for, in the order of the masks.
 struct VariableNeeds {
   bool late;
-  Grouped<const Needs*> masks;
+  Grouped<const Needs*> masks;  ///< equal needs are one
+  bool operator==(const VariableNeeds&) const = default;
 };
 
 /// Of all tensors, found when first asked for: what options and forms ask for does not depend on costs.
