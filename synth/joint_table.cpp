@@ -4,13 +4,7 @@
 #include <array>
 #include <functional>
 
-/// Compiled for wider vectors as well, which are taken where the machine has them: the sums are of integers.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // sanitizers are not ready yet when the choice is made
-#define HETSYNTH_WIDE_TOO __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define HETSYNTH_WIDE_TOO
-#endif
+#include "synth/lanes.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -22,7 +16,7 @@ constexpr size_t most_added = 32;
 static_assert(forbidden <= (Picoseconds(1) << 62) / Picoseconds(most_added + 2));
 
 /// Of `count` tables [x][y] and costs by x: the least sum by y.
-HETSYNTH_WIDE_TOO void least_by_column(const Picoseconds* const* tables, size_t count, const Picoseconds* by_row,
+HETSYNTH_AVX2_TOO void least_by_column(const Picoseconds* const* tables, size_t count, const Picoseconds* by_row,
                                        size_t rows, size_t columns, Picoseconds* __restrict sums,
                                        Picoseconds* __restrict least) {
   for (size_t y = 0; y < columns; ++y) least[y] = forbidden;

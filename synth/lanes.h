@@ -13,8 +13,15 @@ constexpr Rough rough_forbidden = 1e17f;
 /// Behind the end of a line whose least is asked for: more than anything in it.
 constexpr Rough rough_padding = 4 * rough_forbidden;
 
-/// Before functions of whole vectors: compiled once more for machines with registers for these.
+/// Before functions of whole vectors: compiled once more for machines with registers for these. Clang cannot pick
+/// places of a vector that are not known in advance, and sanitizers are not ready yet when the choice is made.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define HETSYNTH_HAS_AVX2_TOO
 #define HETSYNTH_AVX2_TOO __attribute__((target_clones("avx2", "default")))
+#else
+#define HETSYNTH_AVX2_TOO
+#endif
 
 constexpr size_t lanes = 8;
 constexpr size_t padded(size_t count) { return (count + lanes - 1) / lanes * lanes; }
@@ -62,10 +69,30 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
   *numbers = Lanes(Places(*numbers) & some);
 }
 
+/// What is in some places of a vector, or of two side by side.
+[[gnu::always_inline]] inline void pick(const Lanes& line, const Places& at, Lanes* out) {
+#ifdef __clang__
+  for (size_t i = 0; i < lanes; ++i) (*out)[i] = line[at[i]];
+#else
+  *out = __builtin_shuffle(line, at);
+#endif
+}
+[[gnu::always_inline]] inline void pick(const Lanes& first, const Lanes& second, const Places& at, Lanes* out) {
+#ifdef __clang__
+  for (size_t i = 0; i < lanes; ++i) (*out)[i] = at[i] < int(lanes) ? first[at[i]] : second[at[i] - int(lanes)];
+#else
+  *out = __builtin_shuffle(first, second, at);
+#endif
+}
+
 /// Whether places can be picked in registers. Else vectors of them are taken apart, which is slower than none.
 inline bool picks_in_registers() {
+#ifdef HETSYNTH_HAS_AVX2_TOO
   static const bool known = __builtin_cpu_supports("avx2");
   return known;
+#else
+  return false;
+#endif
 }
 
 /// What is in some places of a line of so many numbers: each(i, line[places[i]], ..., line[places[i + lanes - 1]]) for
@@ -84,7 +111,7 @@ template <class Each>
   if (numbers <= lanes) {
     for (size_t i = 0; i < count; i += lanes) {
       load(places + i, &at);
-      found = __builtin_shuffle(first, at);
+      pick(first, at, &found);
       each(i, found);
     }
     return;
@@ -92,7 +119,7 @@ template <class Each>
   load(line + lanes, &second);
   for (size_t i = 0; i < count; i += lanes) {
     load(places + i, &at);
-    found = __builtin_shuffle(first, second, at);
+    pick(first, second, at, &found);
     each(i, found);
   }
 }
@@ -124,14 +151,17 @@ struct ShareLessPicked {
 /// Of so many rows of places, one vector each, what a line of two vectors at most has least in each column.
 [[gnu::always_inline]] inline void least_at(const Rough* line, size_t numbers, const int* places, int rows,
                                             Lanes* least) {
-  Lanes first, second;
+  Lanes first, second, found;
   Places at;
   load(line, &first);
   second = first;
   if (numbers > lanes) load(line + lanes, &second);
   for (int row = 0; row < rows; ++row, places += lanes) {
     load(places, &at);
-    const Lanes found = numbers > lanes ? __builtin_shuffle(first, second, at) : __builtin_shuffle(first, at);
+    if (numbers > lanes)
+      pick(first, second, at, &found);
+    else
+      pick(first, at, &found);
     *least = found < *least ? found : *least;
   }
 }

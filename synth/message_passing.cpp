@@ -238,12 +238,13 @@ void MessagePassing::sweep() {
   const End *end = ends_.data() + quotient_.cells[c].ends_begin, *last = ends_.data() + quotient_.cells[c].ends_end;
   const Rough* messages = messages_.data();
   const int* classes = classes_.data();
-  Lanes sum, line;
+  Lanes sum, line, picked;
   Places at;
   load(unary_.data() + cells_[c].unary, &sum);
   for (; end != last; ++end) {
     load(messages + end->incoming, &line), load(classes + end->classes, &at);
-    sum += __builtin_shuffle(line, at);
+    pick(line, at, &picked);
+    sum += picked;
   }
   *total = sum;
 }
