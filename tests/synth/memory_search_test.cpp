@@ -225,14 +225,7 @@ TEST(MemorySearch, PricesLeadToPlansThatFit) {
 
 /// Of four devices two hold a sample; the rows of the tables make up for that, whether the devices are equal or not.
 TEST(MemorySearch, DevicesWithAGranuleMoreOfSomethingHoldLessOfTheRest) {
-  ProgramBuilder b;
-  const NodeId x = b.input("x", {2, 32, 32}), w = b.parameter("w", {32, 4096}),
-               table = b.parameter("table", {8192, 32});
-  const NodeId hidden = b.op("hidden", "btk,kn->btn", {x, w});
-  const NodeId loss = b.op("loss", "btn,btn->", {hidden, hidden});
-  const NodeId next = b.op("next", "vk->vk", {table}, Expr::input(0) * 0.5);
-  b.program.loss = loss;
-  b.program.updates.push_back({table, next});
+  const Program program = samples_and_rows();
   SynthesisOptions options;
   options.pins.recompute = false;
   options.pins.placements = {{"hidden", "sharded(0)"}, {"table", "sharded(0)"}, {"w", "replicated"}};
@@ -240,9 +233,9 @@ TEST(MemorySearch, DevicesWithAGranuleMoreOfSomethingHoldLessOfTheRest) {
   const int64_t bytes = 4 * (32 * 4096 + 8192 * 32 / 4 + 32 * 4096 / 2) * 21 / 20, memory = memory_to_fill(bytes);
   for (const auto& speeds : {std::vector<double>{4e9, 4e9, 4e9, 4e9}, {5e9, 5e9, 4e9, 4e9}}) {
     const Plan plan =
-        synthesize(b.program, cluster_of_speeds(speeds, 1e9, 1e-6, {memory, memory, memory, memory}), options);
+        synthesize(program, cluster_of_speeds(speeds, 1e9, 1e-6, {memory, memory, memory, memory}), options);
     EXPECT_LE(fullest(plan), bytes);
-    EXPECT_EQ(compare_with_reference(b.program, plan.program, 5), "");
+    EXPECT_EQ(compare_with_reference(program, plan.program, 5), "");
     for (ValueId leaf : plan.program.leaves) {
       const Value& value = plan.program.values[leaf];
       if (value.name != "table") continue;

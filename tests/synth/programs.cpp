@@ -167,6 +167,16 @@ Program mlp(int64_t batch, std::vector<int64_t> widths) {
   return b.program;
 }
 
+Program samples_and_rows() {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {2, 32, 32}), w = b.parameter("w", {32, 4096});
+  const NodeId table = b.parameter("table", {8192, 32});
+  const NodeId hidden = b.op("hidden", "btk,kn->btn", {x, w});
+  b.program.loss = b.op("loss", "btn,btn->", {hidden, hidden});
+  b.program.updates.push_back({table, b.op("next", "vk->vk", {table}, Expr::input(0) * 0.5)});
+  return b.program;
+}
+
 Cluster cluster_of_speeds(const std::vector<double>& speeds, double link_bytes_per_second, double latency_seconds,
                           const std::vector<int64_t>& memory_bytes) {
   Cluster cluster;

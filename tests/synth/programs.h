@@ -45,6 +45,9 @@ class ProgramBuilder {
 /// weight.
 Program mlp(int64_t batch, std::vector<int64_t> widths);
 
+/// Two samples x of a product `hidden` with weights w, and a table of 8,192 rows that is halved.
+Program samples_and_rows();
+
 /// Equal devices but for their speeds (floating-point operations per second) and memories; one host.
 Cluster cluster_of_speeds(const std::vector<double>& speeds, double link_bytes_per_second = 1e9,
                           double latency_seconds = 1e-6, const std::vector<int64_t>& memory_bytes = {});

@@ -309,21 +309,10 @@ TEST(Ratios, NoSharesFitTooLittleMemory) {
   EXPECT_TRUE(best_fractions(dp.problem, dp.terms, dp.spmd).empty());
 }
 
-/// Two samples and a table of 8,192 rows: of four devices two hold a sample, and all of them rows.
+/// Of four devices two hold a sample, and all of them rows.
 struct SamplesAndRows {
-  static Program program() {
-    ProgramBuilder b;
-    const NodeId x = b.input("x", {2, 32, 32}), w = b.parameter("w", {32, 4096}),
-                 table = b.parameter("table", {8192, 32});
-    const NodeId hidden = b.op("hidden", "btk,kn->btn", {x, w});
-    const NodeId loss = b.op("loss", "btn,btn->", {hidden, hidden});
-    const NodeId next = b.op("next", "vk->vk", {table}, Expr::input(0) * 0.5);
-    b.program.loss = loss;
-    b.program.updates.push_back({table, next});
-    return b.program;
-  }
   explicit SamplesAndRows(const Cluster& cluster)
-      : reference(program()),
+      : reference(samples_and_rows()),
         problem(reference, cluster),
         shares(common_shares(problem.classes, {std::vector<double>(cluster.devices.size(), 1.0)})),
         conversions(*problem.analysis, problem.cost, shares) {
