@@ -1,6 +1,7 @@
 #include "synth/candidate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "synth/lower.h"
 #include "synth/plannable_memory.h"
@@ -20,6 +21,12 @@ Candidate make_candidate(const Problem& problem, const Conversions& conversions,
   candidate.choices = std::move(choices);
   measure_memory(problem, &candidate);
   return candidate;
+}
+
+Candidate candidate_at(const Problem& problem, const Shares& shares, Choices choices) {
+  const Conversions conversions(*problem.analysis, problem.cost, shares);
+  const Picoseconds cost = total_cost(problem, conversions, shares, choices);
+  return make_candidate(problem, conversions, shares, std::move(choices), cost);
 }
 
 void measure_memory(const Problem& problem, Candidate* candidate) {

@@ -26,6 +26,9 @@ struct Candidate {
 Candidate make_candidate(const Problem& problem, const Conversions& conversions, const Shares& shares, Choices choices,
                          Picoseconds cost);
 
+/// The same at any shares, with what the choices cost there.
+Candidate candidate_at(const Problem& problem, const Shares& shares, Choices choices);
+
 /// Sets fullness and peak from the program.
 void measure_memory(const Problem& problem, Candidate* candidate);
 

@@ -5,8 +5,8 @@
 #include <bit>
 #include <tuple>
 
+#include "synth/avx2_too.h"
 #include "synth/form_subsets.h"
-#include "synth/lanes.h"
 
 namespace hetsynth::synth {
 namespace {

@@ -27,9 +27,7 @@ Candidate relaxed_program(const Problem& problem, const ShareSearch& search, con
                           const MemoryLimits& limits) {
   const Shares shares = relaxed_shares(problem, search, relaxation, limits);
   if (shares.empty()) return {};
-  const Conversions there(*problem.analysis, problem.cost, shares);
-  return make_candidate(problem, there, shares, relaxation.choices,
-                        total_cost(problem, there, shares, relaxation.choices));
+  return candidate_at(problem, shares, relaxation.choices);
 }
 
 Candidate fastest_from(const Problem& problem, Shares shares, const MemoryLimits& limits, ShareSearch* search,

@@ -4,7 +4,7 @@
 #include <array>
 #include <functional>
 
-#include "synth/lanes.h"
+#include "synth/avx2_too.h"
 
 namespace hetsynth::synth {
 namespace {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "synth/avx2_too.h"
+
 namespace hetsynth::synth {
 
 /// Costs in message passing. Single precision does: bounds are worked out anew in whole picoseconds.
@@ -12,16 +14,6 @@ using Rough = float;
 constexpr Rough rough_forbidden = 1e17f;
 /// Behind the end of a line whose least is asked for: more than anything in it.
 constexpr Rough rough_padding = 4 * rough_forbidden;
-
-/// Before functions of whole vectors: compiled once more for machines with registers for these. Clang cannot pick
-/// places of a vector that are not known in advance, and sanitizers are not ready yet when the choice is made.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define HETSYNTH_HAS_AVX2_TOO
-#define HETSYNTH_AVX2_TOO __attribute__((target_clones("avx2", "default")))
-#else
-#define HETSYNTH_AVX2_TOO
-#endif
 
 constexpr size_t lanes = 8;
 constexpr size_t padded(size_t count) { return (count + lanes - 1) / lanes * lanes; }
@@ -69,7 +61,7 @@ typedef Rough Quad __attribute__((vector_size(4 * sizeof(Rough))));
   *numbers = Lanes(Places(*numbers) & some);
 }
 
-/// What is in some places of a vector, or of two side by side.
+/// What is in some places of a vector, or of two side by side: Clang picks one after the other.
 [[gnu::always_inline]] inline void pick(const Lanes& line, const Places& at, Lanes* out) {
 #ifdef __clang__
   for (size_t i = 0; i < lanes; ++i) (*out)[i] = line[at[i]];

@@ -79,10 +79,7 @@ class PriceFollower {
     MemoryLimits limits{.seconds_over = price * to_seconds(Picoseconds(unit_)), .met = &met};
     if (!refine_shares(problem_, terms, *at_.spmd, {axis_}, &shares, limits)) return false;
     take_prices(met);
-    const Conversions there(*problem_.analysis, problem_.cost, shares);
-    Choices choices = at_.choices;
-    const Picoseconds cost = total_cost(problem_, there, shares, choices);
-    take(make_candidate(problem_, there, shares, std::move(choices), cost));
+    take(candidate_at(problem_, shares, at_.choices));
     return true;
   }
 
@@ -167,10 +164,7 @@ Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std:
   const std::vector<CostTerm> terms =
       cost_terms(problem, Conversions(*problem.analysis, problem.cost, from.shares), from.choices);
   const auto at = [&](const Shares& shares) {
-    const Conversions conversions(*problem.analysis, problem.cost, shares);
-    Choices choices = from.choices;
-    const Picoseconds cost = total_cost(problem, conversions, shares, choices);
-    Candidate candidate = make_candidate(problem, conversions, shares, std::move(choices), cost);
+    Candidate candidate = candidate_at(problem, shares, from.choices);
     candidate.suited = candidate.fits();
     return candidate;
   };

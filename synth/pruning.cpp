@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "synth/lanes.h"
+#include "synth/avx2_too.h"
 
 namespace hetsynth::synth {
 namespace {

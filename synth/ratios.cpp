@@ -167,22 +167,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   return fractions;
 }
 
-}  // namespace
-
-Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
-                         const Shares& others, const MemoryLimits& limits) {
-  return best_fractions(problem, terms, spmd, axis, others, limits, coordinate_types(problem, axis), {});
-}
-
-double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares) {
-  const DistinctDevices devices(problem.cost, shares);
-  double total = 0;
-  for (const CostTerm& term : terms) total += term.count * term_seconds(problem, term, shares, devices);
-  return total;
-}
-
-namespace {
-
+/// As the one below, with these types.
 Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions, int axis,
                        Shares shares, const DeviceTypes& types) {
   shares.resize(problem.mesh.axes.size());
@@ -260,6 +245,18 @@ DeviceTypes types_beside(const Problem& problem, int axis, const Shares& shares,
 }
 
 }  // namespace
+
+Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const SpmdProgram& spmd, int axis,
+                         const Shares& others, const MemoryLimits& limits) {
+  return best_fractions(problem, terms, spmd, axis, others, limits, coordinate_types(problem, axis), {});
+}
+
+double evaluate(const Problem& problem, const std::vector<CostTerm>& terms, const Shares& shares) {
+  const DistinctDevices devices(problem.cost, shares);
+  double total = 0;
+  for (const CostTerm& term : terms) total += term.count * term_seconds(problem, term, shares, devices);
+  return total;
+}
 
 Shares round_fractions(const Problem& problem, const std::vector<CostTerm>& terms, const Fractions& fractions, int axis,
                        Shares shares) {
