@@ -121,16 +121,23 @@ void synthesize_plan(Compilation& c) {
   c.cluster = ranks_of(c.plan, c.cluster);
 }
 
+/// A proof that an execution contradicts is a fault of ours, whatever the plan is worth.
+void expect_no_contradiction(const Verification& verification) {
+  HETSYNTH_CHECK(verification.contradiction.empty(),
+                 verification.summary + "; nothing is proved\n" + verification.contradiction);
+}
+
 void verify_plan(Compilation& c) {
   VerifyOptions options{.time_limit_seconds = c.verify_seconds};
   if (!c.certificate_file.empty()) {
     Certificate certificate =
         certificate_from_json(read_file(c.certificate_file, "certificate", int64_t(16) << 20), c.certificate_file);
     c.verification = recheck(certificate, c.certificate_file, c.reference, c.plan.program, options);
-    return;
+    return expect_no_contradiction(c.verification);
   }
   c.verification =
       verify_isolated(c.reference, c.plan.program, options, {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
+  expect_no_contradiction(c.verification);
 }
 
 void generate_programs(Compilation& c) {

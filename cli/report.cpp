@@ -276,6 +276,7 @@ std::string verification_text(const Verification& v, const Program& reference, c
           reference.model_file);
       out += fmt::format("  {} obligations ({} distinct) and {} lemmas by {} in {}\n", v.obligations,
                          v.distinct_obligations, v.lemmas, v.solver, seconds_text(v.seconds));
+      if (v.trials > 0) out += fmt::format("  executed at {} small instances beside the proof: they agree\n", v.trials);
       break;
     case Verdict::refuted:
       out = fmt::format("refuted: {}\n", v.summary);
@@ -343,6 +344,7 @@ std::string verification_json(const Verification& v, const GeneratedCheck* sourc
   out["obligations"] = v.obligations;
   out["distinct_obligations"] = v.distinct_obligations;
   out["lemmas"] = v.lemmas;
+  out["trials"] = v.trials;
   out["seconds"] = v.seconds;
   out["solver"] = v.solver;
   out["assumptions"] = v.assumptions;

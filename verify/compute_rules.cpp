@@ -6,6 +6,7 @@
 
 #include "verify/digits.h"
 #include "verify/rules.h"
+#include "verify/summands.h"
 
 namespace hetsynth {
 
@@ -15,43 +16,26 @@ using Kind = Placement::Kind;
 
 class Compute {
  public:
-  Compute(const Subject& subject, const Instruction& instruction, const std::vector<Held>& operands, CutNumbers& cuts)
+  Compute(const Subject& subject, const Instruction& instruction, const std::vector<Held>& operands, CutNumbers& cuts,
+          std::optional<Premise> without)
       : s_(subject),
         i_(instruction),
         operands_(operands),
         cuts_(cuts),
+        without_(without),
         node_(subject.node(instruction.node)),
         space_(node_.space) {}
 
   ComputeInference run() {
     ComputeInference out;
-    if (!well_formed() || !match_operands()) {
+    if (!has_rule() || !match_operands() || !divide(out) || !meet()) {
       out.reason = reason_;
-      return out;
-    }
-    out.obligation.body = node_.body;
-    for (const Factor& f : space_.factors) out.obligation.factors.push_back({f.kind, 0, whole, whole});
-    out.obligation.output = space_.output.dims;
-    if (follows_turn(space_)) out.obligation.turns = s_.reference.turns(i_.node);
-    Held result{i_.node, Placements(size_t(s_.axis_count()))};
-    std::vector<int> tables(size_t(s_.axis_count()), -1);
-    for (int a = 0; a < s_.axis_count(); ++a) {
-      if (i_.splits[a].factor >= 0) tables[a] = i_.splits[a].table;
-      if (axis(a, out, result.placements[a])) continue;
-      out.reason = reason_;
-      return out;
-    }
-    if (std::string why = circular(s_.program, tables); !why.empty()) {
-      out.reason = fmt::format("{} is divided over several axes: {}", node_.name, why);
-      return out;
-    }
-    if (std::string misfit = unfit(s_, node_.type.shape, result.placements); !misfit.empty()) {
-      out.reason = fmt::format("{}: {}", node_.name, misfit);
       return out;
     }
     read_operands(out);
     number_cuts(out.obligation);
-    out.result = std::move(result);
+    settle(s_, result_);
+    out.result = std::move(result_);
     return out;
   }
 
@@ -61,7 +45,16 @@ class Compute {
     return false;
   }
 
-  bool well_formed() {
+  /// Tests a premise of the rule: `why` says what contradicts it, nothing if it holds.
+  template <typename Why>
+  bool holds(Premise premise, const Why& why) {
+    if (premise == without_) return true;
+    std::string text = why();
+    return text.empty() || refuse(std::move(text));
+  }
+
+  /// That the operator is of the form that obligations speak of.
+  bool has_rule() {
     bool fits = space_.inputs.size() == node_.inputs.size() &&
                 writes_once(space_, node_.type.shape, s_.reference.turns(i_.node));
     for (size_t j = 0; fits && j < space_.inputs.size(); ++j)
@@ -82,28 +75,48 @@ class Compute {
                     s_.node(node_.inputs[j]).type.shape == s_.node(node_.inputs[k]).type.shape;
         if (fits) input_of_[j] = int(k), taken[k] = true;
       }
-      if (input_of_[j] < 0)
-        return refuse(fmt::format("{} needs {} as operand {}, but is given {}", node_.name,
-                                  s_.node(node_.inputs[j]).name, j, s_.node(operands_[j].node).name));
+      if (input_of_[j] >= 0) continue;
+      input_of_[j] = int(j);
+      const auto displaced = [&] {
+        return fmt::format("{} needs {} as operand {}, but is given {}", node_.name, s_.node(node_.inputs[j]).name, j,
+                           s_.node(operands_[j].node).name);
+      };
+      if (!holds(Premise::operands_are_inputs, displaced)) return false;
     }
     return true;
+  }
+
+  /// What every axis divides, and how the result is held then.
+  bool divide(ComputeInference& out) {
+    out.obligation.body = node_.body;
+    for (const Factor& f : space_.factors) out.obligation.factors.push_back({f.kind, 0, whole, whole});
+    out.obligation.output = space_.output.dims;
+    if (follows_turn(space_)) out.obligation.turns = s_.reference.turns(i_.node);
+    result_ = Held{i_.node, Placements(size_t(s_.axis_count()))};
+    std::vector<int> tables(size_t(s_.axis_count()), -1);
+    for (int a = 0; a < s_.axis_count(); ++a) {
+      if (i_.splits[a].factor >= 0) tables[a] = i_.splits[a].table;
+      if (!axis(a, out, result_.placements[a])) return false;
+    }
+    const auto not_parts = [&] {
+      const std::string why = circular(s_.program, tables);
+      return why.empty() ? "" : fmt::format("{} is divided over several axes: {}", node_.name, why);
+    };
+    const auto misfit = [&] {
+      const std::string why = unfit(s_, node_.type.shape, result_.placements);
+      return why.empty() ? "" : fmt::format("{}: {}", node_.name, why);
+    };
+    return holds(Premise::tables_not_circular, not_parts) && holds(Premise::computed_can_be_held, misfit);
   }
 
   /// What the axis divides, and the placement of the result over it.
   bool axis(int a, ComputeInference& out, Placement& result) {
     const Split& split = i_.splits[a];
-    if (split.factor >= 0) {
-      const BoundaryTable& table = s_.program.tables.at(split.table);
-      const Factor& factor = space_.factors.at(split.factor);
-      if (factor.size % table.extent != 0)
-        return refuse(fmt::format("table {} of {} units does not divide factor {} ({}) of {}", table.name, table.extent,
-                                  factor.name, factor.size, node_.name));
-      if (factor.kind == FactorKind::whole)
-        return refuse(fmt::format("factor {} of {} must not be divided", factor.name, node_.name));
-    }
+    if (split.factor >= 0 && !may_be_divided(split)) return false;
     if (s_.trivial(a)) return true;
     for (const Held& operand : operands_)
-      if (!available(a, operand.placements[a], split, operand.node)) return false;
+      if (!holds(Premise::inputs_on_stage, [&] { return unavailable(a, operand.placements[a], split, operand.node); }))
+        return false;
     if (split.stage >= 0) {
       result = Placement::stage(split.stage);
       return true;
@@ -112,9 +125,11 @@ class Compute {
     for (size_t j = 0; j < operands_.size(); ++j) {
       const Placement& p = operands_[j].placements[a];
       if (p.kind != Kind::partial) continue;
-      if (!partial.inputs.empty() && partial.reduce != p.reduce)
-        return refuse(
-            fmt::format("{} mixes partial sums and partial maxima over axis {}", node_.name, s_.axis(a).name));
+      const auto mixed = [&] {
+        if (partial.inputs.empty() || partial.reduce == p.reduce) return std::string();
+        return fmt::format("{} mixes partial sums and partial maxima over axis {}", node_.name, s_.axis(a).name);
+      };
+      if (!holds(Premise::one_reduction_on_axis, mixed)) return false;
       partial.reduce = p.reduce;
       partial.inputs.insert(input_of_[j]);
       partial_operand_ = int(j);
@@ -129,25 +144,41 @@ class Compute {
     return true;
   }
 
-  /// A stage reads what it holds alone and what every device holds; nothing else reads what one stage holds alone.
-  bool available(int a, const Placement& held, const Split& split, NodeId operand) {
+  bool may_be_divided(const Split& split) {
+    const BoundaryTable& table = s_.program.tables.at(split.table);
+    const Factor& factor = space_.factors.at(split.factor);
+    if (factor.size % table.extent != 0)
+      return refuse(fmt::format("table {} of {} units does not divide factor {} ({}) of {}", table.name, table.extent,
+                                factor.name, factor.size, node_.name));
+    return holds(Premise::factor_may_be_divided, [&] {
+      if (factor.kind != FactorKind::whole) return std::string();
+      return fmt::format("factor {} of {} must not be divided", factor.name, node_.name);
+    });
+  }
+
+  /// A stage reads what it holds alone and what every device holds; nothing else reads what one stage holds alone. Says
+  /// what is read and not there.
+  std::string unavailable(int a, const Placement& held, const Split& split, NodeId operand) const {
     const std::string& tensor = s_.node(operand).name;
     if (split.stage >= 0) {
-      if (held.kind == Kind::replicated || held == Placement::stage(split.stage)) return true;
-      return refuse(fmt::format("{} is computed by stage {} of axis {} alone, but {} is {}", node_.name, split.stage,
-                                s_.axis(a).name, tensor, describe(s_, held, a)));
+      if (held.kind == Kind::replicated || held == Placement::stage(split.stage)) return "";
+      return fmt::format("{} is computed by stage {} of axis {} alone, but {} is {}", node_.name, split.stage,
+                         s_.axis(a).name, tensor, describe(s_, held, a));
     }
-    if (held.kind != Kind::stage) return true;
-    return refuse(fmt::format("{} is computed on every device of axis {}, but {} is {}", node_.name, s_.axis(a).name,
-                              tensor, describe(s_, held, a)));
+    if (held.kind != Kind::stage) return "";
+    return fmt::format("{} is computed on every device of axis {}, but {} is {}", node_.name, s_.axis(a).name, tensor,
+                       describe(s_, held, a));
   }
 
   bool divided(int a, const Split& split, bool partial, ComputeInference& out, Placement& result) {
     FactorRun& run = out.obligation.factors[split.factor];
     const Factor& factor = space_.factors[split.factor];
-    if (partial)
-      return refuse(fmt::format("{} is partial over axis {}, over which {} is divided",
-                                s_.node(operands_[partial_operand_].node).name, s_.axis(a).name, node_.name));
+    const auto open = [&] {
+      if (!partial) return std::string();
+      return fmt::format("{} is partial over axis {}, over which {} is divided",
+                         s_.node(operands_[partial_operand_].node).name, s_.axis(a).name, node_.name);
+    };
+    if (!holds(Premise::open_axes_undivided, open)) return false;
     int table = s_.table_of.at(split.table);
     const Cut part = cut(table, factor.size);
     if (run.executed != whole) lies_in(out, part, run.executed);
@@ -158,15 +189,35 @@ class Compute {
       out.lemmas.insert(sum ? "sum_of_boxes" : "max_of_boxes");
       return true;
     }
+    // Where no dimension begins with the factor, the parts are taken for those of the one that mentions it.
+    int mentions = 0;
     for (size_t d = 0; d < space_.output.dims.size(); ++d) {
       const std::vector<IndexTerm>& digits = space_.output.dims[d].terms;
-      if (!digits.empty() && digits[0].factor == split.factor) {
+      for (size_t t = 0; t < digits.size(); ++t) {
+        if (digits[t].factor != split.factor) continue;
+        mentions = int(d);
+        if (t > 0) continue;
         result = Placement::sharded(int(d), table);
         return true;
       }
     }
-    return refuse(
-        fmt::format("dividing factor {} of {} does not cut its result into connected parts", factor.name, node_.name));
+    result = Placement::sharded(mentions, table);
+    return holds(Premise::parts_connected, [&] {
+      return fmt::format("dividing factor {} of {} does not cut its result into connected parts", factor.name,
+                         node_.name);
+    });
+  }
+
+  /// That the summands of the operands meet as the obligation takes it, and along which axes those of the result vary.
+  bool meet() {
+    const DividedReduction reduction = divided_reduction(s_, i_);
+    result_.varying = varying_summands(operands_, reduction);
+    const auto among = [&](const std::string& why) {
+      return why.empty() ? "" : fmt::format("in {}, {}", node_.name, why);
+    };
+    return holds(Premise::summands_meet_copies, [&] { return among(summands_that_differ(s_, operands_)); }) &&
+           holds(Premise::one_owner_of_points,
+                 [&] { return among(points_of_several_owners(s_, operands_, reduction)); });
   }
 
   /// A second axis divides the parts of the first further (form is checked: flaw_of, unfit).
@@ -186,8 +237,8 @@ class Compute {
       const Shape& shape = s_.node(operands_[j].node).type.shape;
       OperandRead read{{}, access.zero_outside, input_of_[j]};
       for (size_t d = 0; d < access.dims.size(); ++d) read.dims.push_back(dim_read(access.dims[d], shape[d]));
-      for (const Placement& p : operands_[j].placements)
-        if (p.kind == Kind::sharded) hold(read.dims[p.dim], p);
+      for (size_t d = 0; d < read.dims.size(); ++d)
+        if (const Placement* part = innermost_cut(operands_[j], int(d))) hold(read.dims[d], *part);
       for (const DimRead& dim : read.dims) {
         if (dim.digits && dim.index.terms.size() > 1) out.lemmas.insert("mixed_radix");
         // Where sizes count as numbers, the factors that run there have theirs.
@@ -204,6 +255,15 @@ class Compute {
 
   DimRead dim_read(const DimIndex& index, int64_t extent) const {
     return DimRead{are_digits(space_, index, extent), index, extent, whole};
+  }
+
+  /// The placement that says which part of a dimension a device holds: of two that cut it, the one that divides the
+  /// other's parts, whose axis comes later (form is checked: flaw_of, unfit).
+  static const Placement* innermost_cut(const Held& operand, int dim) {
+    const Placement* part = nullptr;
+    for (const Placement& p : operand.placements)
+      if (p.kind == Kind::sharded && p.dim == dim) part = &p;
+    return part;
   }
 
   /// Records what a device holds of the dimension: a range of the outermost digit if the table cuts there, else a range
@@ -226,109 +286,20 @@ class Compute {
   const Instruction& i_;
   const std::vector<Held>& operands_;
   CutNumbers& cuts_;
+  const std::optional<Premise> without_;
   const Node& node_;
   const Space& space_;
   std::vector<int> input_of_;
   int partial_operand_ = -1;
+  Held result_;
   std::string reason_;
 };
-
-/// Where windows slide along the split factor: that they reach further than what a device holds. Empty if they are not
-/// the reason.
-std::string outside_of_halo(const Subject& s, const Node& node, const Held& operand, int position, int axis,
-                            const Split& split) {
-  const std::optional<WindowCut> windows =
-      window_cut_of(node.space, node.space.inputs[size_t(position)], s.node(operand.node).type.shape, split.factor);
-  const Placement& held = operand.placements[size_t(axis)];
-  if (!windows || windows->dim != held.dim || s.table_of.at(split.table) != held.table) return "";
-  return fmt::format(
-      "{} reads {} elements of {} before each part over axis {} and {} after it, but devices hold {} and {}", node.name,
-      windows->before, s.node(operand.node).name, s.axis(axis).name, windows->after, held.before, held.after);
-}
-
-std::string explain_bounds(const Subject& s, const Instruction& i, const Held& operand, int position) {
-  const Node& node = s.node(i.node);
-  const std::string& tensor = s.node(operand.node).name;
-  for (int a = 0; a < s.axis_count(); ++a) {
-    const Placement& p = operand.placements[a];
-    if (p.kind != Kind::sharded) continue;
-    const Split& split = i.splits[a];
-    const std::string& axis = s.axis(a).name;
-    std::optional<FactorCut> cut;
-    if (split.factor >= 0)
-      cut = cut_of(node.space, node.space.inputs[position], s.node(operand.node).type.shape, split.factor);
-    if (split.factor >= 0 && !cut)
-      if (std::string why = outside_of_halo(s, node, operand, position, a, split); !why.empty()) return why;
-    if (!cut)
-      return fmt::format("{} is needed whole over axis {} by {} but is cut in dimension {}", tensor, axis, node.name,
-                         p.dim);
-    if (cut->dim != p.dim)
-      return fmt::format("{} is needed cut in dimension {} over axis {} by {} but is cut in dimension {}", tensor,
-                         cut->dim, axis, node.name, p.dim);
-    if (s.table_of.at(split.table) != p.table)
-      return fmt::format("{} is cut by table {} over axis {}, but {} runs over the parts of table {}", tensor,
-                         s.program.tables[p.table].name, axis, node.name, s.program.tables[split.table].name);
-  }
-  return fmt::format("{} reads {} outside of what a device holds", node.name, tensor);
-}
-
-/// Whether a value standing for the tensor is ever summed (or otherwise reduced) over the axis.
-bool ever_reduced(const Subject& s, NodeId tensor, int axis) {
-  return std::any_of(s.program.instructions.begin(), s.program.instructions.end(), [&](const Instruction& i) {
-    bool reduces = i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter;
-    return reduces && i.axis == axis && s.program.values[i.operands[0]].node == tensor;
-  });
-}
-
-std::string explain_additive(const Subject& s, const Instruction& i, const std::vector<Held>& operands, int entry) {
-  for (int a = 0; a < s.axis_count(); ++a)
-    for (const Held& operand : operands) {
-      if (operand.placements[a].kind != Kind::partial) continue;
-      if (entry-- > 0) break;
-      const std::string& tensor = s.node(operand.node).name;
-      if (!ever_reduced(s, operand.node, a))
-        return fmt::format("{} is partial over axis {} and never reduced, but {} is not additive in it", tensor,
-                           s.axis(a).name, s.node(i.node).name);
-      return fmt::format(
-          "{} is partial over axis {} where {}, which is not additive in it, reads it before it is reduced", tensor,
-          s.axis(a).name, s.node(i.node).name);
-    }
-  return "";
-}
-
-/// The first operand that stands in the place of another one.
-std::optional<size_t> displaced_operand(const Subject& s, const Instruction& i, const std::vector<Held>& operands) {
-  const std::vector<NodeId>& inputs = s.node(i.node).inputs;
-  for (size_t j = 0; j < operands.size(); ++j)
-    if (!s.same(operands[j].node, inputs[j])) return j;
-  return std::nullopt;
-}
 
 }  // namespace
 
 ComputeInference infer_compute(const Subject& subject, const Instruction& instruction,
-                               const std::vector<Held>& operands, CutNumbers& cuts) {
-  return Compute(subject, instruction, operands, cuts).run();
-}
-
-std::string explain(const Subject& subject, const Instruction& instruction, const std::vector<Held>& operands,
-                    const ObligationResult& result) {
-  const std::string& tensor = subject.node(instruction.node).name;
-  if (result.answer == smt::Answer::vacuous)
-    return fmt::format("the premises of the proof for {} contradict each other", tensor);
-  if (result.answer == smt::Answer::unknown) return fmt::format("the solver found no answer for {}", tensor);
-  switch (result.failed) {
-    case ObligationPart::bounds:
-      return explain_bounds(subject, instruction, operands.at(size_t(result.operand)), result.operand);
-    case ObligationPart::additive:
-      return explain_additive(subject, instruction, operands, result.operand);
-    default:
-      if (std::optional<size_t> j = displaced_operand(subject, instruction, operands))
-        return fmt::format(
-            "{} takes {} as operand {}, where the program has {}, and is not the same with them exchanged", tensor,
-            subject.node(operands[*j].node).name, *j, subject.node(subject.node(instruction.node).inputs[*j]).name);
-      return fmt::format("the parts of {} that the devices compute are not those of the reference", tensor);
-  }
+                               const std::vector<Held>& operands, CutNumbers& cuts, std::optional<Premise> without) {
+  return Compute(subject, instruction, operands, cuts, without).run();
 }
 
 }  // namespace hetsynth

@@ -39,11 +39,11 @@ std::string to_text(const Verification& v) {
       "{{\"verdict\":{},\"instruction\":{},\"summary\":{},\"evidence\":{},\"text\":{},\"file\":{},\"line\":{},"
       "\"column\":{},"
       "\"obligations\":{},\"distinct\":{},\"lemmas\":{},\"seconds\":{},\"solver\":{},\"assumptions\":{},\"names\":{},"
-      "\"proofs\":[{}]}}",
+      "\"trials\":{},\"contradiction\":{},\"proofs\":[{}]}}",
       int(v.verdict), v.instruction, json_quoted(v.summary), int(v.counterexample.evidence),
       json_quoted(v.counterexample.text), json_quoted(v.counterexample.where.file), v.counterexample.where.line,
       v.counterexample.where.column, v.obligations, v.distinct_obligations, v.lemmas, v.seconds, json_quoted(v.solver),
-      list_text(v.assumptions), list_text(v.lemma_names), proofs);
+      list_text(v.assumptions), list_text(v.lemma_names), v.trials, json_quoted(v.contradiction), proofs);
 }
 
 Verification from_text(const std::string& text) {
@@ -66,6 +66,8 @@ Verification from_text(const std::string& text) {
   v.solver = top.member("solver").string();
   for (const JsonReader& t : top.member("assumptions").elements()) v.assumptions.push_back(t.string());
   for (const JsonReader& t : top.member("names").elements()) v.lemma_names.push_back(t.string());
+  v.trials = int(number("trials"));
+  v.contradiction = top.member("contradiction").string();
   for (const JsonReader& p : top.member("proofs").elements()) {
     std::vector<JsonReader> parts = p.elements();
     v.proofs.push_back({parts.at(0).string(), parts.at(1).string(), int(parts.at(2).integer(0, most)),

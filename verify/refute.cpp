@@ -27,6 +27,11 @@ constexpr int own_size_trials = 2;
 constexpr int shrunken_trials = 12;
 /// Further instances whose results are looked at once a wrong word on a value is known.
 constexpr int shrunken_trials_after_word = 3;
+/// Of a trial beside a proof.
+constexpr int proof_trials = 3;
+constexpr int other_values = 2;
+/// Body evaluations of one instance, all devices together: about a tenth of a second.
+constexpr double max_trial_evaluations = 1.5e6;
 constexpr const char* elsewhere = "\n(the same instructions at other sizes and boundaries)";
 
 double evaluations(const Program& reference, const SpmdProgram& program) {
@@ -312,6 +317,42 @@ Refutation find_counterexample(const Program& reference, const SpmdProgram& prog
   }
   bool found = word.has_value();
   return {std::move(word), found && !own_sizes};
+}
+
+namespace {
+
+/// What differs between plan and reference at this instance, whatever the values.
+std::optional<Counterexample> lasting_difference(const Instance& instance, uint64_t seed) {
+  std::optional<Counterexample> found;
+  for (int values = 0; values <= other_values; ++values) {
+    Trial trial(instance.reference, instance.program, seed + 1000 * uint64_t(values));
+    found = trial.results();
+    if (!found) found = trial.claims();
+    if (!found) return std::nullopt;
+  }
+  return found;
+}
+
+}  // namespace
+
+ProofTrial try_proved(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
+                      uint64_t seed) {
+  ProofTrial out;
+  for (int trial = 0; trial < proof_trials; ++trial) {
+    if (smt::Clock::now() >= deadline) {
+      out.left_out = "the time for it was over";
+      return out;
+    }
+    const Instance instance = shrink(reference, program, seed + uint64_t(trial));
+    if (evaluations(instance.reference, instance.program) > max_trial_evaluations) {
+      out.left_out = "its sizes cannot be made small, or it is very long";
+      continue;
+    }
+    out.difference = lasting_difference(instance, seed + uint64_t(trial) + 100);
+    if (out.difference) return out;
+    ++out.instances;
+  }
+  return out;
 }
 
 }  // namespace hetsynth

@@ -1,6 +1,7 @@
 // Counterexamples: small concrete instances on which the plan and the reference program differ.
 #pragma once
 #include <optional>
+#include <string>
 
 #include "verify/solver.h"
 #include "verify/verify.h"
@@ -19,5 +20,19 @@ struct Refutation {
 /// Expects a plan without flaws (subject.h).
 Refutation find_counterexample(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
                                uint64_t seed = 0);
+
+/// What executing a proved plan at small instances showed.
+struct ProofTrial {
+  int instances = 0;                         ///< executed, and equal to the reference
+  std::optional<Counterexample> difference;  ///< the proof and the execution contradict each other
+  std::string left_out;                      ///< why fewer instances were executed than there should be; empty if none
+};
+
+/// Executes a plan that was proved at three small random instances: other sizes, other tables of the same form (one
+/// with empty shares), other values. Loss, new contents and every value must be the reference's. A difference counts if
+/// it is there for other values too: comparisons of numbers that are equal but for rounding may come out either way.
+/// Expects a plan without flaws (subject.h).
+ProofTrial try_proved(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
+                      uint64_t seed = 0);
 
 }  // namespace hetsynth

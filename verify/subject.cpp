@@ -33,7 +33,7 @@ class FormCheck {
     if (!mesh() || !tables() || !values() || !leaves()) return flaw_;
     for (size_t i = 0; i < p_.instructions.size(); ++i)
       if (!instruction(int(i))) return flaw_;
-    if (loops() && results()) outputs();
+    if (loops() && carries_stay() && results()) outputs();
     return flaw_;
   }
 
@@ -291,6 +291,29 @@ class FormCheck {
     return true;
   }
 
+  /// A carry is there in the turns of its loop alone: behind them, what it takes over has taken its place.
+  bool carries_stay() {
+    for (const Instruction& i : p_.instructions)
+      if (i.opcode == Opcode::compute && reference_.next_of(i.node) >= 0) carry_held_by_[i.result] = i.node;
+    const auto gone = [&](ValueId v, int instruction) {
+      const auto carry = carry_held_by_.find(v);
+      if (carry == carry_held_by_.end()) return true;
+      if (instruction >= 0 &&
+          loop_of(reference_, p_, p_.instructions[size_t(instruction)]) == reference_[carry->second].loop)
+        return true;
+      return fail(fmt::format("{} is read behind the loop that carries it, where what it takes over last has taken its "
+                              "place",
+                              p_.values[v].name),
+                  instruction, carry->second);
+    };
+    for (size_t i = 0; i < p_.instructions.size(); ++i)
+      for (ValueId v : p_.instructions[i].operands)
+        if (!gone(v, int(i))) return false;
+    for (const auto& [target, value] : p_.finals)
+      if (!gone(value, -1)) return false;
+    return gone(p_.loss, -1);
+  }
+
   bool results() {
     std::map<NodeId, int> starts, wanted, given;
     for (ValueId leaf : p_.leaves) ++starts[p_.values[leaf].node];
@@ -319,7 +342,8 @@ class FormCheck {
     for (const NamedOutput& output : reference_.outputs) {
       bool readable = false;
       for (size_t v = 0; v < p_.values.size() && !readable; ++v)
-        readable = defined_[v] && p_.values[v].node == output.node && complete(p_.values[v].placements);
+        readable = defined_[v] && p_.values[v].node == output.node && complete(p_.values[v].placements) &&
+                   !carry_held_by_.count(ValueId(v));
       if (!readable)
         return fail(
             fmt::format("the output {} cannot be read: {} is nowhere more than partial, or in parts that overlap",
@@ -340,6 +364,7 @@ class FormCheck {
   const Program& reference_;
   const SpmdProgram& p_;
   std::vector<bool> defined_;
+  std::map<ValueId, NodeId> carry_held_by_;  ///< the values that loops' carries live in
   std::optional<Flaw> flaw_;
 };
 
@@ -366,6 +391,20 @@ Subject make_subject(const Program& reference, const SpmdProgram& program) {
     subject.table_of.push_back(seen.try_emplace({table.axis, by, std::move(rows)}, int(t)).first->second);
   }
   return subject;
+}
+
+std::optional<ReduceOp> Held::open_reduction() const {
+  for (const Placement& p : placements)
+    if (p.kind == Placement::Kind::partial) return p.reduce;
+  return std::nullopt;
+}
+
+void settle(const Subject& subject, Held& held) {
+  if (!held.open_reduction()) held.varying.clear();
+  std::erase_if(held.varying, [&](int a) {
+    const Placement::Kind kind = held.placements[size_t(a)].kind;
+    return subject.trivial(a) || kind == Placement::Kind::partial || kind == Placement::Kind::stage;
+  });
 }
 
 std::set<int> axes_of_stages(const SpmdProgram& program) {

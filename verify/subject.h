@@ -28,13 +28,24 @@ struct Subject {
 /// Expects a plan without flaws (flaw_of).
 Subject make_subject(const Program& reference, const SpmdProgram& program);
 
-/// What a value is found to stand for: a logical tensor and, per mesh axis, how it is held. Tables are the subject's.
+/// What a value is found to stand for: a logical tensor T and, per mesh axis, how it is held (docs/verification.md,
+/// "What a device holds"). Tables are the subject's. A device at coordinates c holds F(c, i) for the elements i of its
+/// part, and F depends on the coordinates of the partial axes and of `varying` alone: reduced over the partial axes it
+/// is T, whatever the others are. Where nothing is partial, F is T and nothing varies.
 struct Held {
   NodeId node = -1;  ///< -1: not defined yet
   Placements placements;
+  std::set<int> varying{};  ///< axes, none of them partial, along which the summands of a partial value may differ
   bool defined() const { return node >= 0; }
   bool operator==(const Held&) const = default;
+
+  /// The reduction that is left open; nothing if the value is whole.
+  std::optional<ReduceOp> open_reduction() const;
 };
+
+/// Takes out of `varying` what cannot vary: partial axes, axes of stages (one coordinate holds the value), axes of one
+/// device, and everything where nothing is partial.
+void settle(const Subject& subject, Held& held);
 
 /// Placements with the subject's tables, and replicated on axes of one device.
 Placements normalised(const Subject& subject, Placements placements);

@@ -139,7 +139,8 @@ class Verifier {
   }
 
   /// The invariant of every loop: what a carry was found to hold before the first turn (where it is its input), it
-  /// holds again behind every turn, in which all instructions were proved from no more than that.
+  /// holds again behind every turn, in which all instructions were proved from no more than that. Summands that were
+  /// assumed to vary along an axis may be alike along it.
   bool carried() {
     for (const auto& [carry, value] : s_.program.carried) {
       const Held& made = held_[value];
@@ -149,11 +150,18 @@ class Verifier {
                                 name_of(next)));
       for (const Instruction& i : s_.program.instructions) {
         if (i.opcode != Opcode::compute || i.node != carry) continue;
-        const Placements& before = held_[i.result].placements;
+        const Held& begins = held_[i.result];
         for (int a = 0; a < s_.axis_count(); ++a)
-          if (made.placements[a] != before[a])
+          if (made.placements[a] != begins.placements[a])
             return fail(fmt::format("{} ends a turn {}, but {} begins it {}", name_of(next),
-                                    describe(s_, made.placements[a], a), name_of(carry), describe(s_, before[a], a)));
+                                    describe(s_, made.placements[a], a), name_of(carry),
+                                    describe(s_, begins.placements[a], a)));
+        for (int a : made.varying)
+          if (!begins.varying.count(a))
+            return fail(
+                fmt::format("the summands of {} differ along axis {} at the end of a turn, but those of {} do "
+                            "not at its beginning",
+                            name_of(next), s_.axis(a).name, name_of(carry)));
       }
     }
     return true;
@@ -246,6 +254,25 @@ void refute_flaw(const Program& reference, const Flaw& flaw, Verification& out) 
   if (flaw.node >= 0) out.counterexample.where = reference[flaw.node].where;
 }
 
+/// A proof was found: the plan is executed at small instances, and proved if they agree.
+void conclude(const Program& reference, const SpmdProgram& program, const VerifyOptions& options, Verification& out) {
+  const auto limit = std::chrono::duration<double>(std::clamp(options.trial_seconds, 0.0, 1e6));
+  const ProofTrial trial =
+      try_proved(reference, program, smt::Clock::now() + std::chrono::duration_cast<smt::Clock::duration>(limit),
+                 program.instructions.size());
+  out.trials = trial.instances;
+  if (!trial.left_out.empty())
+    out.assumptions.push_back(
+        fmt::format("the plan was executed at {} of 3 small instances: {}", trial.instances, trial.left_out));
+  if (trial.difference) {
+    out.contradiction = trial.difference->text;
+    out.summary = "a proof was found, but executing a small instance of the plan contradicts it";
+    return;
+  }
+  out.verdict = Verdict::proved;
+  out.summary = "the plan computes what the program says";
+}
+
 }  // namespace
 
 Verification verify(const Program& reference, const SpmdProgram& program, const VerifyOptions& options) {
@@ -260,8 +287,7 @@ Verification verify(const Program& reference, const SpmdProgram& program, const 
   } else {
     Subject subject = make_subject(reference, program);
     if (Verifier(subject, deadline, options.known, out).run()) {
-      out.verdict = Verdict::proved;
-      out.summary = "the plan computes what the program says";
+      conclude(reference, program, options, out);
     } else {
       Refutation refutation = find_counterexample(reference, program, deadline);
       if (refutation.conclusive) out.verdict = Verdict::refuted;

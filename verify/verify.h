@@ -48,6 +48,9 @@ struct Verification {
   std::vector<std::string> assumptions;  ///< the scope, in plain words
   std::vector<ProvedObligation> proofs;  ///< in the order they were met
   std::vector<std::string> lemma_names;  ///< that the proof rests on
+  int trials = 0;                        ///< small instances of a proved plan that were executed, and agreed
+  /// How an execution contradicts the proof that was found: a fault of the verifier. The verdict is unknown then.
+  std::string contradiction;
 };
 
 /// Answers the solver gave before.
@@ -60,6 +63,8 @@ struct VerifyOptions {
   double time_limit_seconds = 60;
   /// If given, the solver is not asked: what is not among these is not proved.
   const ProofStore* known = nullptr;
+  /// Seconds that executing a proved plan at small instances may take.
+  double trial_seconds = 0.3;
 };
 
 Verification verify(const Program& reference, const SpmdProgram& program, const VerifyOptions& options = {});
