@@ -144,16 +144,15 @@ class Compute {
     return true;
   }
 
+  /// That the split has a meaning: parts of whole steps, of a factor that has parts.
   bool may_be_divided(const Split& split) {
     const BoundaryTable& table = s_.program.tables.at(split.table);
     const Factor& factor = space_.factors.at(split.factor);
     if (factor.size % table.extent != 0)
       return refuse(fmt::format("table {} of {} units does not divide factor {} ({}) of {}", table.name, table.extent,
                                 factor.name, factor.size, node_.name));
-    return holds(Premise::factor_may_be_divided, [&] {
-      if (factor.kind != FactorKind::whole) return std::string();
-      return fmt::format("factor {} of {} must not be divided", factor.name, node_.name);
-    });
+    return factor.kind != FactorKind::whole ||
+           refuse(fmt::format("factor {} of {} must not be divided", factor.name, node_.name));
   }
 
   /// A stage reads what it holds alone and what every device holds; nothing else reads what one stage holds alone. Says

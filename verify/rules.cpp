@@ -8,13 +8,13 @@ namespace hetsynth {
 
 std::string_view name(Premise premise) {
   static constexpr std::string_view names[] = {
-      "whole_on_axis",       "whole_or_on_root",      "on_root",
-      "source_cut_so",       "source_can_be_cut_so",  "something_everywhere",
-      "one_part_per_group",  "reduction_fits",        "one_owner_of_summands",
-      "result_can_be_held",  "operands_are_inputs",   "factor_may_be_divided",
-      "inputs_on_stage",     "one_reduction_on_axis", "open_axes_undivided",
-      "parts_connected",     "tables_not_circular",   "summands_meet_copies",
-      "one_owner_of_points", "computed_can_be_held",  "obligation_proved",
+      "whole_on_axis",         "whole_or_on_root",     "on_root",
+      "source_cut_so",         "source_can_be_cut_so", "something_everywhere",
+      "one_part_per_group",    "reduction_fits",       "one_owner_of_summands",
+      "result_can_be_held",    "operands_are_inputs",  "inputs_on_stage",
+      "one_reduction_on_axis", "open_axes_undivided",  "parts_connected",
+      "tables_not_circular",   "summands_meet_copies", "one_owner_of_points",
+      "computed_can_be_held",  "obligation_proved",
   };
   return names[int(premise)];
 }
@@ -23,9 +23,9 @@ const std::vector<Rule>& rules() {
   using P = Premise;
   static const std::vector<Rule> list = {
       {Opcode::compute,
-       {P::operands_are_inputs, P::factor_may_be_divided, P::inputs_on_stage, P::one_reduction_on_axis,
-        P::open_axes_undivided, P::parts_connected, P::tables_not_circular, P::summands_meet_copies,
-        P::one_owner_of_points, P::computed_can_be_held, P::obligation_proved}},
+       {P::operands_are_inputs, P::inputs_on_stage, P::one_reduction_on_axis, P::open_axes_undivided,
+        P::parts_connected, P::tables_not_circular, P::summands_meet_copies, P::one_owner_of_points,
+        P::computed_can_be_held, P::obligation_proved}},
       {Opcode::slice, {P::whole_on_axis, P::result_can_be_held}},
       {Opcode::to_partial, {P::whole_or_on_root, P::one_part_per_group, P::result_can_be_held}},
       {Opcode::all_gather,
@@ -38,8 +38,7 @@ const std::vector<Rule>& rules() {
         P::result_can_be_held}},
       {Opcode::broadcast, {P::one_part_per_group, P::whole_or_on_root}},
       {Opcode::send, {P::one_part_per_group, P::on_root}},
-      {Opcode::halo_exchange,
-       {P::one_part_per_group, P::source_cut_so, P::source_can_be_cut_so, P::result_can_be_held}},
+      {Opcode::halo_exchange, {P::one_part_per_group, P::source_cut_so, P::result_can_be_held}},
   };
   return list;
 }

@@ -31,7 +31,6 @@ enum class Premise : uint8_t {
   result_can_be_held,     ///< the placements of the result go together
   // Computations.
   operands_are_inputs,    ///< the operands stand for the inputs of the node
-  factor_may_be_divided,  ///< no axis divides a factor that must stay whole
   inputs_on_stage,        ///< who computes holds all operands
   one_reduction_on_axis,  ///< operands that are partial over one axis leave the same reduction open
   open_axes_undivided,    ///< no axis divides the node over which an operand is partial
