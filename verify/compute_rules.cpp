@@ -102,11 +102,10 @@ class Compute {
       const std::string why = circular(s_.program, tables);
       return why.empty() ? "" : fmt::format("{} is divided over several axes: {}", node_.name, why);
     };
-    const auto misfit = [&] {
-      const std::string why = unfit(s_, node_.type.shape, result_.placements);
-      return why.empty() ? "" : fmt::format("{}: {}", node_.name, why);
-    };
-    return holds(Premise::tables_not_circular, not_parts) && holds(Premise::computed_can_be_held, misfit);
+    if (!holds(Premise::tables_not_circular, not_parts)) return false;
+    // The premises leave no result that cannot be held; whatever the tables are, it is looked at all the same.
+    const std::string misfit = unfit(s_, node_.type.shape, result_.placements);
+    return misfit.empty() || refuse(fmt::format("{}: {}", node_.name, misfit));
   }
 
   /// What the axis divides, and the placement of the result over it.

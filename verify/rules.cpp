@@ -14,7 +14,7 @@ std::string_view name(Premise premise) {
       "result_can_be_held",    "operands_are_inputs",  "inputs_on_stage",
       "one_reduction_on_axis", "open_axes_undivided",  "parts_connected",
       "tables_not_circular",   "summands_meet_copies", "one_owner_of_points",
-      "computed_can_be_held",  "obligation_proved",
+      "obligation_proved",
   };
   return names[int(premise)];
 }
@@ -25,7 +25,7 @@ const std::vector<Rule>& rules() {
       {Opcode::compute,
        {P::operands_are_inputs, P::inputs_on_stage, P::one_reduction_on_axis, P::open_axes_undivided,
         P::parts_connected, P::tables_not_circular, P::summands_meet_copies, P::one_owner_of_points,
-        P::computed_can_be_held, P::obligation_proved}},
+        P::obligation_proved}},
       {Opcode::slice, {P::whole_on_axis, P::result_can_be_held}},
       {Opcode::to_partial, {P::whole_or_on_root, P::one_part_per_group, P::result_can_be_held}},
       {Opcode::all_gather,

@@ -38,7 +38,6 @@ enum class Premise : uint8_t {
   tables_not_circular,    ///< how axes divide the node does not depend on each other
   summands_meet_copies,   ///< where one operand is summed over an axis, the others are alike along it
   one_owner_of_points,    ///< who reduces a point does not depend on which summand of an operand is meant
-  computed_can_be_held,   ///< the placements of the result go together
   obligation_proved,      ///< the solver proves the local obligation
 };
 std::string_view name(Premise premise);
