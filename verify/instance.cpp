@@ -14,6 +14,24 @@ namespace hetsynth {
 
 namespace {
 
+/// Which side of an access one element is picked from: a dimension of the tensor at one position, or the factor that
+/// runs past a dimension of one element.
+enum Picked { of_none, of_tensor, of_factor };
+
+Picked picked_dimension(const Space& space, const DimIndex& index, int64_t extent) {
+  if (index.terms.size() != 1 || !index.terms[0].plain() || index.terms[0].stride != 1 || index.per_turn != 0)
+    return of_none;
+  const int64_t size = space.factors[index.terms[0].factor].size;
+  if (size == 1 && extent > 1 && index.offset >= 0 && index.offset < extent) return of_tensor;
+  if (extent == 1 && size > 1 && index.offset <= 0 && -index.offset < size) return of_factor;
+  return of_none;
+}
+
+/// The element that stands for element `at` of `extent` where there are `size`: the first, the last, or one between.
+int64_t picked_element(int64_t at, int64_t extent, int64_t size) {
+  return at == 0 ? 0 : at + 1 == extent ? size - 1 : at % size;
+}
+
 /// Extents that must change together, as classes of dimensions and factors, and what ties classes to each other.
 class Extents {
  public:
@@ -53,6 +71,15 @@ class Extents {
     for (int c = 0; c < int(size_.size()); ++c)
       if (root(c) == c && !fixed_.count(c) && !product_of(c)) out.push_back(c);
     return out;
+  }
+
+  /// Dimensions of which single elements are picked keep their size where devices hold parts of them: which part has
+  /// the element is what the plan goes by.
+  void fix_picked(const std::set<int>& cut) {
+    std::set<int> roots;
+    for (int c : cut) roots.insert({root(c), leading(c)});
+    for (int c : picked_)
+      if (roots.count(root(c))) fixed_.insert(root(c));
   }
 
   /// Sizes of all classes given those of the free ones. Classes whose ties cannot be met keep their size.
@@ -134,8 +161,19 @@ class Extents {
         return;
       }
     }
+    if (const int whole = picked_from(node, index, dim, extent); whole >= 0) {
+      picked_.insert(whole);
+      return;
+    }
     fixed_.insert(root(dim));
     for (const IndexTerm& t : index.terms) fixed_.insert(root(factor[t.factor]));
+  }
+
+  /// The class of the dimension of which one element is read or, in a gradient, written: at any size there is an
+  /// element to be picked. -1: this is no such access.
+  int picked_from(const Node& node, const DimIndex& index, int dim, int64_t extent) {
+    const int picked = picked_dimension(node.space, index, extent);
+    return picked == of_factor ? factor_[node.id][index.terms[0].factor] : picked == of_tensor ? dim : -1;
   }
 
   /// What is merged and taken apart again into parts of the same sizes has the same parts: as the proof takes it, and
@@ -182,7 +220,7 @@ class Extents {
   const Program& p_;
   std::vector<int> parent_;
   std::vector<int64_t> size_;  ///< original
-  std::set<int> fixed_;
+  std::set<int> fixed_, picked_;
   std::vector<Product> products_;
   std::map<int, size_t> product_index_;  ///< by class; made at the first use, when all ties are known
   std::vector<std::vector<int>> dim_, factor_;
@@ -190,15 +228,19 @@ class Extents {
 
 class Shrink {
  public:
-  Shrink(const Program& reference, const SpmdProgram& program, uint64_t seed)
+  Shrink(const Program& reference, const SpmdProgram& program, uint64_t seed, bool smallest)
       : in_{reference, program},
         subject_(make_subject(reference, program)),
         extents_(reference),
         seed_(seed),
+        smallest_(smallest),
         random_(seed) {}
 
   Instance run() {
     collect_cuts();
+    std::set<int> cut;
+    for (const auto& [table, classes] : cuts_) cut.insert(classes.begin(), classes.end());
+    extents_.fix_picked(cut);
     sizes_ = extents_.solve(choose());
     Instance out = in_;
     for (Node& node : out.reference.nodes) resize(node);
@@ -261,6 +303,7 @@ class Shrink {
       for (int c : members) group[c] = mine;
     }
     std::vector<int64_t> units{3, 4, 5, 6, 7}, plain{2, 3, 5, 4, 7, 6};
+    if (smallest_) units = {2, 3}, plain = {2, 3};
     std::shuffle(units.begin(), units.end(), random_);
     std::shuffle(plain.begin(), plain.end(), random_);
     std::map<int, int64_t> chosen, multiple;
@@ -273,7 +316,7 @@ class Shrink {
         continue;
       }
       size_t number = number_of_group.try_emplace(found->second, number_of_group.size()).first->second;
-      chosen[c] = units[number % units.size()] * (1 + multiple[found->second]++ % 2);
+      chosen[c] = units[number % units.size()] * (smallest_ ? 1 : 1 + multiple[found->second]++ % 2);
     }
     return chosen;
   }
@@ -284,13 +327,13 @@ class Shrink {
     for (size_t f = 0; f < node.space.factors.size(); ++f)
       node.space.factors[f].size = sizes_[extents_.factor(node.id, int(f))];
     if (node.leaf()) return;
-    reindex(node.space, old.space, node.space.output, old.type.shape);
+    reindex(node.space, old.space, node.space.output, old.type.shape, node.id);
     for (size_t j = 0; j < node.inputs.size() && j < node.space.inputs.size(); ++j)
-      reindex(node.space, old.space, node.space.inputs[j], in_.reference[node.inputs[j]].type.shape);
+      reindex(node.space, old.space, node.space.inputs[j], in_.reference[node.inputs[j]].type.shape, node.inputs[j]);
   }
 
   /// Strides and offsets for the new sizes.
-  static void reindex(const Space& space, const Space& old, Access& access, const Shape& old_shape) {
+  void reindex(const Space& space, const Space& old, Access& access, const Shape& old_shape, NodeId tensor) {
     for (size_t d = 0; d < access.dims.size() && d < old_shape.size(); ++d) {
       DimIndex& index = access.dims[d];
       if (are_digits(old, index, old_shape[d])) {
@@ -299,6 +342,11 @@ class Shrink {
           index.terms[t].stride = stride;
           stride *= space.factors[index.terms[t].factor].size;
         }
+      } else if (const Picked picked = picked_dimension(old, index, old_shape[d]); picked == of_tensor) {
+        index.offset = picked_element(index.offset, old_shape[d], sizes_[extents_.dim(tensor, int(d))]);
+      } else if (picked == of_factor) {
+        const int f = index.terms[0].factor;
+        index.offset = -picked_element(-index.offset, old.factors[f].size, space.factors[f].size);
       } else if (index.terms.size() == 1 && index.offset != 0) {
         int f = index.terms[0].factor;
         index.offset = index.offset / old.factors[f].size * space.factors[f].size +
@@ -377,6 +425,7 @@ class Shrink {
   Subject subject_;
   Extents extents_;
   uint64_t seed_;
+  bool smallest_;
   std::mt19937_64 random_;
   std::map<int, std::set<int>> cuts_;  ///< by table: classes it cuts
   std::vector<int64_t> sizes_;         ///< new, by class
@@ -384,8 +433,8 @@ class Shrink {
 
 }  // namespace
 
-Instance shrink(const Program& reference, const SpmdProgram& program, uint64_t seed) {
-  return Shrink(reference, program, seed).run();
+Instance shrink(const Program& reference, const SpmdProgram& program, uint64_t seed, bool smallest) {
+  return Shrink(reference, program, seed, smallest).run();
 }
 
 }  // namespace hetsynth

@@ -16,6 +16,7 @@ struct Instance {
 /// multiples) stays one extent; extents with other offsets keep their size. Axes of several devices get 2 or 3; tables
 /// are cut unevenly, with an empty share in every third instance. Deterministic in `seed`. Expects a plan without flaws
 /// (subject.h).
-Instance shrink(const Program& reference, const SpmdProgram& program, uint64_t seed);
+/// With `smallest`, sizes are 2 and 3, so that a very long program is executed fast.
+Instance shrink(const Program& reference, const SpmdProgram& program, uint64_t seed, bool smallest = false);
 
 }  // namespace hetsynth

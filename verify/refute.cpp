@@ -338,15 +338,22 @@ std::optional<Counterexample> lasting_difference(const Instance& instance, uint6
 ProofTrial try_proved(const Program& reference, const SpmdProgram& program, smt::Clock::time_point deadline,
                       uint64_t seed) {
   ProofTrial out;
+  bool smallest = false;
   for (int trial = 0; trial < proof_trials; ++trial) {
     if (smt::Clock::now() >= deadline) {
       out.left_out = "the time for it was over";
       return out;
     }
-    const Instance instance = shrink(reference, program, seed + uint64_t(trial));
-    if (evaluations(instance.reference, instance.program) > max_trial_evaluations) {
-      out.left_out = "its sizes cannot be made small, or it is very long";
-      continue;
+    Instance instance = shrink(reference, program, seed + uint64_t(trial), smallest);
+    double work = evaluations(instance.reference, instance.program);
+    if (work > max_trial_evaluations && !smallest) {
+      smallest = true;
+      instance = shrink(reference, program, seed + uint64_t(trial), smallest);
+      work = evaluations(instance.reference, instance.program);
+    }
+    if (work > max_trial_evaluations) {
+      out.left_out = "it is very long, or keeps sizes that are not small";
+      return out;
     }
     out.difference = lasting_difference(instance, seed + uint64_t(trial) + 100);
     if (out.difference) return out;
