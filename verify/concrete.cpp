@@ -117,13 +117,13 @@ class Execution {
     for (int64_t turn = 0; turn < count; ++turn) {
       for (int i = span.first; i < span.last; ++i)
         if (turn == 0 || !begins(p_.instructions[size_t(i)])) carry_out(i, turn);
-      if (turn + 1 < count) hand_on(span);
+      hand_on(span);
     }
   }
 
   bool begins(const Instruction& i) const { return i.opcode == Opcode::compute && reference_.next_of(i.node) >= 0; }
 
-  /// All carries at once.
+  /// All carries at once. Also behind the last turn: what a carry was in it is gone, as in generated source.
   void hand_on(const LoopSpan& span) {
     std::vector<std::pair<ValueId, ValueId>> pairs;
     for (int i = span.first; i < span.last; ++i)
