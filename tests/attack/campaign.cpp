@@ -26,12 +26,6 @@ uint64_t mixed(uint64_t seed, uint64_t number) {
 constexpr int instances_of_refused = 12;
 constexpr int trials = 3, further_trials = 30;
 
-std::optional<Case> case_of(uint64_t seed, ProofCache& cache) {
-  Random random(seed);
-  Model model = random_model(random);
-  return grow(random, std::move(model), cache);
-}
-
 bool proved_by_cache(const Case& c, ProofCache& cache) {
   return !flaw_of(c.model.program, c.plan) &&
          verify(c.model.program, c.plan, {.time_limit_seconds = 20, .known = &cache.known()}).verdict ==
@@ -152,9 +146,9 @@ class Campaign {
       const std::string_view mark = last == word.npos ? "" : word.substr(last + 1);
       word.remove_suffix(mark.size());
       const auto found = names.find(std::string(word));
-      const bool number = word.find_first_not_of("0123456789") == word.npos;
+      const bool number = !word.empty() && word.find_first_not_of("0123456789") == word.npos;
       // "a" is a name only where the word before says so.
-      const bool name = found != names.end() && (word.size() > 1 || out.ends_with("axis ") || out.ends_with("factor "));
+      const bool name = found != names.end() && (word != "a" || out.ends_with("axis ") || out.ends_with("factor "));
       out += number ? "N" : word.find('@') != word.npos ? "V" : name ? std::string_view(found->second) : word;
       out += fmt::format("{} ", mark);
     }
@@ -192,6 +186,12 @@ std::string text(const char* title, const std::vector<Failure>& failures) {
 }
 
 }  // namespace
+
+std::optional<Case> case_of(uint64_t seed, ProofCache& cache) {
+  Random random(seed);
+  Model model = random_model(random);
+  return grow(random, std::move(model), cache);
+}
 
 Tally run_campaign(const CampaignOptions& options) { return Campaign(options).run(); }
 

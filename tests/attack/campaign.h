@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ struct Tally {
 };
 
 Tally run_campaign(const CampaignOptions& options);
+/// The plan that comes of a seed, if one does.
+std::optional<Case> case_of(uint64_t seed, ProofCache& cache);
 /// The plan of one seed, for a look at it: grown, verified, judged, told in full.
 std::string attack_one(uint64_t seed);
 /// A table for people.

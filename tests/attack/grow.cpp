@@ -108,6 +108,7 @@ class Grower {
         found = v >= 0;
       }
       if (!found) continue;
+      if (i.operands.size() > 1 && chance(random_, 4)) std::swap(any_of(random_, i.operands), i.operands[0]);
       if (const ValueId made = d_.try_add(i, word(i)); made >= 0) return made;
     }
     return compute_whole(node);
@@ -167,11 +168,21 @@ class Grower {
     if (d_.latest_wild >= 0 && d_.readable(d_.latest_wild) && chance(random_, 70) &&
         d_.rules.same(d_.plan.values[size_t(d_.latest_wild)].node, input))
       return d_.latest_wild;
+    if (d_.wild > 0 && chance(random_, 5))
+      if (const ValueId other = another(input); other >= 0) return other;
     if (!guided) {
       const std::vector<ValueId> values = d_.values_of(input);
       return values.empty() ? -1 : any_of(random_, values);
     }
     return reached(d_, input, wanted(node, i, position));
+  }
+
+  /// A value of another tensor of the same type; -1 if there is none.
+  ValueId another(NodeId input) {
+    std::vector<ValueId> fit;
+    for (ValueId v = 0; v < ValueId(d_.plan.values.size()); ++v)
+      if (d_.readable(v) && d_.node(v).type == r_[input].type && d_.node(v).id != input) fit.push_back(v);
+    return fit.empty() ? -1 : any_of(random_, fit);
   }
 
   /// How the operand has to be held for these splits; over undivided axes sums may stay open.
@@ -210,12 +221,22 @@ class Grower {
         if (i.opcode == Opcode::compute && i.node == c.carry) carry = i.result;
       if (carry < 0) continue;
       const Placements wish = d_.placements(carry);
-      const ValueId next = reached(d_, c.next, wish, [&](ValueId v) { return made_in_turn(v); });
+      const ValueId next = wrong_result(c.next, reached(d_, c.next, wish, [&](ValueId v) { return made_in_turn(v); }));
       if (next < 0) return false;
       d_.plan.carried.push_back({c.carry, next});
     }
     d_.enter(-1);
     return true;
+  }
+
+  /// Now and then, in place of the right value of a result, any of its tensor, or of another one.
+  ValueId wrong_result(NodeId node, ValueId right) {
+    if (right < 0 || d_.wild_added >= d_.wild || !chance(random_, 15)) return right;
+    const std::vector<ValueId> values = d_.values_of(node);
+    const ValueId other = chance(random_, 60) ? any_of(random_, values) : another(node);
+    if (other < 0 || other == right) return right;
+    ++d_.wild_added;
+    return other;
   }
 
   bool made_in_turn(ValueId v) const {
@@ -227,12 +248,15 @@ class Grower {
 
   bool finish() {
     move_something();
-    if (r_.loss >= 0 && (d_.plan.loss = reached(d_, r_.loss, Placements(axes()))) < 0) return false;
+    if (r_.loss >= 0 && (d_.plan.loss = wrong_result(r_.loss, reached(d_, r_.loss, Placements(axes())))) < 0)
+      return false;
+    for (const NamedOutput& output : r_.outputs)
+      if (!chance(random_, 10) && reached(d_, output.node, Placements(axes())) < 0) return false;
     for (const Update& u : r_.updates) {
       Placements home;
       for (ValueId leaf : d_.plan.leaves)
         if (d_.plan.values[size_t(leaf)].node == u.target) home = d_.placements(leaf);
-      const ValueId v = reached(d_, u.value, home);
+      const ValueId v = wrong_result(u.value, reached(d_, u.value, home));
       if (v < 0) return false;
       d_.plan.finals.push_back({u.target, v});
     }

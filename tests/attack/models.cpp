@@ -108,9 +108,7 @@ Program windows(Random& random) {
   return p.program;
 }
 
-}  // namespace
-
-Model random_model(Random& random) {
+Model drawn(Random& random) {
   const int64_t draw = below(random, 100);
   if (draw < 22) return {"chain", chain(random)};
   if (draw < 38) return {"products", products(random)};
@@ -120,6 +118,17 @@ Model random_model(Random& random) {
   if (draw < 85) return any_of(random, operator_models());
   if (draw < 97) return any_of(random, loop_models());
   return any_of(random, training_models());
+}
+
+}  // namespace
+
+Model random_model(Random& random) {
+  Model model = drawn(random);
+  const NodeId node = NodeId(below(random, int64_t(model.program.nodes.size())));
+  const Node& shown = model.program[node];
+  if (chance(random, 8) && !shown.leaf() && (shown.loop < 0 || stacked_dim(shown.space) >= 0))
+    model.program.outputs.push_back({"shown", node});
+  return model;
 }
 
 }  // namespace hetsynth::attack

@@ -27,10 +27,18 @@ class Reducer {
       better |= each(best_.plan.leaves.size() * axes(), [&](Case& c, size_t k) {
         c.plan.values[size_t(c.plan.leaves[k / axes()])].placements[k % axes()] = {};
       });
+      better |= each(best_.plan.values.size() * axes(), [&](Case& c, size_t k) {  // words about axes of one device
+        c.plan.values[k / axes()].placements[k % axes()] = {};
+      });
       better |= each(best_.plan.leaves.size(), drop_leaf);
       better |= each(best_.model.program.nodes.size(), drop_node);
       better |= each(best_.plan.tables.size(), drop_table);
       better |= each(axes(), drop_axis);
+    }
+    for (size_t v = 0; v < best_.plan.values.size(); ++v) {  // names tell placements
+      Value& value = best_.plan.values[v];
+      value.name = best_.model.program[value.node].name + "@" + text(best_.plan.mesh, value.placements) + "#" +
+                   std::to_string(v);
     }
     return std::move(best_);
   }
