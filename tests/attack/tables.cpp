@@ -78,16 +78,18 @@ class TableMaker {
     return other + (other >= axis);
   }
 
-  /// Rows that divide the parts of a table of the outer axis; false if there is none of this extent.
+  /// Rows that divide the parts of a table of the outer axis, in its units or smaller ones; false if there is none.
   bool nested(BoundaryTable& table, int outer) {
     std::vector<const BoundaryTable*> fit;
     for (const BoundaryTable& t : tables)
-      if (t.axis == outer && t.by < 0 && t.extent == table.extent) fit.push_back(&t);
+      if (t.axis == outer && t.by < 0 && table.extent % t.extent == 0) fit.push_back(&t);
     if (fit.empty()) return false;
-    const Bounds parts = any_of(random_, fit)->bounds;
+    const BoundaryTable& parts = *any_of(random_, fit);
+    const int64_t units = table.extent / parts.extent;
     table.by = outer;
-    for (size_t j = 0; j + 1 < parts.size(); ++j)
-      table.rows.push_back(random_bounds(random_, parts[j], parts[j + 1], mesh_.axes[size_t(table.axis)].size));
+    for (size_t j = 0; j + 1 < parts.bounds.size(); ++j)
+      table.rows.push_back(random_bounds(random_, units * parts.bounds[j], units * parts.bounds[j + 1],
+                                         mesh_.axes[size_t(table.axis)].size));
     return true;
   }
 

@@ -53,8 +53,9 @@ Model forward(const std::string& kind, const std::function<std::vector<std::pair
 Tensor state(const char* name, const Dims& shape) { return parameter(name, shape, uniform(0.5)); }
 
 /// Each state takes over the one before it; the first one something new.
+template <int64_t turns>
 std::vector<std::pair<Tensor, Tensor>> shift_register() {
-  Tensor x = state("x", {2, 3, 4}), one = state("one", {2, 4}), two = state("two", {2, 4});
+  Tensor x = state("x", {2, turns, 4}), one = state("one", {2, 4}), two = state("two", {2, 4});
   ScanResult r = scan(x, {one, two}, [&](const States& s, Tensor now) {
     return ScanStep{{tanh(s[0] + now), s[0]}, s[1] * now};
   });
@@ -156,7 +157,8 @@ const std::vector<Model>& training_models() {
 }
 
 const std::vector<Model>& loop_models() {
-  static const std::vector<Model> models = {forward("loop shift register", shift_register),
+  static const std::vector<Model> models = {forward("loop shift register", shift_register<3>),
+                                            forward("loop of one turn", shift_register<1>),
                                             forward("loop exchange", exchange),
                                             forward("loop powers", powers),
                                             forward("loop running sum", running_sum),
