@@ -117,13 +117,13 @@ class Execution {
     for (int64_t turn = 0; turn < count; ++turn) {
       for (int i = span.first; i < span.last; ++i)
         if (turn == 0 || !begins(p_.instructions[size_t(i)])) carry_out(i, turn);
-      if (turn + 1 < count) hand_on(span);
+      hand_on(span);
     }
   }
 
   bool begins(const Instruction& i) const { return i.opcode == Opcode::compute && reference_.next_of(i.node) >= 0; }
 
-  /// All carries at once.
+  /// All carries at once. Also behind the last turn: what a carry was in it is gone, as in generated source.
   void hand_on(const LoopSpan& span) {
     std::vector<std::pair<ValueId, ValueId>> pairs;
     for (int i = span.first; i < span.last; ++i)
@@ -397,6 +397,8 @@ Array assemble(const Program& reference, const SpmdProgram& program, const SpmdE
   std::optional<ReduceOp> reduce;
   for (const Placement& p : claim.placements)
     if (p.kind == Placement::Kind::partial) reduce = p.reduce;
+  Placements own_parts = claim.placements;
+  for (Placement& p : own_parts) p.before = p.after = 0;
   Array whole(shape, reduce ? identity(*reduce) : 0.0);
   for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
     if (!same_replica(program, claim.placements, rank, replica) || !holds(program.mesh, claim.placements, rank))
@@ -411,8 +413,13 @@ Array assemble(const Program& reference, const SpmdProgram& program, const SpmdE
       throw ExecutionFault(fmt::format("{}: device {} holds {} where the plan says {}", reference[claim.node].name,
                                        rank, text(part.shape), text(shape_of(box))),
                            -1, claim.node);
-    each_element(shape, box, [&](size_t at, size_t local) {
-      whole.values[at] = reduce ? combine(*reduce, whole.values[at], part.values[local]) : part.values[local];
+    // What lies around a part is a neighbour's: it counts once.
+    const std::vector<Range> own = local_ranges(program, own_parts, shape, rank);
+    std::vector<Range> within;
+    for (size_t d = 0; d < own.size(); ++d) within.push_back({own[d].lo - box[d].lo, own[d].hi - box[d].lo});
+    const Array mine = cut_out(part, within);
+    each_element(shape, own, [&](size_t at, size_t local) {
+      whole.values[at] = reduce ? combine(*reduce, whole.values[at], mine.values[local]) : mine.values[local];
     });
   }
   return whole;

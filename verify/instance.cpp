@@ -48,6 +48,9 @@ class Extents {
       for (size_t j = 0; j < node.inputs.size() && j < node.space.inputs.size(); ++j)
         relate(node, node.space.inputs[j], node.inputs[j]);
     }
+    for (const TurnLoop& loop : p_.loops)
+      for (const TurnLoop::Carry& c : loop.carries) relate_types(c.carry, c.next);
+    for (const Update& update : p_.updates) relate_types(update.target, update.value);
     while (unite_digits()) {
     }
   }
@@ -131,6 +134,11 @@ class Extents {
     if (b < a) std::swap(a, b);
     parent_[b] = a;
     if (fixed_.erase(b)) fixed_.insert(a);
+  }
+
+  /// One takes over the other.
+  void relate_types(NodeId to, NodeId from) {
+    for (size_t d = 0; d < dim_[to].size() && d < dim_[from].size(); ++d) unite(dim_[to][d], dim_[from][d]);
   }
 
   void relate(const Node& node, const Access& access, NodeId tensor) {
@@ -388,9 +396,11 @@ class Shrink {
     const BoundaryTable& old = in_.program.tables[table];
     std::vector<int> together(in_.program.mesh.axes.size(), -1);
     together[old.axis] = table;
-    for (const auto& [number, outer] : made) {
-      together[old.by] = in_.program.tables[number].axis == old.by ? number : -1;
-      if (together[old.by] < 0 || !why_not_cut_by(in_.program, together).empty()) continue;
+    for (size_t t = 0; t < in_.program.tables.size(); ++t) {  // of tables that cut alike, one may have rows, equal ones
+      const auto known = made.find(subject_.table_of[t]);
+      together[old.by] = in_.program.tables[t].axis == old.by ? int(t) : -1;
+      if (together[old.by] < 0 || known == made.end() || !why_not_cut_by(in_.program, together).empty()) continue;
+      const BoundaryTable& outer = known->second;
       BoundaryTable out;
       out.by = old.by;
       for (int c : cuts_[table]) out.extent = std::gcd(out.extent, sizes_[c]);

@@ -218,17 +218,27 @@ class Trial {
     return {};
   }
 
+  /// What a value holds behind the step: a carry's own value has taken over what the last turn handed on.
+  NodeId held_at_end(ValueId v) const {
+    const NodeId node = p_.values[v].node, next = r_.next_of(node);
+    const bool carry =
+        next >= 0 && std::any_of(p_.instructions.begin(), p_.instructions.end(),
+                                 [&](const Instruction& i) { return i.result == v && i.opcode == Opcode::compute; });
+    return carry ? next : node;
+  }
+
   std::optional<std::string> value_differs(ValueId v) const {
     const Value& value = p_.values[v];
+    const NodeId node = held_at_end(v);
     bool partial = false;
     for (const Placement& p : value.placements) partial |= p.kind == Placement::Kind::partial;
-    if (!partial) return tensor_differs(value.node, value.placements, v);
+    if (!partial) return tensor_differs(node, value.placements, v);
     try {
       for (int replica = 0; replica < p_.mesh.device_count(); ++replica) {
         if (!holds(p_.mesh, value.placements, replica)) continue;
         Array whole = assemble(r_, p_, execution_, v, replica);
-        auto difference = first_difference(expected_[value.node], whole, noise_);
-        if (difference) return numbers(value.node, whole.shape, *difference, "all devices together");
+        auto difference = first_difference(expected_[node], whole, noise_);
+        if (difference) return numbers(node, whole.shape, *difference, "all devices together");
       }
       return std::nullopt;
     } catch (const ExecutionFault& fault) {
