@@ -34,7 +34,6 @@ class Compute {
     }
     read_operands(out);
     number_cuts(out.obligation);
-    settle(s_, result_);
     out.result = std::move(result_);
     return out;
   }
@@ -210,12 +209,14 @@ class Compute {
   bool meet() {
     const DividedReduction reduction = divided_reduction(s_, i_);
     result_.varying = varying_summands(operands_, reduction);
+    settle(s_, result_);
     const auto among = [&](const std::string& why) {
       return why.empty() ? "" : fmt::format("in {}, {}", node_.name, why);
     };
     return holds(Premise::summands_meet_copies, [&] { return among(summands_that_differ(s_, operands_)); }) &&
            holds(Premise::one_owner_of_points,
-                 [&] { return among(points_of_several_owners(s_, operands_, reduction)); });
+                 [&] { return among(points_of_several_owners(s_, operands_, reduction)); }) &&
+           holds(Premise::one_owner_of_summands, [&] { return owners_differ(s_, result_); });
   }
 
   /// A second axis divides the parts of the first further (form is checked: flaw_of, unfit).

@@ -20,12 +20,12 @@ class Movement {
   Inference run(std::optional<Premise> without) {
     if (std::string why = uncut(); !why.empty()) return refuse(fmt::format("{} of {}: {}", opcode(), tensor(), why));
     result_ = conclusion();
+    settle(s_, result_);
     for (Premise premise : rule_of(i_.opcode).premises) {
       if (premise == without) continue;
       if (std::string why = unmet(premise); !why.empty()) return refuse(std::move(why));
     }
     result_.placements = normalised(s_, result_.placements);
-    settle(s_, result_);
     return {result_, "", lemmas()};
   }
 
@@ -128,7 +128,7 @@ class Movement {
       case Premise::reduction_fits:
         return misfit_of_reduction();
       case Premise::one_owner_of_summands:
-        return owners_differ();
+        return owners_differ(s_, result_);
       default:
         return unheld(becomes());
     }
@@ -204,15 +204,6 @@ class Movement {
     if (i_.reduce == ReduceOp::average || i_.reduce == ReduceOp::max || i_.reduce == ReduceOp::min) return "";
     return fmt::format("{} is already whole on every device of axis {}: {} by {} counts it once per device", tensor(),
                        axis(), opcode(), name(i_.reduce));
-  }
-
-  /// Summands of one element from devices of different coordinates of the axis: they differ along it, and whose
-  /// coordinate counts depends on the summand.
-  std::string owners_differ() const {
-    const int by = varies_along(source());
-    if (!varies() || by < 0 || operand_.placements[size_t(by)].kind != Kind::partial) return "";
-    return fmt::format("the summands of {} over axis {} differ along axis {}, and table {} cuts them differently",
-                       tensor(), s_.axis(by).name, axis(), source().name);
   }
 
   const Subject& s_;

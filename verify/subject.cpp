@@ -407,6 +407,27 @@ void settle(const Subject& subject, Held& held) {
   });
 }
 
+std::string owners_differ(const Subject& subject, const Held& held) {
+  const auto at = [&](int a) -> const Placement& { return held.placements[size_t(a)]; };
+  const auto cuts = [&](int a) { return at(a).kind == Placement::Kind::sharded; };
+  for (int a : held.varying) {
+    if (!cuts(a)) continue;
+    const std::string& tensor = subject.node(held.node).name;
+    if (at(a).overlaps())
+      return fmt::format("the summands of {} differ along axis {}, over which its parts overlap", tensor,
+                         subject.axis(a).name);
+    // Who owns an element along an axis is told by its table, and by who owns it along the axis that this varies along.
+    int on = a;
+    for (int steps = 0; on >= 0 && cuts(on) && steps <= subject.axis_count(); ++steps)
+      on = varies_along(subject.program.tables.at(size_t(at(on).table)));
+    if (on >= 0 && at(on).kind == Placement::Kind::partial)
+      return fmt::format("the summands of {} over axis {} differ along axis {}, and table {} cuts them differently",
+                         tensor, subject.axis(on).name, subject.axis(a).name,
+                         subject.program.tables.at(size_t(at(a).table)).name);
+  }
+  return "";
+}
+
 std::set<int> axes_of_stages(const SpmdProgram& program) {
   std::set<int> out;
   for (const Value& value : program.values)

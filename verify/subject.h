@@ -47,6 +47,11 @@ struct Held {
 /// device, and everything where nothing is partial.
 void settle(const Subject& subject, Held& held);
 
+/// Why the parts of a value whose summands vary do not fit together: who holds an element along an axis of `varying`
+/// must be the same device for all of its summands, so its table may not follow the coordinates of a partial axis, and
+/// its parts may not overlap. Empty if they do.
+std::string owners_differ(const Subject& subject, const Held& held);
+
 /// Placements with the subject's tables, and replicated on axes of one device.
 Placements normalised(const Subject& subject, Placements placements);
 

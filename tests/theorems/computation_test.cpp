@@ -37,6 +37,7 @@ class Attempts {
         for (int a = 0; a < subject_.axis_count(); ++a)
           if (below(3) == 0) held.varying.insert(a);
         settle(subject_, held);
+        fits = owners_differ(subject_, held).empty();
       }
       if (fits) return c;
     }

@@ -145,6 +145,7 @@ class Claim {
       : w_(world), s_(world.solver), family_(family), tensor_(tensor), held_(held), shape_(shape), index_(index) {}
 
   Terms goals() {
+    if (!owners_differ(w_.subject, held_).empty()) return {s_.boolean(false)};
     goals_ = family_.fits;
     for (int rank = 0; rank < w_.ranks(); ++rank) {
       const bool should = holds(w_, held_, rank);
@@ -205,11 +206,14 @@ class Claim {
                                       s_.equal(elements_[size_t(ranks[i])], elements_[size_t(ranks[j])])));
   }
 
-  /// One device for all coordinates of the open axes, alike along those on which summands depend: whichever they are,
+  /// One device that has the element for all coordinates of the open axes, alike along the others that cut nothing:
   /// what they have is the tensor when it is reduced.
   void sums_are_the_tensor() {
     const std::set<int> open = axes_of(held_, Kind::partial);
-    for (const auto& [where, ranks] : ranks_by(held_.varying)) {
+    std::set<int> alike;
+    for (int a = 0; a < w_.subject.axis_count(); ++a)
+      if (!open.count(a) && held_.placements[size_t(a)].kind != Kind::sharded) alike.insert(a);
+    for (const auto& [where, ranks] : ranks_by(alike)) {
       std::map<std::vector<int>, std::vector<int>> by_summand;
       for (int rank : ranks) by_summand[along(w_, open, rank)].push_back(rank);
       std::vector<std::vector<int>> groups;

@@ -51,7 +51,8 @@ struct Family {
 Family family_of(World& world, const std::string& tensor, const Held& held, const Shape& shape);
 
 /// That the family is the tensor held so, at an arbitrary index: parts of the right sizes that cover the tensor, whose
-/// elements depend on no other coordinates than they may, and are the tensor when they are reduced.
+/// elements depend on no other coordinates than they may, and are the tensor when they are reduced. What cannot be said
+/// of a value (owners_differ) holds of none.
 Terms is_held(World& world, const Family& family, const std::string& tensor, const Held& held, const Shape& shape,
               const Terms& index);
 

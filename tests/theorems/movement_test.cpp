@@ -170,6 +170,7 @@ TEST_P(MovementRule, IsNoneWithoutAnyOneOfItsPremises) {
     // An all_to_all leaves no dimension to other axes where there are but two.
     if (!needed) look(Setting({2, 2}, 3));
     for (size_t m = 0; m < three_axes.size() && !needed; ++m) look(Setting(three_axes[m]));
+    if (!needed) look(Setting({2, 2, 2}, 3));
     EXPECT_TRUE(needed) << name(premise);
   }
 }

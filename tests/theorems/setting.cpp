@@ -98,7 +98,8 @@ std::vector<Held> all_held(const Subject& subject, NodeId node) {
   std::vector<Held> held;
   for (const Held& h : out)
     if (unfit(subject, shape, h.placements).empty())
-      for (Held& varying : all_varying(subject, h)) held.push_back(std::move(varying));
+      for (Held& varying : all_varying(subject, h))
+        if (owners_differ(subject, varying).empty()) held.push_back(std::move(varying));
   return held;
 }
 
