@@ -126,10 +126,8 @@ class Campaign {
     ++t_.unknown;
     t_.unknown_right += !own && !other;
     t_.unknown_elsewhere += other;
-    ++t_.unknown_because[fmt::format("{}: {}",
-                                     own     ? "different"
-                                     : other ? "different elsewhere"
-                                             : "equal",
+    const char* found = own ? "different" : other ? "different elsewhere" : "equal";
+    ++t_.unknown_because[fmt::format("{}{}: {}", c.wild ? "" : "grown by rules alone, ", found,
                                      without_names(c, v.summary))];
     if (!own && !other && int(t_.unknown_seeds.size()) < 40) t_.unknown_seeds.push_back(seed);
   }
