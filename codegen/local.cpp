@@ -269,6 +269,7 @@ class Localizer {
     op.node = out_.values[instruction.result].node;
     op.phase = phase_of(instruction.result);
     op.loop = moved_in_loop(op.node);
+    op.keeps = next_.count(op.result) > 0;
     if (held(instruction.operands[0])) {
       const ValueId operand = in_one_piece(instruction.operands[0]);
       op.inputs = {{operand, identity_access(out_.values[operand].ranges.size())}};

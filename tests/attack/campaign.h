@@ -19,7 +19,7 @@ struct CampaignOptions {
   int elsewhere = 2;           ///< other sizes at which a plan that was proved is executed
   int proofs_from_cache = 50;  ///< of so many proved plans one is proved anew
   int reported = 3;            ///< failures of one kind that are made small and told
-  double seconds = 1e9;        ///< the campaign ends early
+  double seconds = 1e9;        ///< of a core, after which the campaign ends early
 };
 
 struct Failure {
@@ -42,10 +42,10 @@ struct Tally {
   std::map<std::string, int> opcodes;  ///< instructions
   std::map<std::string, int> models;   ///< plans
   std::vector<Failure> wrongly_accepted, wrongly_refused;
-  std::map<std::string, int> forms;                ///< flaws of form, names taken out
-  std::map<std::string, int> unknown_because;      ///< summaries, names taken out
-  std::vector<uint64_t> unknown_seeds;             ///< of those where no difference was found, the first ones
-  double growing = 0, verifying = 0, judging = 0;  ///< seconds
+  std::map<std::string, int> forms;            ///< flaws of form, names taken out
+  std::map<std::string, int> unknown_because;  ///< summaries, names taken out
+  std::vector<uint64_t> unknown_seeds;         ///< of those where no difference was found, the first ones
+  double growing = 0, solving = 0, verifying = 0, judging = 0;  ///< seconds of a core; solving: part of growing
 };
 
 Tally run_campaign(const CampaignOptions& options);

@@ -90,7 +90,8 @@ class Grower {
   /// Values of the node: one, seldom two; none where a plan may read the same tensor elsewhere.
   bool make(const Node& node) {
     const bool carry = r_.next_of(node.id) >= 0;
-    if (!carry && !d_.values_of(node.id).empty() && chance(random_, 40)) return true;
+    const bool shown = std::ranges::any_of(r_.outputs, [&](const NamedOutput& o) { return o.node == node.id; });
+    if (!carry && !shown && !d_.values_of(node.id).empty() && chance(random_, 40)) return true;
     if (compute(node) < 0) return false;
     if (!carry && chance(random_, 8)) compute(node);
     return true;
@@ -250,8 +251,12 @@ class Grower {
     move_something();
     if (r_.loss >= 0 && (d_.plan.loss = wrong_result(r_.loss, reached(d_, r_.loss, Placements(axes())))) < 0)
       return false;
-    for (const NamedOutput& output : r_.outputs)
-      if (!chance(random_, 10) && reached(d_, output.node, Placements(axes())) < 0) return false;
+    for (const NamedOutput& output : r_.outputs) {
+      const bool forgotten = d_.wild_added < d_.wild && chance(random_, 50);
+      d_.wild_added += forgotten;
+      const auto its_own = [&](ValueId v) { return d_.plan.values[size_t(v)].node == output.node; };
+      if (!forgotten && reached(d_, output.node, Placements(axes()), its_own) < 0) return false;
+    }
     for (const Update& u : r_.updates) {
       Placements home;
       for (ValueId leaf : d_.plan.leaves)

@@ -1,6 +1,7 @@
 #include "tests/attack/rules.h"
 
 #include <chrono>
+#include <ctime>
 
 #include "dsl/base/hash.h"
 #include "verify/lemmas.h"
@@ -26,7 +27,9 @@ bool ProofCache::proves(const Obligation& obligation) {
     solver_.reset();
     solver_ = std::make_unique<smt::Solver>(smt::Clock::now() + std::chrono::hours(24));
   }
+  const std::clock_t start = std::clock();
   entry->second = prove(*solver_, obligation).answer == smt::Answer::proved;
+  seconds_ += double(std::clock() - start) / CLOCKS_PER_SEC;
   if (entry->second) known_.obligations.insert(wide_content_hash(text));
   return entry->second;
 }

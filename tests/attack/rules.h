@@ -17,12 +17,15 @@ class ProofCache {
   /// What was proved, in the form that `verify` takes; with every lemma.
   const ProofStore& known() const { return known_; }
   size_t size() const { return proved_.size(); }
+  /// Of a core, spent in the solver.
+  double seconds() const { return seconds_; }
 
   ProofCache();
 
  private:
   std::map<std::string, bool> proved_;
   ProofStore known_;
+  double seconds_ = 0;
   std::unique_ptr<smt::Solver> solver_;
 };
 
