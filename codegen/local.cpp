@@ -250,7 +250,8 @@ class Localizer {
 
   /// Collectives read row-major tensors; what a loop fills lies turn by turn, so that each turn writes one piece.
   ValueId in_one_piece(ValueId value) {
-    if (!stacked_.count(value)) return value;
+    const auto view = views_.find(value);
+    if (!stacked_.count(view != views_.end() ? view->second.root : value)) return value;
     Instruction copy;
     copy.result = ValueId(out_.values.size());
     out_.values.push_back(out_.values[value]);
@@ -269,6 +270,7 @@ class Localizer {
     op.node = out_.values[instruction.result].node;
     op.phase = phase_of(instruction.result);
     op.loop = moved_in_loop(op.node);
+    op.keeps = next_.count(op.result) > 0;
     if (held(instruction.operands[0])) {
       const ValueId operand = in_one_piece(instruction.operands[0]);
       op.inputs = {{operand, identity_access(out_.values[operand].ranges.size())}};
