@@ -1,10 +1,12 @@
 // Every model of examples/ at its tiny size, on one device and on three uneven ones: is the generated source of each
 // rank followed to its end, and in how much processor time?
-//   bench_source_check [--cuda] [--keep=DIR] [--set=OPTION=VALUE...] [NAME...]
+//   bench_source_check [--published] [--equal=N] [--cuda] [--keep=DIR] [--set=OPTION=VALUE...] [NAME...]
 // Names as in the table of models, or part of one; none: all, and variants (bf16, micro-batches, checkpoints) of the
-// GPT. `--cuda`: the same devices as cuda devices. `--keep`: writes the sources that were not followed to a folder.
-// `--set`: another value of an option than the tiny one's.
+// GPT. `--published`: at the published size. `--equal`: on so many devices that are alike instead. `--cuda`: the same
+// devices as cuda devices. `--keep`: writes the sources that were not followed to a folder. `--set`: another value of
+// an option. The memory is the most that the process has taken so far.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -23,7 +25,8 @@ namespace {
 using namespace hetsynth;
 using namespace hetsynth::testing;
 
-bool on_cuda = false;
+bool on_cuda = false, published = false;
+int equal_devices = 0;
 std::string keep;
 Settings chosen;
 
@@ -33,6 +36,17 @@ Cluster of_cuda(Cluster cluster) {
     device.architecture = "sm_80";
   }
   return cluster;
+}
+
+int64_t most_megabytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+std::vector<Cluster> clusters() {
+  if (equal_devices > 0) return {local_cluster(equal_devices)};
+  return {one_device(), three_uneven_devices()};
 }
 
 /// One line per rank. Returns the number of ranks that were not followed or differ.
@@ -52,10 +66,11 @@ int report(const std::string& name, const Program& program, const Plan& plan, co
       for (const SourceFile& file : device.files)
         std::ofstream(fmt::format("{}/{} {} of {} {}", keep, name, rank, cluster.devices.size(), file.name))
             << file.text;
-    fmt::print("{:<24} {} of {}  {:<8} {:>7.3f} s  {:>5} statements  {:>4} collectives  generated in {:.3f} s{}\n",
-               name, rank, cluster.devices.size(), hetsynth::name(check.verdict), seconds, check.statements,
-               check.collectives, generate_seconds,
-               check.verdict == Verdict::proved ? "" : fmt::format("  line {}: {}", check.line, check.summary));
+    fmt::print(
+        "{:<24} {} of {}  {:<8} {:>7.3f} s  {:>5} MB  {:>5} statements  {:>4} collectives  generated in {:.3f} s{}\n",
+        name, rank, cluster.devices.size(), hetsynth::name(check.verdict), seconds, most_megabytes(), check.statements,
+        check.collectives, generate_seconds,
+        check.verdict == Verdict::proved ? "" : fmt::format("  line {}: {}", check.line, check.summary));
     std::fflush(stdout);
   }
   return bad;
@@ -65,7 +80,7 @@ int report(const std::string& name, const ListedModel& model, Settings settings)
   for (const auto& [option, value] : chosen) settings[option] = value;
   TracedModel traced = trace_model(model, settings);
   int bad = 0;
-  for (Cluster cluster : {one_device(), three_uneven_devices()}) {
+  for (Cluster cluster : clusters()) {
     if (on_cuda) cluster = of_cuda(cluster);
     SynthesisOptions options;
     options.time_limit_seconds = 2;
@@ -84,6 +99,8 @@ int main(int argc, char** argv) {
   CLI::App app("Is the generated source of every model of examples/ followed to its end?");
   app.add_option("NAME", names, "of models, or part of one; none: all");
   app.add_flag("--cuda", on_cuda, "on cuda devices");
+  app.add_flag("--published", published, "at the published size");
+  app.add_option("--equal", equal_devices, "devices that are alike, instead of one and of three uneven ones");
   app.add_option("--keep", keep, "folder for sources that were not followed");
   app.add_option("--set", sets, "OPTION=VALUE, instead of the tiny one's")
       ->check([](const std::string& set) {
@@ -105,8 +122,8 @@ int main(int argc, char** argv) {
   int bad = 0;
   for (const ListedModel& model : listed_models()) {
     if (!model.first_of_file) continue;
-    if (wanted(model.name)) bad += report(model.name, model, model.tiny);
-    if (model.file != "gpt.cpp") continue;
+    if (wanted(model.name)) bad += report(model.name, model, published ? model.published : model.tiny);
+    if (model.file != "gpt.cpp" || published) continue;
     for (const auto& [what, changes] : variants) {
       Settings settings = model.tiny;
       for (const auto& [key, value] : changes) settings[key] = value;

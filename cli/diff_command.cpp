@@ -7,6 +7,7 @@
 
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "dsl/spmd/nested_cut.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -24,7 +25,7 @@ std::string shares_text(const std::vector<int64_t>& bounds) {
 
 /// "10/20/34", or the groups in turn where they cut differently: "10/20/34 | 12/12/40".
 std::string shares_text(const BoundaryTable& table) {
-  if (table.by < 0) return shares_text(table.bounds);
+  if (varies_along(table) < 0) return shares_text(common_bounds(table));
   std::string out;
   for (const std::vector<int64_t>& row : table.rows) out += (out.empty() ? "" : " | ") + shares_text(row);
   return out;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/report.h"
+#include "codegen/fit.h"
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/ir/differentiate.h"
@@ -18,6 +19,7 @@
 #include "synth/synthesize.h"
 #include "verify/certificate.h"
 #include "verify/isolated.h"
+#include "verify/subject.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -140,7 +142,22 @@ void verify_plan(Compilation& c) {
   expect_no_contradiction(c.verification);
 }
 
+/// A plan that is not proved is generated as well, if every instruction reads and makes what is there.
+void require_generable(const Compilation& c) {
+  const auto refuse = [&](const std::string& why) {
+    if (why.empty()) return;
+    throw UserError({.where = {c.plan_file},
+                     .tag = "plan",
+                     .message = "no program can be generated of the plan: " + why,
+                     .mend = "ask `hetsynth verify` what is wrong with the plan"});
+  };
+  if (const std::optional<Flaw> flaw = flaw_of(c.reference, c.plan.program)) refuse(flaw->text);
+  for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
+    refuse(codegen::why_not_generated(c.reference, c.plan.program, rank));
+}
+
 void generate_programs(Compilation& c) {
+  if (c.verification.verdict != Verdict::proved) require_generable(c);
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
     c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
 }

@@ -250,7 +250,8 @@ class Localizer {
 
   /// Collectives read row-major tensors; what a loop fills lies turn by turn, so that each turn writes one piece.
   ValueId in_one_piece(ValueId value) {
-    if (!stacked_.count(value)) return value;
+    const auto view = views_.find(value);
+    if (!stacked_.count(view != views_.end() ? view->second.root : value)) return value;
     Instruction copy;
     copy.result = ValueId(out_.values.size());
     out_.values.push_back(out_.values[value]);

@@ -3,12 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace hetsynth {
+namespace {
+
+/// Whether something is compared with the arguments: they decide which way it goes, by however little.
+bool compares(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::maximum:
+    case ExprKind::minimum:
+    case ExprKind::less:
+    case ExprKind::less_equal:
+    case ExprKind::equal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The float32 next to a number. Integers, which may be compared with integers, and what no float32 reaches stay.
+Expr as_float(const Expr& e) {
+  if (e.kind() != ExprKind::constant || std::round(e.value()) == e.value()) return e;
+  const double value = double(float(e.value()));
+  return value == e.value() || !std::isfinite(value) ? e : Expr(value);
+}
+
+std::vector<Expr> as_compared(ExprKind kind, std::vector<Expr> args) {
+  if (compares(kind))
+    for (Expr& arg : args) arg = as_float(arg);
+  return args;
+}
+
+}  // namespace
 
 Expr::Expr(ExprNode node) : node_(std::make_shared<const ExprNode>(std::move(node))) {}
 Expr::Expr(double value) : Expr(ExprNode{ExprKind::constant, 0, value, {}}) {}
-Expr::Expr(ExprKind kind, std::vector<Expr> args) : Expr(ExprNode{kind, 0, 0, std::move(args)}) {}
+Expr::Expr(ExprKind kind, std::vector<Expr> args) : Expr(ExprNode{kind, 0, 0, as_compared(kind, std::move(args))}) {}
 Expr Expr::input(int operand) { return Expr(ExprNode{ExprKind::input, operand, 0, {}}); }
 Expr Expr::factor(int factor) { return Expr(ExprNode{ExprKind::factor, factor, 0, {}}); }
 Expr Expr::step() { return Expr(ExprNode{ExprKind::step, 0, 0, {}}); }
@@ -47,6 +78,15 @@ namespace {
 
 void append(const Expr& e, std::string* out);
 
+/// A number that is compared is a float32, and said as one: 0.1.
+void append_arg(const Expr& e, int i, std::string* out) {
+  const Expr& arg = e.arg(i);
+  if (compares(e.kind()) && arg.kind() == ExprKind::constant && double(float(arg.value())) == arg.value())
+    fmt::format_to(std::back_inserter(*out), "{}", float(arg.value()));
+  else
+    append(arg, out);
+}
+
 void append_number(const char* name, int number, std::string* out) {
   *out += name;
   *out += fmt::format_int(number).c_str();
@@ -57,16 +97,16 @@ void append_call(const char* function, const Expr& e, std::string* out) {
   *out += "(";
   for (size_t i = 0; i < e.args().size(); ++i) {
     if (i > 0) *out += ", ";
-    append(e.arg(int(i)), out);
+    append_arg(e, int(i), out);
   }
   *out += ")";
 }
 
 void append_infix(const char* op, const Expr& e, std::string* out) {
   *out += "(";
-  append(e.arg(0), out);
+  append_arg(e, 0, out);
   *out += op;
-  append(e.arg(1), out);
+  append_arg(e, 1, out);
   *out += ")";
 }
 

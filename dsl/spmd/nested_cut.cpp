@@ -34,6 +34,10 @@ int varies_along(const BoundaryTable& table) {
   return alike ? -1 : table.by;
 }
 
+const std::vector<int64_t>& common_bounds(const BoundaryTable& table) {
+  return table.by < 0 ? table.bounds : table.rows.at(0);
+}
+
 std::vector<int64_t> outer_bounds(const BoundaryTable& table) {
   std::vector<int64_t> bounds{0};
   for (const std::vector<int64_t>& row : table.rows) bounds.push_back(row.back());
@@ -54,10 +58,10 @@ std::string why_not_cut_by(const SpmdProgram& program, const std::vector<int>& t
   if (!nests(inner) || inner.by != outer.axis)
     return fmt::format("axis {} and axis {} both cut it, and table {} does not divide the parts over axis {}",
                        axis(outer.axis), axis(inner.axis), inner.name, axis(outer.axis));
-  if (outer.by >= 0)
+  if (const int varies = varies_along(outer); varies >= 0)
     return fmt::format("table {} divides parts of table {}, which differ along axis {}", inner.name, outer.name,
-                       axis(outer.by));
-  if (!alike(outer_bounds(inner), inner.extent, outer.bounds, outer.extent))
+                       axis(varies));
+  if (!alike(outer_bounds(inner), inner.extent, common_bounds(outer), outer.extent))
     return fmt::format("the rows of table {} are not the parts of table {}", inner.name, outer.name);
   return "";
 }

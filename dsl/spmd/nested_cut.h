@@ -14,6 +14,9 @@ bool nests(const BoundaryTable& table);
 /// The axis along whose coordinates the table cuts differently; -1 if all groups of its axis cut alike.
 int varies_along(const BoundaryTable& table);
 
+/// How all groups cut, of a table that varies along no axis: one whose rows are equal is the plain table of that row.
+const std::vector<int64_t>& common_bounds(const BoundaryTable& table);
+
 /// How axis `by` has to cut what a nesting table divides further, in units of its extent: [0,4,8] above.
 std::vector<int64_t> outer_bounds(const BoundaryTable& table);
 

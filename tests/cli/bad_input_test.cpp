@@ -233,5 +233,23 @@ TEST(BadData, IsToldBeforePlanning) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("synthesize")));
 }
 
+/// A plan that is not proved is shown and run all the same, but not one that reads what is not there.
+TEST(BadPlan, WhoseOperandsAreOtherTensorsIsNotGenerated) {
+  const Workplace place;
+  ASSERT_EQ(place.run("plan model.cpp --cluster c.toml --mesh 1 -o plan.json").code, 0);
+  const std::string plan = place.read("plan.json");
+  const size_t next = plan.find("\"node\": \"w2.next\""), from = plan.find("\"from\": [", next);
+  const size_t comma = plan.find(", ", from), end = plan.find(']', from);
+  ASSERT_LT(comma, end) << plan;
+  const size_t loss = plan.find("\"loss\": ") + 8;
+  place.write("bad.json",
+              plan.substr(0, comma + 2) + plan.substr(loss, plan.find('\n', loss) - loss) + plan.substr(end));
+  for (const char* command :
+       {"inspect model.cpp bad.json", "run model.cpp --plan bad.json --cluster c.toml --unverified"})
+    expect_refusal(place, command, 3,
+                   {"bad.json: error: [plan] no program can be generated of the plan: compute of w2.next@",
+                    "is a f32[]", "a f32[16,3]", "ask `hetsynth verify`"});
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

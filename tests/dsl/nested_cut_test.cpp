@@ -43,6 +43,23 @@ TEST(NestedCut, GivesEveryDeviceItsPartOfAPart) {
   EXPECT_THAT(bounds_in_elements(program, 1, 24, 2), ElementsAre(0, 8, 8));
 }
 
+/// A table whose rows are equal cuts as the plain one does, be it the outer one, be there one row.
+TEST(NestedCut, EqualRowsAreOneTable) {
+  SpmdProgram program;
+  program.mesh.axes = {{"host", 2}, {"device", 2}, {"lane", 1}};
+  program.tables = {{"rows", 0, 6, {}, 1, {{0, 4, 6}, {0, 4, 6}}},
+                    inner,
+                    {"one row", 0, 6, {}, 2, {{0, 4, 6}}},
+                    {"rows that differ", 0, 6, {}, 1, {{0, 4, 6}, {0, 3, 6}}}};
+  EXPECT_EQ(common_bounds(program.tables[0]), outer.bounds);
+  EXPECT_EQ(common_bounds(outer), outer.bounds);
+  for (int table : {0, 2}) EXPECT_EQ(why_not_cut_by(program, {table, 1, -1}), "") << table;
+  EXPECT_EQ(why_not_cut_by(program, {3, 1, -1}),
+            "table parts divides parts of table rows that differ, which differ along axis device");
+  program.tables[0].rows = {{0, 3, 6}, {0, 3, 6}};
+  EXPECT_EQ(why_not_cut_by(program, {0, 1, -1}), "the rows of table parts are not the parts of table rows");
+}
+
 /// The fixture's plan on two hosts of two devices, its rows cut along both axes.
 Plan plan_of(const Program& reference) {
   Plan plan = testing::plan_test_plan(reference);

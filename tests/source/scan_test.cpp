@@ -227,5 +227,114 @@ TEST(ScanPlan, TurnsAreUnrolledOnCudaDevices) {
   EXPECT_EQ(found.verdict, Verdict::proved) << found.summary;
 }
 
+/// One instruction cut by the bounds, along one factor; what it gives is made whole again behind it. `slices`: of
+/// operands that the factor cuts, parts are taken first.
+SpmdProgram cut_one(const Program& program, SpmdProgram plan, size_t number, int factor,
+                    const std::vector<int64_t>& bounds, bool slices) {
+  plan.mesh.axes[0].size = int(bounds.size()) - 1;
+  plan.tables.push_back({"cut", 0, bounds.back(), bounds});
+  const int table = int(plan.tables.size()) - 1;
+  Instruction& i = plan.instructions[number];
+  const Node& node = program[i.node];
+  i.splits[0] = {factor, table};
+  const auto cut = cut_of(node.space, node.space.output, node.type.shape, factor);
+  Instruction whole;
+  whole.opcode = cut ? Opcode::all_gather : Opcode::all_reduce;
+  whole.axis = 0;
+  if (cut) whole.dim = cut->dim, whole.table = table;
+  if (!cut && node.space.reduction() == FactorKind::max) whole.reduce = ReduceOp::max;
+  whole.result = i.result;
+  i.result = ValueId(plan.values.size());
+  whole.operands = {i.result};
+  Value part = plan.values[size_t(whole.result)];
+  part.name += " in parts";
+  part.placements[0] = cut ? Placement::sharded(cut->dim, table) : Placement::partial(whole.reduce);
+  plan.values.push_back(part);
+  std::vector<Instruction> before;
+  for (size_t j = 0; slices && j < i.operands.size(); ++j) {
+    const Node& input = program[node.inputs[j]];
+    const auto cut_there = cut_of(node.space, node.space.inputs[j], input.type.shape, factor);
+    if (!cut_there || plan.values[size_t(i.operands[j])].placements[0].kind != Placement::Kind::replicated) continue;
+    Instruction slice;
+    slice.opcode = Opcode::slice;
+    slice.axis = 0, slice.dim = cut_there->dim, slice.table = table;
+    slice.operands = {i.operands[j]};
+    slice.result = i.operands[j] = ValueId(plan.values.size());
+    plan.values.push_back({input.name + " sliced", input.id, {Placement::sharded(cut_there->dim, table)}});
+    before.push_back(slice);
+  }
+  plan.instructions.insert(plan.instructions.begin() + long(number) + 1, whole);
+  plan.instructions.insert(plan.instructions.begin() + long(number), before.begin(), before.end());
+  return plan;
+}
+
+Program running_sum() {
+  Trace trace("sum.cpp");
+  run_builder(trace, [&] {
+    Tensor x = parameter("x", {2, 3, 2}, normal(1));
+    ScanResult r = scan(x, {full({2, 2}, 0)}, [&](const std::vector<Tensor>& state, Tensor now) {
+      Tensor h = state[0] + now;
+      return ScanStep{{h}, h};
+    });
+    minimize(sum(r.outputs * r.outputs) + sum(r.state[0]), SGD{.learning_rate = 0.1});
+  });
+  return differentiate(trace);
+}
+
+/// Every instruction in turn is cut such that some device holds nothing of it: what is carried, and what a turn adds.
+TEST(ScanPlan, IsFollowedWhereADeviceHoldsNothing) {
+  int cuts = 0;
+  for (const Program& program : {running_sum(), scan_program(3)}) {
+    const Cluster one = unequal_cluster({1e9}), two = unequal_cluster({1e9, 1e9});
+    const SpmdProgram plan = single_device_plan(program, one).program;
+    for (size_t n = 0; n < plan.instructions.size(); ++n) {
+      const Node& node = program[plan.instructions[n].node];
+      for (int f = 0; f < int(node.space.factors.size()); ++f) {
+        const Factor& factor = node.space.factors[size_t(f)];
+        if (factor.kind == FactorKind::whole || (node.loop < 0 && program.nodes.size() > 40)) continue;
+        for (const auto& [lo, slices] : {std::pair(factor.size, false), {factor.size, true}, {0, true}}) {
+          if (program.nodes.size() > 40 && (lo + int64_t(n) + f) % 3 != 0) continue;  // some of many
+          const SpmdProgram parts = cut_one(program, plan, n, f, {0, lo, factor.size}, slices);
+          if (verify(program, parts).verdict != Verdict::proved) continue;
+          const Generated g = generated(program, parts, two);
+          for (int rank = 0; rank < 2; ++rank) {
+            const SourceCheck found = check(g, rank);
+            EXPECT_EQ(found.verdict, Verdict::proved)
+                << g.devices[size_t(rank)].files.front().text << node.name << " cut along " << factor.name << ", rank "
+                << rank << " line " << found.line << ": " << found.summary;
+          }
+          ++cuts;
+        }
+      }
+    }
+  }
+  EXPECT_GT(cuts, 30);
+}
+
+/// Whole plans in which one device holds nothing.
+TEST(ScanPlan, IsFollowedWhereADeviceIsLeftWithNothing) {
+  for (const Program& program : {running_sum(), scan_program(3)})
+    for (const std::vector<double>& ratio : {std::vector<double>{1, 0}, {0, 1}}) {
+      const Cluster two = unequal_cluster({1e9, 1e9});
+      SynthesisOptions options;
+      options.pins.ratio = ratio;
+      options.pins.mesh = {2};
+      const SpmdProgram found = synthesize(program, two, options).program;
+      const Cluster uneven = unequal_cluster({ratio[0] * 1e12 + 1, ratio[1] * 1e12 + 1});
+      const SpmdProgram parallel = data_parallel_plan(program, uneven, RatioRule::proportional).program;
+      for (const SpmdProgram& plan : {found, parallel}) {
+        const Verification proof = verify(program, plan);
+        EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
+        const Generated g = generated(program, plan, two);
+        for (int rank = 0; rank < 2; ++rank) {
+          const SourceCheck found = check(g, rank);
+          EXPECT_EQ(found.verdict, Verdict::proved)
+              << "rank " << rank << " line " << found.line << ": " << found.summary << text(plan, program)
+              << g.devices[size_t(rank)].files.front().text;
+        }
+      }
+    }
+}
+
 }  // namespace
 }  // namespace hetsynth::test

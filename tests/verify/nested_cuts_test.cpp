@@ -76,6 +76,23 @@ TEST(NestedCuts, AreProved) {
          Verdict::proved);
 }
 
+/// The outer table may be one of equal rows, or one that nobody uses may be listed before it.
+TEST(NestedCuts, EqualRowsAreOneTable) {
+  const Program p = two_layers();
+  SpmdProgram plan = usual(p);
+  plan.tables[batch] = {"batch", 0, 8, {}, 1, {{0, 5, 8}, {0, 5, 8}}};
+  expect(p, plan, Verdict::proved);
+  plan = usual(p);
+  plan.tables.insert(plan.tables.begin(), {"unused", 0, 8, {}, 1, {{0, 5, 8}, {0, 5, 8}}});
+  for (Value& value : plan.values)
+    for (Placement& placement : value.placements) placement.table += placement.table >= 0;
+  for (Instruction& i : plan.instructions) {
+    for (Split& split : i.splits) split.table += split.table >= 0;
+    i.table += i.table >= 0, i.to_table += i.to_table >= 0;
+  }
+  expect(p, plan, Verdict::proved);
+}
+
 /// What only the outer axis cuts holds all that the parts of its parts need.
 TEST(NestedCuts, OperandsMayBeHeldInTheOuterParts) {
   const Program p = two_layers();

@@ -111,7 +111,10 @@ bool Outline::always_empty(const std::vector<int>& around) const {
 void Outline::add_store(const Statement& s, const std::vector<int>& around, bool conditional) {
   const Expression* base = base_of(s.target.args[0]);
   if (!base) throw NotFollowed("an assignment through an unknown pointer", s.line);
-  if (always_empty(around)) return;
+  if (always_empty(around)) {
+    if (const Pointer& to = frame_[size_t(base->slot)].pointer; to.array < 0) filled_with_nothing_.insert(to.at);
+    return;
+  }
   if (!is_pointer(s.target.args[0].type) || s.target.args[0].type == Type::bytes)
     throw NotFollowed("an assignment of another type of element", s.line);
   Store store;
@@ -206,6 +209,12 @@ void Outline::find_blocks() {
     if (store.block >= 0) continue;
     for (size_t b = 0; b < written.size(); ++b)
       if (store.low >= written[b].begin && store.low < written[b].end) store.block = int(b);
+    // A rank that holds nothing of what is added to: no number may ever lead there, which shows when it is executed.
+    if (store.block < 0 && !store.affine && filled_with_nothing_.count(store.low)) {
+      store.block = int(written.size());
+      const Expression& to = store.statement->target.args[0];
+      written.push_back({store.low, store.low, element_type(to.type), {}, store.statement->line, base_of(to)->slot});
+    }
     if (store.block < 0)
       throw NotFollowed("an assignment to elements that are not known beforehand, without a fill before it",
                         store.statement->line);

@@ -177,6 +177,10 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
   for (const Written& block : region->written()) {
     inside_arena(block.begin, block.end, block.dtype, block.line);
     const std::string& name = names[size_t(block.pointer)];
+    if (block.count() == 0) {
+      add_nothing(*region, block);
+      continue;
+    }
     try {
       guesses.push_back({&block, recognise(*region, block, name, scratch.count(block.pointer) > 0)});
     } catch (const TooLong&) {

@@ -117,6 +117,7 @@ class ContentsWalk : public StepWalk {
                                    size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
+  void add_nothing(Region& region, const Written& block);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
   void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);

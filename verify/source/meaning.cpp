@@ -196,10 +196,28 @@ void Meaning::release(ValueId value) {
   if (const ValueId from = source_[size_t(value)]; from >= 0) --shown_[size_t(root(from))];
 }
 
+/// Whether elements of a value are looked up in another one, as a view of it or of views of it.
+bool Meaning::shows(ValueId value, ValueId other) const {
+  std::vector<ValueId> open{value};
+  std::set<ValueId> seen{value};
+  while (!open.empty()) {
+    const ValueId now = open.back();
+    open.pop_back();
+    if (now == other) return true;
+    std::vector<ValueId> behind;
+    if (view_[size_t(now)]) behind = program_.instructions[size_t(makers_[size_t(now)])].operands;
+    if (within_[size_t(now)] >= 0) behind.push_back(within_[size_t(now)]);
+    for (ValueId next : behind)
+      if (seen.insert(root(next)).second) open.push_back(root(next));
+  }
+  return false;
+}
+
 void Meaning::identify(ValueId value, ValueId with) {
-  change();
   const ValueId from = root(value), to = root(with);
-  if (from == to) return;
+  // A device that holds all of what it takes a part of has a view that is the same as what it shows.
+  if (from == to || shows(to, from)) return;
+  change();
   for (std::vector<int>* counts : {&copies_, &shown_})
     (*counts)[size_t(to)] += std::exchange((*counts)[size_t(from)], 0);
   alias_[size_t(from)] = to;

@@ -122,6 +122,7 @@ class Meaning {
  private:
   struct Compute;
   ValueId root(ValueId value) const;
+  bool shows(ValueId value, ValueId other) const;
   ValueId same_in_memory(ValueId value) const;
   ValueId first_of_same(ValueId value) const;
   bool in_part(ValueId value, const Index& index) const;

@@ -57,7 +57,7 @@ struct Written {
   std::vector<int64_t> corners;  ///< offsets in elements that tell apart any two affine ways of filling it
   int line = 0;
   int pointer = -1;                ///< slot of the variable it is written through
-  bool scattered = false;          ///< elements of it are looked up and added to
+  bool scattered = false;          ///< elements of it, if it has any, are looked up and added to
   std::vector<int64_t> ends = {};  ///< where parts end that are computed apart: to be looked at in any case
   int64_t element_bytes() const { return size_bytes(dtype); }
   int64_t count() const { return (end - begin) / element_bytes(); }
@@ -150,6 +150,7 @@ class Outline {
   std::set<int> declared_;                        ///< variables that the code declares itself
   std::map<int, const Expression*> definitions_;  ///< of integer variables
   std::map<int, const Expression*> pointers_;     ///< of pointers made inside
+  std::set<int64_t> filled_with_nothing_;         ///< places in the arena that loops fill which never turn
 };
 
 }  // namespace hetsynth::source

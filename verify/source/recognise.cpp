@@ -73,6 +73,8 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
 /// `some`: of the elements one at least must be a number on both sides.
 bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why,
                           bool some) {
+  // Over nothing a maximum is -infinity, whatever is in memory: that is as good as a number.
+  const bool constant = meaning_.is_constant(guess.value);
   int compared = 0;
   for (const Point& point : points) {
     meaning_.choose(point.sample);
@@ -98,7 +100,10 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
       slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
     }
     // Roots and logarithms of negative unknowns say nothing; what is undefined on one side only does.
-    if (std::isnan(expected) && std::isnan(point.value)) continue;
+    if (std::isnan(expected) && std::isnan(point.value)) {
+      compared += constant;
+      continue;
+    }
     if (!close(expected, point.value) && !close_at_edge(expected, point.value, point.sample) &&
         !(std::abs(expected - point.value) <= slack)) {
       if (why)
@@ -106,7 +111,7 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
                            point.value, expected);
       return false;
     }
-    compared += std::isfinite(expected);
+    compared += constant || std::isfinite(expected);
   }
   if (compared < 1 && why) *why = "no element could be compared";
   return compared > 0 || !some;

@@ -96,6 +96,14 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     sample_hits(region, block, number, points);
     most = std::max(most, region.work + meaning_.work + work_of_others_ - before);
   }
+  // Logarithms of probabilities and of what is left to 1 are numbers where all of memory lies between 0 and 1.
+  if (std::ranges::all_of(points, [](const Point& p) { return std::isnan(p.value); }))
+    for (Point point : std::vector<Point>(points)) {
+      point.sample.positive = point.sample.small = true;
+      meaning_.choose(point.sample);
+      point.value = region.values(block, {point.element}).front();
+      points.push_back(point);
+    }
   most_work_ = work_ratio * most + least_work;
   if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
     for (size_t i = 0; i < random_elements; ++i) {
@@ -117,6 +125,13 @@ void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& n
     meaning_.choose(sample);
     for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
   }
+}
+
+/// What is added to a block of no elements must never be added: a Misstep is thrown by what does.
+void ContentsWalk::add_nothing(Region& region, const Written& block) {
+  std::vector<Point> points;
+  uint64_t number = 0;
+  sample_hits(region, block, number, points);
 }
 
 /// Whether the elements show what a kernel does with all operands, so that its next launch needs few.
@@ -319,8 +334,8 @@ std::optional<ContentsWalk::Point> ContentsWalk::element_of_rival(Region& region
       Sample sample = as_now(Sample::number(6000 + n));
       sample.edge = n % 4 == 3;
       const int64_t element = random.below(block.count());
-      const std::optional<bool> differ = differ_at(guess.value, rival.value, index_at(ranges, guess.strides, element),
-                                                   sample, work);
+      const std::optional<bool> differ =
+          differ_at(guess.value, rival.value, index_at(ranges, guess.strides, element), sample, work);
       if (!differ) break;
       if (!*differ) continue;
       const Point point = point_at(region, block, element, sample, work);

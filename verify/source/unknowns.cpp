@@ -16,6 +16,9 @@ constexpr size_t most_bounds = 64;
 constexpr int64_t most_points = 4096;
 /// Bounds beyond it are no numbers that integers could be.
 constexpr double largest_bound = 1e15;
+/// How far, in parts of it, from a bound that no float32 is: numbers in memory are on one side of it or the other, and
+/// constants that it comes from are rounded in one text and not in another.
+constexpr double beside = 0x1p-16;
 /// Where a function is looked for a bound, and how closely.
 constexpr int least_power = -6, most_power = 12, bisections = 40;
 
@@ -99,6 +102,12 @@ std::set<double> crossings(const Expr& e, double bound, const Space& space) {
   return out;
 }
 
+/// The number if memory can hold it, else one on either side of it.
+std::vector<double> reachable(double at) {
+  if (double(float(at)) == at) return {at};
+  return {at * (1 - beside), at * (1 + beside)};
+}
+
 /// Integers that are compared with a factor name a position of it.
 void note_positions(const Expr& e, const Node& node, std::vector<int64_t>& range) {
   if (e.kind() == ExprKind::equal && e.arg(0).kind() == ExprKind::input && e.arg(1).kind() == ExprKind::factor) {
@@ -180,7 +189,8 @@ void Unknowns::note_comparisons(const Expr& e, const Node& node) {
     std::vector<Bound>& of = bounds_[size_t(of_input)];
     for (double value : values_of(e.arg(1 - side), node.space))
       for (double at : crossings(e.arg(side), value, node.space))
-        if (std::abs(at) < largest_bound) of.push_back({at, equal});
+        for (double reached : reachable(at))
+          if (std::abs(at) < largest_bound) of.push_back({reached, equal && reached == at});
   }
 }
 
