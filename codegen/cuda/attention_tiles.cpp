@@ -102,7 +102,8 @@ std::vector<Tile> tiles_of(const Nest& nest, const Gradients& gradients, const s
     std::string name = names.empty() ? "" : names[size_t(value)] + "_tile";
     // One tensor may be queries and values, say, and is then kept twice.
     const auto taken = [&] {
-      return std::any_of(out.begin(), out.end(), [&](const Tile& other) { return !name.empty() && other.name == name; });
+      return std::any_of(out.begin(), out.end(),
+                         [&](const Tile& other) { return !name.empty() && other.name == name; });
     };
     Tile tile{value, nest.read(op, input), of_rows, nest.features(op), name};
     const bool known = std::any_of(out.begin(), out.end(), [&](const Tile& other) { return other.same(tile); });

@@ -147,7 +147,9 @@ TEST(TextData, ARunThatGoesOnWithAnotherBatchLeavesOutNoSampleAndRepeatsNone) {
     while (seen < 120) {
       const int64_t batch = *rc::gen::elementOf(sizes), most = (120 - seen) / batch;
       const int64_t steps = most == 0 ? 0 : *rc::gen::inRange<int64_t>(1, most + 1);
-      DataOptions options{.first_step = step, .seen_samples = seen};
+      DataOptions options;
+      options.first_step = step;
+      options.seen_samples = seen;
       const std::vector<double> part = tokens_of(folder, options, batch, step, step + steps);
       tokens.insert(tokens.end(), part.begin(), part.end());
       const Program program = text_program(batch, 3);
