@@ -29,6 +29,9 @@ CLI::Validator above_zero();
 
 void add_model_options(CLI::App& command, ModelOptions& options);
 
+/// A run that a signal ended before its last step: its checkpoint is written, but it is not done (docs/errors.md).
+constexpr ExitCode stopped_early{7};
+
 /// A command registers itself with its options; the function it returns runs it and gives the exit code.
 using Command = std::function<ExitCode()>;
 Command add_run(CLI::App& app);
@@ -37,6 +40,7 @@ Command add_verify(CLI::App& app);
 Command add_inspect(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_diff(CLI::App& app);
+Command add_checkpoint(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
 

@@ -29,8 +29,10 @@ ExitCode leave(ProcessGroup& processes, Job& job, const Failure& own) {
   std::fflush(stdout);
   if (const std::optional<ProcessFailure> other = job.failure()) {
     const std::string first_line = other->message.substr(0, other->message.find('\n'));
-    fmt::print(stderr, "hetsynth: {} stops, as {} failed: {}\n", job.describe(job.process()),
-               job.describe(other->process), first_line);
+    // The first process knows how to go on.
+    const size_t advice = own.text.find("\n  to go on:");
+    fmt::print(stderr, "hetsynth: {} stops, as {} failed: {}{}\n", job.describe(job.process()),
+               job.describe(other->process), first_line, advice == std::string::npos ? "" : own.text.substr(advice));
     std::fflush(stderr);
     job.settle();
     // The one that failed ends all; if it is gone, nobody else does.
@@ -58,10 +60,10 @@ Failure failure_of(const std::exception& error) {
       fmt::format("hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files", error.what())};
 }
 
-ExitCode run_in_job(const std::function<ExitCode(Job*)>& work) {
+ExitCode run_in_job(const std::function<ExitCode(Job*)>& work, const JobOptions& options) {
   if (launched_processes() < 2) return work(nullptr);
   const std::unique_ptr<ProcessGroup> processes = join_mpi();
-  Job job(*processes);
+  Job job(*processes, options);
   if (!job.leads()) silence_standard_output();
   try {
     return work(&job);

@@ -17,6 +17,6 @@ Failure failure_of(const std::exception& error);
 /// Runs `work` with the job that a launcher started this process for, or with none. Only the first process writes to
 /// standard output. If `work` throws in one process, all end within seconds: the others say who failed, and that
 /// process's own error comes last.
-ExitCode run_in_job(const std::function<ExitCode(Job*)>& work);
+ExitCode run_in_job(const std::function<ExitCode(Job*)>& work, const JobOptions& options = {});
 
 }  // namespace hetsynth::cli

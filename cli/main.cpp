@@ -3,8 +3,13 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
+#include <iostream>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,6 +17,7 @@
 #include "cli/job_command.h"
 #include "cli/usage.h"
 #include "dsl/base/version.h"
+#include "runtime/openmp.h"
 #include "runtime/run_state.h"
 
 namespace hetsynth::cli {
@@ -30,6 +36,19 @@ void write_repro(int argc, char** argv, const std::string& fault) {
              fault, path);
 }
 
+UserError unwritten(const std::string& reason) {
+  return UserError({.message = "the results cannot be written to standard output: " + reason,
+                    .mend = "is the disk full, or has what reads them ended?"},
+                   ExitCode::failure);
+}
+
+/// Results that did not reach their reader are a failure, whatever else went well.
+void require_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  throw unwritten(std::strerror(errno));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Trains a model written for one device across unequal devices: synthesizes, proves, generates, compiles and runs "
@@ -39,9 +58,10 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "
-      "(not proved).");
+      "(not proved), 7 stopped early by a signal.");
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_probe, add_doctor}) {
+  for (auto add :
+       {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_checkpoint, add_probe, add_doctor}) {
     size_t before = app.get_subcommands({}).size();
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));
@@ -54,7 +74,11 @@ int run(int argc, char** argv) {
     throw usage_error(app, error);
   }
   for (auto& [subcommand, command] : commands)
-    if (subcommand->parsed()) return int(command());
+    if (subcommand->parsed()) {
+      const ExitCode code = command();
+      require_written();
+      return int(code);
+    }
   return int(ExitCode::usage);
 }
 
@@ -63,11 +87,21 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace hetsynth;
+  // Commands that compute.
+  if (argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "probe" ||
+                   std::string_view(argv[1]) == "verify"))
+    wait_passively(argv);
   // Results go to standard output, everything else to standard error.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("hetsynth"));
   spdlog::set_pattern("hetsynth: %l: %v");
   try {
-    return cli::run(argc, argv);
+    try {
+      return cli::run(argc, argv);
+    } catch (const std::system_error& error) {
+      // The printing functions throw it as soon as a buffer cannot be emptied.
+      if (std::ferror(stdout)) throw cli::unwritten(error.code().message());
+      throw;
+    }
   } catch (const UserError& error) {
     const cli::Failure failure = cli::failure_of(error);
     fmt::print(stderr, "{}\n", failure.text);

@@ -12,7 +12,9 @@
 #include "codegen/fit.h"
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
+#include "dsl/base/json_tree.h"
 #include "dsl/ir/differentiate.h"
+#include "dsl/ir/trace_limit.h"
 #include "runtime/interrupt.h"
 #include "runtime/launch.h"
 #include "synth/rules.h"
@@ -53,7 +55,16 @@ void load(Compilation& c) {
   throw error;
 }
 
+/// Every tensor of a plan's model stands on a line of the plan of its own; a few more are left out of the program.
+size_t most_tensors_of(const std::string& plan_file) {
+  const std::string text = read_file(plan_file, "plan file", JsonLimits{}.bytes);
+  return 10'000 + 8 * size_t(std::ranges::count(text, '\n'));
+}
+
 void trace(Compilation& c) {
+  // The options of a plan are believed before its hash can be compared: they may ask for a model of any size.
+  std::optional<TraceLimit> limit;
+  if (!c.plan_file.empty()) limit.emplace(most_tensors_of(c.plan_file));
   try {
     c.trace = c.model->trace(model_settings(c));
   } catch (const UserError& error) {

@@ -179,7 +179,9 @@ std::string micro_batches_text(const Plan& plan) {
       p.lower_bound_seconds > p.step_seconds * (1 - wide_gap))
     return "";
   return fmt::format(
-      "  note: memory is what holds the step up; the same samples in more micro-batches may be faster: --batch {} "
+      "  note: memory is what holds the step up; if the loss is a mean over samples that do not meet (no contrast "
+      "within "
+      "the batch, no batch normalisation), the same samples in more micro-batches may be faster: --batch {} "
       "--accumulate {}\n",
       batch / 2, 2 * turns);
 }

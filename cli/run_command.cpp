@@ -2,21 +2,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
+#include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/model_data.h"
-#include "cli/pipeline.h"
+#include "cli/not_finite.h"
 #include "cli/report.h"
+#include "cli/resume.h"
+#include "cli/run_options.h"
 #include "dsl/ir/differentiate.h"
-#include "runtime/checkpoint.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/processes/placement.h"
 #include "runtime/sample.h"
-#include "runtime/train.h"
 #include "synth/synthesize.h"
 
 namespace hetsynth::cli {
@@ -24,19 +26,6 @@ namespace hetsynth::cli {
 ExitCode exit_code(Verdict verdict);  // verify_command.cpp
 
 namespace {
-
-struct RunOptions {
-  Compilation compilation;
-  PipelineOptions pipeline;
-  TrainOptions train;
-  DataOptions data;
-  std::string resume;  ///< checkpoint to continue; empty: start anew
-  bool unverified = false;
-  bool profile = false;
-  int64_t sample_bytes = 160;
-  std::string prompt = "The ";
-  double temperature = 0.8;
-};
 
 /// Says what the proof says, and whether to go on.
 bool proof_allows(const RunOptions& options) {
@@ -130,13 +119,12 @@ ExitCode execute(RunOptions& options, Job* job) {
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.
   options.data = with_default_data(c.reference, options.data);
-  if (!options.resume.empty()) {
-    // The order of the data and dropout go on as if training had never stopped.
-    const CheckpointInfo info = read_checkpoint_info(options.resume);
-    options.data.seed = info.seed;
-    options.train.first_step = info.next_step;
-  }
+  std::optional<CheckpointInfo> resumed;
+  if (!options.resume.empty()) resumed = continue_checkpoint(options);
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  if (resumed) check_data_of(*resumed, options, *data);
+  if (job) agree_with_others(*job, options, resumed, *data);
+  check_targets(options, job);
   if (const auto ended = prepare_plan(options, job)) return *ended;
   LaunchOptions launching{.executor = {.seed = options.data.seed},
                           .programs = c.programs.empty() ? nullptr : &c.programs};
@@ -150,16 +138,24 @@ ExitCode execute(RunOptions& options, Job* job) {
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());
-  if (!options.resume.empty()) load_checkpoint(options.resume, *executor);
+  if (resumed && load_checkpoint(options.resume, *executor) != *resumed)
+    throw UserError({.where = {options.resume},
+                     .tag = "checkpoint",
+                     .message = "the file was replaced while the run was being planned",
+                     .mend = "run the command again; let no other run write the checkpoint that this one continues"});
   std::fflush(stdout);
   options.train.out = &std::cout;
   options.train.progress = progress_for_standard_output();
-  TrainReport report = train(*executor, *data, options.train);
+  options.train.explain = [&](const StepReport& failed) {
+    return explain_not_finite(*executor, *data, failed, {options.train.first_step, options.resume, failed.seconds});
+  };
+  const TrainReport report = train_to_the_end(options, *executor, *data);
   std::vector<std::string> names;
   for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
   fmt::print("{}\n", summary(report, names));
   if (options.profile) print_profile(*executor, *data, options.train.first_step + options.train.steps, names);
-  if (!report.interrupted) print_sample(options, *executor);
+  if (report.interrupted) return stopped_early;
+  print_sample(options, *executor);
   return ExitCode::done;
 }
 
@@ -179,8 +175,8 @@ Command add_run(CLI::App& app) {
   for (CLI::Option* option : add_planning_options(*command, options->compilation)) plan->excludes(option);
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
-  command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
-      ->capture_default_str();
+  CLI::Option* seed = command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
+                          ->capture_default_str();
   command->add_option(
       "--data", options->data.path,
       "File or folder, perhaps after its format and a colon (docs/data.md); default for models of text: " +
@@ -199,6 +195,8 @@ Command add_run(CLI::App& app) {
       ->add_option("--resume", options->resume,
                    "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
       ->type_name("FILE");
+  command->add_flag("--new-data", options->new_data,
+                    "With --resume: the data are others than the checkpoint's; begin at their first sample");
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
       ->capture_default_str();
   command->add_flag("--profile", options->profile,
@@ -207,8 +205,17 @@ Command add_run(CLI::App& app) {
   command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
       ->capture_default_str()
       ->check(at_least(0));
+  command
+      ->add_option("--patience", options->patience,
+                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
+      ->capture_default_str()
+      ->check(at_least(1));
   add_pipeline_options(*command, options->pipeline);
-  return [options]() { return run_in_job([&](Job* job) { return execute(*options, job); }); };
+  return [options, seed]() {
+    options->seed_given = seed->count() > 0;
+    return run_in_job([&](Job* job) { return execute(*options, job); },
+                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+  };
 }
 
 }  // namespace hetsynth::cli

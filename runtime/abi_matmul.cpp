@@ -1,4 +1,5 @@
 // The matrix product generated programs call, through oneDNN.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -88,8 +89,54 @@ struct Operand {
   int64_t batch, row, column;
 };
 
-void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand w, float* c, int64_t c_batch,
-              int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+/// Whether oneDNN can describe such a tensor: no dimension runs backwards or stands still, and none reaches into the
+/// next. Views of other tensors (reversed, repeated, overlapping windows) may do all of that.
+bool is_plain(const std::array<int64_t, 3>& extents, const std::array<int64_t, 3>& strides) {
+  std::array<size_t, 3> order{0, 1, 2};  // by stride
+  std::ranges::sort(order, {}, [&](size_t d) { return strides[d]; });
+  int64_t reached = 1;
+  for (const size_t d : order) {
+    if (extents[d] == 1) continue;
+    if (strides[d] < reached) return false;
+    reached = strides[d] * extents[d];
+  }
+  return true;
+}
+
+/// Calls visit(dense, strided) with the places of every element in a dense copy and in the tensor.
+template <class Visit>
+void each_place(const std::array<int64_t, 3>& extents, const std::array<int64_t, 3>& strides, const Visit& visit) {
+  int64_t dense = 0;
+  for (int64_t b = 0; b < extents[0]; ++b)
+    for (int64_t i = 0; i < extents[1]; ++i)
+      for (int64_t j = 0; j < extents[2]; ++j) visit(dense++, b * strides[0] + i * strides[1] + j * strides[2]);
+}
+
+/// A dense copy of an operand; a batch that repeats one matrix stays one matrix.
+template <class Element>
+Operand packed(const Operand& x, int64_t batch, int64_t rows, int64_t columns, std::vector<Element>& copy) {
+  const int64_t matrices = x.batch == 0 ? 1 : batch;
+  copy.resize(static_cast<size_t>(matrices * rows * columns));
+  const auto* from = static_cast<const Element*>(x.data);
+  each_place({matrices, rows, columns}, {x.batch, x.row, x.column},
+             [&](int64_t dense, int64_t at) { copy[static_cast<size_t>(dense)] = from[at]; });
+  return {copy.data(), x.batch == 0 ? 0 : rows * columns, columns, 1};
+}
+
+/// Memory for the copy of an operand.
+struct Copy {
+  std::vector<float> floats;
+  std::vector<uint16_t> halves;
+};
+
+/// The operand as oneDNN takes it: itself where that is possible.
+Operand plain(const Operand& x, int64_t batch, int64_t rows, int64_t columns, bool halves, Copy& copy) {
+  if (is_plain({x.batch == 0 ? 1 : batch, rows, columns}, {x.batch, x.row, x.column})) return x;
+  return halves ? packed(x, batch, rows, columns, copy.halves) : packed(x, batch, rows, columns, copy.floats);
+}
+
+void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand w, float* c, int64_t c_batch,
+                    int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
   if (batch == 0 || m == 0 || n == 0) return;
   if (k == 0) {
     if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
@@ -98,7 +145,7 @@ void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand
   // oneDNN cannot repeat both operands over a batch.
   if (batch > 1 && a.batch == 0 && w.batch == 0) {
     for (int64_t b = 0; b < batch; ++b)
-      multiply(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, halves);
+      multiply_plain(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, halves);
     return;
   }
   // oneDNN writes rows: a result stored by columns is the transposed product.
@@ -122,6 +169,24 @@ void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand
   cache.stream().wait();
 }
 
+void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, Operand a, Operand w, float* c, int64_t c_batch,
+              int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+  if (batch == 0 || m == 0 || n == 0) return;
+  thread_local Copy copy_of_a, copy_of_w;
+  thread_local std::vector<float> result;
+  a = plain(a, batch, m, k, halves, copy_of_a);
+  w = plain(w, batch, k, n, halves, copy_of_w);
+  const std::array<int64_t, 3> extents{batch, m, n}, strides{c_batch, c_row, c_column};
+  const bool by_rows_or_columns = c_column == 1 || c_row == 1 || n == 1 || m == 1;
+  if (by_rows_or_columns && is_plain(extents, strides))
+    return multiply_plain(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, halves);
+  result.resize(static_cast<size_t>(batch * m * n));
+  if (accumulate)
+    each_place(extents, strides, [&](int64_t dense, int64_t at) { result[static_cast<size_t>(dense)] = c[at]; });
+  multiply_plain(batch, m, n, k, a, w, result.data(), m * n, n, 1, accumulate, halves);
+  each_place(extents, strides, [&](int64_t dense, int64_t at) { c[at] = result[static_cast<size_t>(dense)]; });
+}
+
 /// oneDNN multiplies bf16 on processors with AVX-512 or AMX alone.
 bool multiplies_halves() {
   static const bool able = [] {
@@ -138,13 +203,13 @@ bool multiplies_halves() {
   return able;
 }
 
-/// All elements that an operand of these extents reaches, as floats.
-std::vector<float> widened(const Operand& x, int64_t batch, int64_t rows, int64_t columns) {
-  const int64_t count = 1 + (batch - 1) * x.batch + (rows - 1) * x.row + (columns - 1) * x.column;
-  const auto* halves = static_cast<const uint16_t*>(x.data);
-  std::vector<float> out(static_cast<size_t>(count));
+/// An operand as floats, densely in `out`.
+Operand widened(const Operand& x, int64_t batch, int64_t rows, int64_t columns, std::vector<float>& out) {
+  std::vector<uint16_t> halves;
+  const Operand dense = packed(x, batch, rows, columns, halves);
+  out.resize(halves.size());
   for (size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
-  return out;
+  return {out.data(), dense.batch, dense.row, dense.column};
 }
 
 }  // namespace
@@ -166,8 +231,8 @@ extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_
   Operand left{a, a_batch, a_row, a_column}, right{w, w_batch, w_row, w_column};
   if (multiplies_halves() || batch == 0 || m == 0 || n == 0 || k == 0)
     return multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, true);
-  const std::vector<float> wide_a = widened(left, batch, m, k), wide_w = widened(right, batch, k, n);
-  left.data = wide_a.data();
-  right.data = wide_w.data();
+  std::vector<float> wide_a, wide_w;
+  left = widened(left, batch, m, k, wide_a);
+  right = widened(right, batch, k, n, wide_w);
   multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, false);
 }

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "dsl/base/error.h"
+#include "dsl/base/hash.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/synthetic.h"
 #include "runtime/data/text_tokens.h"
@@ -23,15 +25,43 @@ bool is_real(Kind kind) {
 
 bool is_text(Kind kind) { return kind == Kind::text_tokens || kind == Kind::text_targets || kind == Kind::text_next; }
 
+int64_t samples_per_step(const Node& input) { return global_sample(input, 1, 0) - global_sample(input, 0, 0); }
+
+/// A hash of how many samples there are, and of all of them if they are few, of some spread over them if not.
+std::string data_fingerprint(const Dataset& data, const Node& input, int64_t inputs) {
+  constexpr int64_t most_reads = 4096, most_bytes = int64_t{16} << 20;
+  const int64_t count = data.samples(input), batch = std::max<int64_t>(1, input.type.shape[0]);
+  const int64_t elements = element_count(input.type.shape) / batch;
+  const int64_t bytes = std::max<int64_t>(1, elements * size_bytes(input.type.dtype));
+  const int64_t looked_at = std::clamp<int64_t>(std::min(most_reads, most_bytes / bytes) / inputs, 2, count + 1);
+  std::string all = fmt::format("{} {} {}\n", int(input.data.kind), count, elements);
+  std::vector<std::byte> sample(static_cast<size_t>(elements * size_bytes(input.type.dtype)));
+  for (int64_t i = 0; i < std::min(looked_at, count); ++i) {
+    const int64_t index =
+        looked_at >= count ? i : static_cast<int64_t>(static_cast<__int128>(i) * (count - 1) / (looked_at - 1));
+    try {
+      data.read(input, {index, 0}, 0, elements, sample);
+      all += content_hash({reinterpret_cast<const char*>(sample.data()), sample.size()});
+    } catch (const UserError&) {
+      all += "no sample";  // told when the run comes to it
+    }
+  }
+  return content_hash(all);
+}
+
 class DeclaredData : public BatchSource {
  public:
   DeclaredData(const Program& program, const DataOptions& options)
-      : seed_(options.seed), synthetic_(program, options.seed) {
+      : seed_(options.seed),
+        first_step_(options.first_step),
+        seen_samples_(options.seen_samples),
+        synthetic_(program, options.seed) {
     const std::string path = options.path == "synthetic" ? "" : options.path;
     std::vector<const Node*> text_inputs;
     for (const Node& node : program.nodes) {
       if (node.kind != NodeKind::input) continue;
       check_input(node);
+      if (node.micro_batch.first_sample == 0) inputs_.push_back(node);
       if (is_text(node.data.kind)) text_inputs.push_back(&node);
     }
     const bool files = !file_inputs(program).empty();
@@ -59,7 +89,7 @@ class DeclaredData : public BatchSource {
       while (count > 0) {
         const int64_t sample = global / per_sample, inside = global % per_sample;
         const int64_t part = std::min(count, per_sample - inside);
-        fill_run(input, step, global_sample(input, step, sample), inside, part,
+        fill_run(input, step, first_sample(input, step) + sample, inside, part,
                  out.subspan(static_cast<size_t>(local) * element_bytes, static_cast<size_t>(part) * element_bytes));
         global += part, local += part, count -= part;
       }
@@ -69,6 +99,24 @@ class DeclaredData : public BatchSource {
   std::string description() const override {
     if (text_) return text_->description();
     return files_ ? files_->description() : "synthetic samples";
+  }
+
+  int64_t first_sample(const Node& input, int64_t step) const override {
+    if (step < first_step_) return global_sample(input, step, 0);
+    // Inputs of one step may have different numbers of samples; they have seen as many steps.
+    const int64_t seen = static_cast<int64_t>(static_cast<__int128>(seen_samples_) * samples_per_step(input) /
+                                              samples_per_step(inputs_.front()));
+    return seen + global_sample(input, step - first_step_, 0);
+  }
+
+  std::string fingerprint() const override {
+    std::string all;
+    for (const Node& input : inputs_) {
+      const Dataset* const data = dataset_of(input);
+      all += data ? data_fingerprint(*data, input, static_cast<int64_t>(inputs_.size())) : "synthetic";
+      all += ' ';
+    }
+    return content_hash(all);
   }
 
  private:
@@ -93,9 +141,14 @@ class DeclaredData : public BatchSource {
                     ExitCode::usage);
   }
 
+  /// Null: the input is made up.
+  const Dataset* dataset_of(const Node& input) const {
+    return is_text(input.data.kind) ? text_.get() : input.data.files ? files_.get() : nullptr;
+  }
+
   void fill_run(const Node& input, int64_t step, int64_t sample, int64_t inside, int64_t count,
                 std::span<std::byte> out) const {
-    const Dataset* data = is_text(input.data.kind) ? text_.get() : input.data.files ? files_.get() : nullptr;
+    const Dataset* data = dataset_of(input);
     if (!data) return synthetic_.fill(input, sample, inside, count, out.data());
     // Every epoch uses each sample once, in an order of its own.
     const int64_t count_of_epoch = data->samples(input);
@@ -112,6 +165,8 @@ class DeclaredData : public BatchSource {
   }
 
   const uint64_t seed_;
+  const int64_t first_step_, seen_samples_;
+  std::vector<Node> inputs_;  ///< of the first micro-batch
   const SyntheticData synthetic_;
   std::unique_ptr<Dataset> text_;   ///< of inputs that read text
   std::unique_ptr<Dataset> files_;  ///< of inputs that read whatever was named; none: they are made up
@@ -121,6 +176,12 @@ class DeclaredData : public BatchSource {
 
 std::unique_ptr<BatchSource> open_data(const Program& program, const DataOptions& options) {
   return std::make_unique<DeclaredData>(program, options);
+}
+
+int64_t samples_before(const Program& program, const BatchSource& data, int64_t step) {
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input && !node.type.shape.empty()) return data.first_sample(node, step);
+  return 0;
 }
 
 Bindings whole_batch(const Program& program, const BatchSource& data, int64_t step) {

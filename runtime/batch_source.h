@@ -21,6 +21,10 @@ class BatchSource {
   virtual void fill(const Node& input, std::span<const Range> ranges, int64_t step, std::span<std::byte> out) const = 0;
   /// "text of 3 files, 74.2 KiB".
   virtual std::string description() const = 0;
+  /// The run's number of the input's first sample in a step.
+  virtual int64_t first_sample(const Node& input, int64_t step) const { return global_sample(input, step, 0); }
+  /// What tells these data from others: the same wherever they lie. Of large data some samples are looked at.
+  virtual std::string fingerprint() const { return ""; }
 };
 
 struct DataOptions {
@@ -28,7 +32,14 @@ struct DataOptions {
   /// can be made up are.
   std::string path;
   uint64_t seed = 0;
+  /// A run that goes on: its first step, and how many samples of the first input it has seen. Steps of another size
+  /// before (of another batch) then leave out no sample and repeat none.
+  int64_t first_step = 0;
+  int64_t seen_samples = 0;
 };
+
+/// How many samples of the program's first input come before a step; 0 if it has no input.
+int64_t samples_before(const Program& program, const BatchSource& data, int64_t step);
 
 /// The source that the program's inputs declare: text, the files that were named (runtime/data/dataset.h), or samples
 /// made up (runtime/data/synthetic.h). Throws UserError if the data are missing, damaged, shorter than one sample, or

@@ -1,26 +1,57 @@
 // Checkpoints: parameters and optimizer states as whole tensors, so that they load under any plan, on any cluster.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/executor.h"
 
 namespace hetsynth {
 
-/// Writes all parameters and states, the number of the next step and the seed, as one safetensors file, atomically.
-void save_checkpoint(const std::string& path, const Executor& executor, int64_t next_step);
-
+/// Where a training stands.
 struct CheckpointInfo {
   int64_t next_step = 0;
   uint64_t seed = 0;
+  /// Samples of the model's first input that the run has seen; none: a checkpoint of a version that did not count them.
+  std::optional<int64_t> samples = {};
+  std::string data = {};              ///< what they were, in words
+  std::string data_fingerprint = {};  ///< BatchSource::fingerprint; empty: not known
+  bool operator==(const CheckpointInfo&) const = default;
 };
 
-/// Which step and seed a checkpoint continues with. Throws UserError as load_checkpoint.
+/// Steps and samples of a run are counted up to here.
+constexpr int64_t largest_step = int64_t{1} << 48;
+
+/// The name under which the checkpoint before is kept.
+std::string previous_checkpoint(const std::string& path);
+
+/// Throws UserError unless a checkpoint of the program can be written at `path`, as far as that can be known: the
+/// folder is there and can be written, what stands there (if anything) is a checkpoint, the disk has room for one more,
+/// and every name can be stored. Changes nothing.
+void check_checkpoint_target(const std::string& path, const Program& program);
+
+/// Writes all parameters and states, and where the training stands (with the executor's seed), as one safetensors file.
+/// It takes the place of the one before when it is whole, which is kept as previous_checkpoint. Throws UserError
+/// (ExitCode::failure) if the system refuses, or if a tensor holds a number that is not finite; then what was there is
+/// as it was.
+void save_checkpoint(const std::string& path, const Executor& executor, const CheckpointInfo& info);
+
+/// Where a checkpoint continues. Throws UserError naming the file if it is missing, damaged (as far as its header
+/// shows) or no checkpoint.
 CheckpointInfo read_checkpoint_info(const std::string& path);
 
-/// Sets all parameters and states. Every tensor is checked before the first is set. Throws UserError naming the file
-/// and tensor if one is missing or has another shape, or if the file is damaged; tensors the program does not have are
-/// refused too, since they belong to another model.
+/// The same, for a program: throws UserError too if it lacks a tensor of the program, has one of another shape, or one
+/// that the program has not.
+CheckpointInfo check_checkpoint(const std::string& path, const Program& program);
+
+/// Reads everything and checks it: checksums, and that all numbers are finite. Throws as load_checkpoint.
+CheckpointInfo check_checkpoint(const std::string& path);
+
+/// What tells a checkpoint from others: a hash of its header, which has a checksum of every tensor.
+std::string checkpoint_fingerprint(const std::string& path);
+
+/// Sets all parameters and states. What check_checkpoint looks at is checked before the first is set, checksums and
+/// numbers that are not finite as each is read; a UserError leaves the executor good for nothing.
 CheckpointInfo load_checkpoint(const std::string& path, Executor& executor);
 
 }  // namespace hetsynth

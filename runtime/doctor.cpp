@@ -14,6 +14,7 @@
 
 #include "codegen/abi.h"
 #include "dsl/jit/compiled_code.h"
+#include "dsl/jit/cache_folder.h"
 #include "dsl/jit/disk_cache.h"
 #include "runtime/arena.h"
 #include "runtime/cuda/cuda_backend.h"
@@ -107,8 +108,10 @@ Finding examine_cache() {
     cache.remove("probe");
     return {"cache", Health::good, folder.string(), ""};
   }
-  return {"cache", Health::absent, folder.string() + " cannot be written: every start compiles anew",
-          "set HETSYNTH_CACHE_DIR to a folder that can be written"};
+  std::string problem = folder.string() + " cannot be written";
+  (void)open_own_folder(folder / "doctor", &problem);
+  return {"cache", Health::absent, problem + ": every start compiles anew",
+          "set HETSYNTH_CACHE_DIR to a folder that you may write to and others may not"};
 }
 
 Finding examine_solver(const std::string& solver) {

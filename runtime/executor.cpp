@@ -175,7 +175,7 @@ struct Executor::Impl {
       if (node.kind != NodeKind::input) continue;
       stage(rank, slot, [&](std::span<std::byte> bytes) {
         data.fill(node, slot.ranges, step, bytes);
-        check_input_values(node, slot.ranges, bytes, step, state.describe(rank_number));
+        check_input_values(node, slot.ranges, bytes, step, data.first_sample(node, step), state.describe(rank_number));
       });
     }
     Communicator& communicator = *communicators[static_cast<size_t>(rank_number)];

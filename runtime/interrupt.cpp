@@ -18,17 +18,18 @@ void on_signal(int number) {
 
 InterruptGuard::InterruptGuard() {
   interrupted = 0;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_interrupt_);
-  sigaction(SIGTERM, &action, &previous_terminate_);
+  for (size_t i = 0; i < signals.size(); ++i) {
+    sigaction(signals[i], &action, &previous_[i]);
+    if (signals[i] == SIGHUP && previous_[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_[i], nullptr);
+  }
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_interrupt_, nullptr);
-  sigaction(SIGTERM, &previous_terminate_, nullptr);
+  for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &previous_[i], nullptr);
 }
 
 bool InterruptGuard::requested() const { return stop_requested(); }

@@ -1,10 +1,14 @@
-// Ctrl-C and SIGTERM ask the run to stop after the current step; a second one ends the process at once.
+// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 ask the run to stop after the current step; a second one ends the process at
+// once.
 #pragma once
 #include <signal.h>
 
+#include <array>
+
 namespace hetsynth {
 
-/// While alive, SIGINT and SIGTERM set a flag instead of ending the process. One at a time.
+/// While alive, these signals set a flag instead of ending the process; SIGHUP only where it is not ignored already, as
+/// under nohup. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -15,7 +19,8 @@ class InterruptGuard {
   bool requested() const;
 
  private:
-  struct sigaction previous_interrupt_, previous_terminate_;
+  static constexpr std::array<int, 4> signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::array<struct sigaction, signals.size()> previous_;
 };
 
 /// Whether a signal has come since the last InterruptGuard was made.

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "runtime/core_quota.h"
 #include "runtime/openmp.h"
 
 namespace hetsynth {
@@ -48,7 +50,8 @@ int usable_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0)
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::max(1, CPU_COUNT(&set));
+  static const int quota = quota_of_this_process().value_or(std::numeric_limits<int>::max());
+  return std::clamp(CPU_COUNT(&set), 1, quota);
 }
 
 struct RankThreads::Impl {

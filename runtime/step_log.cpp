@@ -1,11 +1,14 @@
 #include "runtime/step_log.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "dsl/base/new_file.h"
 #include "runtime/arena.h"
 
 namespace hetsynth {
@@ -13,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path, const std::string& message, const std::string& mend) {
-  throw UserError({{path, 0, 0}, "log", message, "", "", mend});
+[[noreturn]] void fail(const std::string& path, const std::string& message, const std::string& mend,
+                       ExitCode code = ExitCode::invalid_input) {
+  throw UserError({{path, 0, 0}, "log", message, "", "", mend}, code);
 }
 
 /// Whether the file's first record is one of ours. Long enough for any step of ours to show its first key.
@@ -32,7 +36,28 @@ bool ends_in_newline(const std::string& path) {
   return file.get() == '\n';
 }
 
+bool is_filled(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
+}
+
+void check_content(const std::string& path) {
+  if (is_filled(path) && !holds_step_log(path))
+    fail(path, "the file exists and is no step log; it was left as it is", "name another file with --log-json");
+}
+
+[[noreturn]] void fail_to_write(const std::string& path) {
+  fail(path, "the file cannot be written", "name a file in a folder that exists and can be written", ExitCode::failure);
+}
+
 }  // namespace
+
+void check_step_log(const std::string& path) {
+  check_content(path);
+  std::error_code error;
+  if (!fs::exists(path, error)) return check_writable(path, "step log");
+  if (fs::is_directory(path, error) || ::access(path.c_str(), W_OK) != 0) fail_to_write(path);
+}
 
 std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
                          const std::vector<int64_t>& arena_bytes) {
@@ -55,20 +80,16 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
 StepLog::StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit,
                  std::vector<int64_t> arena_bytes)
     : path_(path), devices_(std::move(devices)), unit_(std::move(unit)), arena_bytes_(std::move(arena_bytes)) {
-  std::error_code error;
-  const bool filled = fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
-  if (filled && !holds_step_log(path)) {
-    fail(path, "the file exists and is no step log; it was left as it is", "name another file with --log-json");
-  }
-  const bool torn = filled && !ends_in_newline(path);
+  check_content(path);
+  const bool torn = is_filled(path) && !ends_in_newline(path);
   file_.open(path, std::ios::binary | std::ios::app);
-  if (!file_) fail(path, "the file cannot be written", "name a file in a folder that exists and can be written");
+  if (!file_) fail_to_write(path);
   if (torn) file_ << '\n';
 }
 
 void StepLog::add(const StepReport& report) {
   file_ << json_of_step(report, devices_, unit_, arena_bytes_) << '\n' << std::flush;
-  if (!file_) fail(path_, "the file cannot be written any more", "is the disk full?");
+  if (!file_) fail(path_, "the file cannot be written any more", "is the disk full?", ExitCode::failure);
 }
 
 }  // namespace hetsynth

@@ -8,6 +8,9 @@
 
 namespace hetsynth {
 
+/// Throws UserError if a step log cannot be begun or continued at `path`, as far as that can be known. Changes nothing.
+void check_step_log(const std::string& path);
+
 /// A file that already holds such records is appended to; a file that holds anything else is refused, so nothing is
 /// ever lost.
 class StepLog {

@@ -7,6 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/checkpoint.h"
+#include "runtime/data_ahead.h"
 #include "runtime/interrupt.h"
 #include "runtime/step_log.h"
 
@@ -27,25 +28,41 @@ namespace {
 
 TrainReport train(Executor& executor, const BatchSource& data, const TrainOptions& options) {
   const WorkUnit unit = work_unit(executor.reference());
+  if (options.steps > largest_step - options.first_step)
+    throw UserError({{},
+                     "training",
+                     "a run does not count so many steps",
+                     fmt::format("at most {}", largest_step),
+                     fmt::format("{} after {} done", options.steps, options.first_step),
+                     ""},
+                    ExitCode::usage);
   const int64_t last = options.first_step + options.steps - 1;
   std::optional<StepLog> log;
-  if (!options.log_json.empty() && executor.leads()) log.emplace(options.log_json, executor.device_names(), unit, executor.arena_bytes());
+  if (!options.log_json.empty() && executor.leads())
+    log.emplace(options.log_json, executor.device_names(), unit, executor.arena_bytes());
   std::ostream nowhere(nullptr);
   Progress progress(options.out ? *options.out : nowhere, options.progress, {executor.device_names(), unit, last},
                     options.first_step, last);
+  const std::string data_fingerprint = options.checkpoint.empty() ? "" : data.fingerprint();
   const auto save = [&](int64_t next_step) {
-    if (!options.checkpoint.empty()) save_checkpoint(options.checkpoint, executor, next_step);
+    if (options.checkpoint.empty()) return;
+    save_checkpoint(options.checkpoint, executor,
+                    {.next_step = next_step,
+                     .samples = samples_before(executor.reference(), data, next_step),
+                     .data = data.description(),
+                     .data_fingerprint = data_fingerprint});
   };
 
   TrainReport out;
   out.unit = unit;
   out.idle.assign(static_cast<size_t>(executor.ranks()), 0);
+  const DataAhead ahead(data, last);
   InterruptGuard interrupt;
   int64_t step = options.first_step;
   for (; step <= last && !executor.anywhere(interrupt.requested()); ++step) {
     StepReport report;
     try {
-      report = executor.step(step, data);
+      report = executor.step(step, ahead);
     } catch (...) {
       progress.finish();
       throw;
@@ -58,6 +75,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
     if (options.on_step) options.on_step(report);
     if (!std::isfinite(report.loss)) {
       progress.finish();
+      if (options.explain) throw options.explain(report);
       fail_not_finite(report);
     }
     if (options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0 && step != last) save(step + 1);
@@ -68,8 +86,8 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
     out.smoothed_loss = progress.state().smoothed_loss();
     out.units_per_second = progress.state().units_per_second();
     for (double& idle : out.idle) idle /= out.seconds;
-    save(step);
   }
+  save(step);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/error.h"
 #include "runtime/executor.h"
 #include "runtime/progress.h"
 
@@ -16,9 +17,11 @@ struct TrainOptions {
   std::string log_json;         ///< file; empty: none
   std::ostream* out = nullptr;  ///< progress goes here; nullptr: nowhere
   ProgressOptions progress;
-  std::string checkpoint;                          ///< file; empty: none. Written at the end, also after Ctrl-C
-  int64_t checkpoint_every = 0;                    ///< and each so many steps; 0: only at the end
+  std::string checkpoint;        ///< file; empty: none. Written at the end, also after Ctrl-C and if no step is done
+  int64_t checkpoint_every = 0;  ///< and each so many steps; 0: only at the end
   std::function<void(const StepReport&)> on_step;  ///< after every step
+  /// The error that a loss which is not finite ends the run with; empty: one that names the step.
+  std::function<UserError(const StepReport&)> explain;
 };
 
 struct TrainReport {

@@ -174,7 +174,7 @@ class Describer {
     }
     const bool others = by_queries || shared_.empty() || stride(shared_, 0) == 0;
     return others && address.coefficients.back() == 1 && address.constant % multiple == 0 &&
-           std::ranges::all_of(out.stride, [](int64_t s) { return s % multiple == 0; });
+           std::ranges::all_of(out.stride, [](int64_t s) { return s >= 0 && s % multiple == 0; });
   }
   bool take(const LocalOp& op, int input, AttentionTensor& out) const {
     const ValueId value = op.inputs[size_t(input)].value;

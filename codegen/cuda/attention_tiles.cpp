@@ -99,10 +99,18 @@ std::vector<Tile> tiles_of(const Nest& nest, const Gradients& gradients, const s
   std::vector<Tile> out;
   auto take = [&](const LocalOp& op, int input, bool of_rows) {
     const ValueId value = op.inputs[size_t(input)].value;
-    const std::string name = names.empty() ? "" : names[size_t(value)] + "_tile";
-    const Tile tile{value, nest.read(op, input), of_rows, nest.features(op), name};
+    std::string name = names.empty() ? "" : names[size_t(value)] + "_tile";
+    // One tensor may be queries and values, say, and is then kept twice.
+    const auto taken = [&] {
+      return std::any_of(out.begin(), out.end(),
+                         [&](const Tile& other) { return !name.empty() && other.name == name; });
+    };
+    Tile tile{value, nest.read(op, input), of_rows, nest.features(op), name};
     const bool known = std::any_of(out.begin(), out.end(), [&](const Tile& other) { return other.same(tile); });
-    if (!known) out.push_back(tile);
+    if (known) return;
+    while (taken()) name += "_too";
+    tile.name = name;
+    out.push_back(tile);
   };
   for (ValueId value : nest.a.scores) {
     const LocalOp& op = nest.op(value);

@@ -136,13 +136,17 @@ class Fuser {
     return ready;
   }
 
-  /// Rows or columns must be contiguous in every operand of the library's product.
+  /// Rows or columns must be contiguous in every operand of the library's product, and follow each other without
+  /// overlap: no view that is reversed, repeated or of windows that slide.
   static bool library_can(const Contraction& c) {
-    auto fits = [](int64_t row, int64_t column, int64_t rows, int64_t columns) {
-      return column == 1 || row == 1 || rows == 1 || columns == 1;
+    auto fits = [](int64_t row, int64_t column, int64_t rows, int64_t columns, int64_t batch) {
+      const bool by_columns = (row == 1 || rows == 1) && (columns == 1 || column >= rows);
+      const bool by_rows = (column == 1 || columns == 1) && (rows == 1 || row >= columns);
+      return (by_columns || by_rows) && batch >= 0;
     };
-    return fits(c.m.a, c.k.a, c.m.extent, c.k.extent) && fits(c.k.w, c.n.w, c.k.extent, c.n.extent) &&
-           fits(c.m.c, c.n.c, c.m.extent, c.n.extent);
+    return fits(c.m.a, c.k.a, c.m.extent, c.k.extent, c.batch.a) &&
+           fits(c.k.w, c.n.w, c.k.extent, c.n.extent, c.batch.w) &&
+           fits(c.m.c, c.n.c, c.m.extent, c.n.extent, c.batch.c);
   }
 
   static void replace_empty_reduction(LocalOp& op) {

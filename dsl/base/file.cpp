@@ -7,8 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "dsl/base/error.h"
+#include "dsl/base/new_file.h"
 
 namespace hetsynth {
 namespace {
@@ -36,6 +38,19 @@ struct Descriptor {
   fail(path, fmt::format("{}: {}", message, std::strerror(errno)), errno == ENOENT ? "check the path" : "", code);
 }
 
+/// A terminal, a pipe or /dev/null has nothing to be replaced: bytes go into it.
+void write_stream(const std::string& path, const std::string& what, std::string_view bytes) {
+  const std::string message = fmt::format("cannot write the {}", what);
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.fd < 0) fail_with_errno(path, message, ExitCode::failure);
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t put = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail_with_errno(path, message, ExitCode::failure);
+    done += size_t(put);
+  }
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path, const std::string& what, int64_t limit_bytes) {
@@ -60,26 +75,12 @@ std::string read_file(const std::string& path, const std::string& what, int64_t 
 }
 
 void write_file_atomically(const std::string& path, const std::string& what, std::string_view bytes) {
-  const std::string message = fmt::format("cannot write the {}", what);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  bool written = false;
-  {
-    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (file.fd < 0) fail_with_errno(path, message, ExitCode::failure);
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t put = ::write(file.fd, bytes.data() + done, bytes.size() - done);
-      if (put < 0 && errno == EINTR) continue;
-      if (put <= 0) break;
-      done += size_t(put);
-    }
-    written = done == bytes.size() && ::fsync(file.fd) == 0;
-  }
-  if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const int reason = errno;
-  ::unlink(temporary.c_str());
-  errno = reason;
-  fail_with_errno(path, message, ExitCode::failure);
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return write_stream(path, what, bytes);
+  NewFile file(path, what);
+  file.write(std::as_bytes(std::span(bytes)));
+  file.place();
 }
 
 }  // namespace hetsynth

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -74,7 +75,19 @@ void handle(int number) {
   ::_exit(int(ExitCode::invalid_input));
 }
 
+/// exit() in a model would end hetsynth as if all were done.
+void refuse_exit() {
+  if (!guarded_file) return;
+  put(*guarded_file);
+  put(": error: the model ended the program while it was built: it called exit");
+  put_last_tensor();
+  put("\n  to mend:  return from model(), or throw an exception that says what is wrong\n");
+  ::_exit(int(ExitCode::invalid_input));
+}
+
 void install() {
+  static const bool watched = std::atexit(refuse_exit) == 0 && std::at_quick_exit(refuse_exit) == 0;
+  (void)watched;
   struct sigaction action = {};
   action.sa_handler = handle;
   action.sa_flags = SA_ONSTACK | SA_NODEFER;

@@ -2,20 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include "dsl/base/file.h"
 #include "dsl/base/version.h"
 #include "dsl/jit/disk_cache.h"
 
 namespace hetsynth {
-namespace fs = std::filesystem;
 namespace {
 
 // Any header of the standard library costs a model 150 ms or more if it is not in here.
@@ -80,25 +74,14 @@ std::optional<std::vector<std::string>> unchanged_files(const std::string& manif
   throw UserError(std::move(diagnostic), ExitCode::failure);
 }
 
-/// A name for a file only this call writes.
-fs::path temporary_file() {
-  static std::atomic<uint64_t> counter{0};
-  std::error_code error;
-  fs::path folder = fs::temp_directory_path(error);
-  return (error ? fs::path("/tmp") : folder) / fmt::format("hetsynth-{}-{}.pch", ::getpid(), counter++);
-}
-
 PrecompiledHeader make_header(const CompileOptions& options, const std::string& flags) {
   CompileOptions header_options = options;
   header_options.file_name = source_name;
-  fs::path path = temporary_file();
   const std::time_t start = std::time(nullptr);
-  CompileResult result = compile_header(prefix, header_options, path.string());
+  CompileResult result = compile_header(prefix, header_options);
   if (!result.ok) fail(result);
   PrecompiledHeader header{.contents = std::move(result.dependencies), .made = true};
-  header.bytes = read_file(path.string(), "precompiled header", int64_t(1) << 30);
-  std::error_code error;
-  fs::remove(path, error);
+  header.bytes = std::move(result.output);
   std::string manifest;
   bool settled = true;  // a header edited while it was compiled would look unchanged afterwards
   for (const std::string& file : header.contents) {

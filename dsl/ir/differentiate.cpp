@@ -14,7 +14,12 @@
 namespace hetsynth {
 namespace {
 
-/// Unnamed nodes are called after the variable they flow into: "h.einsum"; repeated names gain a number.
+/// Names that are found again, in plans and checkpoints: whatever variables of the model's file have the same name,
+/// these stay as they are.
+bool keeps_name(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
+
+/// Unnamed nodes are called after the variable they flow into: "h.einsum"; repeated names gain a number, but for those
+/// of parameters and states.
 void complete_names(Program& program) {
   std::vector<std::string> base(program.nodes.size());
   for (size_t i = program.nodes.size(); i-- > 0;) {
@@ -26,11 +31,17 @@ void complete_names(Program& program) {
   }
   std::map<std::string, int> used;
   std::set<std::string> taken;
+  for (const Node& node : program.nodes)
+    if (keeps_name(node))
+      HETSYNTH_CHECK(taken.insert(node.name).second, "parameters and states have names of their own");
   for (Node& node : program.nodes) {
+    if (keeps_name(node)) continue;
     std::string wish = node.name.empty() ? base[node.id] + "." + std::string(node.tag()) : node.name;
     int& count = used[wish];
     std::string unique = wish;
     while (!taken.insert(unique).second) unique = fmt::format("{}_{}", wish, ++count + 1);
+    // Files and made-up samples of an input go by the name that it was given.
+    if (node.kind == NodeKind::input && unique != wish && node.micro_batch.of.empty()) node.micro_batch.of = wish;
     node.name = unique;
   }
 }

@@ -3,12 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "dsl/base/json_tree.h"
+#include "dsl/ir/trace_limit.h"
 
 namespace hetsynth {
 namespace {
 
 thread_local Trace* live_trace = nullptr;
+std::atomic<size_t> most_tensors = std::numeric_limits<size_t>::max();  // models may be traced on threads of their own
+
+void check_limit(const Program& program) {
+  if (program.nodes.size() < most_tensors) return;
+  throw UserError({.where = {program.model_file},
+                   .message = "the model grows beyond what the plan can be of",
+                   .expected = fmt::format("at most {} tensors", most_tensors.load()),
+                   .mend = "the plan's options are not those of this model: plan anew"});
+}
 
 constexpr const char* sane_shape = "extents of at least 1, and at most 2^48 elements in all";
 
@@ -22,14 +38,67 @@ void add_argument_notes(Diagnostic& diagnostic, const Program& program, const st
   }
 }
 
-/// `wish`, or with a number behind it if a leaf has that name; empty stays empty.
-std::string unique_leaf_name(std::set<std::string>& taken, const std::string& wish) {
+/// `wish`, or with a number behind it if a leaf has that name; empty stays empty. Inputs do not take names away from
+/// parameters and states.
+std::string unique_leaf_name(std::set<std::string>& taken, NodeKind kind, const std::string& wish) {
+  const std::string space = kind == NodeKind::input ? "input " : "kept ";
   std::string name = wish;
-  for (int number = 2; !wish.empty() && !taken.insert(name).second; ++number) name = fmt::format("{}_{}", wish, number);
+  for (int number = 2; !wish.empty() && !taken.insert(space + name).second; ++number)
+    name = fmt::format("{}_{}", wish, number);
   return name;
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+    const unsigned first = byte(i);
+    const size_t length = first < 0x80                    ? 1
+                          : first >= 0xC2 && first < 0xE0 ? 2
+                          : first >= 0xE0 && first < 0xF0 ? 3
+                          : first >= 0xF0 && first < 0xF5 ? 4
+                                                          : 0;
+    if (length == 0) return false;
+    for (size_t k = 1; k < length; ++k)
+      if ((byte(i + k) & 0xC0) != 0x80) return false;
+    // Longer than needed, a surrogate, or above the last code point.
+    const unsigned second = byte(i + 1);
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) || (first == 0xF0 && second < 0x90) ||
+        (first == 0xF4 && second >= 0x90))
+      return false;
+    i += length;
+  }
+  return true;
+}
+
+/// Names stand in plans, in messages and as keys of checkpoints: text of one line.
+void check_name(NodeKind kind, const std::string& name, const SourceLocation& where) {
+  constexpr size_t longest = 200;
+  const bool odd = std::ranges::any_of(
+      name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\'; });
+  std::string found;
+  if (name.size() > longest)
+    found = fmt::format("{} bytes, \"{}...\"", name.size(), is_utf8(name) ? name.substr(0, 20) : "");
+  else if (!is_utf8(name))
+    found = "bytes that are no UTF-8";
+  else if (odd)
+    found = json_quoted(name);
+  else if (name == "__metadata__")
+    found = "__metadata__, under which checkpoints keep what is no tensor";
+  if (found.empty()) return;
+  throw UserError({.where = where,
+                   .tag = std::string(hetsynth::name(kind)),
+                   .message = "the name cannot stand in plans and checkpoints",
+                   .expected = fmt::format("up to {} bytes of UTF-8 without control characters, quotation marks and "
+                                           "backslashes",
+                                           longest),
+                   .found = found,
+                   .mend = "give it another name"});
+}
+
 }  // namespace
+
+TraceLimit::TraceLimit(size_t tensors) : before_(most_tensors.exchange(tensors)) {}
+TraceLimit::~TraceLimit() { most_tensors = before_; }
 
 SourceLocation location(const std::source_location& where) {
   return {where.file_name(), int(where.line()), int(where.column())};
@@ -92,11 +161,12 @@ void Trace::trace_next_micro_batch() {
     original.micro_batch.samples_per_step = micro_batches * node.type.shape[0];
     node.micro_batch.samples_per_step = original.micro_batch.samples_per_step;
     node.micro_batch.first_sample = micro_batch * node.type.shape[0];
-    node.micro_batch.of = original.name;
+    node.micro_batch.of = data_name(original);
   }
 }
 
 Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const std::source_location& where) {
+  check_limit(program);
   bool of_model = kind == NodeKind::parameter || (kind == NodeKind::state && phase == Phase::forward);
   if (of_model && micro_batch > 0) return repeated_parameter(name, type, where);
   if (!is_sane(type.shape))
@@ -109,7 +179,8 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
   node.id = int(program.nodes.size());
   node.kind = kind;
   node.type = std::move(type);
-  node.name = unique_leaf_name(leaf_names, name);
+  if (phase == Phase::forward) check_name(kind, name, scope.known() ? scope : location(where));
+  node.name = unique_leaf_name(leaf_names, kind, name);
   node.where = scope.known() ? scope : location(where);
   node.phase = phase;
   program.nodes.push_back(std::move(node));
@@ -118,6 +189,7 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
 }
 
 Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> inputs, const std::source_location& where) {
+  check_limit(program);
   Node node;
   node.where = scope.known() ? scope : location(where);
   std::vector<TensorType> types;

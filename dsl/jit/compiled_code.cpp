@@ -1,10 +1,11 @@
 #include "dsl/jit/compiled_code.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-
-#include <fstream>
+#include <unistd.h>
 
 #include "dsl/base/version.h"
+#include "dsl/jit/cache_folder.h"
 #include "dsl/jit/disk_cache.h"
 
 namespace hetsynth {
@@ -27,14 +28,17 @@ std::string key_of(std::string_view source, const CompileOptions& options) {
 
 /// Writes the text to a folder of the cache directory. Gives the path, or "" if nothing could be written.
 std::string keep_source(const char* folder_name, std::string_view source, const std::string& name) {
-  std::error_code error;
-  auto folder = cache_directory() / folder_name;
-  std::filesystem::create_directories(folder, error);
-  auto path = folder / name;
-  std::ofstream out(path);
-  out << source;
-  out.close();
-  return out ? path.string() : "";
+  const auto path = cache_directory() / folder_name;
+  const Descriptor folder = open_own_folder(path);
+  if (!folder) return "";
+  const Descriptor file(
+      ::openat(folder.number(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  while (file && !source.empty()) {
+    const ssize_t done = ::write(file.number(), source.data(), source.size());
+    if (done <= 0) break;
+    source.remove_prefix(size_t(done));
+  }
+  return file && source.empty() ? (path / name).string() : "";
 }
 
 /// The options under which gdb finds code and source.

@@ -6,6 +6,9 @@
 #include <dlfcn.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,18 +19,43 @@
 namespace hetsynth {
 namespace fs = std::filesystem;
 
+namespace {
+
+bool take_contents(int file, std::string& out) {
+  struct stat status {};
+  if (file < 0 || ::fstat(file, &status) != 0) return false;
+  out.resize(size_t(status.st_size));
+  size_t filled = 0;
+  while (filled < out.size()) {
+    const ssize_t got = ::pread(file, out.data() + filled, out.size() - filled, off_t(filled));
+    if (got <= 0) return false;
+    filled += size_t(got);
+  }
+  return !out.empty();
+}
+
+}  // namespace
+
 CompileResult compile_object(std::string_view source, const CompileOptions& options) {
   clang::EmitObjAction action;
   return run_clang_to_object(source, options, action);
 }
 
-CompileResult compile_header(std::string_view source, const CompileOptions& options, const std::string& path) {
+CompileResult compile_header(std::string_view source, const CompileOptions& options) {
   clang::GeneratePCHAction action;
+  // Clang writes headers to files: to one without a name, which nobody can find and no crash can leave behind.
+  const int memory = ::memfd_create("hetsynth-header", MFD_CLOEXEC);
+  const std::string path = "/proc/self/fd/" + std::to_string(memory);
   CompileOptions header = options;
   // Without this, every model instantiates the templates of the standard library anew.
   header.flags.insert(header.flags.end(), {"-xc++-header", "-fpch-instantiate-templates"});
-  return run_clang(source, header, action,
-                   [&](clang::CompilerInstance& instance) { instance.getFrontendOpts().OutputFile = path; });
+  CompileResult result = run_clang(source, header, action, [&](clang::CompilerInstance& instance) {
+    instance.getFrontendOpts().OutputFile = path;
+    instance.getFrontendOpts().UseTemporary = false;
+  });
+  result.ok = result.ok && take_contents(memory, result.output);
+  if (memory >= 0) ::close(memory);
+  return result;
 }
 
 const std::string& compiler_identity() {

@@ -48,8 +48,8 @@ struct CompileResult {
 /// clang refuses.
 CompileResult compile_object(std::string_view source, const CompileOptions& options);
 
-/// Writes a precompiled header of `source` to `path`. The result carries no output.
-CompileResult compile_header(std::string_view source, const CompileOptions& options, const std::string& path);
+/// Makes a precompiled header of `source`: the result's output.
+CompileResult compile_header(std::string_view source, const CompileOptions& options);
 
 /// Everything about this host and compiler an object depends on: clang's version, target, CPU name and features.
 const std::string& compiler_identity();

@@ -1,20 +1,23 @@
 #include "dsl/jit/disk_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "dsl/base/hash.h"
+#include "dsl/jit/cache_folder.h"
 
 namespace hetsynth {
 namespace fs = std::filesystem;
@@ -32,24 +35,64 @@ const char* environment(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-/// Makes the folder for this user alone. False if it cannot be used, or another user could have put code there.
-bool prepare_folder(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(folder, error)) {
-    fs::create_directories(folder.parent_path(), error);
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
-  }
-  struct stat status;
-  return ::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
-         !(status.st_mode & (S_IWGRP | S_IWOTH));
+uint64_t unpredictable() {
+  uint64_t out = 0;
+  if (::getrandom(&out, sizeof out, GRND_NONBLOCK) == ssize_t(sizeof out)) return out;
+  static std::atomic<uint64_t> counter{0};  // O_EXCL guards what a guess could do
+  return uint64_t(::getpid()) << 32 | counter++;
 }
 
-bool write_file(const fs::path& path, std::string_view header, std::string_view payload) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(header.data(), std::streamsize(header.size()));
-  out.write(payload.data(), std::streamsize(payload.size()));
-  out.close();
-  return bool(out);
+constexpr std::string_view new_prefix = ".new-";
+
+bool put(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(file, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    bytes.remove_prefix(size_t(done));
+  }
+  return true;
+}
+
+/// A file of the folder that is this user's alone; none otherwise. Never waits, never follows a link.
+Descriptor open_entry(const Descriptor& folder, const std::string& name, struct stat& status) {
+  Descriptor file(::openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const bool own = file && ::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode) &&
+                   status.st_uid == ::geteuid() && !(status.st_mode & S_IWOTH);
+  return own ? std::move(file) : Descriptor();
+}
+
+std::string first_bytes(const Descriptor& file, size_t count) {
+  std::string out(count, '\0');
+  const ssize_t got = ::pread(file.number(), out.data(), count, 0);
+  out.resize(size_t(std::max<ssize_t>(got, 0)));
+  return out;
+}
+
+/// Whether the cache wrote the file, under the name that it has. All else is somebody else's and left alone.
+bool is_own_entry(const Descriptor& file, const std::string& name) {
+  const std::string start = fmt::format("{}\n{}\n", magic, name);
+  return first_bytes(file, start.size()) == start;
+}
+
+/// Whether a writer made the file and has died: a living one holds its lock.
+bool is_abandoned(const Descriptor& file, const std::string& name) {
+  if (!name.starts_with(new_prefix)) return false;
+  const std::string start = first_bytes(file, magic.size());
+  return (start.empty() || start == magic) && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+}
+
+std::vector<std::string> names_in(const Descriptor& folder) {
+  std::vector<std::string> out;
+  const int listing = ::openat(folder.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const open = listing < 0 ? nullptr : ::fdopendir(listing);
+  if (!open) {
+    if (listing >= 0) ::close(listing);
+    return out;
+  }
+  while (const dirent* entry = ::readdir(open)) out.emplace_back(entry->d_name);
+  ::closedir(open);
+  return out;
 }
 
 }  // namespace
@@ -78,24 +121,20 @@ DiskCache::DiskCache(std::string kind, int64_t limit_bytes) : kind_(std::move(ki
 fs::path DiskCache::path(const std::string& key) const { return cache_directory() / kind_ / key; }
 
 std::optional<std::string> DiskCache::load(const std::string& key) const {
-  fs::path file = path(key);
-  if (!prepare_folder(file.parent_path())) return std::nullopt;
-  int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return std::nullopt;
-  struct stat status;
-  std::string bytes;
-  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
-    bytes.resize(size_t(status.st_size));
-    size_t filled = 0;
-    while (filled < bytes.size()) {
-      ssize_t got = ::read(descriptor, bytes.data() + filled, bytes.size() - filled);
-      if (got <= 0) break;
-      filled += size_t(got);
-    }
-    bytes.resize(filled);
-    ::futimens(descriptor, nullptr);  // the time of last use decides what is pruned
+  const Descriptor folder = open_own_folder(cache_directory() / kind_);
+  if (!folder) return std::nullopt;
+  struct stat status {};
+  const Descriptor file = open_entry(folder, key, status);
+  if (!file) return std::nullopt;
+  std::string bytes(size_t(status.st_size), '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::read(file.number(), bytes.data() + filled, bytes.size() - filled);
+    if (got <= 0) break;
+    filled += size_t(got);
   }
-  ::close(descriptor);
+  bytes.resize(filled);
+  ::futimens(file.number(), nullptr);  // the time of last use decides what is pruned
   size_t end = 0;
   for (int line = 0; line < 3 && end != std::string::npos; ++line) {
     end = bytes.find('\n', end);
@@ -109,59 +148,59 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
 }
 
 bool DiskCache::store(const std::string& key, std::string_view bytes) const {
-  static std::atomic<uint64_t> counter{0};
-  fs::path file = path(key);
-  if (!prepare_folder(file.parent_path())) return false;
+  const fs::path path = cache_directory() / kind_;
+  const Descriptor folder = open_own_folder(path);
+  if (!folder) return false;
   static std::mutex mutex;
   static std::set<fs::path> pruned;
   bool first = false;
   {
     std::lock_guard lock(mutex);
-    first = pruned.insert(file.parent_path()).second;
+    first = pruned.insert(path).second;
   }
   if (first) prune();
-  fs::path temporary = file;
-  temporary += fmt::format(".{}.{}.tmp", ::getpid(), counter++);
-  std::error_code error;
-  if (write_file(temporary, header_of(key, bytes), bytes)) {
-    fs::rename(temporary, file, error);
-    if (!error) return true;
-  }
-  fs::remove(temporary, error);
+  const std::string temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
+  const Descriptor file(
+      ::openat(folder.number(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return false;
+  (void)::flock(file.number(), LOCK_EX);
+  if (put(file.number(), header_of(key, bytes)) && put(file.number(), bytes) &&
+      ::renameat(folder.number(), temporary.c_str(), folder.number(), key.c_str()) == 0)
+    return true;
+  ::unlinkat(folder.number(), temporary.c_str(), 0);
   return false;
 }
 
 void DiskCache::remove(const std::string& key) const {
-  std::error_code error;
-  fs::remove(path(key), error);
+  const Descriptor folder = open_own_folder(cache_directory() / kind_);
+  struct stat status {};
+  if (folder && is_own_entry(open_entry(folder, key, status), key)) ::unlinkat(folder.number(), key.c_str(), 0);
 }
 
 void DiskCache::prune() const {
   struct Entry {
-    fs::file_time_type used;
-    fs::path path;
+    std::pair<int64_t, int64_t> used;
+    std::string name;
     int64_t bytes;
     auto operator<=>(const Entry&) const = default;
   };
+  const Descriptor folder = open_own_folder(cache_directory() / kind_);
+  if (!folder) return;
   std::vector<Entry> entries;
   int64_t total = 0;
-  std::error_code error;
-  auto hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  for (fs::directory_iterator at(cache_directory() / kind_, error), end; !error && at != end; at.increment(error)) {
-    std::error_code entry_error;
-    auto used = at->last_write_time(entry_error);
-    auto bytes = int64_t(entry_error ? 0 : at->file_size(entry_error));
-    if (entry_error) continue;
-    if (at->path().extension() == ".tmp" && used < hour_ago)
-      fs::remove(at->path(), entry_error);  // left by a killed writer
-    entries.push_back({used, at->path(), bytes});
-    total += bytes;
+  for (const std::string& name : names_in(folder)) {
+    struct stat status {};
+    const Descriptor file = open_entry(folder, name, status);
+    if (!file) continue;
+    if (is_abandoned(file, name)) ::unlinkat(folder.number(), name.c_str(), 0);
+    if (!is_own_entry(file, name)) continue;
+    entries.push_back({{status.st_mtim.tv_sec, status.st_mtim.tv_nsec}, name, status.st_size});
+    total += status.st_size;
   }
   std::sort(entries.begin(), entries.end());
   for (const Entry& entry : entries) {
     if (total <= limit_bytes_) break;
-    std::error_code remove_error;
-    fs::remove(entry.path, remove_error);
+    ::unlinkat(folder.number(), entry.name.c_str(), 0);
     total -= entry.bytes;
   }
 }

@@ -17,9 +17,9 @@ std::filesystem::path cache_directory();
 std::string cache_key(const std::vector<std::string_view>& parts);
 
 /// One kind of entry ("objects"), a folder of the cache directory. Safe among threads and processes: entries are
-/// written to a temporary file and renamed; an entry that is truncated, altered, or of another key reads as absent. A
-/// folder that cannot be made or written, or that belongs to another user, makes every lookup a miss: no function here
-/// throws.
+/// written to a new file and renamed; an entry that is truncated, altered, or of another key reads as absent. A folder
+/// that cannot be made or written, or in which another user could put files (dsl/jit/cache_folder.h), makes every
+/// lookup a miss: no function here throws.
 class DiskCache {
  public:
   explicit DiskCache(std::string kind, int64_t limit_bytes = int64_t(1) << 30);
@@ -28,7 +28,8 @@ class DiskCache {
   bool store(const std::string& key, std::string_view bytes) const;
   void remove(const std::string& key) const;
   std::filesystem::path path(const std::string& key) const;
-  /// Removes entries, those unused for longest first, until the folder is within its limit.
+  /// Removes entries, those unused for longest first, until those that are left are within the limit; and what writers
+  /// left that have died. Files that the cache did not write, as their headers tell, are neither counted nor removed.
   void prune() const;
 
  private:

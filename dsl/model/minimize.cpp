@@ -1,6 +1,8 @@
 // What a model wants of its loss: minimize, and the marks output and stop_gradient.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "dsl/include/hetsynth/model.h"
 #include "dsl/ir/trace.h"
 #include "dsl/model/optimizers.h"
@@ -11,11 +13,11 @@ namespace {
 
 void require(bool holds, const char* optimizer, const char* setting, const char* expected, double found,
              const std::source_location& where) {
-  if (holds) return;
+  if (holds && std::isfinite(found)) return;
   throw UserError({.where = location(where),
                    .tag = optimizer,
                    .message = fmt::format("{} is out of range", setting),
-                   .expected = expected,
+                   .expected = std::isfinite(found) ? expected : "a finite number",
                    .found = fmt::format("{}", found)});
 }
 
@@ -31,7 +33,7 @@ void check_schedule(const char* optimizer, const Schedule& s, int64_t warmup_ste
 
 /// What all optimizers share.
 void check_common(const char* optimizer, const auto& o, const std::source_location& where) {
-  require(o.learning_rate > 0, optimizer, "learning_rate", "more than 0", o.learning_rate, where);
+  require(o.learning_rate >= 0, optimizer, "learning_rate", "0 or more", o.learning_rate, where);
   require(o.weight_decay >= 0, optimizer, "weight_decay", "0 or more", o.weight_decay, where);
   require(o.clip_norm >= 0, optimizer, "clip_norm", "0 (no clipping) or more", o.clip_norm, where);
   require(o.warmup_steps >= 0, optimizer, "warmup_steps", "0 or more", double(o.warmup_steps), where);

@@ -135,10 +135,17 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   const std::string model = reader.text("model", "");
   std::vector<std::string> known;
   for (const DeviceModel& candidate : device_models()) known.emplace_back(candidate.name);
-  const std::string mend =
-      model.empty() ? "or name a model from docs/cluster.md"
-                    : did_you_mean(model, known, "the model is not in docs/cluster.md, so its figures must be given");
-  reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "", mend);
+  if (model.empty() || find_device_model(model))
+    reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "",
+                "or name a model that tells it (docs/cluster.md)");
+  // How to describe one by hand, as the model is no help.
+  const std::string by_hand =
+      "kind = \"cuda\", architecture = \"sm_86\", memory = \"24 GiB\", "
+      "declared = { matmul = \"30 TFLOP/s\", memory_bandwidth = \"900 GB/s\" }";
+  const std::string near = did_you_mean(model, known);
+  reader.fail(reader.where(), fmt::format("the model {} is not known, and the device has no {}", quote(model), what),
+              fmt::format("{}, or a known model: {}", line, quoted_list(known, known.size())), quote(model),
+              fmt::format("{}{}describe the device by hand: {}", near, near.empty() ? "" : " Or ", by_hand));
 }
 
 DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {

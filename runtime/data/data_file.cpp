@@ -24,7 +24,8 @@ std::string hex(std::span<const unsigned char> bytes) {
 }
 
 DataFile::DataFile(std::string path) : path_(std::move(path)) {
-  number_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe would be waited for until somebody writes into it.
+  number_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
   std::string problem;
   if (number_ < 0 || ::fstat(number_, &status) != 0) {

@@ -57,9 +57,9 @@ int64_t zipf(uint64_t bits, int64_t count) {
 SyntheticData::SyntheticData(const Program& program, uint64_t seed) : seed_(seed) {
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::input || node.type.shape.empty()) continue;
-    if (!node.micro_batch.of.empty()) continue;  // a further micro-batch's: the same tensor
+    if (node.micro_batch.first_sample > 0) continue;  // a further micro-batch's: the same tensor
     const DataSource& data = node.data;
-    const auto stream = static_cast<uint64_t>(stream_of(node.name));
+    const auto stream = static_cast<uint64_t>(stream_of(data_name(node)));
     const int64_t batch = node.type.shape[0];
     const int64_t per_sample = batch == 0 ? 0 : element_count(node.type.shape) / batch;
     if (data.kind == Kind::token_label) token_classes_ = data.classes;
@@ -67,11 +67,7 @@ SyntheticData::SyntheticData(const Program& program, uint64_t seed) : seed_(seed
     if (data.kind == Kind::pair_source) source_length_ = data.length, source_classes_ = data.classes;
     if (data.kind == Kind::numeric) columns_.push_back({stream, per_sample, 0});
     if (data.kind == Kind::category) columns_.push_back({stream, 0, data.classes});
-    if (data.kind == Kind::synthetic_normal) features_.push_back({stream_of(node.name), per_sample});
-  }
-  for (const Node& node : program.nodes) {
-    if (node.kind == NodeKind::input && node.data.kind == Kind::synthetic_label)
-      make_teacher(std::max<int64_t>(node.data.classes, 1));
+    if (data.kind == Kind::synthetic_normal) features_.push_back({stream_of(data_name(node)), per_sample});
   }
 }
 
@@ -195,16 +191,19 @@ float SyntheticData::response(const Node& input, int64_t sample) const {
   return static_cast<float>(input.data.classes == 2 ? score > 0 : std::tanh(score));
 }
 
-/// Weights [classes, features] of the linear teacher: standard normal, the same for every run seed.
-void SyntheticData::make_teacher(int64_t classes) {
+/// Weights [classes, features] of the linear teacher: standard normal, the same for every run seed. Made when the first
+/// label is asked for: a model that fits no device has a teacher that fits no memory.
+const std::vector<double>& SyntheticData::teacher(int64_t classes) const {
+  std::lock_guard lock(teachers_mutex_);
   std::vector<double>& weights = teachers_[classes];
-  if (!weights.empty()) return;
+  if (!weights.empty()) return weights;
   for (int64_t c = 0; c < classes; ++c) {
     for (const Features& x : features_) {
       for (int64_t f = 0; f < x.per_sample; ++f)
         weights.push_back(normal_at(task, x.stream, static_cast<uint64_t>(c * x.per_sample + f)));
     }
   }
+  return weights;
 }
 
 /// The class to which the teacher gives the greatest score.
@@ -214,7 +213,7 @@ int32_t SyntheticData::taught_label(int64_t classes, int64_t sample) const {
     for (int64_t f = 0; f < x.per_sample; ++f)
       sample_features.push_back(normal_at(seed_, x.stream, static_cast<uint64_t>(sample * x.per_sample + f)));
   }
-  auto weight = teachers_.at(classes).begin();
+  auto weight = teacher(classes).begin();
   int32_t best = 0;
   double best_score = -HUGE_VAL;
   for (int64_t c = 0; c < classes; ++c) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "dsl/ir/program.h"
@@ -43,7 +44,7 @@ class SyntheticData {
   int64_t category(uint64_t stream, int64_t classes, int64_t sample) const;
   double feature(uint64_t stream, int64_t width, int64_t sample, int64_t place) const;
   int32_t label(int64_t sample, int64_t classes) const;
-  void make_teacher(int64_t classes);
+  const std::vector<double>& teacher(int64_t classes) const;
   int32_t taught_label(int64_t classes, int64_t sample) const;
 
   const uint64_t seed_;
@@ -51,8 +52,9 @@ class SyntheticData {
   int64_t image_classes_ = 1;
   int64_t source_length_ = 1, source_classes_ = 3;  ///< of the pairs' sources
   std::vector<Column> columns_;
-  std::vector<Features> features_;                   ///< inputs of kind synthetic_normal, in program order
-  std::map<int64_t, std::vector<double>> teachers_;  ///< by number of classes
+  std::vector<Features> features_;  ///< inputs of kind synthetic_normal, in program order
+  mutable std::mutex teachers_mutex_;
+  mutable std::map<int64_t, std::vector<double>> teachers_;  ///< by number of classes
 };
 
 }  // namespace hetsynth

@@ -34,7 +34,7 @@ std::vector<std::string> files_below(const std::string& folder) {
 
 /// Closes on all ways out.
 struct OpenFile {
-  explicit OpenFile(const std::string& path) : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit OpenFile(const std::string& path) : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (number < 0) fail(path, std::string("the file cannot be read: ") + std::strerror(errno));
   }
   ~OpenFile() { ::close(number); }

@@ -2,6 +2,12 @@
 #include "runtime/data/text_tokens.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <string_view>
 
 #include "runtime/arena.h"
 #include "runtime/data/formats.h"
@@ -31,9 +37,30 @@ class TextTokens : public TokenSequence {
   TextCorpus corpus_;
 };
 
+/// Whether the first line is an object of JSON with a key: a file of records, not of text.
+bool looks_like_records(const TextCorpus& corpus) {
+  std::vector<unsigned char> head(static_cast<size_t>(std::min<int64_t>(corpus.bytes(), 1 << 16)));
+  corpus.read(0, head);
+  const auto end = std::ranges::find(head, '\n');
+  // Of a longer line the beginning has to do.
+  if (end == head.end() && std::ranges::equal(head | std::views::take(2), std::string_view("{\""))) return true;
+  const nlohmann::json record = nlohmann::json::parse(head.begin(), end, nullptr, false);
+  return record.is_object() && !record.empty();
+}
+
+void warn_of_records(const std::string& path) {
+  const TextCorpus corpus = TextCorpus::open(path, 0);
+  if (!looks_like_records(corpus)) return;
+  spdlog::warn(
+      "{} holds records of JSON: every byte of them is trained on, keys and quotation marks too; to train on the texts "
+      "alone, write them to a file of their own",
+      corpus.place_of(0).first);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_text(const std::string& path, const std::vector<const Node*>& inputs) {
+  warn_of_records(path);
   return std::make_unique<TokenWindows>(std::make_unique<TextTokens>(path), inputs, path);
 }
 

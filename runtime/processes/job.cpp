@@ -65,7 +65,7 @@ bool wait_for(const std::vector<std::unique_ptr<Message>>& messages, const std::
 struct Job::Impl {
   struct Peer {
     std::unique_ptr<Message> next;  ///< its next control message
-    Clock::time_point heard = Clock::now();
+    Clock::duration heard{};        ///< by the watch's own clock
     bool said_goodbye = false;
     std::string failed;  ///< its own words
   };
@@ -107,12 +107,16 @@ struct Job::Impl {
 
   /// The watch: hears and tells until the process has said goodbye and all others have, or are dead.
   void serve() {
-    Clock::time_point told{};
+    Clock::time_point told{}, before = Clock::now();
     while (true) {
       std::function<void(const ProcessFailure&)> call;
       std::optional<ProcessFailure> news;
       {
         std::lock_guard lock(mutex);
+        // Time in which this process did not run itself (all of them suspended, say) is nobody's silence.
+        const Clock::time_point now = Clock::now();
+        watched += std::min<Clock::duration>(now - before, options.patience / 10);
+        before = now;
         hear();
         if (!announcement.empty() && !announced) tell_all(Control::failed, announcement), announced = true;
         if (leaving && !left) tell_all(Control::goodbye), left = true;
@@ -142,7 +146,7 @@ struct Job::Impl {
         Control control;
         std::memcpy(&control, peer.next->bytes().data(), sizeof control);
         control.text[sizeof control.text - 1] = '\0';
-        peer.heard = Clock::now();
+        peer.heard = watched;
         peer.next.reset();
         if (control.kind == Control::failed) {
           peer.failed = control.text;
@@ -158,7 +162,7 @@ struct Job::Impl {
     for (int p = 0; p < group.count(); ++p) {
       const bool listened_to = p != self() && (self() == 0 || p == 0);
       Peer& peer = peers[size_t(p)];
-      if (!listened_to || peer.said_goodbye || Clock::now() - peer.heard < options.patience) continue;
+      if (!listened_to || peer.said_goodbye || watched - peer.heard < options.patience) continue;
       heard =
           ProcessFailure{p, fmt::format("nothing was heard of it for {} s: it has died, hangs, or cannot be reached",
                                         double(options.patience.count()) / 1000)};
@@ -185,6 +189,7 @@ struct Job::Impl {
   const JobOptions options;
   mutable std::mutex mutex;
   std::vector<Peer> peers;
+  Clock::duration watched{};  ///< time that the watch has seen pass
   std::vector<std::unique_ptr<Message>> sent;
   std::vector<std::string> hosts;
   std::string announcement;

@@ -84,6 +84,25 @@ TEST(BadModel, UnknownSetting) {
   expect_refusal(Workplace(), "run model.cpp --set bach=3", 2, {"the model has no option named bach"});
 }
 
+TEST(BadData, RecordsOfJsonAreNotTakenForTextWithoutAWord) {
+  const Workplace place;
+  place.write("model.cpp", R"(#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+void model() {
+  auto [bytes, next] = text_next_byte(4, 2);
+  Tensor x = reshape(embedding(parameter("table", {256, 2}, normal(0.1)), bytes), {4, 4});
+  minimize(cross_entropy(matmul(x, parameter("w", {4, 256}, normal(0.1))), next), SGD{});
+}
+)");
+  std::string records, texts;
+  for (int i = 0; i < 40; ++i) records += "{\"text\": \"number " + std::to_string(i) + "\"}\n", texts += "{ a text }\n";
+  place.write("data.jsonl", records);
+  place.write("data.txt", texts);
+  const std::string run = "run model.cpp --cluster c.toml --sample 0 --steps 1 --data ";
+  EXPECT_THAT(place.run(run + "data.jsonl").err, HasSubstr("data.jsonl holds records of JSON"));
+  EXPECT_THAT(place.run(run + "data.txt").err, Not(HasSubstr("records of JSON")));
+}
+
 TEST(BadCluster, EachMistakeNamesItsPlace) {
   const Workplace place;
   place.write("key.toml", replaced(small_cluster, "memory =", "memry ="));
@@ -108,6 +127,27 @@ TEST(BadCluster, TooLittleMemoryIsInfeasible) {
   place.write("c.toml", replaced(replaced(small_cluster, "1 GiB", "100 KiB"), "1 GiB", "100 KiB"));
   expect_refusal(place, "plan model.cpp --cluster c.toml -o plan.json", 4, {"error:"});
   EXPECT_FALSE(place.exists("plan.json"));
+}
+
+/// Options of a plan are read before its hash can be compared.
+TEST(BadPlanOptions, ThatAskForAHugeModelEndSoon) {
+  const Workplace place;
+  place.write("model.cpp", replaced(small_model, "Tensor w2",
+                                    "for (int64_t i = option(\"layers\", 1); i > 0; --i) h = h + 1.0;\n  Tensor w2"));
+  ASSERT_EQ(place.run("plan model.cpp --cluster c.toml -o plan.json").code, 0);
+  const std::string plan = place.read("plan.json");
+  const size_t at = plan.find("\"layers\"");
+  ASSERT_NE(at, std::string::npos);
+  place.write("huge.json", plan.substr(0, at) + replaced(plan.substr(at), "\"1\"", "\"100000000\""));
+  expect_refusal(place, "verify model.cpp huge.json", 3, {"the model grows beyond what the plan can be of"});
+}
+
+TEST(BadModel, TooLargeForAnyDeviceIsToldBeforeDataAreMade) {
+  const Workplace place;
+  place.write("model.cpp", replaced(replaced(small_model, "6, 3)", "1000000, 1000000)"), "{6, 16}", "{1000000, 16}"));
+  place.write("model.cpp", replaced(place.read("model.cpp"), "{16, 3}", "{16, 1000000}"));
+  place.write("c.toml", replaced(replaced(small_cluster, "1 GiB", "1 MiB"), "1 GiB", "1 MiB"));
+  expect_refusal(place, "run model.cpp --cluster c.toml", 4, {"error:"});
 }
 
 /// Makes plan.json with the small model and cluster.

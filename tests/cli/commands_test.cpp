@@ -60,6 +60,18 @@ TEST(Commands, PlanVerifyInspectRun) {
   EXPECT_LT(loss.back(), loss.front());
 }
 
+/// Threads of OpenMP that spin keep those that they wait for off a core that others use too.
+TEST(Commands, ThreadsThatWaitSleepSoonUnlessTheUserSaysOtherwise) {
+  const Workplace place;
+  const std::string run = "run model.cpp --cluster c.toml --steps 1 --sample 0";
+  const Outcome usual = place.run(run, "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose");
+  expect_done(usual);
+  EXPECT_THAT(usual.err, HasSubstr("GOMP_SPINCOUNT = '1000'"));
+  const Outcome chosen = place.run(run, "env GOMP_SPINCOUNT=77 OMP_DISPLAY_ENV=verbose");
+  expect_done(chosen);
+  EXPECT_THAT(chosen.err, ::testing::AllOf(HasSubstr("GOMP_SPINCOUNT = '77'"), ::testing::Not(HasSubstr("'1000'"))));
+}
+
 TEST(Commands, CertificatesAreWrittenAndChecked) {
   const Workplace place;
   expect_done(place.run("plan model.cpp --cluster c.toml -o plan.json"));

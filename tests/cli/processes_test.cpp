@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
 
 #include "command.h"
+#include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -102,6 +104,32 @@ TEST_F(Processes, ResumeACheckpointOnAnotherNumberOfProcesses) {
   ASSERT_EQ(place.run(run + "--steps 6 --checkpoint half.st", mpirun(2)).code, 0);
   ASSERT_EQ(place.run(run + "--steps 4 --resume half.st --checkpoint rest.st", mpirun(2)).code, 0);
   EXPECT_EQ(place.read("rest.st"), place.read("whole.st"));
+}
+
+/// Two processes, one of which is given something else: neither trains, and what differs is named with both values.
+TEST_F(Processes, ThatAreGivenDifferentThingsAreTold) {
+  place.write("slow.toml", slow_devices(1, 2));
+  place.write("other.toml", slow_devices(1, 2) + "\n");
+  place.write("other.cpp", everywhere(small_model, "0.1}", "0.2}"));
+  const std::string base = "run model.cpp --cluster slow.toml --sample 0 ";
+  ASSERT_EQ(place.run(base + "--steps 3 --checkpoint a.st").code, 0);
+  ASSERT_EQ(place.run(base + "--steps 3 --checkpoint b.st --seed 5").code, 0);
+  const std::vector<std::array<std::string, 3>> cases{
+      {base, base + "--seed 9", "the same seed"},
+      {base, base + "--steps 7", "the same number of steps"},
+      {base, base + "--batch 6", "the same options of the model"},
+      {base, "run other.cpp --cluster slow.toml --sample 0", "the same model"},
+      {base, "run model.cpp --cluster other.toml --sample 0", "the same cluster"},
+      {base + "--resume a.st", base, "the same checkpoint to resume"},
+      {base + "--resume a.st", base + "--resume b.st", "the same checkpoint to resume"},
+      {base, base + "--checkpoint c.st", "the same --checkpoint"},
+  };
+  for (const auto& [first, second, message] : cases) {
+    const Outcome ran = place.run(first + " : -np 1 '" HETSYNTH_BINARY_DIR "/hetsynth' " + second, mpirun(1));
+    EXPECT_EQ(ran.code, 3) << second << ran.err;
+    EXPECT_THAT(ran.err, AllOf(HasSubstr(message), HasSubstr("process 0 on"), HasSubstr("process 1 on"))) << second;
+    EXPECT_THAT(ran.out, Not(HasSubstr("plan for"))) << second;
+  }
 }
 
 TEST_F(Processes, AnErrorIsToldOnceAndEndsAll) {

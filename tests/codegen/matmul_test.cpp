@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -17,14 +18,34 @@ struct Matrix {
   int64_t batch, rows, columns;
   int64_t strides[3];
   std::vector<float> values;
+  int64_t first = 0;  ///< place of element 0, 0, 0
   float& at(int64_t b, int64_t r, int64_t c) {
-    return values[size_t(b * strides[0] + r * strides[1] + c * strides[2])];
+    return values[size_t(first + b * strides[0] + r * strides[1] + c * strides[2])];
   }
 };
 
 /// Layouts: rows, columns, rows of a wider buffer, batch inside of the rows (as heads lie in a projection), batch
-/// repeated.
-enum class Kind { rows, columns, wide, interleaved, repeated };
+/// repeated. Then views that library calls do not take as they are.
+enum class Kind {
+  rows,
+  columns,
+  wide,
+  interleaved,
+  repeated,
+  spread,  ///< every other column
+  reversed_batch,
+  reversed_rows,
+  reversed_columns,
+  reversed,
+  repeated_rows,
+  repeated_columns,
+  sliding,
+  overlapping,
+};
+constexpr int result_kinds = 4;       ///< of results, from `rows` on
+constexpr int one_to_one_kinds = 10;  ///< each element has a place of its own
+constexpr int kinds = 14;
+bool is_one_to_one(Kind kind) { return kind != Kind::repeated && int(kind) < one_to_one_kinds; }
 
 Matrix matrix(int64_t batch, int64_t rows, int64_t columns, Kind kind, uint64_t seed) {
   Matrix m{batch, rows, columns, {rows * columns, columns, 1}, {}};
@@ -32,7 +53,17 @@ Matrix matrix(int64_t batch, int64_t rows, int64_t columns, Kind kind, uint64_t 
   if (kind == Kind::wide) m.strides[1] = columns + 3, m.strides[0] = rows * (columns + 3);
   if (kind == Kind::interleaved) m.strides[0] = columns, m.strides[1] = batch * columns;
   if (kind == Kind::repeated) m.strides[0] = 0;
-  m.values.resize(size_t(batch * rows * (columns + 3) + columns + 1));
+  if (kind == Kind::spread) m.strides[0] *= 2, m.strides[1] *= 2, m.strides[2] *= 2;
+  const bool all = kind == Kind::reversed;
+  if (all || kind == Kind::reversed_batch) m.first += (batch - 1) * m.strides[0], m.strides[0] *= -1;
+  if (all || kind == Kind::reversed_rows) m.first += (rows - 1) * m.strides[1], m.strides[1] *= -1;
+  if (all || kind == Kind::reversed_columns) m.first += (columns - 1) * m.strides[2], m.strides[2] *= -1;
+  if (kind == Kind::repeated_rows) m.strides[1] = 0;
+  if (kind == Kind::repeated_columns) m.strides[2] = 0;
+  if (kind == Kind::sliding) m.strides[1] = 1;
+  if (kind == Kind::overlapping) m.strides[1] = (columns + 1) / 2;
+  m.first = std::max<int64_t>(m.first, 0);
+  m.values.resize(size_t(2 * batch * rows * (columns + 3) + columns + 1));
   std::mt19937_64 generator(seed);
   for (float& v : m.values) v = std::uniform_real_distribution<float>(-1, 1)(generator);
   return m;
@@ -62,13 +93,13 @@ void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind,
         wanted.at(b, i, j) = float(sum);
       }
   if (bf16)
-    hetsynth_matmul_bf16(batch, m, n, k, short_a.data(), a.strides[0], a.strides[1], a.strides[2], short_w.data(),
-                         w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1],
-                         c.strides[2], accumulate);
+    hetsynth_matmul_bf16(batch, m, n, k, short_a.data() + a.first, a.strides[0], a.strides[1], a.strides[2],
+                         short_w.data() + w.first, w.strides[0], w.strides[1], w.strides[2], c.values.data() + c.first,
+                         c.strides[0], c.strides[1], c.strides[2], accumulate);
   else
-    hetsynth_matmul(batch, m, n, k, a.values.data(), a.strides[0], a.strides[1], a.strides[2], w.values.data(),
-                    w.strides[0], w.strides[1], w.strides[2], c.values.data(), c.strides[0], c.strides[1], c.strides[2],
-                    accumulate);
+    hetsynth_matmul(batch, m, n, k, a.values.data() + a.first, a.strides[0], a.strides[1], a.strides[2],
+                    w.values.data() + w.first, w.strides[0], w.strides[1], w.strides[2], c.values.data() + c.first,
+                    c.strides[0], c.strides[1], c.strides[2], accumulate);
   // Terms are below 1: k + 1 additions, each rounded by at most half a unit of a sum of at most k + 1.
   double bound = double((k + 1) * (k + 2)) * 0x1p-24;
   for (size_t i = 0; i < c.values.size(); ++i)
@@ -110,7 +141,19 @@ TEST(Matmul, ExtentsOfOneAndNothing) {
 RC_GTEST_PROP(Matmul, AnySizesAndLayouts, ()) {
   auto size = [](int most) { return int64_t(*rc::gen::inRange(1, most)); };
   auto kind = [](int count) { return Kind(*rc::gen::inRange(0, count)); };
-  expect_product(size(4), size(40), size(40), size(40), kind(5), kind(5), kind(4), *rc::gen::arbitrary<bool>());
+  expect_product(size(4), size(40), size(40), size(40), kind(5), kind(5), kind(result_kinds),
+                 *rc::gen::arbitrary<bool>());
+  RC_ASSERT(!::testing::Test::HasFailure());
+}
+
+/// What strides can express: views of other tensors are handed to products as they lie.
+RC_GTEST_PROP(Matmul, AnyViews, ()) {
+  auto size = [](int most) { return int64_t(*rc::gen::inRange(1, most)); };
+  auto kind = [] { return Kind(*rc::gen::inRange(0, kinds)); };
+  const Kind c =
+      *rc::gen::suchThat(rc::gen::map(rc::gen::inRange(0, kinds), [](int k) { return Kind(k); }), is_one_to_one);
+  expect_product(size(4), size(12), size(12), size(12), kind(), kind(), c, *rc::gen::arbitrary<bool>(),
+                 *rc::gen::arbitrary<bool>());
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 

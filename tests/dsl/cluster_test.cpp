@@ -116,6 +116,47 @@ TEST(Cluster, AttentionIsByGeneratedKernelsUnlessSaid) {
                     HasSubstr("did you mean \"cudnn\"?")));
 }
 
+TEST(Cluster, ModelsAreKnownUnderTheNamesThatPeopleAndToolsWrite) {
+  const std::vector<std::pair<const char*, const char*>> names = {{"NVIDIA GeForce RTX 4090", "RTX-4090"},
+                                                                  {"rtx4090", "RTX-4090"},
+                                                                  {"4090", "RTX-4090"},
+                                                                  {"GeForce RTX 3090 Ti", "RTX-3090-Ti"},
+                                                                  {"3090ti", "RTX-3090-Ti"},
+                                                                  {"3090", "RTX-3090"},
+                                                                  {"NVIDIA RTX A6000", "RTX-A6000"},
+                                                                  {"A6000", "RTX-A6000"},
+                                                                  {"NVIDIA L40S", "L40S"},
+                                                                  {"l40", "L40"},
+                                                                  {"Tesla V100-SXM2-16GB", "V100"},
+                                                                  {"Tesla V100-SXM2-32GB", "V100-32GB"},
+                                                                  {"Tesla V100-PCIE-16GB", "V100-PCIe"},
+                                                                  {"NVIDIA A100-SXM4-40GB", "A100"},
+                                                                  {"NVIDIA A100-SXM4-80GB", "A100-80GB"},
+                                                                  {"NVIDIA A100-PCIE-40GB", "A100-PCIe"},
+                                                                  {"NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"},
+                                                                  {"a100_80gb", "A100-80GB"},
+                                                                  {"NVIDIA H100 80GB HBM3", "H100"},
+                                                                  {"NVIDIA H100 PCIe", "H100-PCIe"},
+                                                                  {"NVIDIA H200", "H200"},
+                                                                  {"Tesla T4", "T4"},
+                                                                  {"Tesla P100-PCIE-16GB", "P100-PCIe"},
+                                                                  {"NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"},
+                                                                  {"NVIDIA A10", "A10"},
+                                                                  {"core", "core"}};
+  for (const auto& [written, model] : names) {
+    const DeviceModel* found = find_device_model(written);
+    ASSERT_NE(found, nullptr) << written;
+    EXPECT_EQ(found->name, model) << written;
+  }
+  for (const DeviceModel& model : device_models()) EXPECT_EQ(find_device_model(model.name), &model);
+  // Neither a part of a name nor another card.
+  for (const char* other : {"", "NVIDIA", "RTX", "RTX 4090 Laptop GPU", "A1000", "V100-64GB", "L400", "Ti"})
+    EXPECT_EQ(find_device_model(other), nullptr) << other;
+  EXPECT_THAT(refusal("[[host]]\n[[host.device]]\nmodel = \"NVIDIA GeForce RTX 4091\"\n"),
+              AllOf(HasSubstr("the model \"NVIDIA GeForce RTX 4091\" is not known, and the device has no kind"),
+                    HasSubstr("\"RTX-4090\""), HasSubstr("describe the device by hand: kind = \"cuda\"")));
+}
+
 TEST(Cluster, MeasuredLinkWinsOverDeclared) {
   const Cluster cluster =
       parse_cluster(replaced("latency = \"20 us\"", "latency = \"20 us\", measured = { latency = \"30 us\" }"), "c");

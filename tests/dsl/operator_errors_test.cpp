@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -53,12 +54,18 @@ TEST_F(OperatorErrors, CompositesPointAtTheUserNotAtTheirOwnParts) {
 }
 
 TEST_F(OperatorErrors, Matmul) {
-  EXPECT_THAT(error_of([&] { matmul(tensor({4}), tensor({4, 3})); }),
+  EXPECT_THAT(error_of([&] {
+                matmul(tensor({4}), tensor({4, 3}));
+              }),
               HasSubstr("[matmul] argument 1 has too few dimensions"));
-  EXPECT_THAT(error_of([&] { matmul(tensor({2, 5, 4}), tensor({3, 4, 5})); }),
+  EXPECT_THAT(error_of([&] {
+                matmul(tensor({2, 5, 4}), tensor({3, 4, 5}));
+              }),
               HasSubstr("[matmul] leading dimensions disagree: [2,5,4] x [3,4,5]"));
   EXPECT_THAT(error_of([&] { matmul(tensor({2, 4}), tensor({3, 4})); }), HasSubstr("transpose the second argument"));
-  EXPECT_THAT(error_of([&] { matmul(indices({2, 4}), tensor({4, 3})); }),
+  EXPECT_THAT(error_of([&] {
+                matmul(indices({2, 4}), tensor({4, 3}));
+              }),
               HasSubstr("[matmul] argument 1 must hold numbers, not indices"));
 }
 
@@ -103,7 +110,9 @@ TEST_F(OperatorErrors, Shapes) {
   EXPECT_THAT(error_of([&] { slice(a, 1, 2, 2); }), HasSubstr("[slice]"));
   EXPECT_THAT(error_of([&] { slice(a, 2, 0, 1); }), HasSubstr("[slice] there is no dimension 2"));
   EXPECT_THAT(error_of([&] { pad(a, 0, -1, 0); }), HasSubstr("[pad] padding is negative or too large"));
-  EXPECT_THAT(error_of([&] { concat({a, tensor({3, 3})}, 1); }),
+  EXPECT_THAT(error_of([&] {
+                concat({a, tensor({3, 3})}, 1);
+              }),
               HasSubstr("[concat] the tensors differ in more than dimension 1"));
   EXPECT_THAT(error_of([&] { concat({a, indices({2, 3})}, 0); }), HasSubstr("tensors like f32[2,3]"));
   EXPECT_THAT(error_of([&] { concat(std::vector<Tensor>{}, 0); }), HasSubstr("[concat] there is nothing to join"));
@@ -125,13 +134,19 @@ TEST_F(OperatorErrors, ImpossibleSizes) {
 }
 
 TEST_F(OperatorErrors, Networks) {
-  EXPECT_THAT(error_of([&] { embedding(tensor({10, 4}), tensor({3})); }),
+  EXPECT_THAT(error_of([&] {
+                embedding(tensor({10, 4}), tensor({3}));
+              }),
               HasSubstr("[embedding] argument 2 must hold indices"));
   EXPECT_THAT(error_of([&] { embedding(tensor({10}), indices({3})); }),
               HasSubstr("[embedding] argument 1 must be a table"));
-  EXPECT_THAT(error_of([&] { embedding(tensor({10, 4}), indices({3})); }),
+  EXPECT_THAT(error_of([&] {
+                embedding(tensor({10, 4}), indices({3}));
+              }),
               HasSubstr("[embedding] the table has 10 entries, but the indices reach 255"));
-  EXPECT_THAT(error_of([&] { layernorm(tensor({2, 8}), tensor({8}), tensor({4})); }),
+  EXPECT_THAT(error_of([&] {
+                layernorm(tensor({2, 8}), tensor({8}), tensor({4}));
+              }),
               HasSubstr("[layernorm] bias has another width than the tensor"));
   EXPECT_THAT(error_of([&] { causal_mask(tensor({2, 3, 4})); }), HasSubstr("[causal_mask] as many keys as queries"));
   EXPECT_THAT(error_of([&] { causal_mask(tensor({4})); }),
@@ -142,11 +157,17 @@ TEST_F(OperatorErrors, Networks) {
 }
 
 TEST_F(OperatorErrors, CrossEntropy) {
-  EXPECT_THAT(error_of([&] { cross_entropy(tensor({8, 256}), indices({4})); }),
+  EXPECT_THAT(error_of([&] {
+                cross_entropy(tensor({8, 256}), indices({4}));
+              }),
               HasSubstr("[cross_entropy] labels do not fit logits: [4] and [8,256]"));
-  EXPECT_THAT(error_of([&] { cross_entropy(tensor({8, 256}), tensor({8})); }),
+  EXPECT_THAT(error_of([&] {
+                cross_entropy(tensor({8, 256}), tensor({8}));
+              }),
               HasSubstr("[cross_entropy] argument 2 must hold indices"));
-  EXPECT_THAT(error_of([&] { cross_entropy(tensor({8, 10}), indices({8})); }),
+  EXPECT_THAT(error_of([&] {
+                cross_entropy(tensor({8, 10}), indices({8}));
+              }),
               HasSubstr("[cross_entropy] a row of logits has 10 entries, but the indices reach 255"));
   EXPECT_THAT(error_of([&] { cross_entropy(indices({}), indices({})); }), HasSubstr("[cross_entropy]"));
 }
@@ -156,12 +177,18 @@ TEST_F(OperatorErrors, UndefinedTensors) {
   EXPECT_THAT(error_of([&] { nothing + 1; }), HasSubstr("an argument is no tensor of this model"));
   EXPECT_THAT(error_of([&] { nothing.size(0); }), HasSubstr("a default-constructed Tensor has no shape"));
   for (const auto& call : std::vector<std::function<void()>>{
-           [&] { matmul(nothing, tensor({2, 2})); }, [&] { softmax(nothing, 0); }, [&] { mean(nothing); },
-           [&] { layernorm(nothing, nothing, nothing); }, [&] { cross_entropy(nothing, nothing); },
-           [&] { causal_mask(nothing); }, [&] { dropout(nothing, 0.5); }, [&] { reshape(nothing, {1}); },
-           [&] { embedding(tensor({2, 2}), nothing); }, [&] { pick(nothing, nothing); },
-           [&] { broadcast(nothing, {1}); }, [&] { pad(nothing, 0, 0, 0); }, [&] { minimize(nothing, SGD{}); },
-           [&] { output("y", nothing); }, [&] { stop_gradient(nothing); }, [&] { log_softmax(nothing, 0); }})
+           [&] {
+             matmul(nothing, tensor({2, 2}));
+           },
+           [&] { softmax(nothing, 0); }, [&] { mean(nothing); }, [&] { layernorm(nothing, nothing, nothing); },
+           [&] { cross_entropy(nothing, nothing); }, [&] { causal_mask(nothing); }, [&] { dropout(nothing, 0.5); },
+           [&] { reshape(nothing, {1}); },
+           [&] {
+             embedding(tensor({2, 2}), nothing);
+           },
+           [&] { pick(nothing, nothing); }, [&] { broadcast(nothing, {1}); }, [&] { pad(nothing, 0, 0, 0); },
+           [&] { minimize(nothing, SGD{}); }, [&] { output("y", nothing); }, [&] { stop_gradient(nothing); },
+           [&] { log_softmax(nothing, 0); }})
     EXPECT_THAT(error_of(call), HasSubstr("no tensor of this model"));
 }
 
@@ -174,8 +201,10 @@ TEST_F(OperatorErrors, ModelFunctions) {
   EXPECT_THAT(error_of([&] { minimize(tensor({8, 3}), SGD{}); }), HasSubstr("[minimize] the loss must be a scalar"));
   EXPECT_THAT(error_of([&] { minimize(sum(tensor({8})), SGD{.momentum = 1}); }),
               HasSubstr("[SGD] momentum is out of range"));
-  EXPECT_THAT(error_of([&] { minimize(sum(tensor({8})), AdamW{.learning_rate = 0}); }),
+  EXPECT_THAT(error_of([&] { minimize(sum(tensor({8})), AdamW{.learning_rate = -1}); }),
               HasSubstr("[AdamW] learning_rate is out of range"));
+  EXPECT_THAT(error_of([&] { minimize(sum(tensor({8})), AdamW{.learning_rate = HUGE_VAL}); }),
+              AllOf(HasSubstr("[AdamW] learning_rate is out of range"), HasSubstr("a finite number")));
   Tensor loss = sum(tensor({8}));
   minimize(loss, SGD{});
   EXPECT_THAT(error_of([&] { minimize(loss, SGD{}); }), HasSubstr("[minimize] a model minimises one loss"));

@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
+#include "dsl/jit/cache_folder.h"
 #include "dsl/jit/compiled_code.h"
 #include "tests/support/temporary_cache.h"
 
@@ -158,6 +162,106 @@ TEST_F(Cache, EntriesUsedLeastRecentlyGoFirst) {
   EXPECT_EQ(unlimited.load("old"), std::nullopt);
   EXPECT_TRUE(unlimited.load("middle"));
   EXPECT_TRUE(unlimited.load("new"));
+}
+
+std::vector<std::string> names(const std::vector<std::filesystem::path>& files) {
+  std::vector<std::string> out;
+  for (const std::filesystem::path& file : files) out.push_back(file.filename().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+TEST_F(Cache, WhatItDidNotWriteIsNeitherRemovedNorCounted) {
+  const auto folder = folder_ / "cache" / "small";
+  DiskCache cache("small", 2500);
+  ASSERT_TRUE(cache.store("a", std::string(1000, 'x')));
+  std::filesystem::create_directory(folder / "folder");
+  const std::vector<std::string> strangers = {"data.bin",      "notes.tmp",
+                                              "key.123.0.tmp", "0123456789abcdef0123456789abcdef",
+                                              ".new-name",     ".new-0123456789abcdef",
+                                              "copy",          "short"};
+  for (const std::string& name : strangers) write(folder / name, std::string(5000, 's'));
+  std::filesystem::copy(folder / "a", folder / "copy", std::filesystem::copy_options::overwrite_existing);
+  write(folder / "short", "hetsynth cache 1\n");
+  std::filesystem::create_symlink(folder / "a", folder / "link");
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().filename() != "a")
+      std::filesystem::last_write_time(entry, std::filesystem::file_time_type::clock::now() - std::chrono::hours(100));
+  cache.prune();
+  EXPECT_TRUE(cache.load("a"));
+  for (const std::string& name : strangers) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  ASSERT_TRUE(cache.store("b", std::string(2000, 'x')));
+  std::filesystem::last_write_time(folder / "a", std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  cache.prune();
+  EXPECT_FALSE(cache.load("a"));
+  EXPECT_TRUE(cache.load("b"));
+  for (const std::string& name : strangers) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  cache.remove("data.bin");
+  EXPECT_TRUE(std::filesystem::exists(folder / "data.bin"));
+}
+
+TEST_F(Cache, WhatAKilledWriterLeftIsRemovedByTheNext) {
+  DiskCache cache("objects");
+  ASSERT_TRUE(cache.store("key", "bytes"));
+  int left = 0;
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0)
+      for (;;) cache.store("large", std::string(size_t(8) << 20, 'x'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 + round % 7));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    left += entries("objects").size() > 2;
+    cache.prune();
+    for (const std::string& name : names(entries("objects"))) EXPECT_TRUE(name == "key" || name == "large") << name;
+  }
+  EXPECT_GT(left, 0) << "no writer was killed while it wrote";
+}
+
+TEST_F(Cache, FoldersInWhichOthersCouldPutFilesAreNotUsed) {
+  const auto usable = [&](const std::filesystem::path& folder) {
+    std::string problem;
+    const bool open = bool(open_own_folder(folder, &problem));
+    EXPECT_EQ(open, problem.empty()) << problem;
+    return open;
+  };
+  namespace fs = std::filesystem;
+  EXPECT_TRUE(usable(folder_ / "a" / "b" / "c"));
+  EXPECT_EQ(fs::status(folder_ / "a").permissions(), fs::perms(0700));
+  // Writable by others anywhere on the way.
+  fs::permissions(folder_ / "a" / "b", fs::perms(0777));
+  EXPECT_FALSE(usable(folder_ / "a" / "b" / "c"));
+  fs::permissions(folder_ / "a" / "b", fs::perms(01777));
+  EXPECT_TRUE(usable(folder_ / "a" / "b" / "c"));
+  EXPECT_FALSE(usable(folder_ / "a" / "b"));
+  fs::permissions(folder_ / "a" / "b", fs::perms(0700));
+  // A link is followed, but what it leads to is held against the same rules.
+  fs::create_symlink(folder_ / "a" / "b" / "c", folder_ / "link");
+  EXPECT_TRUE(usable(folder_ / "link"));
+  fs::permissions(folder_ / "a" / "b" / "c", fs::perms(0777));
+  EXPECT_FALSE(usable(folder_ / "link"));
+  if (::geteuid() != 0) return;
+  // Only root can give folders away.
+  ASSERT_EQ(::chown((folder_ / "a").c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(usable(folder_ / "a" / "b"));
+  EXPECT_FALSE(usable(folder_ / "a" / "new"));
+  EXPECT_FALSE(fs::exists(folder_ / "a" / "new"));
+}
+
+TEST_F(Cache, EntriesAreNotReadThroughLinksAndPipes) {
+  DiskCache cache("objects");
+  ASSERT_TRUE(cache.store("key", "bytes"));
+  const auto folder = folder_ / "cache" / "objects";
+  std::filesystem::rename(folder / "key", folder_ / "elsewhere");
+  std::filesystem::create_symlink(folder_ / "elsewhere", folder / "key");
+  EXPECT_EQ(cache.load("key"), std::nullopt);
+  std::filesystem::remove(folder / "key");
+  ASSERT_EQ(::mkfifo((folder / "key").c_str(), 0600), 0);
+  EXPECT_EQ(cache.load("key"), std::nullopt);
+  cache.prune();
+  EXPECT_TRUE(std::filesystem::exists(folder / "key"));
 }
 
 TEST_F(Cache, DirectoryFollowsTheEnvironment) {

@@ -118,6 +118,68 @@ TEST(TextData, OrderDependsOnSeedOnlyAndNotOnBatchSize) {
 }
 
 // Any part of any input equals the same part of the whole batch: data do not depend on the plan.
+/// Tokens of all samples of some steps.
+std::vector<double> tokens_of(const TemporaryFolder& folder, DataOptions options, int64_t batch, int64_t first,
+                              int64_t last) {
+  const Program program = text_program(batch, 3);
+  options.path = folder.path("text");
+  options.seed = 11;
+  const auto data = open_data(program, options);
+  std::vector<double> out;
+  for (int64_t step = first; step < last; ++step) {
+    const Bindings values = whole_batch(program, *data, step);
+    out.insert(out.end(), values.at(0).values.begin(), values.at(0).values.end());
+  }
+  return out;
+}
+
+TEST(TextData, ARunThatGoesOnWithAnotherBatchLeavesOutNoSampleAndRepeatsNone) {
+  TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += char(i * 37 % 251);
+  folder.write("text", text);
+  const std::vector<double> whole = tokens_of(folder, {}, 12, 0, 10);
+  EXPECT_TRUE(rc::check([&] {
+    // Of 120 samples some in batches of one size, the rest in batches of others.
+    const std::vector<int64_t> sizes{1, 2, 3, 4, 6, 12};
+    std::vector<double> tokens;
+    int64_t step = 0, seen = 0;
+    while (seen < 120) {
+      const int64_t batch = *rc::gen::elementOf(sizes), most = (120 - seen) / batch;
+      const int64_t steps = most == 0 ? 0 : *rc::gen::inRange<int64_t>(1, most + 1);
+      DataOptions options;
+      options.first_step = step;
+      options.seen_samples = seen;
+      const std::vector<double> part = tokens_of(folder, options, batch, step, step + steps);
+      tokens.insert(tokens.end(), part.begin(), part.end());
+      const Program program = text_program(batch, 3);
+      options.path = folder.path("text");
+      step += steps;
+      seen = samples_before(program, *open_data(program, options), step);
+    }
+    RC_ASSERT(tokens == whole);
+  }));
+}
+
+TEST(Data, FingerprintsTellDataApartAndNotWhereTheyLie) {
+  TemporaryFolder folder;
+  const auto fingerprint = [&](const std::string& name, int64_t batch = 4, uint64_t seed = 1) {
+    return open_data(text_program(batch, 3), {folder.path(name), seed})->fingerprint();
+  };
+  const std::string text(1000, 'a');
+  folder.write("text", text);
+  folder.write("moved/there", text);
+  folder.write("longer", text + "aaa");
+  std::string other = text;
+  other[500] = 'b';
+  folder.write("other", other);
+  EXPECT_EQ(fingerprint("text"), fingerprint("moved/there"));
+  EXPECT_EQ(fingerprint("text"), fingerprint("text", 8, 2));
+  EXPECT_NE(fingerprint("text"), fingerprint("longer"));
+  EXPECT_NE(fingerprint("text"), fingerprint("other"));
+  EXPECT_NE(fingerprint("text"), open_data(synthetic_program(4), {})->fingerprint());
+}
+
 TEST(Data, PartsEqualTheWhole) {
   TemporaryFolder folder;
   folder.write("text", std::string(100, 'a') + "hello world, this is a text" + std::string(50, 'b'));

@@ -140,7 +140,7 @@ TEST(Overlapping, TensorsAreInitialisedReadWrittenAndSaved) {
   EXPECT_EQ(executor->read(of_x).bytes, to_host_tensor(leaves[of_x], DType::f32).bytes);
   expect_step(leaves);
   const TemporaryFolder folder;
-  save_checkpoint(folder.path("before"), *executor, 1);
+  save_checkpoint(folder.path("before"), *executor, {.next_step = 1});
   for (double& value : leaves[of_x].values) value = float(2 - value);
   executor->write(of_x, to_host_tensor(leaves[of_x], DType::f32));
   EXPECT_EQ(executor->read(of_x).bytes, to_host_tensor(leaves[of_x], DType::f32).bytes);

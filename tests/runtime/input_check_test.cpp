@@ -33,7 +33,9 @@ Node input_of(DType dtype, int64_t classes) {
 template <class T>
 std::string check(const Node& node, const std::vector<T>& values) {
   const std::vector<Range> part = {{4, 6}, {0, 3}};  // samples 4 and 5 of each batch
-  return error_of([&] { check_input_values(node, part, std::as_bytes(std::span(values)), 7, "rank 1 (dev1)"); });
+  return error_of([&] {
+    check_input_values(node, part, std::as_bytes(std::span(values)), 7, 7 * node.type.shape[0], "rank 1 (dev1)");
+  });
 }
 
 TEST(InputCheck, NamesRankStepSampleAndPlace) {

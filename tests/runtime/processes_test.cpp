@@ -8,6 +8,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/launch.h"
+#include "runtime/processes/agreement.h"
 #include "runtime/processes/placement.h"
 #include "runtime/train.h"
 #include "synth/synthesize.h"
@@ -42,6 +43,26 @@ TEST(Job, ExchangesWordsOfAnyLengthInOrder) {
   });
   EXPECT_THAT(thrown, ::testing::Each(""));
   EXPECT_EQ(network.undelivered(), 0);
+}
+
+TEST(Job, WhatProcessesWereGivenIsComparedBeforeTheyBegin) {
+  const std::vector<GivenValue> given{{"seed", "4"}, {"data", "1f", "a.txt"}, {"checkpoint", ""}};
+  const auto thrown_with = [&](int process, size_t value, const GivenValue& other) {
+    DoubleProcesses network({"a", "b", "c"});
+    return in_processes(network, 3, {}, [&](Job& job) {
+      std::vector<GivenValue> own = given;
+      if (job.process() == process) own[value] = other;
+      agree(job, own);
+    });
+  };
+  EXPECT_THAT(thrown_with(1, 1, {"data", "1f", "elsewhere/a.txt"}), ::testing::Each(""));
+  EXPECT_THAT(thrown_with(2, 0, {"seed", "5"}),
+              ::testing::Each(AllOf(HasSubstr("were not given the same seed"), HasSubstr("process 0 on a: 4"),
+                                    HasSubstr("process 2 on c: 5"))));
+  EXPECT_THAT(thrown_with(0, 1, {"data", "2e", "b.txt"}),
+              ::testing::Each(AllOf(HasSubstr("process 0 on a: b.txt (2e)"), HasSubstr("process 1 on b: a.txt (1f)"))));
+  EXPECT_THAT(thrown_with(1, 2, {"checkpoint", "step 3"}),
+              ::testing::Each(AllOf(HasSubstr("process 0 on a: none"), HasSubstr("process 1 on b: step 3"))));
 }
 
 TEST(Job, WhoFailsIsHeardByAllWhateverTheyWaitFor) {

@@ -1,0 +1,16 @@
+// What the processes of a run were given.
+#pragma once
+#include <optional>
+
+#include "cli/run_options.h"
+#include "runtime/checkpoint.h"
+#include "runtime/processes/job.h"
+
+namespace hetsynth::cli {
+
+/// Processes that were given different things would train on silently, or wait for each other for ever: throws
+/// UserError naming what differs.
+void agree_with_others(Job& job, const RunOptions& options, const std::optional<CheckpointInfo>& resumed,
+                       const BatchSource& data);
+
+}  // namespace hetsynth::cli

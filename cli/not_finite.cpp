@@ -1,0 +1,172 @@
+#include "cli/not_finite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "runtime/checkpoint.h"
+#include "runtime/launch.h"
+#include "synth/synthesize.h"
+
+namespace hetsynth::cli {
+namespace {
+
+constexpr double most_seconds = 30;
+constexpr const char* usual_mend =
+    "lower the learning rate, warm it up over more steps, or clip the gradients (clip_norm)";
+
+/// The program with every value that a step leaves as a named output.
+Program watched(Program program) {
+  program.outputs.clear();
+  for (const Node& node : program.nodes)
+    if (!node.leaf() && (node.loop < 0 || stacked_dim(node.space) >= 0))
+      program.outputs.push_back({fmt::format("value{}", node.id), node.id});
+  return program;
+}
+
+/// The first element that is no number: its value and place.
+std::optional<std::string> first_not_finite(const HostTensor& tensor) {
+  if (tensor.type.dtype != DType::f32) return std::nullopt;
+  const std::span<const float> values = tensor.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    Shape place(tensor.type.shape.size());
+    auto left = static_cast<int64_t>(i);
+    for (size_t d = place.size(); d-- > 0;) {
+      place[d] = left % tensor.type.shape[d];
+      left /= tensor.type.shape[d];
+    }
+    return fmt::format("{} at {}", values[i], text(place));
+  }
+  return std::nullopt;
+}
+
+struct Found {
+  NodeId node = -1;
+  std::string value;  ///< "inf at [3,4]"
+  int64_t step = 0;
+  double largest = 0;  ///< magnitude among what it was computed from
+};
+
+/// One core that runs the program with a look at every value.
+class Watch {
+ public:
+  explicit Watch(const Executor& executor) : program_(watched(executor.reference())), cluster_(local_cluster(1)) {
+    runs_ = launch(program_, single_device_plan(program_, cluster_).program, cluster_,
+                   {.executor = {.seed = executor.seed()}, .optimization = 1});
+  }
+
+  void take_over(const Executor& executor) {
+    for (const Node& node : program_.nodes)
+      if (node.kind == NodeKind::parameter || node.kind == NodeKind::state)
+        runs_->write(node.id, executor.read(node.id));
+  }
+
+  /// The first value that is not finite, but for those that are so in a step whose loss is (where -inf hides scores,
+  /// say): these are noted in `usual`.
+  std::optional<Found> step(int64_t step, const BatchSource& data, std::set<NodeId>& usual) {
+    for (const Node& node : program_.nodes)
+      if (node.kind == NodeKind::parameter || node.kind == NodeKind::state)
+        if (const auto value = first_not_finite(runs_->read(node.id))) return Found{node.id, *value, step, 0};
+    const bool whole = std::isfinite(runs_->step(step, data).loss);
+    std::optional<Found> found;
+    for (const NamedOutput& output : program_.outputs) {
+      const auto value = first_not_finite(runs_->read(output.node));
+      if (!value) continue;
+      if (whole && program_[output.node].phase == Phase::forward) usual.insert(output.node);
+      if (usual.contains(output.node) || found) continue;
+      found = Found{output.node, *value, step, largest_operand(program_[output.node])};
+    }
+    return found;
+  }
+
+  const Program& program() const { return program_; }
+
+ private:
+  double largest_operand(const Node& node) const {
+    double largest = 0;
+    for (const NodeId input : node.inputs) {
+      const Node& operand = program_[input];
+      // Leaves are others by now: parameters were updated.
+      if (operand.leaf() || operand.loop >= 0 || operand.type.dtype != DType::f32) continue;
+      for (const float value : runs_->read(input).as<float>()) largest = std::max(largest, double(std::abs(value)));
+    }
+    return largest;
+  }
+
+  const Program program_;
+  const Cluster cluster_;
+  std::unique_ptr<Executor> runs_;
+};
+
+std::string mend_of(const Node& node, int64_t step, int64_t first_step) {
+  const std::string_view tag = node.tag();
+  if (tag == "log") return "a logarithm of 0 or less: add a little to its argument, or take log_softmax or softplus";
+  if (tag == "div" || tag == "rsqrt") return "a division by 0: add a little to the divisor";
+  if (tag == "sqrt") return "a root of a negative number, or the slope of a root at 0: add a little to its argument";
+  if (tag == "exp")
+    return "exp overflows above 88: take softmax, log_softmax or sigmoid, which do not, or smaller inputs";
+  if (tag == "pow") return "a power of 0 or of a negative number: keep the base above 0";
+  if (step == first_step) return "smaller starting values, or inputs of about 1";
+  return usual_mend;
+}
+
+UserError error_of(const Program& program, const StepReport& report, const Found& found, const FailedRun& run) {
+  const Node& node = program[found.node];
+  const std::string name = node.name.empty() ? std::string(node.tag()) : node.name;
+  const std::string what = node.leaf() ? fmt::format("{} {}", node.tag(), name) : name;
+  const char* phase = node.phase == Phase::forward    ? ""
+                      : node.phase == Phase::backward ? " (of the backward pass)"
+                                                      : " (of the optimizer)";
+  Diagnostic out{.where = node.where, .tag = std::string(node.leaf() ? "training" : node.tag())};
+  out.message = fmt::format("the loss of step {} is {}: the first value that is not finite is {}{}, in step {}",
+                            report.step, report.loss, what, phase, found.step);
+  out.expected = "finite numbers";
+  out.found = found.value;
+  if (found.largest > 0) out.found += fmt::format("; the largest number it was computed from is {:.3g}", found.largest);
+  out.mend = mend_of(node, found.step, run.first_step);
+  return UserError(std::move(out), ExitCode::failure);
+}
+
+UserError unexplained(const StepReport& report, const std::string& why) {
+  return UserError({.tag = "training",
+                    .message = fmt::format("the loss of step {} is {}", report.step, report.loss),
+                    .expected = "a finite number",
+                    .found = why,
+                    .mend = usual_mend},
+                   ExitCode::failure);
+}
+
+}  // namespace
+
+UserError explain_not_finite(Executor& executor, const BatchSource& data, const StepReport& report,
+                             const FailedRun& run) {
+  const int64_t before = std::max(report.step - 1, run.first_step);
+  if (double(before - run.first_step) * run.step_seconds > most_seconds)
+    return unexplained(report,
+                       "which value was the first is not known: to repeat the run up to there takes too long; "
+                       "--checkpoint-every and --resume go on from near it");
+  try {
+    if (run.checkpoint.empty())
+      executor.initialise();
+    else
+      load_checkpoint(run.checkpoint, executor);
+    for (int64_t step = run.first_step; step < before; ++step) executor.step(step, data);
+    Watch watch(executor);
+    watch.take_over(executor);
+    std::set<NodeId> usual;
+    for (int64_t step = before; step <= report.step; ++step)
+      if (const auto found = watch.step(step, data, usual)) return error_of(watch.program(), report, *found, run);
+  } catch (const std::exception& error) {
+    const std::string words = error.what();
+    return unexplained(report,
+                       "which value was the first could not be found out: " + words.substr(0, words.find('\n')));
+  }
+  return unexplained(report, "on one core every value was finite: the first one comes of the order of additions");
+}
+
+}  // namespace hetsynth::cli

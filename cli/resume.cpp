@@ -1,0 +1,89 @@
+#include "cli/resume.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "runtime/run_state.h"
+#include "runtime/step_log.h"
+
+namespace hetsynth::cli {
+namespace {
+
+/// The command line that goes on from a checkpoint: this one's, but for what the checkpoint decides.
+std::string command_to_go_on(const std::string& checkpoint) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string out, word;
+  for (bool value = false; std::getline(file, word, '\0'); value = word == "--resume" || word == "--seed") {
+    const bool decided = word.starts_with("--resume") || word.starts_with("--seed") || word == "--new-data";
+    if (value || decided) continue;
+    const bool plain = word.find_first_of(" \t\n'\"\\$`*?[]{}();&|<>~#!") == std::string::npos && !word.empty();
+    out += out.empty() ? "" : " ";
+    if (plain) {
+      out += word;
+      continue;
+    }
+    out += '\'';
+    for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+    out += '\'';
+  }
+  return out + " --resume " + checkpoint;
+}
+
+}  // namespace
+
+CheckpointInfo continue_checkpoint(RunOptions& options) {
+  const CheckpointInfo info = check_checkpoint(options.resume, options.compilation.reference);
+  if (options.seed_given)
+    throw UserError({.where = {options.resume},
+                     .tag = "checkpoint",
+                     .message = "a run that goes on keeps the seed of its checkpoint",
+                     .expected = fmt::format("--resume without --seed; the checkpoint's seed is {}", info.seed),
+                     .found = fmt::format("--seed {}", options.data.seed),
+                     .mend = "leave --seed out, or start anew without --resume"},
+                    ExitCode::usage);
+  options.data.seed = info.seed;
+  options.train.first_step = info.next_step;
+  if (!info.samples) return info;
+  options.data.first_step = info.next_step;
+  options.data.seen_samples = options.new_data ? 0 : *info.samples;
+  return info;
+}
+
+void check_data_of(const CheckpointInfo& info, const RunOptions& options, const BatchSource& data) {
+  if (options.new_data || info.data_fingerprint.empty() || info.data_fingerprint == data.fingerprint()) return;
+  throw UserError({.where = {options.resume},
+                   .tag = "checkpoint",
+                   .message = "the checkpoint was trained on other data",
+                   .expected = fmt::format("{} (fingerprint {})", info.data, info.data_fingerprint),
+                   .found = fmt::format("{} (fingerprint {})", data.description(), data.fingerprint()),
+                   .mend =
+                       "name the data it was trained on with --data; --new-data goes on with these, from their first "
+                       "sample"});
+}
+
+void check_targets(const RunOptions& options, const Job* job) {
+  if (job && !job->leads()) return;  // the first process writes
+  if (!options.train.checkpoint.empty())
+    check_checkpoint_target(options.train.checkpoint, options.compilation.reference);
+  if (!options.train.log_json.empty()) check_step_log(options.train.log_json);
+}
+
+TrainReport train_to_the_end(const RunOptions& options, Executor& executor, const BatchSource& data) {
+  try {
+    return train(executor, data, options.train);
+  } catch (const RunFailed& failed) {
+    for (const std::string& file : {options.train.checkpoint, options.resume}) {
+      try {
+        if (file.empty() || !executor.leads()) continue;
+        const CheckpointInfo info = read_checkpoint_info(file);
+        throw RunFailed(failed.failure(), fmt::format("{}\n  to go on: {} holds the run up to step {}; {}",
+                                                      failed.what(), file, info.next_step, command_to_go_on(file)));
+      } catch (const UserError&) {  // it was not written yet
+      }
+    }
+    throw;
+  }
+}
+
+}  // namespace hetsynth::cli
