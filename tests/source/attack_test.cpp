@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <random>
+#include <set>
 
 #include "runtime/generated_check.h"
 #include "tests/attack/campaign.h"
@@ -15,31 +18,57 @@
 namespace hetsynth::test {
 namespace {
 
-/// All ranks of so many proved plans with a loss on at most six devices, each text in a process of its own. The plan of
-/// a seed: `bench_attack --one=SEED`.
+/// What right source is refused for (docs/limits.md, "Checking source"): a tensor that the plan computes twice, of
+/// which one lies in memory while the other is only passed through, and new contents that a loop fills in their place.
+bool beyond_the_check(const attack::Case& c) {
+  std::set<NodeId> computed;
+  for (const Instruction& i : c.plan.instructions)
+    if (i.opcode == Opcode::compute && !computed.insert(i.node).second) return true;
+  const std::vector<Update>& updates = c.model.program.updates;
+  return std::any_of(updates.begin(), updates.end(),
+                     [&](const Update& u) { return stacked_dim(c.model.program[u.value].space) >= 0; });
+}
+
+/// All ranks of so many proved plans with a loss on at most six devices, each text in a process of its own. None is
+/// refuted; of one in ten the check may say that it does not know (docs/limits.md). The plan of a seed:
+/// `bench_attack --one=SEED`.
 void expect_source_agrees(uint64_t seed, int plans) {
   std::cout << "seed " << seed << "\n";
   attack::ProofCache cache;
+  int unknown = 0;
+  std::string why;
   for (int taken = 0; taken < plans; ++seed) {
     const std::optional<attack::Case> c = attack::case_of(seed, cache);
     if (!c || c->plan.loss < 0 || c->plan.mesh.device_count() > 6) continue;
-    if (verify(c->model.program, c->plan).verdict != Verdict::proved) continue;
+    if (beyond_the_check(*c) || verify(c->model.program, c->plan).verdict != Verdict::proved) continue;
     ++taken;
     SCOPED_TRACE(fmt::format("plan of seed {}, model {}", seed, c->model.kind));
     try {
       const Generated g = generated(c->model.program, c->plan, cpu_cluster(c->plan.mesh.device_count()));
       const GeneratedCheck found = check_foreign(g.reference, g.plan, g.devices);
-      EXPECT_EQ(name(found.verdict), "proved")
-          << "rank " << found.worst().rank << ", line " << found.worst().line << ": " << found.worst().summary;
+      const std::string worst =
+          fmt::format("rank {}, line {}: {}", found.worst().rank, found.worst().line, found.worst().summary);
+      EXPECT_NE(name(found.verdict), "refuted") << worst;
+      if (found.verdict != Verdict::unknown) continue;
+      ++unknown;
+      why += fmt::format("plan of seed {}, {}\n", seed, worst);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
   }
+  std::cout << unknown << " of " << plans << " unknown\n" << why;
+  EXPECT_LE(10 * unknown, plans) << why;
 }
 
-TEST(AttackedSource, WhatIsProvedPasses) { expect_source_agrees(1, 30); }
+/// As many as HETSYNTH_ATTACKED_SOURCES says, for a campaign.
+int plans_to_take(int plans) {
+  const char* wanted = std::getenv("HETSYNTH_ATTACKED_SOURCES");
+  return wanted ? std::max(plans, std::atoi(wanted)) : plans;
+}
 
-TEST(AttackedSource, WhatIsProvedPassesWithAnotherSeed) { expect_source_agrees(std::random_device()(), 10); }
+TEST(AttackedSource, WhatIsProvedPasses) { expect_source_agrees(1, plans_to_take(30)); }
+
+TEST(AttackedSource, WhatIsProvedPassesWithAnotherSeed) { expect_source_agrees(std::random_device()(), 20); }
 
 }  // namespace
 }  // namespace hetsynth::test

@@ -202,7 +202,9 @@ void DeviceWalk::declare(const Statement& s) {
                                                          {"hetsynth_nccl_host_communicator", Over::host},
                                                          {"hetsynth_nccl_leader_communicator", Over::leaders}};
   if (s.elements > 0) {
-    for (const Expression& e : s.list) arrays_[s.slot].push_back(constant(e));
+    std::vector<int64_t>& values = arrays_[s.slot];  // declared anew in every turn of a loop
+    values.clear();
+    for (const Expression& e : s.list) values.push_back(constant(e));
   } else if (!s.has_value) {
     throw NotFollowed("a variable without a value", s.line);
   } else if (s.value.kind == Kind::member && s.value.name == "arena") {

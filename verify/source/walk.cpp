@@ -51,7 +51,9 @@ void Walk::checked(const Expression& value, int line) {
 
 void Walk::declare(const Statement& s) {
   if (s.elements > 0) {
-    for (const Expression& e : s.list) arrays_[s.slot].push_back(constant(e));
+    std::vector<int64_t>& values = arrays_[s.slot];  // declared anew in every turn of a loop
+    values.clear();
+    for (const Expression& e : s.list) values.push_back(constant(e));
     return;
   }
   if (!s.has_value) throw NotFollowed("a variable without a value", s.line);
