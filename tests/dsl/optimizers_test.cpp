@@ -146,7 +146,9 @@ TEST(Optimizers, AdafactorKeepsRowsAndColumns) {
                  for (size_t r = 0; r < rows; ++r)
                    for (size_t c = 0; c < columns; ++c)
                      d[r * columns + c] = g[r * columns + c] / std::sqrt(row[r] * column[c] / mean);
-                 double rate = std::min(0.01, 1 / std::sqrt(t)) * std::max(1e-3, rms(w)) / std::max(1.0, rms(d));
+                 // Numbers that something is compared with are float32.
+                 double rate = std::min(double(0.01f), 1 / std::sqrt(t)) * std::max(double(1e-3f), rms(w)) /
+                               std::max(1.0, rms(d));
                  for (size_t i = 0; i < 6; ++i) w[i] -= rate * d[i];
                  return w;
                }));

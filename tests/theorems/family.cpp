@@ -177,6 +177,13 @@ class Claim {
 
   Term has(int rank) { return w_.inside(index_, boxes_[size_t(rank)]); }
 
+  /// Whether the element lies in the rank's own part, and not only around it.
+  Term owns(int rank) {
+    Held own = held_;
+    for (Placement& p : own.placements) p.before = p.after = 0;
+    return w_.inside(index_, box_of(w_, own, shape_, rank));
+  }
+
   /// Ranks that hold anything, by their coordinates along some axes.
   std::map<std::vector<int>, std::vector<int>> ranks_by(const std::set<int>& axes) {
     std::map<std::vector<int>, std::vector<int>> out;
@@ -206,7 +213,7 @@ class Claim {
                                       s_.equal(elements_[size_t(ranks[i])], elements_[size_t(ranks[j])])));
   }
 
-  /// One device that has the element for all coordinates of the open axes, alike along the others that cut nothing:
+  /// One device that owns the element for all coordinates of the open axes, alike along the others that cut nothing:
   /// what they have is the tensor when it is reduced.
   void sums_are_the_tensor() {
     const std::set<int> open = axes_of(held_, Kind::partial);
@@ -232,7 +239,7 @@ class Claim {
       return;
     }
     Terms have, terms;
-    for (int rank : chosen) have.push_back(has(rank)), terms.push_back(elements_[size_t(rank)]);
+    for (int rank : chosen) have.push_back(owns(rank)), terms.push_back(elements_[size_t(rank)]);
     const Term sum = reduced(w_, held_.open_reduction().value_or(ReduceOp::sum), terms);
     goals_.push_back(s_.implies(s_.all(have), s_.equal(sum, s_.apply(tensor_, index_))));
   }

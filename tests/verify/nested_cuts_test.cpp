@@ -168,7 +168,7 @@ TEST(NestedCuts, FlawsOfForm) {
          "factor b cannot be divided so: table batch_parts divides parts over axis host, which does not cut it");
   broken(
       [](SpmdProgram& plan) {
-        plan.tables[inputs] = {"inputs", 0, 4, {}, 1, {{0, 2, 4}, {0, 2, 4}}};
+        plan.tables[inputs] = {"inputs", 0, 4, {}, 1, {{0, 2, 4}, {0, 1, 4}}};
       },
       "table input_parts divides parts of table inputs, which differ along axis dp");
   broken(
