@@ -98,5 +98,33 @@ TEST(Sums, OfAWholeBatchInProductsAreFollowed) {
   EXPECT_GE(damaged, 2) << text;
 }
 
+/// A norm over many numbers: terms of 4096 at a time are added up.
+TEST(Sums, InChunksAreFollowedByTheirTerms) {
+  Trace trace("norm.cpp");
+  run_builder(trace, [] {
+    Tensor x = parameter("x", {100, 137}, normal(1));
+    minimize(sum(x * x * x), SGD{.learning_rate = 0.5, .momentum = 0});
+  });
+  const Program program = differentiate(trace);
+  const Cluster cluster = unequal_cluster({1e9});
+  const Generated g = generated(program, single_device_plan(program, cluster).program, cluster);
+  const std::string& text = g.devices[0].files[0].text;
+  const SourceCheck found = check(g, 0);
+  EXPECT_EQ(found.verdict, Verdict::proved) << found.line << ": " << found.summary;
+  const size_t kernel = text.find("_begin_ += 4096");
+  ASSERT_NE(kernel, std::string::npos) << text;
+  const std::string from = text.substr(0, text.rfind("static void", kernel));
+  const std::pair<const char*, const char*> edits[] = {
+      {"< 13700;", "< 13699;"},     {"+= 4096", "+= 4095"}, {"_begin_] = ", "_begin_] = 2 * "},
+      {"_end_ - ", "_end_ - 1 - "}, {"= 0.0;", "= 1.0;"},   {"x[", "x[1 + "}};
+  for (const auto& [before, after] : edits) {
+    const size_t at = text.find(before, from.size());
+    ASSERT_NE(at, std::string::npos) << before;
+    const std::string changed = text.substr(0, at) + after + text.substr(at + std::string(before).size());
+    EXPECT_NE(check(g, 0, changed).verdict, Verdict::proved) << before << " as " << after << "\n"
+                                                             << text.substr(from.size());
+  }
+}
+
 }  // namespace
 }  // namespace hetsynth::test

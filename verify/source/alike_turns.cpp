@@ -89,26 +89,42 @@ bool Outline::counts_with(const Expression& e, int slot) const {
   return std::any_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return counts_with(arg, slot); });
 }
 
-/// Whether the loop takes every number of a fixed range once, and does the same with each but for its counter.
-bool Outline::alike(int slot) const {
-  const Loop& loop = loops.at(slot);
-  const Statement& s = *loop.statement;
-  std::set<int> depends;
-  note_counters(s.value, depends);
-  note_counters(s.limit, depends);
-  if (!loop.exact || s.step != 1 || loop.chunks_of >= 0 || !depends.empty() || !loop.arrays.empty()) return false;
+/// Whether what the loop does with a number of its counter is the same for all of them, but for where it reads and
+/// writes. Of a loop over chunks: for all chunks; where one ends decides nothing but how far the loops over it go,
+/// whose pieces make the whole (bounds_from_chunks).
+bool Outline::does_alike(int slot) const {
+  const Statement& s = *loops.at(slot).statement;
+  const bool chunks = s.step > 1;
+  const auto mentions = [&](const Expression& e) { return counts_with(e, slot); };
+  std::set<int> ends;
   bool out = true;
+  const auto look = [&](const Expression& e) {
+    if (tells_numbers_apart(e) && mentions(e)) out = false;
+    for (const Expression& arg : e.args)
+      if (is_counted_with(e, arg) && mentions(arg)) out = false;
+    if (e.kind == Kind::variable && ends.count(e.slot)) out = false;
+  };
   each_statement(s, [&](const Statement& inner) {
     if (inner.kind == Statement::Kind::stop || inner.kind == Statement::Kind::call) out = false;
-    auto mentions = [&](const Expression& e) { return counts_with(e, slot); };
-    if (&inner != &s && inner.kind == Statement::Kind::loop && (mentions(inner.value) || mentions(inner.limit)))
-      out = false;
     if (inner.kind == Statement::Kind::branch && mentions(inner.value)) out = false;
+    if (&inner != &s && inner.kind == Statement::Kind::loop && (mentions(inner.value) || mentions(inner.limit))) {
+      if (!chunks || loops.at(inner.slot).chunks_of != slot) out = false;
+    } else if (chunks && inner.kind == Statement::Kind::declare && inner.type == Type::integer &&
+               mentions(inner.value)) {
+      ends.insert(inner.slot);
+    } else {
+      each_read(inner, look);
+    }
+  });
+  return out;
+}
+
+/// Whether what the loop hands on to its next turn is only added to.
+bool Outline::only_adds(int slot) const {
+  const Loop& loop = loops.at(slot);
+  bool out = loop.arrays.empty();
+  each_statement(*loop.statement, [&](const Statement& inner) {
     each_read(inner, [&](const Expression& e) {
-      if (tells_numbers_apart(e) && mentions(e)) out = false;
-      for (const Expression& arg : e.args)
-        if (is_counted_with(e, arg) && mentions(arg)) out = false;
-      // What it hands on to its next turn is only added to.
       if (e.kind == Kind::variable && in(loop.carried, e.slot)) out = false;
     });
     if (inner.kind == Statement::Kind::assign && inner.target.kind == Kind::variable &&
@@ -116,6 +132,43 @@ bool Outline::alike(int slot) const {
       out = false;
   });
   return out;
+}
+
+/// Whether elements of local arrays that the loop reads are each set once, by loops that do the same for all of them.
+bool Outline::fed_alike(int slot, std::set<int>& seen) const {
+  bool out = true;
+  each_statement(*loops.at(slot).statement, [&](const Statement& inner) {
+    each_read(inner, [&](const Expression& e) {
+      if (!out || e.kind != Kind::element) return;
+      const Expression* base = base_of(e.args[0]);
+      const int array = base ? frame_[size_t(base->slot)].pointer.array : -1;
+      if (array < 0 || !seen.insert(array).second) return;
+      const auto found = array_stores.find(array);
+      if (found == array_stores.end()) return;
+      for (const Store& store : found->second) {
+        out = out && found->second.size() == 1 && store.affine && store.injective && !store.conditional;
+        for (int around : store.loops) {
+          if (!out || around == slot || in(loops.at(slot).enclosing, around)) continue;
+          out = loops.at(around).carried.empty() && store.address.coefficients.count(around) > 0 &&
+                does_alike(around) && fed_alike(around, seen);
+        }
+      }
+    });
+  });
+  return out;
+}
+
+/// Whether the loop takes every number of a fixed range once, and does the same with each but for its counter. The
+/// range may be taken in chunks.
+bool Outline::alike(int slot) const {
+  const Loop& loop = loops.at(slot);
+  const Statement& s = *loop.statement;
+  std::set<int> depends, arrays;
+  note_counters(s.value, depends);
+  note_counters(s.limit, depends);
+  if (!loop.exact || s.step != 1 || !does_alike(slot) || !only_adds(slot)) return false;
+  if (loop.chunks_of < 0) return depends.empty() && fed_alike(slot, arrays);
+  return does_alike(loop.chunks_of) && only_adds(loop.chunks_of) && fed_alike(slot, arrays);
 }
 
 /// The loops around the one place where the variable is added to and inside of its declaration.

@@ -174,11 +174,18 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
   places_read_.clear();
   std::vector<std::pair<const Written*, Guess>> guesses;
   std::vector<std::pair<const Written*, std::exception_ptr>> unrecognised;
+  for (const Written& block : region->written()) inside_arena(block.begin, block.end, block.dtype, block.line);
+  const std::optional<std::vector<Guess>> known = made_again(*region, names);
+  read_through_.clear();
+  opened_for_match_.clear();
+  for (size_t k = 0; known && k < known->size(); ++k) guesses.push_back({&region->written()[k], (*known)[k]});
+  bool all = !known;
   for (const Written& block : region->written()) {
-    inside_arena(block.begin, block.end, block.dtype, block.line);
+    if (known) break;
     const std::string& name = names[size_t(block.pointer)];
     if (block.count() == 0) {
       add_nothing(*region, block);
+      all = false;
       continue;
     }
     try {
@@ -190,6 +197,12 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
       unrecognised.push_back({&block, std::current_exception()});
     }
     places_read_.insert(memory_.read_places().begin(), memory_.read_places().end());
+    read_through_.insert(memory_.read_through().begin(), memory_.read_through().end());
+  }
+  if (all && unrecognised.empty() && scratch.empty()) {
+    std::vector<Guess> made;
+    for (const auto& [block, guess] : guesses) made.push_back(guess);
+    remember(*region, made);
   }
   for (const auto& [block, guess] : guesses) {
     memory_.put({guess.value, block->begin, block->end, guess.strides});

@@ -122,6 +122,28 @@ class ContentsWalk : public StepWalk {
   bool named_alike(ValueId value, const std::string& name) const;
   void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
 
+  // known_calls.cpp
+  using Twins = Meaning::Twins;
+  /// A call, what it read, and what its blocks were found to be.
+  struct KnownCall {
+    struct Seen {
+      int parameter;
+      Resident there;
+    };
+    struct Block {
+      int parameter;
+      int64_t begin, end;
+    };
+    Call call;
+    std::vector<Seen> reads;
+    std::vector<Block> written;
+    std::vector<Guess> made;
+    Meaning::Known known;
+  };
+  void remember(const Region& region, const std::vector<Guess>& made);
+  bool reads_alike(const KnownCall& known, const Call& call, const Region& region, Twins& twins);
+  std::optional<std::vector<Guess>> made_again(const Region& region, const std::vector<std::string>& names);
+
   // recognise_sums.cpp
   /// One turn of the loops that a block is summed over.
   struct Term {
@@ -151,8 +173,11 @@ class ContentsWalk : public StepWalk {
   std::vector<bool> done_;  ///< by instruction: its result was in memory
   /// Blocks that were recognised, by function and variable.
   std::map<std::pair<std::string, int>, Passed> passed_;
-  int frontier_ = 0;            ///< instruction that made what was recognised last
-  int64_t work_of_others_ = 0;  ///< evaluations for what is unrecognised
+  std::map<std::string, KnownCall> known_calls_;  ///< the first of each key
+  std::set<Memory::Read> read_through_;           ///< by the region that was understood last
+  std::set<ValueId> opened_for_match_;            ///< see match_opened: by all of its blocks
+  int frontier_ = 0;                              ///< instruction that made what was recognised last
+  int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
   /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
   /// from memory only through much that was not computed yet.
   static constexpr int64_t work_ratio = 20, least_work = 10'000;

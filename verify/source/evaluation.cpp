@@ -154,8 +154,9 @@ double Execution::row(const Expression& e, bool is_max) {
   int64_t count = integer(e.args[1]);
   double total = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
   for (int64_t i = 0; i < count; ++i) {
-    double v = from.array >= 0 ? array_element(from, i, e.line)
-                               : load(place_of(from, i, e.args[0].type, e.line), element_type(e.args[0].type));
+    double v = from.array >= 0
+                   ? array_element(from, i, e.line)
+                   : load(place_of(from, i, e.args[0].type, e.line), element_type(e.args[0].type), from.through);
     total = is_max ? larger(total, v) : total + v;
   }
   return total;
@@ -192,7 +193,8 @@ double Execution::element(const Expression& e) {
   int64_t at = integer(e.args[1]);
   line_ = e.line;
   Type type = e.args[0].type;
-  return from.array >= 0 ? array_element(from, at, e.line) : load(place_of(from, at, type, e.line), element_type(type));
+  return from.array >= 0 ? array_element(from, at, e.line)
+                         : load(place_of(from, at, type, e.line), element_type(type), from.through);
 }
 
 double Execution::array_element(const Pointer& from, int64_t at, int line) {
@@ -208,9 +210,9 @@ double Execution::array_element(const Pointer& from, int64_t at, int line) {
   return array.values[size_t(at)];
 }
 
-double Execution::load(int64_t byte, DType dtype) {
+double Execution::load(int64_t byte, DType dtype, int through) {
   count();
-  if (!in_blocks(byte)) return c_.memory.read(byte, dtype);
+  if (!in_blocks(byte)) return c_.memory.read(byte, dtype, through);
   if (!lost_.empty())
     if (auto by = lost_.find(byte); by != lost_.end()) {
       if (by->second >= 0) return lost(by->second);
@@ -224,7 +226,7 @@ double Execution::load(int64_t byte, DType dtype) {
     return own->second;
   }
   need_byte(byte, false);
-  return c_.memory.read(byte, dtype);
+  return c_.memory.read(byte, dtype, through);
 }
 
 }  // namespace hetsynth::source

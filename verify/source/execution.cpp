@@ -172,7 +172,7 @@ void Execution::assign(const Statement& s) {
   int64_t byte = place_of(to, at, pointer_type, s.line);
   if (!in_blocks(byte))
     throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
-  if (s.accumulates) value += load(byte, element_type(pointer_type));
+  if (s.accumulates) value += load(byte, element_type(pointer_type), to.through);
   if (!lost_.empty()) lost_.erase(byte);
   overlay_[byte] = value;
   for (const Store& store : c_.outline.stores)
@@ -236,9 +236,8 @@ void Execution::loop(const Statement& s) {
       turn(s, next - shift);
     }
   } else if (s.step > 1 && restricted(s.slot)) {
-    for (int64_t at = begin; at < end; at += s.step) {
-      if (!wanted_in_chunk(s, at)) continue;
-      if (loop.turns() > 1) forget(s.slot, loop);
+    for (int64_t at : wanted_chunks(s, begin, end)) {
+      if (loop.turns() > 1 && !selection_.alone.count(s.slot)) forget(s.slot, loop);
       turn(s, at);
     }
   } else {
@@ -267,15 +266,17 @@ bool Execution::restricted(int slot) const {
   return inside;
 }
 
-bool Execution::wanted_in_chunk(const Statement& s, int64_t from) const {
+/// Where chunks begin of which loops inside run some turn.
+std::set<int64_t> Execution::wanted_chunks(const Statement& s, int64_t begin, int64_t end) const {
+  std::set<int64_t> out;
   for (const auto& [inner, loop] : c_.outline.loops) {
     if (loop.chunks_of != s.slot) continue;
     auto only = selection_.only.find(inner);
-    if (only == selection_.only.end()) return true;
-    auto next = only->second.lower_bound(from);
-    if (next != only->second.end() && *next < from + s.step) return true;
+    if (only == selection_.only.end()) continue;
+    for (int64_t turn : only->second)
+      if (turn >= begin && turn < end) out.insert(begin + (turn - begin) / s.step * s.step);
   }
-  return false;
+  return out;
 }
 
 /// What turns that are left out would have left in variables is unknown.

@@ -24,6 +24,8 @@ struct Selection {
   /// run where something is read of it, as it turns out; reductions to single variables run in full.
   Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes);
   void single(int slot, const std::set<int64_t>& turns) { full.erase(slot), only[slot] = turns, alone.insert(slot); }
+  /// Of a loop over chunks, those that such turns lie in.
+  void single_chunks(int slot) { full.erase(slot), alone.insert(slot); }
   /// All of the block.
   Selection(const Outline& outline, int block);
 
@@ -76,7 +78,7 @@ class Execution {
   void assign(const Statement& s);
   void loop(const Statement& s);
   void turn(const Statement& s, int64_t counter);
-  bool wanted_in_chunk(const Statement& s, int64_t from) const;
+  std::set<int64_t> wanted_chunks(const Statement& s, int64_t begin, int64_t end) const;
   bool restricted(int slot) const;
   void forget(int slot, const Loop& loop);
   bool is_active(int slot) const;
@@ -101,7 +103,7 @@ class Execution {
   int64_t element_integer(const Expression& e);
   double element(const Expression& e);
   double array_element(const Pointer& from, int64_t at, int line);
-  double load(int64_t byte, DType dtype);
+  double load(int64_t byte, DType dtype, int through);
   double variable(int slot);
   double lost(int loop);
   void count();

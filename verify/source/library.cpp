@@ -47,7 +47,26 @@ class Spelling {
       if (name == "copy" && arguments == 3) s = copy(s);
       return;
     }
+    if (s.kind == Statement::Kind::assign && s.value.kind == Kind::call && s.value.name == "row_sum" &&
+        s.value.args.size() == 2 && s.target.type == Type::real)
+      return row_sum(s);
     for (Statement& inner : s.body) visit(inner);
+  }
+
+  /// x = row_sum(first, count), or +=: turns of a loop, which add as others do.
+  void row_sum(Statement& s) {
+    const Statement here = s;
+    const int i = new_slot("i"), total = new_slot("sum");
+    const Expression added = element(here.value.args[0], variable(i, Type::integer));
+    const Expression& limit = here.value.args[1];
+    if (here.accumulates && here.target.kind == Kind::variable) {
+      s = loop(here, i, limit, {assign(here, here.target, added, true)});
+      return;
+    }
+    s = like(here, Statement::Kind::block);
+    s.body = {declare(here, total, zero()),
+              loop(here, i, limit, {assign(here, variable(total, Type::real), added, true)}),
+              assign(here, here.target, variable(total, Type::real), here.accumulates)};
   }
 
   static void resolve(Expression& e) {

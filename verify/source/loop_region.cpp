@@ -1,5 +1,7 @@
 #include "verify/source/loop_region.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -22,6 +24,19 @@ LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame fr
       frame_(sized(std::move(frame), function.slots.size())),
       outline_(function, body, frame_),
       code_{outline_, body, unit, memory} {}
+
+/// Of a function's body, numbers make its key.
+std::optional<Call> LoopRegion::call() const {
+  if (&code_.body != &function_.body) return std::nullopt;
+  Call out{function_.name, {}};
+  for (size_t i = 0; i < function_.parameters.size(); ++i) {
+    if (is_pointer(function_.parameters[i].type))
+      out.places[int(i)] = frame_[i].pointer.at;
+    else
+      out.key += fmt::format(" {}{}", frame_[i].step ? "step" : "", frame_[i].integer);
+  }
+  return out;
+}
 
 template <class Look>
 bool LoopRegion::execute(const Written& block, Selection selection, const Look& look) {
@@ -65,6 +80,20 @@ std::vector<int64_t> LoopRegion::turns(const Written& block) {
   return out;
 }
 
+std::vector<std::set<int64_t>> LoopRegion::marks(const Written& block) {
+  std::vector<std::set<int64_t>> out;
+  for (int slot : summed_over(block)) {
+    const Loop& loop = outline_.loops.at(slot);
+    out.emplace_back();
+    if (loop.chunks_of < 0) continue;
+    const int64_t chunk = outline_.loops.at(loop.chunks_of).statement->step, extent = loop.extent();
+    const int64_t last = (extent - 1) / chunk * chunk;
+    for (int64_t turn : {chunk - 1, chunk, last - 1, last})
+      if (turn >= 0 && turn < extent) out.back().insert(turn);
+  }
+  return out;
+}
+
 std::optional<double> LoopRegion::term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
                                        bool none) {
   const std::vector<int>& loops = summed_over(block);
@@ -75,6 +104,7 @@ std::optional<double> LoopRegion::term(const Written& block, int64_t element, co
     only[loops[l]];
     if (!none) only[loops[l]] = {outline_.loops.at(loops[l]).begin + turn[l]};
     selection.single(loops[l], only[loops[l]]);
+    if (const int chunks = outline_.loops.at(loops[l]).chunks_of; chunks >= 0) selection.single_chunks(chunks);
   }
   const auto apart = [&] {
     return std::all_of(loops.begin(), loops.end(), [&](int slot) {

@@ -14,11 +14,13 @@ class LoopRegion final : public Region {
 
   const std::string& function_name() const override { return function_.name; }
   std::set<int64_t> numbers() const override { return integers_of(code_.body); }
+  std::optional<Call> call() const override;
   const std::vector<Written>& written() const override { return outline_.written; }
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
   std::vector<std::pair<int64_t, double>> hits(const Written& block, size_t most) override;
 
   std::vector<int64_t> turns(const Written& block) override;
+  std::vector<std::set<int64_t>> marks(const Written& block) override;
   std::optional<double> term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
                              bool none) override;
 

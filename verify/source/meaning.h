@@ -3,6 +3,7 @@
 // numbers for several choices are the same function of memory (Schwartz 1980, Zippel 1979).
 #pragma once
 #include <array>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <unordered_map>
@@ -71,6 +72,19 @@ class Meaning {
   /// with.
   bool is_constant(ValueId value) const { return constant_[size_t(value)]; }
 
+  /// By value, or the one it was found to be the same as: the one that stands for it elsewhere.
+  using Twins = std::map<ValueId, ValueId>;
+  /// Whether one value may stand for another: they have the same type and parts, and nothing else stands for it.
+  bool pairs(ValueId then, ValueId now, Twins& twins) const;
+  /// At some time: what counted as what it is computed from (open), and the unknowns that values came from.
+  struct Known {
+    std::set<ValueId> opened, unknowns;
+  };
+  std::set<ValueId> unknowns_behind(const std::vector<ValueId>& values, const std::set<ValueId>& opened) const;
+  /// Whether `now` is of the twins what `then` was, at that time, of what they stand for. Adds twins of unknowns that
+  /// have none.
+  bool same_function(ValueId then, ValueId now, Twins& twins, const Known& known) const;
+
   /// Told by the walker: the value is in memory. Elements of it are unknowns from now on.
   void hold(ValueId value);
   void release(ValueId value);
@@ -123,6 +137,9 @@ class Meaning {
   struct Compute;
   ValueId root(ValueId value) const;
   bool shows(ValueId value, ValueId other) const;
+  bool made_here(ValueId value) const;
+  bool same_operand(ValueId then, ValueId now, Twins& twins, const Known& known, int depth) const;
+  bool same_maker(ValueId then, ValueId now, Twins& twins, const Known& known, int depth) const;
   ValueId same_in_memory(ValueId value) const;
   ValueId first_of_same(ValueId value) const;
   bool in_part(ValueId value, const Index& index) const;

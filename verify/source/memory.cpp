@@ -94,13 +94,15 @@ const Resident* Memory::at(int64_t byte) const {
   return last_[oldest_] = &found;
 }
 
-double Memory::read(int64_t byte, DType dtype) const {
+double Memory::read(int64_t byte, DType dtype, int through) const {
   const Resident* resident = at(byte);
   if (!resident) return std::nan("");
-  if (last_read_ != resident) {
+  if (last_read_ != resident || last_through_ != through) {
+    read_through_.insert({through, resident->begin});
     read_places_.insert({resident->begin, resident->end});
     if (resident->value >= 0) reads_.insert(resident->value);
     last_read_ = resident;
+    last_through_ = through;
   }
   if (resident->unrecognised) {
     if (resident->unrecognised->lost)

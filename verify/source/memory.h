@@ -63,10 +63,18 @@ class Memory {
   void clear(int64_t begin, int64_t end);
   const Resident* at(int64_t byte) const;
   /// The element at this byte; NaN if no value lies there.
-  double read(int64_t byte, DType dtype) const;
+  /// `through`: the parameter that leads there.
+  double read(int64_t byte, DType dtype, int through = -1) const;
   /// Values that were read since this was emptied.
   const std::set<ValueId>& reads() const { return reads_; }
-  void forget_reads() { reads_.clear(), read_places_.clear(), last_read_ = nullptr; }
+  void forget_reads() { reads_.clear(), read_places_.clear(), read_through_.clear(), last_read_ = nullptr; }
+  /// Which parameters lead to what lay where.
+  struct Read {
+    int parameter;
+    int64_t begin;
+    auto operator<=>(const Read&) const = default;
+  };
+  const std::set<Read>& read_through() const { return read_through_; }
   /// Where they lay.
   const std::set<std::pair<int64_t, int64_t>>& read_places() const { return read_places_; }
   /// Of what is unrecognised among them: values that were left beside.
@@ -92,7 +100,9 @@ class Memory {
   mutable Index index_;
   mutable std::set<ValueId> reads_;
   mutable std::set<std::pair<int64_t, int64_t>> read_places_;
+  mutable std::set<Read> read_through_;
   mutable const Resident* last_read_ = nullptr;
+  mutable int last_through_ = -1;
 };
 
 }  // namespace hetsynth::source

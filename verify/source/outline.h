@@ -30,6 +30,7 @@ class Misstep : public std::runtime_error {
 struct Pointer {
   int array = -1;  ///< -1: the arena, `at` in bytes; otherwise a local array, `at` in elements
   int64_t at = 0;
+  int through = -1;  ///< slot of the parameter that it comes from
 };
 
 /// What a variable holds.
@@ -137,6 +138,9 @@ class Outline {
   void find_injective(Store& store, int64_t unit) const;
   void check_dense(const Store& store, int64_t unit) const;
   bool alike(int slot) const;
+  bool does_alike(int slot) const;
+  bool only_adds(int slot) const;
+  bool fed_alike(int slot, std::set<int>& seen) const;
   bool counts_with(const Expression& e, int slot) const;
   std::vector<int> loops_of_sum(int variable) const;
   void find_blocks();

@@ -325,6 +325,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<Val
   }
   opened_ = false;
   meaning_.close();
+  if (guess) opened_for_match_.insert(opened.begin(), opened.end());
   return guess;
 }
 

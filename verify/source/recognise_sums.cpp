@@ -22,8 +22,9 @@ int64_t product(const std::vector<int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
 }
 
-/// Corners, steps, and random ones.
-std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents, PseudoRandom random) {
+/// Corners, steps, where pieces begin and end, and random ones.
+std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents,
+                                                   const std::vector<std::set<int64_t>>& marks, PseudoRandom random) {
   std::set<std::vector<int64_t>> seen;
   std::vector<std::vector<int64_t>> out;
   auto add = [&](const std::vector<int64_t>& turn) {
@@ -39,6 +40,12 @@ std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& e
     turn[l] = 1;
     add(turn);
   }
+  for (size_t l = 0; l < marks.size(); ++l)
+    for (int64_t mark : marks[l]) {
+      std::vector<int64_t> turn(extents.size(), 0);
+      turn[l] = mark;
+      add(turn);
+    }
   for (int i = 0; i < random_turns; ++i) {
     std::vector<int64_t> turn;
     for (int64_t extent : extents) turn.push_back(random.below(extent));
@@ -63,7 +70,7 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
     meaning_.choose(Sample::number(1));
     if (region.term(block, element, {}, true) != std::optional<double>(0.0)) return {};
   }
-  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, random);
+  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, region.marks(block), random);
   const size_t plain = std::max(looked_at.size(), elements.size());
   for (size_t i = 0; i < plain + edge_terms; ++i) {
     Term term;

@@ -1,5 +1,6 @@
 // One piece of generated code that reads and writes the arena: what it writes, and what value a written element gets.
 #pragma once
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,12 @@
 
 namespace hetsynth::source {
 
+/// A call of a function that reads and writes the arena.
+struct Call {
+  std::string key;                ///< the same of calls that do the same, each at its places
+  std::map<int, int64_t> places;  ///< byte that a parameter points to
+};
+
 class Region {
  public:
   virtual ~Region() = default;
@@ -17,6 +24,9 @@ class Region {
   virtual const std::string& function_name() const = 0;
   /// Integers that its text mentions.
   virtual std::set<int64_t> numbers() const = 0;
+
+  /// nullopt: it is no call.
+  virtual std::optional<Call> call() const { return std::nullopt; }
 
   /// Disjoint blocks.
   virtual const std::vector<Written>& written() const = 0;
@@ -30,6 +40,8 @@ class Region {
   /// Numbers of turns of loops, outermost first, that are alike and each add to every element of the block. Empty: none
   /// are known.
   virtual std::vector<int64_t> turns(const Written&) { return {}; }
+  /// By these loops: turns next to where pieces of them begin and end.
+  virtual std::vector<std::set<int64_t>> marks(const Written&) { return {}; }
   /// What the element would be if of these loops only this turn ran; `none`: no turn. NaN: undefined. nullopt: turns
   /// depend on each other. Throws as `values`.
   virtual std::optional<double> term(const Written&, int64_t /*element*/, const std::vector<int64_t>& /*turn*/,

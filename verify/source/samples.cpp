@@ -13,6 +13,8 @@ constexpr size_t random_elements = 3;
 /// Of elements of a block. Fewer, as those of constants and masks, lie alike in many orders.
 constexpr size_t different_values = 3;
 constexpr size_t most_hits = 48;
+/// Looks at a block without elements.
+constexpr int rounds_of_nothing = 8;
 /// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
 /// passed before; and after which two are enough.
 constexpr int64_t dear = 150'000, very_dear = 10'000'000;
@@ -131,7 +133,9 @@ void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& n
 void ContentsWalk::add_nothing(Region& region, const Written& block) {
   std::vector<Point> points;
   uint64_t number = 0;
-  sample_hits(region, block, number, points);
+  const int64_t before = region.work;
+  for (int round = 0; round < rounds_of_nothing && region.work - before <= dear; ++round)
+    sample_hits(region, block, number, points);
 }
 
 /// Whether the elements show what a kernel does with all operands, so that its next launch needs few.

@@ -81,7 +81,7 @@ void Walk::call(const Statement& s) {
     if (type == Type::integer)
       frame[i] = number(e.args[i]);
     else if (is_pointer(type) && type != Type::bytes)
-      frame[i].pointer = pointer(e.args[i]);
+      frame[i].pointer = pointer(e.args[i]), frame[i].pointer.through = int(i);
     else
       throw NotFollowed("an argument of another type", s.line);
     if (e.args[i].kind == Kind::variable) names[i] = function_->slots[size_t(e.args[i].slot)];
