@@ -76,6 +76,8 @@ class Extents {
     return out;
   }
 
+  void fix(int c) { fixed_.insert(root(c)); }
+
   /// Dimensions of which single elements are picked keep their size where devices hold parts of them: which part has
   /// the element is what the plan goes by.
   void fix_picked(const std::set<int>& cut) {
@@ -283,8 +285,12 @@ class Shrink {
   /// Which classes each table cuts anywhere in the plan.
   void collect_cuts() {
     for (const Value& value : in_.program.values)
-      for (const Placement& p : value.placements)
-        if (p.kind == Placement::Kind::sharded) note_dim(value.node, p.dim, p.table);
+      for (const Placement& p : value.placements) {
+        if (p.kind != Placement::Kind::sharded) continue;
+        note_dim(value.node, p.dim, p.table);
+        // How far a halo reaches is a number, and so is the extent for the proof.
+        if (p.overlaps()) extents_.fix(extents_.dim(value.node, p.dim));
+      }
     for (const Instruction& i : in_.program.instructions) {
       for (const Split& s : i.splits)
         if (i.opcode == Opcode::compute && s.factor >= 0) note_cut(s.table, extents_.factor(i.node, s.factor));

@@ -218,7 +218,10 @@ class AttentionPrinter {
   void scores_product(ValueId value) {
     const LocalOp& o = op_of(value);
     Address operands[2] = {over_dims(l_.layouts.read(o, 0), o), over_dims(l_.layouts.read(o, 1), o)};
-    bool rows_first = operands[0].coefficients[size_t(a_.column)] == 0;
+    // Either may be the same in all rows, or all columns, as what was broadcast: then the other one tells.
+    const auto over = [&](int operand, int dim) { return operands[operand].coefficients[size_t(dim)] != 0; };
+    const bool first = over(0, a_.row) || over(1, a_.column), second = over(1, a_.row) || over(0, a_.column);
+    const bool rows_first = first || !second;
     int q = rows_first ? 0 : 1, k = 1 - q;
     line(fmt::format("// a block of {}", name(value)));
     Side a{pointer(parameter(o.inputs[size_t(q)].value), at(operands[q], t_ + "_begin_", "", "")),
@@ -228,13 +231,23 @@ class AttentionPrinter {
     product(o, length(t_), length(s_), fmt::format("{}", features(o)), a, w, {tile_.at(value), columns_, 1}, "0");
   }
 
+  /// Whether the product runs over the columns of the block. The other operand does not tell where it is the same in
+  /// all rows and columns, as what was broadcast.
+  bool sums_columns(const LocalOp& o) const {
+    const std::vector<Factor>& factors = (*l_.reference)[o.node].space.factors;
+    const std::vector<int> dims = a_.dims_of(o, *l_.reference);
+    for (size_t f = 0; f < factors.size(); ++f)
+      if (factors[f].reduced() && dims[f] == a_.row) return false;
+    return true;
+  }
+
   /// Adds block x other operand, or its transpose x other operand, to the result.
   void add_product(ValueId value, const std::string& accumulate) {
     const LocalOp& o = op_of(value);
     size_t block = is_block(o.inputs[0].value) ? 0 : 1;
     const Operand& other = o.inputs[1 - block];
     Address read = over_dims(l_.layouts.read(o, int(1 - block)), o), written = over_dims(l_.layouts.written(o), o);
-    bool over_columns = read.coefficients[size_t(a_.row)] == 0;
+    const bool over_columns = sums_columns(o);
     int kept = over_columns ? a_.row : a_.column, summed = over_columns ? a_.column : a_.row;
     std::string m = n_.dims[size_t(kept)], k = n_.dims[size_t(summed)];
     auto begins = [&](const Address& address, bool rows) {

@@ -44,9 +44,19 @@ int64_t Nest::coefficient(const Address& address, int dim) const {
   return a.extent(dim) == 1 ? 0 : address.coefficients[size_t(dim)];
 }
 
+int Nest::row_input(const LocalOp& op) const {
+  // Either may be the same in all rows, or all columns, as what was broadcast: then the other one tells.
+  const bool first = varies(op, 0, a.row) || varies(op, 1, a.column);
+  const bool second = varies(op, 1, a.row) || varies(op, 0, a.column);
+  return second && !first ? 1 : 0;
+}
+
 bool Nest::sums_columns(const LocalOp& op) const {
-  const int other = 1 - block_input(op);
-  return varies(op, other, a.column) || !varies(op, other, a.row);
+  const std::vector<Factor>& factors = reference_[op.node].space.factors;
+  const std::vector<int> dims_of_op = dims(op);
+  for (size_t f = 0; f < factors.size(); ++f)
+    if (factors[f].reduced() && dims_of_op[f] == a.row) return false;
+  return true;
 }
 
 /// Whether an operand's own index runs over a dimension, also where the rank holds one element of it.

@@ -39,7 +39,7 @@ class Nest {
   int64_t coefficient(const Address& address, int dim) const;
 
   /// Which input of a product of features runs over rows; the other one runs over columns.
-  int row_input(const LocalOp& op) const { return varies(op, 0, a.column) ? 1 : 0; }
+  int row_input(const LocalOp& op) const;
   /// Which input of a product is a block.
   int block_input(const LocalOp& op) const { return is_block(op.inputs[0].value) ? 0 : 1; }
   /// Whether a product that reads a block sums over its columns (and keeps its rows).

@@ -37,7 +37,9 @@ std::string_view name(Phase phase) {
 }
 
 int64_t global_sample(const Node& input, int64_t step, int64_t sample) {
-  int64_t per_step = input.micro_batch.samples_per_step ? input.micro_batch.samples_per_step : input.type.shape.at(0);
+  // An input without dimensions is one number for the whole step.
+  const int64_t own = input.type.shape.empty() ? 1 : input.type.shape[0];
+  const int64_t per_step = input.micro_batch.samples_per_step ? input.micro_batch.samples_per_step : own;
   return step * per_step + input.micro_batch.first_sample + sample;
 }
 

@@ -274,7 +274,7 @@ TEST(BadData, IsToldBeforePlanning) {
 }
 
 /// A plan that is not proved is shown and run all the same, but not one that reads what is not there.
-TEST(BadPlan, WhoseOperandsAreOtherTensorsIsNotGenerated) {
+TEST_F(BadPlan, WhoseOperandsAreOtherTensorsIsNotGenerated) {
   const Workplace place;
   ASSERT_EQ(place.run("plan model.cpp --cluster c.toml --mesh 1 -o plan.json").code, 0);
   const std::string plan = place.read("plan.json");
