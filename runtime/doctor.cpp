@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "codegen/abi.h"
-#include "dsl/jit/compiled_code.h"
 #include "dsl/jit/cache_folder.h"
+#include "dsl/jit/compiled_code.h"
 #include "dsl/jit/disk_cache.h"
 #include "runtime/arena.h"
 #include "runtime/cuda/cuda_backend.h"

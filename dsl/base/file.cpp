@@ -58,7 +58,7 @@ std::string read_file(const std::string& path, const std::string& what, int64_t 
   // Opening a pipe or a terminal would wait for a writer: O_NONBLOCK, and only regular files are read.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) fail_with_errno(path, message, ExitCode::invalid_input);
-  struct stat status{};
+  struct stat status {};
   if (::fstat(file.fd, &status) != 0) fail_with_errno(path, message, ExitCode::invalid_input);
   if (!S_ISREG(status.st_mode)) fail(path, message + ": it is not a regular file", "", ExitCode::invalid_input);
   std::string bytes;
@@ -75,7 +75,7 @@ std::string read_file(const std::string& path, const std::string& what, int64_t 
 }
 
 void write_file_atomically(const std::string& path, const std::string& what, std::string_view bytes) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
     return write_stream(path, what, bytes);
   NewFile file(path, what);

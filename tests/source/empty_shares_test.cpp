@@ -100,7 +100,8 @@ TEST(EmptySharesOf, ATableAreNotAddedTo) {
   const Generated g = generated(program, plan, unequal_cluster({1e9, 1e9}));
   const std::string& text = g.devices[1].files.front().text;
   EXPECT_EQ(name(check(g, 1).verdict), "proved") << text;
-  EXPECT_EQ(name(check(g, 1, replaced(text, "compute_out", "out_at_ < 0)", "out_at_ < 1)")).verdict), "refuted") << text;
+  EXPECT_EQ(name(check(g, 1, replaced(text, "compute_out", "out_at_ < 0)", "out_at_ < 1)")).verdict), "refuted")
+      << text;
 }
 
 TEST(EmptySharesOf, AByteModelPassTheCheck) {
