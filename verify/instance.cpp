@@ -263,7 +263,8 @@ class Shrink {
     // Other devices lie on no hosts; what a collective computes is the same.
     out.program.hosts.clear();
     for (Instruction& i : out.program.instructions) {
-      if (i.axis >= 0) i.root %= out.program.mesh.axes[i.axis].size;
+      // What the other fields of a compute instruction say means nothing, and was not checked.
+      if (i.opcode != Opcode::compute) i.root %= out.program.mesh.axes[size_t(i.axis)].size;
       if (i.realisation == Realisation::hierarchical) i.realisation = Realisation::native;
     }
     cut_tables(out.program);
