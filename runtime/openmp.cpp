@@ -25,7 +25,7 @@ void set_openmp_threads(int threads) {
 
 void wait_passively(char** arguments) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
-  // By its own path: processes are known by the name under which they were started.
+  // The program is started by its own path: processes are known by the name under which they were started.
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error || ::setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;

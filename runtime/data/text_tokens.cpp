@@ -42,7 +42,7 @@ bool looks_like_records(const TextCorpus& corpus) {
   std::vector<unsigned char> head(static_cast<size_t>(std::min<int64_t>(corpus.bytes(), 1 << 16)));
   corpus.read(0, head);
   const auto end = std::ranges::find(head, '\n');
-  // Of a longer line the beginning has to do.
+  // A longer line is read by its beginning alone.
   if (end == head.end() && std::ranges::equal(head | std::views::take(2), std::string_view("{\""))) return true;
   const nlohmann::json record = nlohmann::json::parse(head.begin(), end, nullptr, false);
   return record.is_object() && !record.empty();

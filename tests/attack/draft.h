@@ -45,7 +45,7 @@ class Draft {
 
  private:
   ValueId add_value(NodeId node, Placements placements);
-  /// The same thing said in other words: by tables that cut alike, of axes of one device at will.
+  /// Says the same thing in other words: by tables that cut alike, and at will of axes of one device.
   Placements in_other_words(const Held& found, const Placements& word);
   void insert(Instruction instruction);
 

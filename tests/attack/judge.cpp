@@ -19,7 +19,7 @@ namespace {
 
 /// Above rounding of float64 over a step, far below what a wrong plan shows.
 constexpr double tolerance = 1e-9;
-/// Of the largest number of a step, for differences of large numbers.
+/// This share of the largest number of a step is allowed for, as differences of large numbers may be small.
 constexpr double rounding = 1e-12;
 
 enum class Draw : uint8_t { real, positive, integer };

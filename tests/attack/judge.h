@@ -23,7 +23,7 @@ struct Judgement {
 /// Loss, all new contents, and every value by the plan's word on it are compared. Expects a plan without flaws.
 Judgement judge(const Program& reference, const SpmdProgram& plan, uint64_t seed, int trials);
 
-/// The same instructions at other sizes, on other tables of the same form, `instances` times.
+/// Executes the same instructions at other sizes, on other tables of the same form, `instances` times.
 Judgement judge_elsewhere(const Program& reference, const SpmdProgram& plan, uint64_t seed, int instances);
 
 }  // namespace hetsynth::attack
