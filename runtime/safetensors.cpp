@@ -41,7 +41,8 @@ std::string checksum_of(std::span<const std::byte> bytes) {
   return content_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// The header has one length whatever the checksums, so that it can be written when they are known. What the file is stands first.
+/// The header has one length whatever the checksums, so that it can be written when they are known. What the file is
+/// stands first.
 std::string header_of(const std::vector<TensorEntry>& entries, const std::map<std::string, std::string>& metadata,
                       const std::vector<std::string>& checksums, const std::string& own_checksum) {
   std::string text = "{\"__metadata__\":{";
