@@ -17,14 +17,14 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
+#include "dsl/cluster/cluster.h"
 #include "dsl/frontend/model.h"
-#include "dsl/ir/differentiate.h"
-#include "dsl/spmd/cluster.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
 #include "runtime/jit/kernel_report.h"
 #include "runtime/jit/nvrtc.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace {
 using namespace hetsynth;

@@ -36,7 +36,7 @@ Sample measure(const std::string& path, bool use_cache) {
 
 /// Median of each column on its own; cpu is what the process used, whatever else the machine does.
 void report(const char* what, const std::vector<Sample>& samples) {
-  auto median = [&](double Sample::* column) {
+  auto median = [&](double Sample::*column) {
     std::vector<double> values;
     for (const Sample& sample : samples) values.push_back(sample.*column);
     std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());

@@ -19,7 +19,7 @@
 
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
 

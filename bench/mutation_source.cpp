@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/generated_check.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "runtime/training/generated_check.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/damage/one_step.h"
 #include "tests/support/damage/source_edits.h"
 #include "tests/support/zoo/walk.h"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "dsl/ir/product_sum.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/mutation/survey.h"
 #include "tests/support/pipelined_plan.h"
 #include "tests/support/propagated_plan.h"

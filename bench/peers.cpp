@@ -2,7 +2,7 @@
 // on five clusters. Prints a markdown table; the last lines sum it up.
 //   bench_peers [--tiny] [--plan-seconds=S] [NAME...]
 // Names as in docs/models.md; none: all models. Seconds: for planning one model on one cluster.
-#include "synth/peers/peers.h"
+#include "synth/baselines/peers/peers.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,8 @@
 
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
-#include "runtime/median.h"
+#include "runtime/rank/median.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/walk.h"
 
 namespace {

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/walk.h"
 
 namespace {

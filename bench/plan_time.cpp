@@ -9,12 +9,13 @@
 #include <CLI/CLI.hpp>
 #include <stdexcept>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines.h"
-#include "synth/meshes.h"
-#include "synth/search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/mesh/meshes.h"
+#include "synth/network/search.h"
+#include "synth/planner/synthesize.h"
 
 namespace gpt_example {
 #include "examples/gpt.cpp"

@@ -8,13 +8,13 @@
 
 #include "dsl/base/error.h"
 #include "dsl/frontend/model.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
 #include "runtime/launch.h"
-#include "runtime/median.h"
 #include "runtime/probe.h"
-#include "synth/synthesize.h"
+#include "runtime/rank/median.h"
+#include "synth/planner/synthesize.h"
 
 namespace {
 

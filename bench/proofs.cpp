@@ -17,7 +17,7 @@
 #include "dsl/base/error.h"
 #include "dsl/spmd/nested_cut.h"
 #include "hetsynth/build_paths.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "dsl/base/error.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/float64_runs.h"
 #include "tests/support/zoo/walk.h"
 

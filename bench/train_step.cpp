@@ -8,21 +8,21 @@
 #include <string>
 #include <vector>
 
-#include "codegen/abi.h"
 #include "codegen/cpu/step_text.h"
-#include "codegen/device_program.h"
-#include "codegen/lower.h"
+#include "codegen/interface/abi.h"
+#include "codegen/interface/device_program.h"
+#include "codegen/passes/lower.h"
 #include "dsl/base/error.h"
 #include "dsl/frontend/model.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/jit/compiled_code.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
-#include "runtime/abi.h"
+#include "runtime/abi/abi.h"
 #include "runtime/executor.h"
-#include "runtime/median.h"
-#include "runtime/progress.h"
-#include "runtime/throttle.h"
-#include "synth/synthesize.h"
+#include "runtime/rank/median.h"
+#include "runtime/rank/throttle.h"
+#include "runtime/training/progress.h"
+#include "synth/planner/synthesize.h"
 
 namespace {
 

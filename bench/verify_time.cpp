@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "hetsynth/build_paths.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/pipelined_plan.h"
 #include "tests/support/propagated_plan.h"
 #include "tests/support/zoo/walk.h"

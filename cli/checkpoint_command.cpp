@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "runtime/arena.h"
-#include "runtime/checkpoint.h"
-#include "runtime/safetensors.h"
+#include "runtime/rank/arena.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/safetensors.h"
 
 namespace hetsynth::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "synth/peers/peers.h"
+#include "synth/baselines/peers/peers.h"
 
 namespace hetsynth::cli {
 

@@ -15,7 +15,7 @@
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/recomputation.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
-#include "synth/memory.h"
-#include "synth/timeline.h"
+#include "synth/schedule/memory.h"
+#include "synth/schedule/timeline.h"
 
 namespace hetsynth::cli {
 

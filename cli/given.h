@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "cli/run_options.h"
-#include "runtime/checkpoint.h"
 #include "runtime/processes/job.h"
+#include "runtime/training/checkpoint.h"
 
 namespace hetsynth::cli {
 

@@ -10,7 +10,7 @@
 
 #include "dsl/base/excerpt.h"
 #include "runtime/processes/mpi.h"
-#include "runtime/run_state.h"
+#include "runtime/rank/run_state.h"
 
 namespace hetsynth::cli {
 namespace {

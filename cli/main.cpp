@@ -17,8 +17,8 @@
 #include "cli/job_command.h"
 #include "cli/usage.h"
 #include "dsl/base/version.h"
-#include "runtime/openmp.h"
-#include "runtime/run_state.h"
+#include "runtime/rank/openmp.h"
+#include "runtime/rank/run_state.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -28,7 +28,7 @@ void write_repro(int argc, char** argv, const std::string& fault) {
   std::string path = "hetsynth-fault.txt";
   std::string command;
   for (int i = 0; i < argc; ++i) command += fmt::format("{}'{}'", i ? " " : "", argv[i]);
-  std::ofstream(path, std::ios::app) << "hetsynth " << tool_version() << "\ncommand: " << command
+  std::ofstream(path, std::ios::app) << "hetsynth " << tool_version_and_commit() << "\ncommand: " << command
                                      << "\nfault: " << fault << "\n\n";
   fmt::print(stderr,
              "hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files; the command and the "
@@ -54,7 +54,7 @@ int run(int argc, char** argv) {
       "Trains a model written for one device across unequal devices: synthesizes, proves, generates, compiles and runs "
       "the program of each."};
   app.name("hetsynth");
-  app.set_version_flag("--version", tool_version());
+  app.set_version_flag("--version", tool_version_and_commit());
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "

@@ -1,6 +1,6 @@
 // Data for a model when the user names none.
 #pragma once
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
 
 namespace hetsynth::cli {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <string_view>
 
-#include "runtime/checkpoint.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "runtime/training/checkpoint.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::cli {
 namespace {

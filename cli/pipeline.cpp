@@ -13,15 +13,15 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace_limit.h"
-#include "runtime/interrupt.h"
+#include "dsl/transform/differentiate.h"
 #include "runtime/launch.h"
-#include "synth/rules.h"
-#include "synth/synthesize.h"
+#include "runtime/rank/interrupt.h"
+#include "synth/planner/synthesize.h"
+#include "synth/space/rules.h"
 #include "verify/certificate.h"
 #include "verify/isolated.h"
-#include "verify/subject.h"
+#include "verify/rules/form.h"
 
 namespace hetsynth::cli {
 namespace {

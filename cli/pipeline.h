@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
-#include "runtime/generated_check.h"
-#include "synth/pins.h"
-#include "synth/synthesize.h"
+#include "runtime/training/generated_check.h"
+#include "synth/model/pins.h"
+#include "synth/planner/synthesize.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {

@@ -7,10 +7,10 @@
 #include "cli/command.h"
 #include "cli/report.h"
 #include "dsl/base/file.h"
-#include "dsl/spmd/cluster_measured.h"
+#include "dsl/cluster/cluster_measured.h"
 #include "runtime/cuda/cuda_probe.h"
 #include "runtime/probe.h"
-#include "runtime/rank_threads.h"
+#include "runtime/rank/rank_threads.h"
 
 namespace hetsynth::cli {
 namespace {

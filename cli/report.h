@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
-#include "runtime/generated_check.h"
-#include "runtime/numeric_check.h"
+#include "runtime/training/generated_check.h"
+#include "runtime/training/numeric_check.h"
 #include "verify/verify.h"
 
 namespace hetsynth::cli {

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "runtime/run_state.h"
-#include "runtime/step_log.h"
+#include "runtime/rank/run_state.h"
+#include "runtime/training/step_log.h"
 
 namespace hetsynth::cli {
 namespace {

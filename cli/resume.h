@@ -1,8 +1,8 @@
 // Runs that go on from a checkpoint, and what is written for those to come.
 #pragma once
 #include "cli/run_options.h"
-#include "runtime/checkpoint.h"
 #include "runtime/processes/job.h"
+#include "runtime/training/checkpoint.h"
 
 namespace hetsynth::cli {
 

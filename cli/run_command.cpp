@@ -14,12 +14,12 @@
 #include "cli/report.h"
 #include "cli/resume.h"
 #include "cli/run_options.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/processes/placement.h"
-#include "runtime/sample.h"
-#include "synth/synthesize.h"
+#include "runtime/training/text_generation.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::cli {
 
@@ -131,8 +131,10 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (job) {
     launching.executor.job = job;
     launching.executor.process_of = place_ranks(c.cluster, job->count());
-    launching.executor.threads.threads_per_rank = threads_for_each_rank(*job, launching.executor.process_of);
+    launching.executor.threads.threads_of_rank = threads_of_ranks(c.cluster, *job, launching.executor.process_of);
   }
+  // A step that takes ten times as long as planned is worth a word; one on a busy machine is not.
+  launching.executor.threads.quiet_seconds = std::max(60.0, 10 * c.plan.prediction.step_seconds);
   LaunchReport launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",

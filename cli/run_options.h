@@ -3,8 +3,8 @@
 #include <string>
 
 #include "cli/pipeline.h"
-#include "runtime/batch_source.h"
-#include "runtime/train.h"
+#include "runtime/data/batch_source.h"
+#include "runtime/training/train.h"
 
 namespace hetsynth::cli {
 

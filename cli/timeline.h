@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
-#include "synth/price.h"
+#include "synth/schedule/price.h"
 
 namespace hetsynth::cli {
 

@@ -8,7 +8,7 @@
 #include "cli/report.h"
 #include "dsl/base/file.h"
 #include "runtime/launch.h"
-#include "runtime/numeric_check.h"
+#include "runtime/training/numeric_check.h"
 #include "verify/certificate.h"
 
 namespace hetsynth::cli {

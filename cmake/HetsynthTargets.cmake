@@ -22,6 +22,22 @@ if(HETSYNTH_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# Most of the time of compiling goes into headers of other libraries, which files of one target share. With HETSYNTH_UNITY twelve files
+# are compiled as one; no two files of a folder may then give different things of their own one name.
+function(hetsynth_compile_together target)
+  if(HETSYNTH_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+
+# hetsynth_compile_alone(GLOBS...): files that keep to themselves under HETSYNTH_UNITY.
+function(hetsynth_compile_alone)
+  foreach(glob IN LISTS ARGN)
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${glob})
+    set_source_files_properties(${found} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+endfunction()
+
 # hetsynth_library(NAME DIRS... [LINK targets...]): a static library of every .cpp directly in DIRS.
 function(hetsynth_library name)
   cmake_parse_arguments(ARG "" "" "DIRS;LINK;PRIVATE_LINK" ${ARGN})
@@ -35,6 +51,7 @@ function(hetsynth_library name)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/${name}_empty.cpp)
   endif()
   add_library(${name} STATIC ${sources})
+  hetsynth_compile_together(${name})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE hetsynth_options ${ARG_PRIVATE_LINK})
 endfunction()

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "codegen/access.h"
+#include "codegen/passes/access.h"
 
 namespace hetsynth::codegen {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "codegen/cpu/step_text.h"
-#include "codegen/cuda/cuda_program.h"
-#include "codegen/device_program.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/host/cuda_program.h"
+#include "codegen/interface/device_program.h"
+#include "codegen/passes/lower.h"
 #include "dsl/spmd/unroll.h"
 
 namespace hetsynth {

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <set>
 
-#include "codegen/context_text.h"
 #include "codegen/cpu/standalone_main.h"
-#include "codegen/cuda/standalone_main.h"
-#include "codegen/device_program.h"
+#include "codegen/cuda/host/standalone_main.h"
+#include "codegen/interface/device_program.h"
+#include "codegen/text/context_text.h"
 #include "dsl/spmd/hosts.h"
 
 namespace hetsynth {

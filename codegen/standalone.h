@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth {

@@ -12,15 +12,15 @@
 #include <sstream>
 #include <thread>
 
-#include "codegen/abi.h"
+#include "codegen/interface/abi.h"
 #include "dsl/jit/cache_folder.h"
 #include "dsl/jit/compiled_code.h"
 #include "dsl/jit/disk_cache.h"
-#include "runtime/arena.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/jit/cuda_libraries.h"
 #include "runtime/processes/mpi.h"
-#include "runtime/throttle.h"
+#include "runtime/rank/arena.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {

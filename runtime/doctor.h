@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 
 namespace hetsynth {
 namespace cuda {

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "dsl/base/error.h"
-#include "runtime/arena.h"
-#include "runtime/input_check.h"
-#include "runtime/shared_memory_communicator.h"
-#include "runtime/step_exchange.h"
-#include "runtime/throttle.h"
+#include "runtime/collectives/shared_memory_communicator.h"
+#include "runtime/data/input_check.h"
+#include "runtime/processes/step_exchange.h"
+#include "runtime/rank/arena.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {
@@ -48,8 +48,8 @@ void warn_of_shared_cores(const std::vector<double>& duties) {
 
 RankTimes difference(const RankTimes& now, const RankTimes& before) {
   return {now.compute_seconds - before.compute_seconds, now.throttle_seconds - before.throttle_seconds,
-          now.idle_seconds - before.idle_seconds, now.transfer_seconds - before.transfer_seconds,
-          now.moved_bytes - before.moved_bytes};
+          now.idle_seconds - before.idle_seconds,       now.transfer_seconds - before.transfer_seconds,
+          now.moved_bytes - before.moved_bytes,         now.data_seconds - before.data_seconds};
 }
 
 }  // namespace
@@ -59,6 +59,7 @@ struct Executor::Impl {
     RankProgram program;
     std::unique_ptr<RankDevice> device;
     std::vector<std::byte> staging;  ///< this rank's part of one leaf on its way in
+    double data_seconds = 0;         ///< of the last step
   };
 
   Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
@@ -76,7 +77,7 @@ struct Executor::Impl {
     for (RankProgram& program : programs) {
       duties.push_back(program.device.duty);
       on_gpu.push_back(program.device.kind == DeviceKind::cuda);
-      ranks.push_back({std::move(program), nullptr, {}});
+      ranks.push_back({std::move(program), nullptr, {}, 0});
     }
     for (const int rank : here) {
       RankProgram& program = at(rank).program;
@@ -93,7 +94,10 @@ struct Executor::Impl {
       job->on_failure([this](const ProcessFailure& failure) {
         state.fail(-1, job->describe(failure.process) + " failed: " + failure.message);
       });
-    threads = std::make_unique<RankThreads>(state, options.threads, here);
+    ThreadOptions threading = options.threads;
+    if (threading.threads_of_rank.empty() && threading.threads_per_rank == 0)
+      for (const Rank& rank : ranks) threading.threads_of_rank.push_back(cores_of(rank.program.device, usable_cores()));
+    threads = std::make_unique<RankThreads>(state, threading, here);
     threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });
     arenas = arena_bytes_everywhere();
   }
@@ -170,6 +174,7 @@ struct Executor::Impl {
   /// `work`: null, or where to say what the step took.
   void step(int rank_number, int64_t step, const BatchSource& data, std::vector<TimedWork>* work = nullptr) {
     Rank& rank = at(rank_number);
+    const double start = wall_seconds();
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
       if (node.kind != NodeKind::input) continue;
@@ -178,6 +183,7 @@ struct Executor::Impl {
         check_input_values(node, slot.ranges, bytes, step, data.first_sample(node, step), state.describe(rank_number));
       });
     }
+    rank.data_seconds = wall_seconds() - start;
     Communicator& communicator = *communicators[static_cast<size_t>(rank_number)];
     HetsynthContext context{};
     context.step = step;
@@ -261,8 +267,9 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
   for (size_t i = 0; i < before.size(); ++i) {
     const auto rank = static_cast<size_t>(impl_->here[i]);
     RankTimes times = difference(impl_->communicators[rank]->times(), before[i]);
-    times.idle_seconds =
-        std::max(0.0, report.seconds - times.compute_seconds - times.throttle_seconds - times.transfer_seconds);
+    times.data_seconds = impl_->at(impl_->here[i]).data_seconds;
+    times.idle_seconds = std::max(0.0, report.seconds - times.compute_seconds - times.throttle_seconds -
+                                           times.transfer_seconds - times.data_seconds);
     report.ranks[rank] = times;
   }
   if (impl_->job) exchange_by_rank(*impl_->job, impl_->here, report.ranks);

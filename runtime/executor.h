@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
-#include "runtime/batch_source.h"
-#include "runtime/communicator.h"
-#include "runtime/host_tensor.h"
+#include "codegen/interface/device_program.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/rank_device.h"
+#include "runtime/data/batch_source.h"
 #include "runtime/processes/job.h"
 #include "runtime/processes/message_communicator.h"
-#include "runtime/rank_device.h"
-#include "runtime/rank_threads.h"
+#include "runtime/rank/host_tensor.h"
+#include "runtime/rank/rank_threads.h"
 
 namespace hetsynth {
 

@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/cuda/tensor_attention.h"
-#include "codegen/device_program.h"
+#include "codegen/cuda/attention/tensor_attention.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
 #include "dsl/jit/compiled_code.h"
 #include "dsl/spmd/hosts.h"
-#include "runtime/abi.h"
+#include "runtime/abi/abi.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/throttle.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/spmd/plan.h"
 #include "runtime/executor.h"
 

@@ -6,14 +6,14 @@
 #include <functional>
 #include <vector>
 
-#include "codegen/abi.h"
 #include "codegen/cpu/prelude.h"
+#include "codegen/interface/abi.h"
 #include "dsl/base/error.h"
 #include "dsl/ir/expr.h"
 #include "dsl/jit/compiled_code.h"
-#include "runtime/rank_timing.h"
-#include "runtime/shared_memory_communicator.h"
-#include "runtime/throttle.h"
+#include "runtime/collectives/shared_memory_communicator.h"
+#include "runtime/rank/rank_timing.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {

@@ -8,7 +8,7 @@
 #include "dsl/base/hash.h"
 #include "dsl/base/json_tree.h"
 #include "dsl/base/version.h"
-#include "verify/lemmas.h"
+#include "verify/solver/lemmas.h"
 
 namespace hetsynth {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/json_tree.h"
-#include "verify/solver.h"
+#include "verify/solver/solver.h"
 
 namespace hetsynth {
 namespace {

@@ -8,9 +8,10 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
-#include "verify/lemmas.h"
-#include "verify/refute.h"
-#include "verify/rules.h"
+#include "verify/refute/refute.h"
+#include "verify/rules/form.h"
+#include "verify/rules/rules.h"
+#include "verify/solver/lemmas.h"
 
 namespace hetsynth {
 

@@ -6,26 +6,12 @@
 #include <vector>
 
 #include "dsl/spmd/spmd.h"
+#include "verify/refute/counterexample.h"
 
 namespace hetsynth {
 
 enum class Verdict { proved, refuted, unknown };
 std::string_view name(Verdict verdict);
-
-/// What shows that a plan is wrong.
-enum class Evidence {
-  form,     ///< the plan has no meaning: it contradicts itself, or leaves something out
-  results,  ///< loss or updates differ from the program's
-  word,     ///< these are right, but a value is not what the plan says: source would be laid out wrongly
-};
-std::string_view name(Evidence evidence);
-
-/// A concrete instance on which the two programs differ.
-struct Counterexample {
-  Evidence evidence = Evidence::results;
-  std::string text;      ///< sizes, tables, the first diverging tensor with numbers of both programs
-  SourceLocation where;  ///< the user's line of that tensor
-};
 
 /// An obligation the solver proved: all instructions whose obligations are equal up to names share it.
 struct ProvedObligation {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "codegen/annotate.h"
-#include "codegen/expression.h"
+#include "codegen/text/annotate.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen {
 namespace {

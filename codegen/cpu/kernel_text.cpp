@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "codegen/annotate.h"
 #include "codegen/cpu/member_text.h"
+#include "codegen/text/annotate.h"
 
 namespace hetsynth::codegen {
 namespace {

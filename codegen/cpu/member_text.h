@@ -5,7 +5,7 @@
 
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/row_plan.h"
-#include "codegen/expression.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "codegen/kernel.h"
+#include "codegen/text/kernel.h"
 
 namespace hetsynth::codegen {
 

@@ -7,13 +7,13 @@
 #include <map>
 #include <set>
 
-#include "codegen/annotate.h"
-#include "codegen/collective_text.h"
-#include "codegen/context_text.h"
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
-#include "codegen/expression.h"
+#include "codegen/text/annotate.h"
+#include "codegen/text/collective_text.h"
+#include "codegen/text/context_text.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen {
 namespace {

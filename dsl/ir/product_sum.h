@@ -8,8 +8,8 @@
 
 namespace hetsynth {
 
-/// How long the interpreter takes for an operator, in evaluations of an expression: terms of sums of products count as a
-/// small part of one.
+/// How long the interpreter takes for an operator, in evaluations of an expression: terms of sums of products count as
+/// a small part of one.
 double evaluation_cost(const Space& space, const Expr& body);
 
 class ProductSum {

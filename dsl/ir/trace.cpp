@@ -48,6 +48,21 @@ std::string unique_leaf_name(std::set<std::string>& taken, NodeKind kind, const 
   return name;
 }
 
+/// A user's parameter is found by its name in plans and checkpoints, so it keeps that name or is refused.
+[[noreturn]] void refuse_second(const Program& program, const std::string& name, const SourceLocation& where) {
+  Diagnostic diagnostic{.where = where,
+                        .tag = "parameter",
+                        .message = fmt::format("a second parameter or state is called {}", name),
+                        .expected = "a name of its own for each: plans and checkpoints find it by that name",
+                        .mend = fmt::format("give it another name; if {} is meant to be one parameter that is used "
+                                            "twice, call parameter() once and use its result twice",
+                                            name)};
+  for (const Node& node : program.nodes)
+    if (node.name == name && (node.kind == NodeKind::parameter || node.kind == NodeKind::state) && node.where.known())
+      diagnostic.notes.push_back({node.where, fmt::format("the first {} is made here", name)});
+  throw UserError(std::move(diagnostic));
+}
+
 bool is_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
@@ -123,7 +138,8 @@ Tensor Trace::repeated_parameter(const std::string& name, const TensorType& type
   bool same = next_parameter < parameters.size();
   if (same) {
     const Node& node = program[parameters[next_parameter].node()];
-    same = node.name.starts_with(name) && node.type == type;
+    // The name of a state that an operator makes may have got a number.
+    same = (node.kind == NodeKind::parameter ? node.name == name : node.name.starts_with(name)) && node.type == type;
   }
   if (!same)
     throw UserError({.where = scope.known() ? scope : location(where),
@@ -180,6 +196,8 @@ Tensor Trace::add_leaf(NodeKind kind, std::string name, TensorType type, const s
   node.kind = kind;
   node.type = std::move(type);
   if (phase == Phase::forward) check_name(kind, name, scope.known() ? scope : location(where));
+  if (kind == NodeKind::parameter && leaf_names.count("kept " + name))
+    refuse_second(program, name, scope.known() ? scope : location(where));
   node.name = unique_leaf_name(leaf_names, kind, name);
   node.where = scope.known() ? scope : location(where);
   node.phase = phase;
@@ -228,7 +246,7 @@ Tensor Trace::emit(std::shared_ptr<const Operator> op, std::vector<Tensor> input
 
 void Trace::check_stays_in_loop(const Operator& reader, Tensor tensor, const SourceLocation& where) const {
   const Node& node = program[tensor.node()];
-  // Gradients may: what they read of a loop is stacked for them (dsl/ir/loop_gradient.h).
+  // Gradients may: what they read of a loop is stacked for them (dsl/transform/loop_gradient.h).
   const bool leaves = phase == Phase::forward && node.loop >= 0 && node.loop != loop && stacked_dim(node.space) < 0;
   if (!leaves || reader.tag() == "last") return;
   throw UserError({.where = where,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth {
@@ -42,7 +42,7 @@ struct Trial {
   // Of that plan. The first two add up to the step, latency is part of communication.
   double compute_seconds = 0, communication_seconds = 0;
   double latency_seconds = 0;   ///< what would remain of communication if links had no limit to bandwidth
-  double timeline_seconds = 0;  ///< of the step as it unfolds (synth/timeline.h)
+  double timeline_seconds = 0;  ///< of the step as it unfolds (synth/schedule/timeline.h)
   std::string outcome;          ///< in words: "taken", "given up: its bound shows that it cannot win"
   bool operator==(const Trial&) const = default;
 };

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "dsl/base/suggest.h"
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/nested_cut.h"
 #include "dsl/spmd/plan_text.h"

@@ -1,8 +1,8 @@
 // A plan without loops: every turn's instructions of their own, over the unrolled program (dsl/ir/loops.h). For what
 // follows instructions one by one.
 #pragma once
-#include "dsl/ir/loops.h"
 #include "dsl/spmd/spmd.h"
+#include "dsl/transform/unroll.h"
 
 namespace hetsynth {
 
@@ -16,7 +16,7 @@ struct UnrolledPlan {
   std::vector<ValueId> last_of;     ///< by value of the plan with loops: its copy of the last turn; -1 if never made
 };
 
-/// Expects a plan whose loops are in one piece each (flaw_of in verify/subject.h). Without loops: copies.
+/// Expects a plan whose loops are in one piece each (flaw_of in verify/rules/form.h). Without loops: copies.
 UnrolledPlan unroll(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

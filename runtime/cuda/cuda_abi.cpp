@@ -1,4 +1,4 @@
-// Functions of codegen/abi.h that host programs of cuda devices call, and NCCL's under their own names.
+// Functions of codegen/interface/abi.h that host programs of cuda devices call, and NCCL's under their own names.
 #include <optional>
 #include <vector>
 
@@ -57,7 +57,7 @@ int receive(void* to, size_t count, int type, int peer, void* communicator, void
                     [&](const Nccl& nccl) { return nccl.receive(to, count, type, peer, communicator, stream); });
 }
 
-/// As codegen/abi.h has sizes and strides.
+/// As codegen/interface/abi.h has sizes and strides.
 hetsynth::cuda::AttentionShape attention_shape(bool backward, const int64_t* sizes, const int64_t* strides, float scale,
                                                int causal) {
   hetsynth::cuda::AttentionShape s;

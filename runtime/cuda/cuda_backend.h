@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 #include "runtime/cuda/cuda_api.h"
 #include "runtime/jit/nvrtc.h"
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "dsl/base/error.h"
-#include "runtime/arena.h"
 #include "runtime/cuda/cuda_device_state.h"
+#include "runtime/rank/arena.h"
 
 namespace hetsynth::cuda {
 namespace {

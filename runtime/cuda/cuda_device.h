@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/collectives/rank_device.h"
 #include "runtime/cuda/device_product.h"
 #include "runtime/cuda/nccl_ranks.h"
-#include "runtime/rank_device.h"
 
 namespace hetsynth::cuda {
 
@@ -39,8 +39,8 @@ struct CudaRank {
 /// failed, and UserError (exit code 1) if the device has no room for the rank.
 std::unique_ptr<RankDevice> cuda_device(const Api& api, CudaRank rank);
 
-/// Names and addresses of what generated host programs of cuda devices call: the functions of codegen/abi.h, and NCCL's
-/// by their own names. NCCL's go through the runtime, as its communicators do not block.
+/// Names and addresses of what generated host programs of cuda devices call: the functions of codegen/interface/abi.h,
+/// and NCCL's by their own names. NCCL's go through the runtime, as its communicators do not block.
 std::vector<std::pair<std::string, void*>> cuda_symbols();
 
 }  // namespace hetsynth::cuda

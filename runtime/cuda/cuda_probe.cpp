@@ -11,14 +11,14 @@
 #include "dsl/ir/expr.h"
 #include "runtime/cuda/device_product.h"
 #include "runtime/cuda/nccl_ranks.h"
-#include "runtime/rank_timing.h"
+#include "runtime/rank/rank_timing.h"
 
 namespace hetsynth::cuda {
 namespace {
 
 /// Small enough that starting a product costs more than doing it.
 constexpr int64_t small_extent = 32;
-constexpr size_t workspace_bytes = size_t(32) << 20;
+constexpr size_t probe_workspace_bytes = size_t(32) << 20;
 constexpr int exponentials = 16;  ///< one after the other, so that memory does not count
 constexpr unsigned threads_per_block = 256;
 
@@ -89,8 +89,8 @@ class Gpu {
     require(driver_.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
     require(driver_.context_set_current(context_), "cuCtxSetCurrent");
     require(driver_.stream_create(&stream_, stream_non_blocking, 0), "cuStreamCreateWithPriority");
-    products_ = std::make_unique<DeviceProducts>(backend.api->cublas, reinterpret_cast<void*>(memory(workspace_bytes)),
-                                                 workspace_bytes);
+    products_ = std::make_unique<DeviceProducts>(
+        backend.api->cublas, reinterpret_cast<void*>(memory(probe_workspace_bytes)), probe_workspace_bytes);
     const CudaCode code = backend.compile(loop_kernel + follow_kernels, "probe.cu", architecture);
     if (!code.ok()) throw InternalError("the probe's kernels do not compile:\n" + code.log);
     require(driver_.module_load(&module_, code.cubin.data()), "cuModuleLoadData");

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/cuda/cuda_backend.h"
-#include "runtime/probe.h"
+#include "runtime/rank/probe_result.h"
 
 namespace hetsynth::cuda {
 

@@ -15,7 +15,7 @@ struct AttentionStrides {
   auto operator<=>(const AttentionStrides&) const = default;
 };
 
-/// As codegen/abi.h has it. Query head h sees key head h / (heads / key_heads).
+/// As codegen/interface/abi.h has it. Query head h sees key head h / (heads / key_heads).
 struct AttentionShape {
   bool backward = false;
   int64_t batch = 1, heads = 0, key_heads = 0, queries = 0, keys = 0;

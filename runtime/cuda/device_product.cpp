@@ -22,7 +22,7 @@ ColumnMajor as_column_major(int64_t rows, int64_t columns, int64_t row, int64_t 
 }
 
 /// What cublasLt may count on, up to what it counts on unless told.
-uint32_t alignment(const void* pointer) {
+uint32_t alignment_of(const void* pointer) {
   constexpr uintptr_t most = 256;
   const auto address = reinterpret_cast<uintptr_t>(pointer) | most;
   return uint32_t(address & (~address + 1));
@@ -159,7 +159,7 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
 std::string DeviceProducts::enqueue(const ProductShape& shape, const ProductOperands& operands, bool accumulate,
                                     void* stream) {
   const auto& [a, w, c, bias, beside] = operands;
-  const Wanted wanted{shape, alignment(a), alignment(w), alignment(c)};
+  const Wanted wanted{shape, alignment_of(a), alignment_of(w), alignment_of(c)};
   auto found = planned_.find(wanted);
   if (found == planned_.end()) {
     found = planned_.emplace(wanted, Planned{}).first;

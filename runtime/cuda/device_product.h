@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "dsl/spmd/product_epilogue.h"
+#include "dsl/cluster/product_epilogue.h"
 #include "runtime/cuda/cuda_api.h"
 
 namespace hetsynth::cuda {
 
-/// A product as codegen/abi.h has it: strides in elements per batch, row and column.
+/// A product as codegen/interface/abi.h has it: strides in elements per batch, row and column.
 struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   int64_t a_batch = 0, a_row = 0, a_column = 0;

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "dsl/spmd/spmd.h"
-#include "runtime/communicator.h"
+#include "runtime/collectives/communicator.h"
 #include "runtime/cuda/nccl_ranks.h"
 
 namespace hetsynth::cuda {

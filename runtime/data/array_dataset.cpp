@@ -54,7 +54,7 @@ class ElementReader {
 
   void store_reals(std::span<const std::byte> bytes, float* out) const {
     const auto size = static_cast<size_t>(field_.type.bytes);
-    const bool bytes_as_they_are = field_.type == ElementType{};
+    const bool bytes_as_they_are = field_.type == StoredType{};
     const bool flag = input_.data.kind == DataSource::Kind::response && input_.data.classes == 2;
     for (size_t at = 0; at < bytes.size(); at += size) {
       double value = bytes_as_they_are ? static_cast<double>(std::to_integer<int>(bytes[at]))

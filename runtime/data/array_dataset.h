@@ -21,7 +21,7 @@ struct ArrayField {
     int64_t samples = 0;
   };
   std::vector<Part> parts;
-  ElementType type;
+  StoredType type;
   int64_t elements = 0;  ///< per sample in the file
   int64_t first = 0;     ///< of the file's elements is the input's first one
   bool pixels = false;   ///< bytes 0 to 255 become -1 to 1
@@ -33,7 +33,7 @@ struct ArrayField {
 /// An array as a file stores it, samples in dimension 0.
 struct StoredArray {
   std::shared_ptr<const DataFile> file;
-  ElementType type;
+  StoredType type;
   std::vector<int64_t> shape;
   int64_t data_offset = 0;  ///< byte of the first element
 

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/arena.h"
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/formats.h"
-#include "runtime/sample_order.h"
+#include "runtime/data/sample_order.h"
+#include "runtime/rank/arena.h"
 
 namespace hetsynth {
 namespace {

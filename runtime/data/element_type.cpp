@@ -11,7 +11,7 @@
 namespace hetsynth {
 namespace {
 
-uint64_t bits_at(std::span<const std::byte> bytes, const ElementType& type) {
+uint64_t bits_at(std::span<const std::byte> bytes, const StoredType& type) {
   HETSYNTH_CHECK(bytes.size() >= static_cast<size_t>(type.bytes), "the element lies in the buffer");
   uint64_t out = 0;
   for (int i = 0; i < type.bytes; ++i) {
@@ -32,15 +32,15 @@ double half(uint64_t bits) {
 
 }  // namespace
 
-std::string text(const ElementType& type) {
+std::string text(const StoredType& type) {
   static constexpr const char* names[] = {"bool", "uint", "int", "float"};
-  const std::string name = type.kind == ElementType::Kind::boolean
+  const std::string name = type.kind == StoredType::Kind::boolean
                                ? "bool"
                                : fmt::format("{}{}", names[static_cast<int>(type.kind)], 8 * type.bytes);
   return type.big_endian && type.bytes > 1 ? "big-endian " + name : name;
 }
 
-double real_at(std::span<const std::byte> bytes, const ElementType& type) {
+double real_at(std::span<const std::byte> bytes, const StoredType& type) {
   if (type.whole()) return static_cast<double>(whole_at(bytes, type));
   const uint64_t bits = bits_at(bytes, type);
   if (type.bytes == 2) return half(bits);
@@ -48,10 +48,10 @@ double real_at(std::span<const std::byte> bytes, const ElementType& type) {
   return std::bit_cast<double>(bits);
 }
 
-int64_t whole_at(std::span<const std::byte> bytes, const ElementType& type) {
+int64_t whole_at(std::span<const std::byte> bytes, const StoredType& type) {
   HETSYNTH_CHECK(type.whole(), "whole numbers are read as such");
   const uint64_t bits = bits_at(bytes, type);
-  if (type.kind != ElementType::Kind::integer) {
+  if (type.kind != StoredType::Kind::integer) {
     constexpr auto largest = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     return static_cast<int64_t>(bits > largest ? largest : bits);
   }

@@ -15,9 +15,9 @@ namespace {
 
 using Kind = DataSource::Kind;
 
-const std::map<int, ElementType>& element_types() {
-  using Number = ElementType::Kind;
-  static const std::map<int, ElementType> types = {
+const std::map<int, StoredType>& element_types() {
+  using Number = StoredType::Kind;
+  static const std::map<int, StoredType> types = {
       {0x08, {Number::unsigned_integer, 1, false}},
       {0x09, {Number::integer, 1, false}},
       {0x0B, {Number::integer, 2, true}},
@@ -28,7 +28,7 @@ const std::map<int, ElementType>& element_types() {
   return types;
 }
 
-StoredArray open_array(const std::string& path) {
+StoredArray open_idx(const std::string& path) {
   StoredArray out;
   out.file = std::make_shared<DataFile>(path);
   const DataFile& file = *out.file;
@@ -49,7 +49,7 @@ StoredArray open_array(const std::string& path) {
   bool fits = true;
   for (int64_t at = 4; at < out.data_offset; at += 4) {
     const auto extent_bytes = std::as_bytes(std::span(head).subspan(static_cast<size_t>(at), 4));
-    out.shape.push_back(whole_at(extent_bytes, {ElementType::Kind::unsigned_integer, 4, true}));
+    out.shape.push_back(whole_at(extent_bytes, {StoredType::Kind::unsigned_integer, 4, true}));
     fits = fits && multiply(bytes, out.shape.back(), &bytes);
   }
   if (!fits || bytes != file.bytes() - out.data_offset) {
@@ -102,12 +102,12 @@ std::unique_ptr<Dataset> open_idx(const DataPath& path) {
   std::map<std::string, ArrayField> fields;
   for (const Node* input : path.inputs) {
     const bool image = input->data.kind == Kind::image;
-    const StoredArray array = open_array(image ? images : labels_beside(images));
+    const StoredArray array = open_idx(image ? images : labels_beside(images));
     check_shape(*input, array);
     if (!image && !array.type.whole())
       throw array.file->error("labels are whole numbers", "an integer type", text(array.type));
     ArrayField field = array.field();
-    field.pixels = image && array.type == ElementType{};
+    field.pixels = image && array.type == StoredType{};
     fields[input->name] = std::move(field);
   }
   return std::make_unique<ArrayDataset>("IDX " + images, std::move(fields));

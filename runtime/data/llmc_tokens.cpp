@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/arena.h"
 #include "runtime/data/data_file.h"
 #include "runtime/data/element_type.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/token_windows.h"
+#include "runtime/rank/arena.h"
 
 namespace hetsynth {
 namespace {
@@ -20,15 +20,15 @@ struct Version {
   int64_t magic;
   int64_t version;
   const char* tokenizer;
-  ElementType type;
+  StoredType type;
 };
 constexpr Version versions[] = {
-    {20240520, 1, "GPT-2", {ElementType::Kind::unsigned_integer, 2, false}},
-    {20240801, 7, "Llama 3", {ElementType::Kind::unsigned_integer, 4, false}},
+    {20240520, 1, "GPT-2", {StoredType::Kind::unsigned_integer, 2, false}},
+    {20240801, 7, "Llama 3", {StoredType::Kind::unsigned_integer, 4, false}},
 };
 
 int64_t header_number(std::span<const unsigned char> header, size_t index) {
-  return whole_at(std::as_bytes(header.subspan(4 * index)), {ElementType::Kind::integer, 4, false});
+  return whole_at(std::as_bytes(header.subspan(4 * index)), {StoredType::Kind::integer, 4, false});
 }
 
 const Version* version_of(int64_t magic) {
@@ -102,7 +102,7 @@ class LlmcTokens : public TokenSequence {
   int64_t size() const override { return size_; }
 
   void read(int64_t offset, std::span<int64_t> out) const override {
-    const ElementType type = files_.front().version->type;
+    const StoredType type = files_.front().version->type;
     std::vector<std::byte> bytes;
     while (!out.empty()) {
       const TokenFile& file = file_at(offset);

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = DataSource::Kind;
 
-StoredArray open_array(const std::string& path) {
+StoredArray open_npy(const std::string& path) {
   auto file = std::make_shared<DataFile>(path);
   NpyHeader header = read_npy_header(*file);
   return {std::move(file), header.type, std::move(header.shape), header.data_offset};
@@ -26,7 +26,7 @@ class NpyTokens : public TokenSequence {
   explicit NpyTokens(StoredArray array) : array_(std::move(array)) {}
   int64_t size() const override { return array_.shape[0]; }
   void read(int64_t offset, std::span<int64_t> out) const override {
-    const ElementType type = array_.type;
+    const StoredType type = array_.type;
     std::vector<std::byte> bytes(out.size() * static_cast<size_t>(type.bytes));
     array_.file->read(byte_of(offset), bytes);
     for (size_t i = 0; i < out.size(); ++i)
@@ -106,7 +106,7 @@ std::unique_ptr<Dataset> open_arrays(const DataPath& path) {
                        fmt::format("{} other files", path.files.size()));
     }
     auto found = arrays.find(name);
-    if (found == arrays.end()) found = arrays.emplace(name, open_array(path.file(name))).first;
+    if (found == arrays.end()) found = arrays.emplace(name, open_npy(path.file(name))).first;
     const StoredArray& array = found->second;
     if (windows && path.inputs.size() == 2 && array.shape.size() == 1 && array.type.whole())
       return std::make_unique<TokenWindows>(std::make_unique<NpyTokens>(array), path.inputs, path.path);
@@ -116,7 +116,7 @@ std::unique_ptr<Dataset> open_arrays(const DataPath& path) {
     if (input->data.kind == Kind::token_targets) field.first = 1;
     if (input->data.kind == Kind::category) field.first = input->data.column;
     field.shifted = input->data.kind == Kind::pair_input;
-    field.pixels = input->data.kind == Kind::image && field.type == ElementType{};
+    field.pixels = input->data.kind == Kind::image && field.type == StoredType{};
     fields[input->name] = std::move(field);
   }
   return std::make_unique<ArrayDataset>("npy " + path.path, std::move(fields));
@@ -128,7 +128,7 @@ std::unique_ptr<Dataset> open_npy(const DataPath& path) {
     throw data_error(path.path, "one array does not hold all inputs of the model", "a folder with a file per input",
                      "a file", "see docs/data.md for the names");
   }
-  StoredArray array = open_array(path.path);
+  StoredArray array = open_npy(path.path);
   if (array.shape.size() != 1 || !array.type.whole()) {
     throw array.file->error("a file of tokens has one dimension of integers", "[tokens]",
                             fmt::format("{} of {}", hetsynth::text(Shape(array.shape)), text(array.type)));

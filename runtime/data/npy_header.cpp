@@ -108,31 +108,31 @@ class Literal {
   size_t at_ = 0;
 };
 
-ElementType element_type(const DataFile& file, const std::string& descr) {
+StoredType element_type(const DataFile& file, const std::string& descr) {
   const auto refuse = [&]() {
     return file.error("the array's elements have a type that cannot be read",
                       "bool, integers of 1 to 8 bytes, or floats of 2, 4 or 8 bytes", "'" + descr + "'",
                       "convert it: numpy.save(file, array.astype(numpy.float32))");
   };
   if (descr.size() != 3 || std::strchr("<>|=", descr[0]) == nullptr) throw refuse();
-  ElementType out{ElementType::Kind::boolean, descr[2] - '0', descr[0] == '>'};
+  StoredType out{StoredType::Kind::boolean, descr[2] - '0', descr[0] == '>'};
   switch (descr[1]) {
     case 'b':
       break;
     case 'u':
-      out.kind = ElementType::Kind::unsigned_integer;
+      out.kind = StoredType::Kind::unsigned_integer;
       break;
     case 'i':
-      out.kind = ElementType::Kind::integer;
+      out.kind = StoredType::Kind::integer;
       break;
     case 'f':
-      out.kind = ElementType::Kind::real;
+      out.kind = StoredType::Kind::real;
       break;
     default:
       throw refuse();
   }
   const bool power = out.bytes == 1 || out.bytes == 2 || out.bytes == 4 || out.bytes == 8;
-  const bool one_byte = out.kind == ElementType::Kind::boolean, no_byte = out.kind == ElementType::Kind::real;
+  const bool one_byte = out.kind == StoredType::Kind::boolean, no_byte = out.kind == StoredType::Kind::real;
   if (!power || (one_byte && out.bytes != 1) || (no_byte && out.bytes == 1)) throw refuse();
   return out;
 }
@@ -150,7 +150,7 @@ std::pair<int64_t, int64_t> text_range(const DataFile& file, std::span<const uns
   const int size = major == 1 ? 2 : 4;
   if (head.size() < static_cast<size_t>(8 + size))
     throw file.error("the header is cut short", "", fmt::format("the end at byte {}", head.size()));
-  const int64_t length = whole_at(std::as_bytes(head.subspan(8)), {ElementType::Kind::unsigned_integer, size, false});
+  const int64_t length = whole_at(std::as_bytes(head.subspan(8)), {StoredType::Kind::unsigned_integer, size, false});
   if (length > longest_header || 8 + size + length > file.bytes()) {
     throw file.error("the length of the header does not fit the file",
                      fmt::format("at most {} bytes", std::min(longest_header, file.bytes() - 8 - size)),
@@ -166,7 +166,7 @@ NpyHeader read_npy_header(const DataFile& file) {
   std::string text(static_cast<size_t>(length), '\0');
   file.read(begin, std::as_writable_bytes(std::span(text)));
 
-  std::optional<ElementType> type;
+  std::optional<StoredType> type;
   std::optional<std::vector<int64_t>> shape;
   std::optional<bool> fortran;
   Literal literal(file, text, begin);

@@ -11,7 +11,7 @@ namespace hetsynth {
 /// NEP 1 and numpy.lib.format (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), versions 1 to
 /// 3.
 struct NpyHeader {
-  ElementType type;
+  StoredType type;
   std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
   int64_t data_offset = 0;     ///< byte of the first element
 };

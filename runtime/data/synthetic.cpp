@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "dsl/ir/interpreter.h"
-#include "runtime/sample_order.h"
+#include "runtime/data/sample_order.h"
 
 namespace hetsynth {
 namespace {

@@ -9,9 +9,9 @@
 #include <ranges>
 #include <string_view>
 
-#include "runtime/arena.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/text_corpus.h"
+#include "runtime/rank/arena.h"
 
 namespace hetsynth {
 namespace {

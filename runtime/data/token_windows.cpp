@@ -6,7 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/data/data_file.h"
-#include "runtime/sample_order.h"
+#include "runtime/data/sample_order.h"
 
 namespace hetsynth {
 

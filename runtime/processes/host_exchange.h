@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dsl/spmd/hosts.h"
-#include "runtime/collective_pieces.h"
+#include "runtime/collectives/collective_pieces.h"
 
 namespace hetsynth {
 

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/interrupt.h"
-#include "runtime/run_state.h"
+#include "runtime/rank/interrupt.h"
+#include "runtime/rank/run_state.h"
 
 namespace hetsynth {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/hosts.h"
-#include "runtime/collective_pieces.h"
-#include "runtime/collectives_transfer.h"
+#include "runtime/collectives/collective_pieces.h"
+#include "runtime/collectives/collectives_transfer.h"
+#include "runtime/collectives/rank_clock.h"
 #include "runtime/processes/host_exchange.h"
-#include "runtime/rank_clock.h"
 
 namespace hetsynth {
 namespace {
@@ -51,7 +51,9 @@ class MessageCommunicator : public Communicator {
 
   bool run(const CollectiveCall& call) override {
     clock_.stop_compute();
+    state_.begin_exchange(rank_, text(call));
     const bool done = meet(call);
+    state_.end_exchange(rank_);
     clock_.start_compute();
     return done;
   }

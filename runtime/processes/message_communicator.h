@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "dsl/spmd/spmd.h"
-#include "runtime/communicator.h"
+#include "runtime/collectives/communicator.h"
 #include "runtime/processes/job.h"
-#include "runtime/run_state.h"
+#include "runtime/rank/run_state.h"
 
 namespace hetsynth {
 

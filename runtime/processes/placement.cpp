@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "dsl/base/error.h"
-#include "runtime/rank_threads.h"
+#include "runtime/rank/rank_threads.h"
 
 namespace hetsynth {
 
@@ -36,7 +36,7 @@ ProcessOfRank place_ranks(const Cluster& ranks, int processes) {
                   ExitCode::failure);
 }
 
-int threads_for_each_rank(const Job& job, const ProcessOfRank& process_of) {
+std::vector<int> threads_of_ranks(const Cluster& ranks, const Job& job, const ProcessOfRank& process_of) {
   // A launcher may have bound the process to fewer cores than the machine has; then those are its own.
   int here = 0, on_machine = 0;
   for (const int process : process_of) {
@@ -45,7 +45,12 @@ int threads_for_each_rank(const Job& job, const ProcessOfRank& process_of) {
   }
   const int cores = usable_cores();
   const bool bound = cores < int(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / std::max(1, bound ? here : on_machine));
+  // Several hosts of the description may be one machine.
+  const int most = std::max(1, cores / std::max(1, bound ? here : on_machine));
+  std::vector<int> out;
+  for (const Device& device : ranks.devices)
+    out.push_back(device.cores > 0 ? device.cores : std::min(most, cores_of(device, cores)));
+  return out;
 }
 
 }  // namespace hetsynth

@@ -1,6 +1,6 @@
 // Which process of a run has which ranks.
 #pragma once
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 #include "runtime/processes/job.h"
 #include "runtime/processes/message_communicator.h"
 
@@ -11,7 +11,8 @@ namespace hetsynth {
 /// UserError (exit code 1) that names both numbers for any other.
 ProcessOfRank place_ranks(const Cluster& ranks, int processes);
 
-/// How many threads a library may use inside one rank of this process, if the ranks on this machine share its cores.
-int threads_for_each_rank(const Job& job, const ProcessOfRank& process_of);
+/// By rank: how many threads a library may use inside it. What the description does not say is an equal part of the
+/// cores that the ranks on this process's machine share.
+std::vector<int> threads_of_ranks(const Cluster& ranks, const Job& job, const ProcessOfRank& process_of);
 
 }  // namespace hetsynth

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "tests/attack/smaller.h"
-#include "verify/subject.h"
+#include "verify/rules/form.h"
 #include "verify/verify.h"
 
 namespace hetsynth::attack {

@@ -10,9 +10,9 @@
 
 #include "dsl/base/error.h"
 #include "tests/attack/models.h"
-#include "verify/concrete.h"
-#include "verify/instance.h"
-#include "verify/subject.h"
+#include "verify/refute/concrete.h"
+#include "verify/refute/instance.h"
+#include "verify/rules/form.h"
 
 namespace hetsynth::attack {
 namespace {

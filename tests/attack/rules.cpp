@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "dsl/base/hash.h"
-#include "verify/lemmas.h"
-#include "verify/subject.h"
+#include "verify/rules/normalised_plan.h"
+#include "verify/solver/lemmas.h"
 
 namespace hetsynth::attack {
 namespace {

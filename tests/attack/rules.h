@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 #include "verify/verify.h"
 
 namespace hetsynth::attack {

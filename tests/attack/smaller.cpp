@@ -4,7 +4,7 @@
 #include <set>
 
 #include "dsl/spmd/plan_text.h"
-#include "verify/subject.h"
+#include "verify/rules/form.h"
 
 namespace hetsynth::attack {
 namespace {

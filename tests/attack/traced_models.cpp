@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/plan_builder.h"
 

@@ -121,6 +121,12 @@ void model() {
   EXPECT_EQ(names, (std::vector<std::string>{"bias", "h", "out", "samples"}));
 }
 
+TEST_F(CheckpointCommand, ASecondParameterOfANameIsRefusedWithBothPlaces) {
+  place.write("model.cpp", everywhere(small_model, "\"w2\"", "\"w1\""));
+  EXPECT_THAT(run(""), Fails(3, AllOf(HasSubstr("model.cpp:9:"), HasSubstr("a second parameter or state is called w1"),
+                                      HasSubstr("model.cpp:7:"), HasSubstr("the first w1 is made here"))));
+}
+
 TEST_F(CheckpointCommand, NamesThatNoFileCanHoldAreRefusedWhereTheyAreGiven) {
   for (const char* name :
        {"a\\nb", "a\\\\b", "\\xff", "\\xc0\\xaf", "\\xed\\xa0\\x80", "__metadata__", "a\\\"b", "\\x7f"}) {

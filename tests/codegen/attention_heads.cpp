@@ -4,8 +4,8 @@
 
 #include <ostream>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 
 namespace hetsynth::testing_support {

@@ -12,15 +12,15 @@
 #include <random>
 #include <tuple>
 
-#include "codegen/lower.h"
-#include "dsl/ir/differentiate.h"
+#include "codegen/passes/lower.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 #include "models.h"
-#include "synth/attention_runs.h"
-#include "synth/baselines.h"
-#include "synth/recompute.h"
+#include "synth/baselines/baselines.h"
+#include "synth/memory/recompute.h"
+#include "synth/schedule/attention_runs.h"
 
 namespace hetsynth::test {
 namespace {

@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "codegen/abi.h"
-#include "codegen/lower.h"
-#include "dsl/ir/differentiate.h"
+#include "codegen/interface/abi.h"
+#include "codegen/passes/lower.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 

@@ -8,10 +8,10 @@
 #include <regex>
 
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/after_step.h"
 
 namespace hetsynth::testing_support {

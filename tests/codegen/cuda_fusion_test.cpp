@@ -10,7 +10,7 @@
 #include "cuda_programs.h"
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {

@@ -7,15 +7,15 @@
 #include <cmath>
 #include <source_location>
 
-#include "codegen/cuda/device_schedule.h"
-#include "codegen/cuda/host_text.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/host/device_schedule.h"
+#include "codegen/cuda/host/host_text.h"
+#include "codegen/passes/lower.h"
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 #include "tests/support/golden.h"
 #include "tests/support/halo_plan.h"

@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "codegen/cuda/prelude.h"
+#include "codegen/cuda/kernels/prelude.h"
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "dsl/cluster/cluster.h"
 #include "dsl/ir/interpreter.h"
-#include "dsl/spmd/cluster.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth::testing_support {

@@ -2,15 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/shared_kernels.h"
-#include "codegen/device_program.h"
+#include "codegen/cuda/host/shared_kernels.h"
+#include "codegen/interface/device_program.h"
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/kernel_report.h"
 #include "runtime/jit/nvrtc.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::testing_support {
 namespace {

@@ -11,9 +11,9 @@
 #include "codegen/standalone.h"
 #include "cuda_classifier.h"
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
-#include "synth/synthesize.h"
+#include "dsl/transform/differentiate.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::testing_support {
 namespace {

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "attention_heads.h"
-#include "codegen/cuda/tensor_attention.h"
+#include "codegen/cuda/attention/tensor_attention.h"
 #include "cuda_programs.h"
 #include "runtime/jit/kernel_report.h"
 #include "runtime/jit/nvrtc.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::testing_support {

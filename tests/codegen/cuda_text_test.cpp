@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/prelude.h"
-#include "codegen/device_program.h"
+#include "codegen/cuda/kernels/prelude.h"
+#include "codegen/interface/device_program.h"
 #include "cuda_classifier.h"
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
-#include "synth/synthesize.h"
+#include "dsl/transform/differentiate.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/by_host.h"
 #include "tests/support/detours.h"
 #include "tests/support/golden.h"

@@ -7,17 +7,17 @@
 #include <cmath>
 
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
 #include "dsl/spmd/recomputation.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/jit/nvrtc.h"
-#include "synth/attention_runs.h"
-#include "synth/baselines.h"
-#include "synth/memory.h"
-#include "synth/recompute.h"
-#include "synth/schedule.h"
-#include "synth/synthesize.h"
+#include "synth/baselines/baselines.h"
+#include "synth/memory/recompute.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/attention_runs.h"
+#include "synth/schedule/memory.h"
+#include "synth/schedule/schedule.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace gpt {

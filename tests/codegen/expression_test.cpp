@@ -1,5 +1,5 @@
 // Bodies as C text: parts that occur more than once are declared once, in order, and only where that saves work.
-#include "codegen/expression.h"
+#include "codegen/text/expression.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/support/plan_builder.h"

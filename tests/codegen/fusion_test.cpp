@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "codegen/lower.h"
+#include "codegen/passes/lower.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 #include "models.h"

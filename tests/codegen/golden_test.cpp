@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/device_program.h"
-#include "dsl/ir/differentiate.h"
+#include "codegen/interface/device_program.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::test {
 namespace {

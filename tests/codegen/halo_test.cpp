@@ -9,9 +9,9 @@
 #include <random>
 #include <regex>
 
-#include "codegen/lower.h"
-#include "dsl/ir/differentiate.h"
+#include "codegen/passes/lower.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/plan_builder.h"

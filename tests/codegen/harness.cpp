@@ -7,11 +7,11 @@
 #include <random>
 #include <thread>
 
-#include "codegen/abi.h"
+#include "codegen/interface/abi.h"
 #include "dsl/jit/compiled_code.h"
-#include "runtime/abi.h"
-#include "runtime/host_tensor.h"
-#include "runtime/shared_memory_communicator.h"
+#include "runtime/abi/abi.h"
+#include "runtime/collectives/shared_memory_communicator.h"
+#include "runtime/rank/host_tensor.h"
 
 namespace hetsynth::test {
 

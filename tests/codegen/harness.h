@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/jit/native_module.h"
 

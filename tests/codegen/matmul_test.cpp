@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "codegen/abi.h"
+#include "codegen/interface/abi.h"
 #include "dsl/ir/type.h"
 
 namespace hetsynth::test {

@@ -1,5 +1,5 @@
 // Temporaries share storage, and never with those that live at the same time.
-#include "codegen/places.h"
+#include "codegen/passes/places.h"
 
 #include <gmock/gmock.h>
 

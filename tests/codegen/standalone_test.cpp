@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
 #include "models.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/pipelined_plan.h"
 #include "tests/support/window_plan.h"
 

@@ -7,8 +7,8 @@
 #include "dsl/spmd/recomputation.h"
 #include "harness.h"
 #include "models.h"
-#include "synth/peers/peers.h"
-#include "synth/synthesize.h"
+#include "synth/baselines/peers/peers.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/by_host.h"
 #include "tests/support/detours.h"
 

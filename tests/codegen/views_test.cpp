@@ -9,11 +9,11 @@
 #include <map>
 
 #include "cuda_programs.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "harness.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/cuda/cuda_cluster.h"
 
 namespace hetsynth::test {

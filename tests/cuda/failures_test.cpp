@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "dsl/base/error.h"
-#include "runtime/run_state.h"
-#include "synth/synthesize.h"
+#include "runtime/rank/run_state.h"
+#include "synth/planner/synthesize.h"
 #include "training.h"
 
 namespace hetsynth::testing {

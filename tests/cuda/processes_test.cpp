@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "training.h"
 
 namespace hetsynth::testing {

@@ -13,7 +13,7 @@
 #include "dsl/ir/interpreter.h"
 #include "runtime/launch.h"
 #include "runtime/processes/placement.h"
-#include "runtime/train.h"
+#include "runtime/training/train.h"
 #include "tests/support/process_double.h"
 #include "tests/support/zoo/walk.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
 #include "tests/support/cuda/cuda_doubles.h"
 #include "tests/support/zoo/model_list.h"
 

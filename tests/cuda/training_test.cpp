@@ -7,10 +7,10 @@
 
 #include <cmath>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/by_host.h"
 #include "tests/support/detours.h"
 #include "tests/support/nested_plan.h"

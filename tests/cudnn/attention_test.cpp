@@ -9,8 +9,8 @@
 #include <cstring>
 #include <random>
 
-#include "codegen/abi.h"
-#include "codegen/cuda/attention_workspace.h"
+#include "codegen/cuda/plan/attention_workspace.h"
+#include "codegen/interface/abi.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/support/cuda/cuda_doubles.h"
 

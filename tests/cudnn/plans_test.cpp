@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/attention_workspace.h"
+#include "codegen/cuda/plan/attention_workspace.h"
 #include "dsl/jit/compiler.h"
 #include "runtime/cuda/cudnn_attention.h"
 #include "runtime/jit/nvrtc.h"

@@ -7,13 +7,13 @@
 #include <cmath>
 #include <regex>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/cuda/cuda_backend.h"
-#include "runtime/generated_check.h"
+#include "runtime/training/generated_check.h"
 #include "tests/support/cuda/after_step.h"
 #include "tests/support/propagated_plan.h"
 

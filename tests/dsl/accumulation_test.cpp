@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 
 namespace hetsynth {

@@ -2,10 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 
 namespace hetsynth {
@@ -14,9 +15,11 @@ namespace {
 void layered_model(bool again, bool nested = false) {
   Tensor x = parameter("x", {4, 6}, normal(1));
   for (int layer = 0; layer < 2; ++layer) {
-    Tensor w = parameter("w", {6, 6}, normal(0.4));
+    const std::string number = std::to_string(layer);
+    Tensor w = parameter("w" + number, {6, 6}, normal(0.4));
     auto inner = [&] {
-      return gelu(matmul(layernorm(x, parameter("gain", {6}, ones()), parameter("bias", {6}, zeros())), w));
+      Tensor gain = parameter("gain" + number, {6}, ones()), bias = parameter("bias" + number, {6}, zeros());
+      return gelu(matmul(layernorm(x, gain, bias), w));
     };
     auto block = [&] { return x + dropout(nested ? checkpoint(inner) : inner(), 0.25); };
     x = again ? checkpoint(block) : block();

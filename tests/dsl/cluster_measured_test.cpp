@@ -1,5 +1,5 @@
 // Measured values written into a cluster file: read back they count, and nothing else of the file changes.
-#include "dsl/spmd/cluster_measured.h"
+#include "dsl/cluster/cluster_measured.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Cluster files: what a good one gives, and one message per way to get it wrong.
-#include "dsl/spmd/cluster.h"
+#include "dsl/cluster/cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "dsl/base/error.h"
-#include "dsl/spmd/device_models.h"
+#include "dsl/cluster/device_models.h"
 #include "hetsynth/build_paths.h"
 
 namespace hetsynth {
@@ -79,6 +79,22 @@ TEST(Cluster, MeasuredWinsOverDeclaredAndDutyScales) {
   EXPECT_EQ(*device.measured.matmul_flops_per_second, 80e9);
   EXPECT_EQ(device.matmul_flops_per_second(), 40e9);
   EXPECT_EQ(device.memory_bytes_per_second(), 5e9);
+}
+
+TEST(Cluster, ACpuDeviceStandsForItsPartOfTheCoresOrForWhatTheFileSays) {
+  const Cluster cluster = parse_cluster(
+      "between = { bandwidth = \"1 Gb/s\", latency = \"50 us\" }\n"
+      "[[host]]\ninside = { bandwidth = \"5 GB/s\", latency = \"20 us\" }\n"
+      "[[host.device]]\nmodel = \"core\"\nmemory = \"1 GiB\"\ncount = 2\n"
+      "[[host.device]]\nmodel = \"core\"\nmemory = \"1 GiB\"\ncores = 3\n"
+      "[[host.device]]\nmodel = \"V100\"\n"
+      "[[host]]\n[[host.device]]\nmodel = \"core\"\nmemory = \"1 GiB\"\n",
+      "c.toml");
+  EXPECT_EQ(cores_of(cluster.devices[0], 16), 5) << "a third: the GPU is no cpu device";
+  EXPECT_EQ(cores_of(cluster.devices[0], 2), 1);
+  EXPECT_EQ(cores_of(cluster.devices[2], 16), 3);
+  EXPECT_EQ(cores_of(cluster.devices[4], 16), 16) << "alone on its host";
+  EXPECT_EQ(cores_of(local_cluster(4).devices[0], 8), 2);
 }
 
 TEST(Cluster, EpiloguesAreMeasuredOrDeclaredOrEstimated) {
@@ -391,6 +407,12 @@ INSTANTIATE_TEST_SUITE_P(
          "\"cpu\"",
          "\"cuda\"\nmodel = \"V100\"\nduty = 0.5",
          {"c.toml:9:8", "only a cpu device can have a duty below 1"}},
+        {"NoCores", "count = 2", "cores = 0", {"c.toml:8:9", "cores is out of range"}},
+        {"PartOfACore", "count = 2", "cores = 1.5", {"c.toml:8:9", "the number of cores is no whole number"}},
+        {"CoresOfGpu",
+         "\"cpu\"",
+         "\"cuda\"\nmodel = \"V100\"\ncores = 2",
+         {"c.toml:9:9", "only a cpu device has cores"}},
         {"NoLinkInside", "inside = {", "#", {"c.toml:2:1", "host \"box\" has 2 devices but no link inside"}},
         {"LinkWithoutLatency", ", latency = \"20 us\"", "", {"c.toml:4:10", "the link has no latency"}},
         {"SyntaxError", "count = 2", "count = = 2", {"c.toml:8:", "not valid TOML"}},

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/support/error_of.h"
 
 namespace hetsynth {

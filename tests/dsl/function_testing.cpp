@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "dsl/ir/differentiate.h"
-#include "dsl/ir/loops.h"
 #include "dsl/ops/add.h"
 #include "dsl/ops/mul.h"
 #include "dsl/ops/sum.h"
+#include "dsl/transform/differentiate.h"
+#include "dsl/transform/unroll.h"
 #include "tests/dsl/operator_testing.h"
 
 namespace hetsynth {

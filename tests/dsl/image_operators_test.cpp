@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/operator_testing.h"
 #include "tests/support/error_of.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/operator_testing.h"
 #include "tests/support/golden.h"
 

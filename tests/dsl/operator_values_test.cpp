@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

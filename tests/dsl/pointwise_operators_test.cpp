@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/function_testing.h"
 #include "tests/support/error_of.h"
 

@@ -1,7 +1,7 @@
 // Images in blocks of rows: the same values and gradients as without blocks, and what is refused.
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
 
 namespace hetsynth {

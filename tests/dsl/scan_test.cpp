@@ -6,8 +6,8 @@
 #include <map>
 
 #include "dsl/include/hetsynth/hetsynth.h"
-#include "dsl/ir/differentiate.h"
-#include "dsl/ir/loops.h"
+#include "dsl/transform/differentiate.h"
+#include "dsl/transform/unroll.h"
 #include "tests/dsl/function_testing.h"
 #include "tests/support/error_of.h"
 

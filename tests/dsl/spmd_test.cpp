@@ -52,9 +52,12 @@ SpmdProgram two_devices() {
   SpmdProgram s;
   s.mesh.axes = {{"dp", 2}};
   s.tables = {{"rows", 0, 6, {0, 4, 6}}, {"inner", 0, 2, {0, 0, 2}}};
-  s.values = {{"x@R", 0, {Placement::replicated()}},      {"x@S0", 0, {Placement::sharded(0, 0)}},
-              {"x@S1", 0, {Placement::sharded(1, 1)}},    {"w@R", 1, {Placement::replicated()}},
-              {"w@S0", 1, {Placement::sharded(0, 1)}},    {"y@P", 2, {Placement::partial(ReduceOp::sum)}},
+  s.values = {{"x@R", 0, {Placement::replicated()}},
+              {"x@S0", 0, {Placement::sharded(0, 0)}},
+              {"x@S1", 0, {Placement::sharded(1, 1)}},
+              {"w@R", 1, {Placement::replicated()}},
+              {"w@S0", 1, {Placement::sharded(0, 1)}},
+              {"y@P", 2, {Placement::partial(ReduceOp::sum)}},
               {"y@Pmax", 2, {Placement::partial(ReduceOp::max)}}};
   return s;
 }

@@ -1,9 +1,9 @@
 // The shipped examples load without a warning, and mistakes in real operators point into the user's file.
 #include <gmock/gmock.h>
 
-#include "dsl/ir/differentiate.h"
-#include "model_fixture.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
+#include "model_fixture.h"
 
 namespace hetsynth {
 namespace {
@@ -88,7 +88,9 @@ TEST_F(Examples, InfixOperatorsAndSizesPointAtTheirLine) {
 
 TEST_F(Examples, AMisspeltOptionIsTold) {
   EXPECT_THROW(
-      try { load_model(path("gpt.cpp"))->trace({{"layer", "2"}}); } catch (const UserError& error) {
+      try {
+        load_model(path("gpt.cpp"))->trace({{"layer", "2"}});
+      } catch (const UserError& error) {
         EXPECT_THAT(error.what(),
                     AllOf(HasSubstr("the model has no option named layer"), HasSubstr("layers, heads, width")));
         EXPECT_EQ(error.code(), ExitCode::usage);

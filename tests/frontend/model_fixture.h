@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "dsl/frontend/model.h"
-#include "tests/support/temporary_cache.h"
 #include "hetsynth/build_paths.h"
+#include "tests/support/temporary_cache.h"
 
 namespace hetsynth {
 

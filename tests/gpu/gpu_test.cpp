@@ -10,14 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/nccl_ranks.h"
-#include "runtime/host_tensor.h"
 #include "runtime/jit/cuda_libraries.h"
 #include "runtime/launch.h"
-#include "runtime/train.h"
-#include "synth/synthesize.h"
+#include "runtime/rank/host_tensor.h"
+#include "runtime/training/train.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/attention_heads.h"
 #include "tests/codegen/cuda_programs.h"
 #include "tests/cuda/training.h"

@@ -5,12 +5,13 @@
 #include <chrono>
 #include <random>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/mutation/random_plans.h"
-#include "verify/refute.h"
-#include "verify/subject.h"
+#include "verify/refute/refute.h"
+#include "verify/rules/form.h"
+#include "verify/rules/normalised_plan.h"
 
 namespace surveyed_gpt {
 #include "examples/gpt.cpp"

@@ -12,9 +12,9 @@
 
 #include "dsl/base/error.h"
 #include "dsl/frontend/model.h"
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/interpreter.h"
-#include "dsl/ir/loops.h"
+#include "dsl/transform/differentiate.h"
+#include "dsl/transform/unroll.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/dsl/operator_testing.h"
 #include "tests/peers/cases.h"

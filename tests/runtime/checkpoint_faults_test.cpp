@@ -13,8 +13,8 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
-#include "runtime/checkpoint.h"
-#include "runtime/safetensors.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/safetensors.h"
 #include "tests/runtime/failing_calls.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"

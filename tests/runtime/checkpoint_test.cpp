@@ -1,5 +1,5 @@
 // Checkpoints: independent of the plan, atomic, and suspicious of every byte they read.
-#include "runtime/checkpoint.h"
+#include "runtime/training/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "dsl/base/error.h"
-#include "runtime/safetensors.h"
-#include "runtime/train.h"
+#include "runtime/training/safetensors.h"
+#include "runtime/training/train.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"

@@ -1,5 +1,5 @@
 // Cores that a control group leaves.
-#include "runtime/core_quota.h"
+#include "runtime/rank/core_quota.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Samples made ahead are the same samples, made once, beside the steps; errors come when they are due.
-#include "runtime/data_ahead.h"
+#include "runtime/data/data_ahead.h"
 
 #include <gtest/gtest.h>
 

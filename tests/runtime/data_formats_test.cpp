@@ -8,7 +8,7 @@
 
 #include "dsl/base/error.h"
 #include "hetsynth/hetsynth.h"
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
 #include "runtime/data/dataset.h"
 #include "tests/runtime/data_files.h"
 #include "tests/support/error_of.h"

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "dsl/base/error.h"
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
 #include "tests/runtime/data_files.h"
 
 namespace hetsynth {

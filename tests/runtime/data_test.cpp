@@ -6,10 +6,10 @@
 #include <set>
 
 #include "dsl/base/error.h"
-#include "runtime/batch_source.h"
+#include "runtime/data/batch_source.h"
+#include "runtime/data/sample_order.h"
 #include "runtime/data/text_corpus.h"
-#include "runtime/host_tensor.h"
-#include "runtime/sample_order.h"
+#include "runtime/rank/host_tensor.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"
 

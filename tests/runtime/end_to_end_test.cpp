@@ -8,9 +8,9 @@
 
 #include "dsl/ir/interpreter.h"
 #include "runtime/launch.h"
-#include "runtime/sample.h"
-#include "runtime/train.h"
-#include "synth/synthesize.h"
+#include "runtime/training/text_generation.h"
+#include "runtime/training/train.h"
+#include "synth/planner/synthesize.h"
 #include "tests/runtime/models.h"
 #include "tests/runtime/plans.h"
 #include "tests/runtime/temporary_folder.h"

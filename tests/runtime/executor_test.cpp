@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/error.h"
-#include "runtime/arena.h"
-#include "runtime/throttle.h"
+#include "runtime/rank/arena.h"
+#include "runtime/rank/throttle.h"
 #include "tests/runtime/fake_program.h"
 
 namespace hetsynth {

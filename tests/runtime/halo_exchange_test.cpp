@@ -7,8 +7,8 @@
 #include <map>
 
 #include "dsl/base/error.h"
-#include "runtime/collective_pieces.h"
-#include "runtime/collectives_transfer.h"
+#include "runtime/collectives/collective_pieces.h"
+#include "runtime/collectives/collectives_transfer.h"
 #include "runtime/cuda/staged_communicator.h"
 #include "tests/runtime/random_parts.h"
 #include "tests/runtime/rank_harness.h"

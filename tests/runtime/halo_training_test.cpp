@@ -6,12 +6,12 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "runtime/checkpoint.h"
 #include "runtime/launch.h"
 #include "runtime/processes/placement.h"
-#include "runtime/train.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/train.h"
 #include "tests/runtime/plans.h"
 #include "tests/runtime/process_runs.h"
 #include "tests/runtime/rank_harness.h"

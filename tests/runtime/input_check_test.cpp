@@ -1,5 +1,5 @@
 // Bad samples met while training: who met them, in which step, and which sample it was.
-#include "runtime/input_check.h"
+#include "runtime/data/input_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "dsl/base/error.h"
-#include "runtime/checkpoint.h"
-#include "runtime/train.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/train.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"

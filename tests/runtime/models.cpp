@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 
 namespace hetsynth::testing {

@@ -1,12 +1,12 @@
 // Generated code beside the interpreter: right code keeps to the bound of rounding on every tensor, wrong code does
 // not.
-#include "runtime/numeric_check.h"
+#include "runtime/training/numeric_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/runtime/models.h"
 #include "tests/runtime/plans.h"
 #include "tests/runtime/temporary_folder.h"

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "dsl/base/error.h"
-#include "synth/baselines.h"
+#include "synth/baselines/baselines.h"
 
 namespace hetsynth::testing {
 

@@ -6,7 +6,7 @@
 
 #include "runtime/launch.h"
 #include "runtime/processes/job.h"
-#include "runtime/train.h"
+#include "runtime/training/train.h"
 #include "tests/support/process_double.h"
 
 namespace hetsynth::testing {

@@ -7,11 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "codegen/abi.h"
+#include "codegen/interface/abi.h"
+#include "runtime/collectives/shared_memory_communicator.h"
 #include "runtime/processes/message_communicator.h"
-#include "runtime/rank_threads.h"
-#include "runtime/run_state.h"
-#include "runtime/shared_memory_communicator.h"
+#include "runtime/rank/rank_threads.h"
+#include "runtime/rank/run_state.h"
 #include "tests/support/process_double.h"
 
 namespace hetsynth::testing {

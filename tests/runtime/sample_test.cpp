@@ -1,10 +1,9 @@
 // Sampling: windows, greedy and random picks, printing; on a hand-written forward program.
-#include "runtime/sample.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dsl/base/error.h"
+#include "runtime/training/text_generation.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/support/error_of.h"
 

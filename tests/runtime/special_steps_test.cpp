@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/launch.h"
-#include "runtime/train.h"
-#include "synth/synthesize.h"
+#include "runtime/training/train.h"
+#include "synth/planner/synthesize.h"
 #include "tests/runtime/plans.h"
 #include "verify/verify.h"
 

@@ -1,5 +1,5 @@
 // What is printed of the calls of a profiled step.
-#include "runtime/step_profile.h"
+#include "runtime/rank/step_profile.h"
 
 #include <gmock/gmock.h>
 

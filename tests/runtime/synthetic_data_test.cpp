@@ -9,8 +9,8 @@
 
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
-#include "runtime/batch_source.h"
-#include "runtime/host_tensor.h"
+#include "runtime/data/batch_source.h"
+#include "runtime/rank/host_tensor.h"
 #include "tests/support/error_of.h"
 
 namespace hetsynth {

@@ -1,5 +1,5 @@
 // The training loop on a hand-written program: reproducibility, logs, interruption, non-finite losses.
-#include "runtime/train.h"
+#include "runtime/training/train.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "dsl/base/error.h"
-#include "runtime/interrupt.h"
+#include "runtime/rank/interrupt.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"
@@ -143,6 +143,14 @@ TEST(Progress, LineSaysWhatAndHowFast) {
   ProgressState state({"fast0", "slow0"}, {"tokens", 1024}, 500);
   for (int64_t step = 0; step <= 120; ++step) state.add(report_of(step, 2.5, 0.1, {0.003, 0.012}));
   EXPECT_EQ(state.line(), "step 120/500  loss 2.5000 (avg 2.5000)  10.2k tokens/s  idle fast0 3% slow0 12%  left 38s");
+}
+
+TEST(Progress, WaitingForSamplesIsToldWhereItCounts) {
+  ProgressState state({"fast0", "slow0"}, {}, 1);
+  StepReport report = report_of(0, 1.0, 1.0, {0.1, 0.2});
+  report.ranks[1].data_seconds = 0.25;
+  state.add(report);
+  EXPECT_EQ(state.line(), "step 0/1  loss 1.0000 (avg 1.0000)  idle fast0 10% slow0 20%  data 25%  left 1s");
 }
 
 TEST(Progress, ManyDevicesAreSummedUp) {

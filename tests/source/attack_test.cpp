@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "runtime/generated_check.h"
+#include "runtime/training/generated_check.h"
 #include "tests/attack/campaign.h"
 #include "tests/codegen/harness.h"
 #include "tests/source/fixture.h"

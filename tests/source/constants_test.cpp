@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/source/fixture.h"
 

@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines.h"
+#include "synth/baselines/baselines.h"
 #include "tests/codegen/harness.h"
 #include "tests/source/damage.h"
 #include "tests/source/fixture.h"

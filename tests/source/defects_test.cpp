@@ -8,8 +8,8 @@
 #include <random>
 #include <regex>
 
-#include "codegen/abi.h"
-#include "synth/synthesize.h"
+#include "codegen/interface/abi.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/damage.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/source/fixture.h"
 #include "tests/support/halo_plan.h"
 

@@ -1,8 +1,8 @@
 #include "tests/source/edited_text.h"
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
-#include "runtime/generated_check.h"
+#include "runtime/training/generated_check.h"
 #include "tests/support/plan_builder.h"
 
 namespace hetsynth::test {

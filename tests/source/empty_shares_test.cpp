@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "dsl/ir/operator.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"

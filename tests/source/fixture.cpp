@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cpu/step_text.h"
-#include "codegen/lower.h"
-#include "dsl/ir/differentiate.h"
+#include "codegen/passes/lower.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/codegen/harness.h"
 

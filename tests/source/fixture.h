@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/generated_check.h"
+#include "runtime/training/generated_check.h"
 
 namespace hetsynth::test {
 

@@ -5,7 +5,7 @@
 
 #include <regex>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/codegen/harness.h"
 #include "tests/source/fixture.h"

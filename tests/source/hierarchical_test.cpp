@@ -8,7 +8,8 @@
 #include <regex>
 #include <set>
 
-#include "synth/peers/peers.h"
+#include "synth/baselines/baseline_plans.h"
+#include "synth/baselines/peers/peers.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"

@@ -4,7 +4,7 @@
 
 #include "dsl/ir/trace.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines.h"
+#include "synth/baselines/baselines.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"

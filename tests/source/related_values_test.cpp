@@ -4,9 +4,9 @@
 
 #include <regex>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines.h"
+#include "synth/baselines/baselines.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"

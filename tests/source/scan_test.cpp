@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/spmd/unroll.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/source/fixture.h"
-#include "verify/concrete.h"
+#include "verify/refute/concrete.h"
 #include "verify/verify.h"
 
 namespace rnnlm_scan_example {

@@ -2,9 +2,9 @@
 // only where nothing is executed, is found.
 #include <gtest/gtest.h>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines.h"
+#include "synth/baselines/baselines.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+
 #include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {

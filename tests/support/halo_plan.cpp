@@ -6,8 +6,8 @@
 #include <source_location>
 #include <utility>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/plan_builder.h"
 

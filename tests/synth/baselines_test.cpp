@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "programs.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

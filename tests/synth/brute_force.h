@@ -1,6 +1,6 @@
 // The cheapest plan by a search that shares nothing with the one under test but the cost of single instructions.
 #pragma once
-#include "synth/problem.h"
+#include "synth/model/problem.h"
 
 namespace hetsynth::testing_support {
 

@@ -6,11 +6,11 @@
 #include "brute_force.h"
 #include "dsl/spmd/hosts.h"
 #include "programs.h"
-#include "synth/baselines.h"
-#include "synth/mesh_bound.h"
-#include "synth/price.h"
-#include "synth/share_bound.h"
-#include "synth/timeline.h"
+#include "synth/baselines/baselines.h"
+#include "synth/bounds/mesh_bound.h"
+#include "synth/bounds/share_bound.h"
+#include "synth/schedule/price.h"
+#include "synth/schedule/timeline.h"
 
 namespace hetsynth {
 namespace {

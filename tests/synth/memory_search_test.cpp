@@ -1,25 +1,25 @@
 // Planning under memory limits: plans that fit, bounds that hold against enumeration, and honest reasons where none
 // fits.
-#include "synth/memory_search.h"
+#include "synth/memory/memory_search.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 #include "dsl/base/error.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
 #include "random_programs.h"
-#include "synth/baselines.h"
-#include "synth/lower.h"
-#include "synth/memory_bound.h"
-#include "synth/memory_floor.h"
-#include "synth/meshes.h"
-#include "synth/plan_mixture.h"
-#include "synth/priced_shares.h"
-#include "synth/recompute.h"
-#include "synth/schedule.h"
-#include "synth/synthesize.h"
+#include "synth/alternation/lagrangian_share_search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/memory/memory_bound.h"
+#include "synth/memory/plan_mixture.h"
+#include "synth/memory/recompute.h"
+#include "synth/mesh/meshes.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/lower.h"
+#include "synth/schedule/memory_floor.h"
+#include "synth/schedule/schedule.h"
 
 namespace hetsynth {
 namespace {
@@ -80,8 +80,7 @@ void check_what_encloses_the_best(const Program& program, const Cluster& cluster
   Candidate start = make_candidate(tight, same, shares, cheapest.choices, cheapest.cost);
   start.bound = cheapest.search.lower_bound;
   if (start.fits()) return;
-  SynthesisOptions options;
-  Budget budget(options);
+  Budget budget;
   MemorySearchResult found = search_within_memory(tight, same, start, forbidden, double(forbidden), 0, budget);
   const Picoseconds best = enumerated_within_memory(tight, shares);
   if (best < forbidden) RC_ASSERT(found.bound <= best);
@@ -141,8 +140,7 @@ RC_GTEST_PROP(MemoryBound, KnownProgramsLimitIt, ()) {
   priced.memory.by_device.assign(cluster.devices.size(), price / double(cluster.devices.size()) / (1 << 20));
   const double shown =
       double(known.cost) + double(paid_for_memory(problem, conversions, shares, priced.memory, known.choices)) - price;
-  SynthesisOptions options;
-  Budget budget(options);
+  Budget budget;
   const SearchLimits limits;
   MemoryBound free(problem, conversions, shares, limits, budget), limited(problem, conversions, shares, limits, budget);
   limited.limit_by(known.choices);
@@ -213,8 +211,7 @@ TEST(MemorySearch, PricesLeadToPlansThatFit) {
   const Problem problem(program, little);
   Candidate start = make_candidate(problem, conversions, shares, fastest.choices, fastest.cost);
   ASSERT_FALSE(start.fits());
-  const SynthesisOptions options;
-  Budget budget(options);
+  Budget budget;
   KeptPlans kept(budget, forbidden, 0);
   follow_memory_prices(problem, start, 0, &kept, budget);
   ASSERT_TRUE(kept.fits());

@@ -9,12 +9,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
-#include "synth/baselines.h"
-#include "synth/plan_network.h"
-#include "synth/search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/network/plan_network.h"
+#include "synth/network/search.h"
 
 namespace bert_example {
 #include "examples/bert.cpp"

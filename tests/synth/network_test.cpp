@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "synth/contract.h"
-#include "synth/dead_ends.h"
-#include "synth/minimise.h"
-#include "synth/pruning.h"
-#include "synth/reparametrise.h"
+#include "synth/wcsp/contract.h"
+#include "synth/wcsp/dead_ends.h"
+#include "synth/wcsp/pruning.h"
+#include "synth/wcsp/reparametrise.h"
+#include "synth/wcsp/solve_wcsp.h"
 
 namespace hetsynth {
 namespace {

@@ -1,18 +1,19 @@
 // Plans of other systems: real programs that compute what the model says, with what each of them is known for, and none
 // faster than the planner's.
-#include "synth/peers/peers.h"
+#include "synth/baselines/peers/peers.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
-#include "synth/peers/layers.h"
-#include "synth/peers/layerwise.h"
-#include "synth/peers/mcmc.h"
-#include "synth/peers/sharded_optimizer.h"
+#include "synth/baselines/peers/layers.h"
+#include "synth/baselines/peers/layerwise.h"
+#include "synth/baselines/peers/mcmc.h"
+#include "synth/baselines/peers/sharded_optimizer.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

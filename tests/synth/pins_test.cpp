@@ -1,5 +1,5 @@
 // Pins: the best plan that keeps to what a user fixed, and named reasons where there is none.
-#include "synth/pins.h"
+#include "synth/model/pins.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "programs.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

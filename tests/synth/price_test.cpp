@@ -1,5 +1,5 @@
 // Prices read off the program equal, to the picosecond, what the search summed up by classes and shares.
-#include "synth/price.h"
+#include "synth/schedule/price.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -7,12 +7,13 @@
 #include <algorithm>
 
 #include "dsl/base/error.h"
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
-#include "synth/baselines.h"
-#include "synth/distinct_devices.h"
+#include "synth/baselines/baselines.h"
+#include "synth/model/distinct_devices.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "dsl/cluster/cluster.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/program.h"
-#include "dsl/spmd/cluster.h"
 #include "dsl/spmd/plan.h"
 #include "dsl/spmd/spmd.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <utility>
 
+#include "dsl/cluster/cluster.h"
 #include "dsl/ir/program.h"
-#include "dsl/spmd/cluster.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth::testing_support {

@@ -1,5 +1,5 @@
 // Ratios by linear programming, against a grid over all shares, and their rounding.
-#include "synth/ratios.h"
+#include "synth/shares/ratios.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -9,11 +9,11 @@
 
 #include "programs.h"
 #include "random_programs.h"
-#include "synth/baselines.h"
-#include "synth/linear_program.h"
-#include "synth/meshes.h"
-#include "synth/schedule.h"
-#include "synth/search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/mesh/meshes.h"
+#include "synth/network/search.h"
+#include "synth/schedule/schedule.h"
+#include "synth/support/linear_program.h"
 
 namespace hetsynth {
 namespace {

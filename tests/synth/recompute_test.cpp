@@ -1,5 +1,5 @@
 // Values made twice, so as not to be kept: the program stays right whichever are taken, and plans fit that did not.
-#include "synth/recompute.h"
+#include "synth/memory/recompute.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -9,11 +9,11 @@
 #include "dsl/base/error.h"
 #include "dsl/spmd/recomputation.h"
 #include "programs.h"
-#include "synth/baselines.h"
-#include "synth/lower.h"
-#include "synth/price.h"
-#include "synth/schedule.h"
-#include "synth/synthesize.h"
+#include "synth/baselines/baselines.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/lower.h"
+#include "synth/schedule/price.h"
+#include "synth/schedule/schedule.h"
 
 namespace hetsynth {
 namespace {

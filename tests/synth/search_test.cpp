@@ -1,5 +1,5 @@
 // The search finds the cheapest plan: against brute force on random programs, and in value against the reference.
-#include "synth/search.h"
+#include "synth/network/search.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -10,8 +10,8 @@
 #include "programs.h"
 #include "random_programs.h"
 #include "searched.h"
-#include "synth/mesh_bound.h"
-#include "synth/share_bound.h"
+#include "synth/bounds/mesh_bound.h"
+#include "synth/bounds/share_bound.h"
 
 namespace hetsynth {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <memory>
 
-#include "synth/baselines.h"
-#include "synth/search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/network/search.h"
 
 namespace hetsynth::testing_support {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

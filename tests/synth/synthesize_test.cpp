@@ -1,5 +1,5 @@
 // The whole stage: plans that are known to be right emerge, whatever the cluster, and what cannot be done is said.
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

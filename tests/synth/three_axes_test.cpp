@@ -6,10 +6,10 @@
 #include "programs.h"
 #include "random_programs.h"
 #include "searched.h"
-#include "synth/lower.h"
-#include "synth/mesh_bound.h"
-#include "synth/meshes.h"
-#include "synth/synthesize.h"
+#include "synth/bounds/mesh_bound.h"
+#include "synth/mesh/meshes.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/lower.h"
 
 namespace hetsynth {
 namespace {

@@ -1,12 +1,12 @@
 // Steps as they unfold: what waits for what, what overlaps, and that sums add up.
-#include "synth/timeline.h"
+#include "synth/schedule/timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "programs.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {

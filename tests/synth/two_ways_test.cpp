@@ -8,9 +8,9 @@
 #include "programs.h"
 #include "random_programs.h"
 #include "searched.h"
-#include "synth/lower.h"
-#include "synth/mesh_bound.h"
-#include "synth/synthesize.h"
+#include "synth/bounds/mesh_bound.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/lower.h"
 
 namespace hetsynth {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/rules.h"
+#include "verify/rules/rules.h"
 
 namespace hetsynth::theorems {
 

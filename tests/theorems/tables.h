@@ -3,8 +3,8 @@
 #include <map>
 #include <vector>
 
-#include "verify/solver.h"
-#include "verify/subject.h"
+#include "verify/rules/normalised_plan.h"
+#include "verify/solver/solver.h"
 
 namespace hetsynth::theorems {
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <random>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/propagated_plan.h"
-#include "verify/solver.h"
+#include "verify/solver/solver.h"
 #include "verify/verify.h"
 
 namespace covered_gpt {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/mutation/mutants.h"
 #include "tests/mutation/survey.h"
 #include "tests/support/plan_builder.h"

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <map>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/peers/peers.h"
+#include "synth/baselines/baseline_plans.h"
+#include "synth/baselines/peers/peers.h"
 #include "tests/support/by_host.h"
 #include "tests/support/detours.h"
 #include "tests/support/pipelined_plan.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/error.h"
-#include "verify/lemmas.h"
+#include "verify/solver/lemmas.h"
 
 namespace hetsynth {
 namespace {

@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/plan_builder.h"
-#include "verify/concrete.h"
-#include "verify/refute.h"
+#include "verify/refute/concrete.h"
+#include "verify/refute/refute.h"
 #include "verify/verify.h"
 
 namespace gpt_example {

@@ -1,5 +1,5 @@
 // Obligations by themselves: what must be provable, what must not, and what the memo may confuse.
-#include "verify/obligation.h"
+#include "verify/solver/obligation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -297,10 +297,18 @@ TEST(Memo, EveryFieldCounts) {
       [](Obligation& o) { o.operands[0].dims.pop_back(); },
       [](Obligation& o) { o.output.pop_back(); },
       [](Obligation& o) { o.output[0] = index_by(1); },
-      [](Obligation& o) { o.partial = {{ReduceOp::sum, {0}}}; },
-      [](Obligation& o) { o.partial = {{ReduceOp::max, {0}}}; },
-      [](Obligation& o) { o.partial = {{ReduceOp::sum, {0, 1}}}; },
-      [](Obligation& o) { o.partial = {{ReduceOp::sum, {0}}, {ReduceOp::sum, {1}}}; },
+      [](Obligation& o) {
+        o.partial = {{ReduceOp::sum, {0}}};
+      },
+      [](Obligation& o) {
+        o.partial = {{ReduceOp::max, {0}}};
+      },
+      [](Obligation& o) {
+        o.partial = {{ReduceOp::sum, {0, 1}}};
+      },
+      [](Obligation& o) {
+        o.partial = {{ReduceOp::sum, {0}}, {ReduceOp::sum, {1}}};
+      },
       [](Obligation& o) { o.body = in1 * in0; },
       [](Obligation& o) { o.body = in0 * in1 * 2.0; },
   };

@@ -1,9 +1,9 @@
 // Plans modelled on other systems are programs like any other: the verifier proves them.
 #include <gtest/gtest.h>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/peers/peers.h"
+#include "synth/baselines/peers/peers.h"
 #include "verify/verify.h"
 
 namespace hetsynth {

@@ -5,7 +5,7 @@
 
 #include "tests/support/pipelined_plan.h"
 #include "tests/support/plan_builder.h"
-#include "verify/concrete.h"
+#include "verify/refute/concrete.h"
 #include "verify/verify.h"
 
 namespace hetsynth {

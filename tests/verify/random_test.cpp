@@ -5,8 +5,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "tests/mutation/random_plans.h"
-#include "verify/refute.h"
-#include "verify/subject.h"
+#include "verify/refute/refute.h"
+#include "verify/rules/normalised_plan.h"
 #include "verify/verify.h"
 
 namespace hetsynth {

@@ -1,5 +1,5 @@
 // Tensors that are there twice: plans may read either.
-#include "verify/same_tensor.h"
+#include "verify/rules/same_tensor.h"
 
 #include <gtest/gtest.h>
 

@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
-#include "codegen/lower.h"
+#include "codegen/passes/lower.h"
 #include "dsl/base/error.h"
 #include "dsl/spmd/recomputation.h"
 #include "hetsynth/build_paths.h"
 #include "runtime/launch.h"
-#include "synth/schedule.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
+#include "synth/schedule/schedule.h"
 #include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"

@@ -7,10 +7,10 @@
 
 #include <cmath>
 
-#include "dsl/ir/differentiate.h"
 #include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/float64_runs.h"
 #include "tests/support/zoo/walk.h"
 
@@ -26,8 +26,9 @@ Program amplifier() {
     auto [images, labels] = image_batch(6, 3, 3, 3, 4);
     Tensor x = images;
     for (int layer = 0; layer < 24; ++layer) {
-      Tensor weight = parameter("weight", {4, x.size(1), 3, 3}, normal(0.3));
-      Tensor gain = parameter("gain", {4}, ones()), bias = parameter("bias", {4}, zeros());
+      const std::string number = std::to_string(layer);
+      Tensor weight = parameter("weight" + number, {4, x.size(1), 3, 3}, normal(0.3));
+      Tensor gain = parameter("gain" + number, {4}, ones()), bias = parameter("bias" + number, {4}, zeros());
       x = relu(batchnorm(conv2d(x, weight, {.padding = 1}), gain, bias));
     }
     Tensor logits = matmul(mean(x, {2, 3}), parameter("head", {4, 4}, normal(0.5)));

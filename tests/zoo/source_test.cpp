@@ -2,10 +2,10 @@
 // not divide evenly, on unequal devices with less memory than they want, so that much is computed and gathered again.
 #include <gtest/gtest.h>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
-#include "runtime/generated_check.h"
-#include "synth/synthesize.h"
+#include "runtime/training/generated_check.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "hetsynth/build_paths.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/walk.h"
 
 namespace hetsynth::testing {

@@ -9,7 +9,7 @@
 
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"

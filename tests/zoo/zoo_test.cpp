@@ -9,8 +9,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "synth/baselines.h"
-#include "synth/synthesize.h"
+#include "synth/baselines/baselines.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/nested_plan.h"
 #include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"

@@ -9,9 +9,9 @@
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/unroll.h"
-#include "verify/source/device.h"
-#include "verify/source/parse.h"
-#include "verify/source/walk.h"
+#include "verify/source/cpu/walk.h"
+#include "verify/source/cuda/device.h"
+#include "verify/source/text/parse.h"
 
 namespace hetsynth {
 namespace {

@@ -34,8 +34,8 @@ class Tensor {
 struct Operand {
   Operand(Tensor tensor, std::source_location where = std::source_location::current()) : tensor(tensor), where(where) {}
   template <class Number>
-    requires std::integral<Number> || std::floating_point<Number>
-  Operand(Number number, std::source_location where = std::source_location::current())
+  requires std::integral<Number> || std::floating_point<Number> Operand(
+      Number number, std::source_location where = std::source_location::current())
       : number(double(number)), is_number(true), where(where) {}
   Tensor tensor;
   double number = 0;

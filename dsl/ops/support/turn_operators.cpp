@@ -11,7 +11,9 @@
 namespace hetsynth {
 namespace {
 
-std::string text(const TurnPosition& p) { return fmt::format("dim {} at {}{:+}@", p.dim, p.offset, p.per_turn); }
+std::string position_text(const TurnPosition& p) {
+  return fmt::format("dim {} at {}{:+}@", p.dim, p.offset, p.per_turn);
+}
 
 /// An operator that moves elements and computes nothing.
 class Move : public Operator {
@@ -45,7 +47,7 @@ class AtTurn final : public Move {
  public:
   explicit AtTurn(const TurnPosition& position) : position(position) {}
   std::string_view tag() const override { return "at_turn"; }
-  std::string attributes() const override { return text(position); }
+  std::string attributes() const override { return position_text(position); }
   TensorType infer(std::span<const TensorType> inputs) const override {
     TensorType out = inputs[0];
     out.shape.erase(out.shape.begin() + position.dim);
@@ -66,7 +68,7 @@ class Stack final : public Move {
  public:
   Stack(const TurnPosition& position, int64_t turns) : position(position), turns_(turns) {}
   std::string_view tag() const override { return "stack"; }
-  std::string attributes() const override { return fmt::format("{} of {}", text(position), turns_); }
+  std::string attributes() const override { return fmt::format("{} of {}", position_text(position), turns_); }
   TensorType infer(std::span<const TensorType> inputs) const override {
     TensorType out = inputs[0];
     out.shape.insert(out.shape.begin() + position.dim, turns_);

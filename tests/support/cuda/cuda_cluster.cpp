@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "runtime/host_tensor.h"
 #include "runtime/launch.h"
+#include "runtime/rank/host_tensor.h"
 
 namespace hetsynth::testing_support {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 #include "dsl/ir/interpreter.h"
 #include "runtime/executor.h"
 #include "tests/support/cuda/cuda_doubles.h"

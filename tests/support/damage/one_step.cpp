@@ -6,9 +6,9 @@
 #include <random>
 #include <stdexcept>
 
-#include "codegen/abi.h"
+#include "codegen/interface/abi.h"
 #include "dsl/jit/compiled_code.h"
-#include "runtime/abi.h"
+#include "runtime/abi/abi.h"
 
 namespace hetsynth::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_program.h"
+#include "codegen/interface/device_program.h"
 
 namespace hetsynth::test {
 

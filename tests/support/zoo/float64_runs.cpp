@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "runtime/batch_source.h"
-#include "verify/concrete.h"
+#include "runtime/data/batch_source.h"
+#include "verify/refute/concrete.h"
 
 namespace hetsynth::testing {
 namespace {

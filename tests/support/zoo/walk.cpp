@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "dsl/ir/differentiate.h"
+#include "dsl/transform/differentiate.h"
 #include "runtime/launch.h"
-#include "synth/synthesize.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth::testing {
 namespace {

@@ -1,0 +1,37 @@
+#include "codegen/cuda/host/cuda_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/host/host_text.h"
+#include "codegen/cuda/host/shared_kernels.h"
+
+namespace hetsynth::codegen {
+namespace {
+
+/// Devices of other kinds carry collectives out in the order of the plan, and meet GPUs in them.
+bool all_cuda(const SpmdProgram& program, const Cluster& cluster) {
+  const auto ranks = cluster.devices.begin() + program.mesh.device_count();
+  return std::all_of(cluster.devices.begin(), ranks,
+                     [](const Device& device) { return device.kind == DeviceKind::cuda; });
+}
+
+}  // namespace
+
+DeviceProgram generate_cuda(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                            const cuda::ElementTypes& types) {
+  const bool buckets = all_cuda(program, cluster);
+  const BucketedProgram bucketed = buckets
+                                       ? gather_buckets(reference, program)
+                                       : BucketedProgram{program, std::vector<int>(program.instructions.size(), -1)};
+  cuda::DeviceSchedule schedule = cuda::schedule(reference, bucketed, cluster, rank, types);
+  cuda::share_kernels(schedule);
+  DeviceProgram out = describe(schedule.lowered, cluster);
+  out.buckets = buckets;
+  out.files.push_back({fmt::format("rank{}_host.cpp", rank), cuda::host_text(schedule, cluster)});
+  out.files.push_back({fmt::format("rank{}_kernels.cu", rank), cuda::kernels_text(schedule, cluster)});
+  return out;
+}
+
+}  // namespace hetsynth::codegen

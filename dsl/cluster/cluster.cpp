@@ -1,0 +1,139 @@
+#include "dsl/cluster/cluster.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "dsl/base/error.h"
+#include "dsl/base/hash.h"
+#include "dsl/cluster/device_models.h"
+
+namespace hetsynth {
+
+double Device::matmul_flops_per_second() const {
+  return measured.matmul_flops_per_second.value_or(declared.matmul_flops_per_second.value_or(0)) * duty;
+}
+
+double Device::memory_bytes_per_second() const {
+  return measured.memory_bytes_per_second.value_or(declared.memory_bytes_per_second.value_or(0)) * duty;
+}
+
+ComputeSpeed Device::compute_speed(OperatorClass operators) const {
+  const auto known = [&](std::optional<double> DeviceSpeed::*value) {
+    return measured.*value ? measured.*value : declared.*value;
+  };
+  std::optional<double> flops, call;
+  switch (operators) {
+    case OperatorClass::matmul:
+      call = known(&DeviceSpeed::matmul_call_seconds);
+      break;
+    case OperatorClass::convolution:
+      flops = known(&DeviceSpeed::convolution_flops_per_second);
+      call = known(&DeviceSpeed::convolution_call_seconds);
+      break;
+    case OperatorClass::loop:
+      flops = known(&DeviceSpeed::loop_flops_per_second);
+      call = known(&DeviceSpeed::loop_call_seconds);
+  }
+  return {flops ? *flops * duty : matmul_flops_per_second(), call.value_or(0) / duty};
+}
+
+Link Cluster::slowest_link() const {
+  std::vector<Link> links;
+  std::vector<int> devices_of_host(hosts.size());
+  for (const Device& device : devices) ++devices_of_host[device.host];
+  for (size_t host = 0; host < hosts.size(); ++host)
+    if (devices_of_host[host] > 1) links.push_back(hosts[host].inside);
+  if (hosts.size() > 1) links.push_back(between);
+  if (links.empty()) return unlimited_link;
+  Link slowest = links.front();
+  for (const Link& link : links) {
+    slowest.bandwidth_bytes_per_second = std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second);
+    slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
+  }
+  return slowest;
+}
+
+const FusedProducts& Device::epilogues() const {
+  if (measured.epilogues) return *measured.epilogues;
+  return declared.epilogues ? *declared.epilogues : estimated_fused_products();
+}
+
+AttentionBy Device::attention() const {
+  if (measured.attention) return *measured.attention;
+  return declared.attention.value_or(AttentionBy::generated);
+}
+
+bool Cluster::same_type(int a, int b) const {
+  const Device& x = devices.at(a);
+  const Device& y = devices.at(b);
+  return x.kind == y.kind && x.model == y.model && x.architecture == y.architecture &&
+         x.memory_bytes == y.memory_bytes && x.duty == y.duty &&
+         x.memory_bytes_per_second() == y.memory_bytes_per_second() &&
+         std::ranges::all_of(operator_classes, [&](OperatorClass operators) {
+           return x.compute_speed(operators) == y.compute_speed(operators);
+         });
+}
+
+int cores_of(const Device& device, int cores_of_machine) {
+  return device.cores > 0 ? device.cores : std::max(1, cores_of_machine / device.cpu_devices_of_host);
+}
+
+Cluster local_cluster(int count) {
+  if (count < 1 || count > max_cluster_devices) {
+    Diagnostic diagnostic;
+    diagnostic.tag = "cluster";
+    diagnostic.message = "the number of local ranks is out of range";
+    diagnostic.expected = fmt::format("1 to {}", max_cluster_devices);
+    diagnostic.found = fmt::format("{}", count);
+    throw UserError(std::move(diagnostic), ExitCode::usage);
+  }
+  const DeviceModel& core = *find_device_model("core");
+  const double cores = std::max(1u, std::thread::hardware_concurrency());
+  const double cores_each = std::min(1.0, cores / count);
+  constexpr int64_t mebibyte = 1 << 20;
+  const int64_t physical = int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
+  Cluster cluster;
+  cluster.name = "local";
+  // Ranks are threads of one process: a message is a copy in memory and a wake-up.
+  cluster.hosts.push_back({"local", Link{5e9, 20e-6}});
+  for (int i = 0; i < count; ++i) {
+    Device device;
+    device.name = fmt::format("core{}", i);
+    device.model = core.name;
+    device.index = i;
+    device.cpu_devices_of_host = count;
+    device.memory_bytes = std::max(mebibyte, physical / count / mebibyte * mebibyte);
+    device.declared = core.speed();
+    *device.declared.matmul_flops_per_second *= cores_each;
+    *device.declared.memory_bytes_per_second *= cores_each;
+    cluster.devices.push_back(std::move(device));
+  }
+  return cluster;
+}
+
+std::string hash_text(const Cluster& cluster) {
+  const auto link_text = [](const Link& link) {
+    return fmt::format("{} {}", link.bandwidth_bytes_per_second, link.latency_seconds);
+  };
+  // Strings carry their length, so that no two descriptions run together to the same text.
+  const auto string_text = [](const std::string& text) { return fmt::format("{}:{}", text.size(), text); };
+  std::string canonical =
+      fmt::format("cluster 2\nbetween {}\n", cluster.hosts.size() > 1 ? link_text(cluster.between) : "none");
+  for (const Host& host : cluster.hosts) canonical += fmt::format("host {}\n", link_text(host.inside));
+  for (const Device& device : cluster.devices) {
+    canonical += fmt::format("device {} {} {} {} {} {} {} {}", string_text(device.name), int(device.kind), device.host,
+                             string_text(device.model), string_text(device.architecture), device.memory_bytes,
+                             device.memory_bytes_per_second(), device.duty);
+    for (OperatorClass operators : operator_classes) {
+      const ComputeSpeed speed = device.compute_speed(operators);
+      canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
+    }
+    canonical += "\n";
+  }
+  return content_hash(canonical);
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,93 @@
+// The cluster description: hosts, devices, links. Declared values (data sheets, a user's word) and measured ones stand
+// apart; measured win.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/cluster/device_speed.h"
+
+namespace hetsynth {
+
+enum class DeviceKind : uint8_t { cpu, cuda };
+
+struct Device {
+  std::string name;  ///< unique in the cluster: "fast0", "v100-hosts[1].gpu[3]"
+  DeviceKind kind = DeviceKind::cpu;
+  std::string model;  ///< "V100", free text
+  int host = 0;
+  int index = 0;             ///< number of the device on its host
+  std::string architecture;  ///< cuda: "sm_70"; empty: by model
+  int64_t memory_bytes = 0;
+  DeviceSpeed declared;
+  DeviceSpeed measured;
+  /// cpu: share of a core's time the device takes, in (0, 1]; below 1 the runtime idles for the rest, so that equal
+  /// cores act as unequal devices.
+  double duty = 1;
+  /// cpu: cores whose time the device's calls of libraries may take; 0: its part of the host's, see cores_of.
+  int cores = 0;
+  int cpu_devices_of_host = 1;  ///< cpu devices that the description gives to its host, this one included
+
+  /// What the device delivers: the measured speed, or else the declared one, times duty.
+  double matmul_flops_per_second() const;
+  double memory_bytes_per_second() const;
+  /// Of a class of operators; where nothing is known of it, that of matrix products, and calls that cost nothing.
+  ComputeSpeed compute_speed(OperatorClass operators) const;
+  /// Products with an epilogue that generated programs may use: measured, declared, or estimated.
+  const FusedProducts& epilogues() const;
+  /// Who computes attention in generated programs: measured, declared, or else the generated kernels, which need
+  /// nothing that a machine may lack.
+  AttentionBy attention() const;
+};
+
+/// One level of the network. bandwidth is per device and direction.
+struct Link {
+  double bandwidth_bytes_per_second = 0;
+  double latency_seconds = 0;
+};
+
+/// Where nothing is sent: inside a host of one device.
+constexpr Link unlimited_link{std::numeric_limits<double>::infinity(), 0};
+
+struct Host {
+  std::string name;
+  Link inside;  ///< between devices of the host
+};
+
+struct Cluster {
+  std::string file;
+  std::string name;
+  std::vector<Host> hosts;
+  std::vector<Device> devices;  ///< rank order
+  Link between;                 ///< between hosts; bandwidth per host
+
+  /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs
+  /// over. A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a
+  /// host.
+  Link slowest_link() const;
+  bool same_type(int a, int b) const;  ///< equal kind, model, architecture, speeds, memory and duty
+};
+
+/// Cores that a cpu device stands for on a machine that has so many: what the description says, or else an equal part
+/// for each cpu device of the host, whether a plan uses those or not. At least 1.
+int cores_of(const Device& device, int cores_of_machine);
+
+/// Most devices a description may have.
+constexpr int max_cluster_devices = 65536;
+/// Longest cluster file that is read.
+constexpr int64_t max_cluster_file_bytes = 1 << 20;
+
+/// Reads a TOML file (docs/cluster.md). Throws UserError naming file and line.
+Cluster load_cluster(const std::string& path);
+Cluster parse_cluster(std::string_view toml, const std::string& file);
+/// `count` equal cpu devices on this host, which share its cores and memory; the default when no cluster is given.
+Cluster local_cluster(int count);
+
+/// Content hash (hexadecimal) of all that planning reads: devices in order with names and effective speeds, links.
+/// Names of file and cluster do not count.
+std::string hash_text(const Cluster& cluster);
+
+}  // namespace hetsynth

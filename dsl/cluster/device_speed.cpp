@@ -1,0 +1,17 @@
+#include "dsl/cluster/device_speed.h"
+
+namespace hetsynth {
+
+std::span<const SpeedField> speed_fields() {
+  static constexpr SpeedField fields[] = {
+      {"matmul", Dimension::compute, &DeviceSpeed::matmul_flops_per_second},
+      {"memory_bandwidth", Dimension::bandwidth, &DeviceSpeed::memory_bytes_per_second},
+      {"convolution", Dimension::compute, &DeviceSpeed::convolution_flops_per_second},
+      {"loop", Dimension::compute, &DeviceSpeed::loop_flops_per_second},
+      {"matmul_call", Dimension::time, &DeviceSpeed::matmul_call_seconds},
+      {"convolution_call", Dimension::time, &DeviceSpeed::convolution_call_seconds},
+      {"loop_call", Dimension::time, &DeviceSpeed::loop_call_seconds}};
+  return fields;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,50 @@
+// How fast a device is, by class of operators, and how that falls for small ones.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "dsl/cluster/attention_by.h"
+#include "dsl/cluster/product_epilogue.h"
+#include "dsl/cluster/quantity.h"
+
+namespace hetsynth {
+
+/// Operators that go at different speeds: products with sums over a shared dimension, convolutions, and everything that
+/// is a plain loop (elementwise operators, sums, gathers).
+enum class OperatorClass : uint8_t { matmul, convolution, loop };
+constexpr OperatorClass operator_classes[] = {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop};
+
+/// Hockney's law: n floating-point operations take call_seconds + n / flops_per_second, so that half of the speed is
+/// reached at n = call_seconds * flops_per_second (R. W. Hockney, Parallel Computers, 1981: n_1/2).
+struct ComputeSpeed {
+  double flops_per_second = 0;
+  double call_seconds = 0;
+  bool operator==(const ComputeSpeed&) const = default;
+};
+
+/// Speeds of a device that runs all the time (duty 1), as far as they are known.
+struct DeviceSpeed {
+  std::optional<double> matmul_flops_per_second{};
+  std::optional<double> memory_bytes_per_second{};
+  std::optional<double> convolution_flops_per_second{};
+  std::optional<double> loop_flops_per_second{};
+  std::optional<double> matmul_call_seconds{};
+  std::optional<double> convolution_call_seconds{};
+  std::optional<double> loop_call_seconds{};
+  /// GPUs: products with an epilogue that take no longer than the product and a kernel.
+  std::optional<FusedProducts> epilogues{};
+  /// GPUs: by whom attention is faster.
+  std::optional<AttentionBy> attention{};
+};
+
+/// A value of DeviceSpeed as a cluster file names it.
+struct SpeedField {
+  std::string_view key;
+  Dimension dimension;
+  std::optional<double> DeviceSpeed::*value;
+};
+std::span<const SpeedField> speed_fields();
+
+}  // namespace hetsynth

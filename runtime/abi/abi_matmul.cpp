@@ -1,0 +1,238 @@
+// The matrix product generated programs call, through oneDNN.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+#include <vector>
+
+#include "codegen/interface/abi.h"
+#include "runtime/rank/openmp.h"
+
+namespace hetsynth {
+namespace {
+
+using dnnl::memory;
+
+/// Everything a primitive depends on: extents, strides, whether it adds to the result, whether operands are bf16.
+using ProductKey = std::array<int64_t, 15>;
+
+struct Product {
+  dnnl::matmul primitive;
+  memory a, w, c;
+};
+
+/// A thread's primitives: ranks are threads, and oneDNN's scratch memory belongs to a primitive.
+class ProductCache {
+ public:
+  Product& get(const ProductKey& key) {
+    auto found = products_.find(key);
+    return found != products_.end() ? found->second : products_.emplace(key, make(key)).first->second;
+  }
+  dnnl::stream& stream() { return stream_; }
+
+ private:
+  Product make(const ProductKey& key) {
+    const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate, halves] = key;
+    bool batched = batch > 1;
+    const auto type = halves ? memory::data_type::bf16 : memory::data_type::f32;
+    memory::desc a = describe(type, batched, {batch, m, k}, {a0, a1, a2});
+    memory::desc w = describe(type, batched, {w0 == 0 ? 1 : batch, k, n}, {w0, w1, w2});
+    if (a0 == 0) a = describe(type, batched, {1, m, k}, {a0, a1, a2});
+    memory::desc c = describe(memory::data_type::f32, batched, {batch, m, n}, {c0, c1, c2});
+    dnnl::primitive_attr attributes;
+    if (accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    dnnl::matmul::primitive_desc description({a, w, c}, attributes, engine_);
+    return {dnnl::matmul(description), memory(a, engine_, nullptr), memory(w, engine_, nullptr),
+            memory(c, engine_, nullptr)};
+  }
+
+  /// Strides of dimensions of extent 1 are never used; oneDNN wants them plausible all the same.
+  static memory::desc describe(memory::data_type type, bool batched, std::array<int64_t, 3> extents,
+                               std::array<int64_t, 3> strides) {
+    bool columns_inside = strides[2] == 1 || extents[2] == 1;
+    int64_t rows = extents[1], columns = extents[2];
+    if (rows == 1 && columns == 1)
+      strides[1] = strides[2] = 1;
+    else if (columns == 1)
+      strides[2] = strides[1] == 1 ? rows : 1;
+    else if (rows == 1)
+      strides[1] = columns_inside ? columns : 1;
+    if (extents[0] == 1) strides[0] = rows * columns;
+    if (!batched) return {{rows, columns}, type, memory::dims{strides[1], strides[2]}};
+    return {{extents[0], rows, columns}, type, memory::dims{strides[0], strides[1], strides[2]}};
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<ProductKey, Product> products_;
+};
+
+void fill_zero(int64_t batch, int64_t m, int64_t n, float* c, int64_t c_batch, int64_t c_row, int64_t c_column) {
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) c[b * c_batch + i * c_row + j * c_column] = 0;
+}
+
+/// Some 100 microseconds of a core.
+constexpr double small_product_flops = 16e6;
+
+/// A matrix operand with its strides in elements.
+struct MatrixOperand {
+  const void* data;
+  int64_t batch, row, column;
+};
+
+/// Whether oneDNN can describe such a tensor: no dimension runs backwards or stands still, and none reaches into the
+/// next. Views of other tensors (reversed, repeated, overlapping windows) may do all of that.
+bool is_plain(const std::array<int64_t, 3>& extents, const std::array<int64_t, 3>& strides) {
+  std::array<size_t, 3> order{0, 1, 2};  // by stride
+  std::ranges::sort(order, {}, [&](size_t d) { return strides[d]; });
+  int64_t reached = 1;
+  for (const size_t d : order) {
+    if (extents[d] == 1) continue;
+    if (strides[d] < reached) return false;
+    reached = strides[d] * extents[d];
+  }
+  return true;
+}
+
+/// Calls visit(dense, strided) with the places of every element in a dense copy and in the tensor.
+template <class Visit>
+void each_place(const std::array<int64_t, 3>& extents, const std::array<int64_t, 3>& strides, const Visit& visit) {
+  int64_t dense = 0;
+  for (int64_t b = 0; b < extents[0]; ++b)
+    for (int64_t i = 0; i < extents[1]; ++i)
+      for (int64_t j = 0; j < extents[2]; ++j) visit(dense++, b * strides[0] + i * strides[1] + j * strides[2]);
+}
+
+/// A dense copy of an operand; a batch that repeats one matrix stays one matrix.
+template <class Element>
+MatrixOperand packed(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, std::vector<Element>& copy) {
+  const int64_t matrices = x.batch == 0 ? 1 : batch;
+  copy.resize(static_cast<size_t>(matrices * rows * columns));
+  const auto* from = static_cast<const Element*>(x.data);
+  each_place({matrices, rows, columns}, {x.batch, x.row, x.column},
+             [&](int64_t dense, int64_t at) { copy[static_cast<size_t>(dense)] = from[at]; });
+  return {copy.data(), x.batch == 0 ? 0 : rows * columns, columns, 1};
+}
+
+/// Memory for the copy of an operand.
+struct Copy {
+  std::vector<float> floats;
+  std::vector<uint16_t> halves;
+};
+
+/// The operand as oneDNN takes it: itself where that is possible.
+MatrixOperand plain(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, bool halves, Copy& copy) {
+  if (is_plain({x.batch == 0 ? 1 : batch, rows, columns}, {x.batch, x.row, x.column})) return x;
+  return halves ? packed(x, batch, rows, columns, copy.halves) : packed(x, batch, rows, columns, copy.floats);
+}
+
+void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
+                    int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+  if (batch == 0 || m == 0 || n == 0) return;
+  if (k == 0) {
+    if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
+    return;
+  }
+  // oneDNN cannot repeat both operands over a batch.
+  if (batch > 1 && a.batch == 0 && w.batch == 0) {
+    for (int64_t b = 0; b < batch; ++b)
+      multiply_plain(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, halves);
+    return;
+  }
+  // oneDNN writes rows: a result stored by columns is the transposed product.
+  if (c_column != 1 && c_row == 1) {
+    std::swap(m, n);
+    std::swap(a, w);
+    std::swap(a.row, a.column);
+    std::swap(w.row, w.column);
+    std::swap(c_row, c_column);
+  }
+  // Made and run with the same number of threads: a primitive is planned for it.
+  const AloneOnThisThread small(2.0 * double(batch * m) * double(n * k) < small_product_flops);
+  thread_local ProductCache cache;
+  Product& product = cache.get({batch, m, n, k, a.batch, a.row, a.column, w.batch, w.row, w.column, c_batch, c_row,
+                                c_column, accumulate, halves});
+  product.a.set_data_handle(const_cast<void*>(a.data));
+  product.w.set_data_handle(const_cast<void*>(w.data));
+  product.c.set_data_handle(c);
+  product.primitive.execute(cache.stream(),
+                            {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.w}, {DNNL_ARG_DST, product.c}});
+  cache.stream().wait();
+}
+
+void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
+              int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+  if (batch == 0 || m == 0 || n == 0) return;
+  thread_local Copy copy_of_a, copy_of_w;
+  thread_local std::vector<float> result;
+  a = plain(a, batch, m, k, halves, copy_of_a);
+  w = plain(w, batch, k, n, halves, copy_of_w);
+  const std::array<int64_t, 3> extents{batch, m, n}, strides{c_batch, c_row, c_column};
+  const bool by_rows_or_columns = c_column == 1 || c_row == 1 || n == 1 || m == 1;
+  if (by_rows_or_columns && is_plain(extents, strides))
+    return multiply_plain(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, halves);
+  result.resize(static_cast<size_t>(batch * m * n));
+  if (accumulate)
+    each_place(extents, strides, [&](int64_t dense, int64_t at) { result[static_cast<size_t>(dense)] = c[at]; });
+  multiply_plain(batch, m, n, k, a, w, result.data(), m * n, n, 1, accumulate, halves);
+  each_place(extents, strides, [&](int64_t dense, int64_t at) { c[at] = result[static_cast<size_t>(dense)]; });
+}
+
+/// oneDNN multiplies bf16 on processors with AVX-512 or AMX alone.
+bool multiplies_halves() {
+  static const bool able = [] {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    const auto desc = [](memory::data_type type) { return memory::desc({4, 4}, type, memory::dims{4, 1}); };
+    try {
+      dnnl::matmul::primitive_desc(
+          {desc(memory::data_type::bf16), desc(memory::data_type::bf16), desc(memory::data_type::f32)}, engine);
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return able;
+}
+
+/// An operand as floats, densely in `out`.
+MatrixOperand widened(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, std::vector<float>& out) {
+  std::vector<uint16_t> halves;
+  const MatrixOperand dense = packed(x, batch, rows, columns, halves);
+  out.resize(halves.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+  return {out.data(), dense.batch, dense.row, dense.column};
+}
+
+}  // namespace
+}  // namespace hetsynth
+
+extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_batch,
+                                int64_t a_row, int64_t a_column, const float* w, int64_t w_batch, int64_t w_row,
+                                int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
+                                int accumulate) {
+  hetsynth::multiply(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
+                     c_column, accumulate != 0, false);
+}
+
+extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
+                                     int64_t a_row, int64_t a_column, const void* w, int64_t w_batch, int64_t w_row,
+                                     int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
+                                     int accumulate) {
+  using namespace hetsynth;
+  MatrixOperand left{a, a_batch, a_row, a_column}, right{w, w_batch, w_row, w_column};
+  if (multiplies_halves() || batch == 0 || m == 0 || n == 0 || k == 0)
+    return multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, true);
+  std::vector<float> wide_a, wide_w;
+  left = widened(left, batch, m, k, wide_a);
+  right = widened(right, batch, k, n, wide_w);
+  multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, false);
+}

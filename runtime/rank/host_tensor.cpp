@@ -1,0 +1,81 @@
+#include "runtime/rank/host_tensor.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+
+Array to_array(const HostTensor& tensor) {
+  Array out(tensor.type.shape);
+  switch (tensor.type.dtype) {
+    case DType::f32: {
+      const auto values = tensor.as<float>();
+      out.values.assign(values.begin(), values.end());
+      break;
+    }
+    case DType::i32: {
+      const auto values = tensor.as<int32_t>();
+      out.values.assign(values.begin(), values.end());
+      break;
+    }
+    case DType::bf16: {
+      const auto halves = tensor.as<uint16_t>();
+      for (size_t i = 0; i < halves.size(); ++i) out.values[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+      break;
+    }
+  }
+  return out;
+}
+
+HostTensor to_host_tensor(const Array& array, DType dtype) {
+  HostTensor out(TensorType{array.shape, dtype});
+  for (size_t i = 0; i < array.values.size(); ++i) {
+    switch (dtype) {
+      case DType::f32:
+        out.as<float>()[i] = static_cast<float>(array.values[i]);
+        break;
+      case DType::i32:
+        out.as<int32_t>()[i] = static_cast<int32_t>(std::lround(array.values[i]));
+        break;
+      case DType::bf16: {
+        const auto single = static_cast<float>(rounded_to_bf16(array.values[i]));
+        out.as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(single) >> 16);
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+bool next_run(std::span<const Range> ranges, std::vector<int64_t>& index) {
+  for (size_t d = index.size() - 1; d-- > 0;) {
+    if (++index[d] < ranges[d].hi) return true;
+    index[d] = ranges[d].lo;
+  }
+  return false;
+}
+
+void copy_part_out(const HostTensor& whole, std::span<const Range> ranges, std::span<std::byte> part) {
+  const auto size = static_cast<size_t>(size_bytes(whole.type.dtype));
+  HETSYNTH_CHECK(part.size() == static_cast<size_t>(part_elements(ranges)) * size,
+                 "the part has the size of its ranges");
+  for_each_run(whole.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
+    std::memcpy(part.data() + static_cast<size_t>(local) * size,
+                whole.bytes.data() + static_cast<size_t>(global) * size, static_cast<size_t>(count) * size);
+  });
+}
+
+void copy_part_in(std::span<const std::byte> part, std::span<const Range> ranges, HostTensor& whole) {
+  const auto size = static_cast<size_t>(size_bytes(whole.type.dtype));
+  HETSYNTH_CHECK(part.size() == static_cast<size_t>(part_elements(ranges)) * size,
+                 "the part has the size of its ranges");
+  for_each_run(whole.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
+    std::memcpy(whole.bytes.data() + static_cast<size_t>(global) * size,
+                part.data() + static_cast<size_t>(local) * size, static_cast<size_t>(count) * size);
+  });
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,266 @@
+#include "runtime/training/checkpoint.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "dsl/base/error.h"
+#include "dsl/base/hash.h"
+#include "dsl/base/new_file.h"
+#include "runtime/rank/host_tensor.h"
+#include "runtime/training/safetensors.h"
+
+namespace hetsynth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* format_name = "hetsynth checkpoint 2";
+constexpr const char* format_without_checksums = "hetsynth checkpoint 1";
+
+bool is_kept(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
+
+/// What a person can do who has no whole file at `path`.
+std::string mend_of_damage(const std::string& path) {
+  std::error_code error;
+  const std::string previous = previous_checkpoint(path);
+  return fs::is_regular_file(previous, error) ? "the checkpoint before it is there: --resume " + previous : "";
+}
+
+[[noreturn]] void refuse_checkpoint(const std::string& path, const std::string& message, const std::string& expected,
+                                    const std::string& found, const std::string& mend) {
+  throw UserError({{path, 0, 0}, "checkpoint", message, expected, found, mend});
+}
+
+[[noreturn]] void fail_of_other_model(const std::string& path, const std::string& message, const std::string& expected,
+                                      const std::string& found) {
+  refuse_checkpoint(path, message, expected, found, "load it with the model, and the --set options, that wrote it");
+}
+
+/// Runs `read`; what it throws of the file is told with what can be done.
+template <class Read>
+auto with_mend(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) {
+    Diagnostic diagnostic = error.diagnostic();
+    if (diagnostic.mend.empty()) diagnostic.mend = mend_of_damage(path);
+    throw UserError(std::move(diagnostic), error.code());
+  }
+}
+
+template <typename Number>
+Number number_in(const std::string& path, const std::map<std::string, std::string>& metadata, const std::string& key,
+                 Number largest) {
+  const auto found = metadata.find(key);
+  Number value = 0;
+  if (found != metadata.end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= largest) return value;
+  }
+  refuse_checkpoint(path, "the metadata have no valid " + key, fmt::format("a number from 0 to {}", largest),
+                    found == metadata.end() ? "nothing" : found->second, mend_of_damage(path));
+}
+
+std::string text_in(const std::map<std::string, std::string>& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
+  const std::map<std::string, std::string>& metadata = file.metadata();
+  const std::string format = text_in(metadata, "format");
+  if (format != format_name && format != format_without_checksums)
+    refuse_checkpoint(path, "the file is no checkpoint of hetsynth", format_name, format.empty() ? "no format" : format,
+                      "");
+  if (format == format_name && !file.checksummed())
+    refuse_checkpoint(path, "the header is damaged: checksums are missing", "one of each tensor and one of the header",
+                      "", mend_of_damage(path));
+  CheckpointInfo out;
+  out.next_step = number_in<int64_t>(path, metadata, "next_step", largest_step);
+  out.seed = number_in<uint64_t>(path, metadata, "seed", ~uint64_t{0});
+  if (format == format_name) out.samples = number_in<int64_t>(path, metadata, "samples", largest_step);
+  out.data = text_in(metadata, "data");
+  out.data_fingerprint = text_in(metadata, "data_fingerprint");
+  return out;
+}
+
+void check_fits(const std::string& path, const SafetensorsFile& file, const Program& program) {
+  std::map<std::string, TensorType> unused = file.types();
+  for (const Node& node : program.nodes) {
+    if (!is_kept(node)) continue;
+    const auto found = unused.find(node.name);
+    if (found == unused.end()) fail_of_other_model(path, "the file has no tensor " + node.name, text(node.type), "");
+    if (!(found->second == node.type))
+      fail_of_other_model(path, "tensor " + node.name + " has another type", text(node.type), text(found->second));
+    unused.erase(found);
+  }
+  if (!unused.empty())
+    fail_of_other_model(path, "the model has no tensor " + unused.begin()->first, "", text(unused.begin()->second));
+}
+
+/// The first element that is no number, "nan at [3,4]"; empty if all are finite.
+std::string not_finite(const HostTensor& tensor) {
+  if (tensor.type.dtype != DType::f32) return "";
+  constexpr uint32_t exponent = 0x7F800000;
+  bool any = false;
+  for (const uint32_t bits : tensor.as<uint32_t>()) any |= (bits & exponent) == exponent;
+  if (!any) return "";
+  const std::span<const float> values = tensor.as<float>();
+  size_t at = 0;
+  while (std::isfinite(values[at])) ++at;
+  Shape place(tensor.type.shape.size());
+  auto left = static_cast<int64_t>(at);
+  for (size_t d = place.size(); d-- > 0;) {
+    place[d] = left % tensor.type.shape[d];
+    left /= tensor.type.shape[d];
+  }
+  return fmt::format("{} at {}", values[at], text(place));
+}
+
+HostTensor read_finite(const std::string& path, SafetensorsFile& file, const std::string& name) {
+  HostTensor value = file.read(name);
+  const std::string found = not_finite(value);
+  if (!found.empty())
+    refuse_checkpoint(path, fmt::format("tensor {} holds a number that is not finite", name), "finite numbers", found,
+                      mend_of_damage(path));
+  return value;
+}
+
+/// Nothing, or a file that this program writes: any other is somebody's and not to be replaced.
+void check_replaceable(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
+  std::ifstream file(path, std::ios::binary);
+  std::string start(512, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (start.find("hetsynth checkpoint ") != std::string::npos) return;
+  refuse_checkpoint(path, "the file exists and is no checkpoint of hetsynth; it was left as it is", "", "",
+                    "name another file with --checkpoint");
+}
+
+void check_room(const std::string& path, const Program& program) {
+  int64_t bytes = 0;
+  for (const Node& node : program.nodes)
+    if (is_kept(node)) bytes += element_count(node.type.shape) * size_bytes(node.type.dtype);
+  std::error_code error;
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  const fs::space_info space = fs::space(folder, error);
+  if (error || static_cast<uint64_t>(bytes) <= space.available) return;
+  throw UserError({{path, 0, 0},
+                   "checkpoint",
+                   "the disk has no room for a checkpoint of this model",
+                   fmt::format("{} bytes", bytes),
+                   fmt::format("{} bytes are free", space.available),
+                   "make room, or name a file on another disk"},
+                  ExitCode::failure);
+}
+
+}  // namespace
+
+std::string previous_checkpoint(const std::string& path) { return path + ".previous"; }
+
+void check_checkpoint_target(const std::string& path, const Program& program) {
+  for (const std::string& name : {path, previous_checkpoint(path)}) {
+    check_writable(name, "checkpoint");
+    check_replaceable(name);
+  }
+  check_room(path, program);
+  for (const Node& node : program.nodes)
+    if (is_kept(node) && !std::isfinite(node.initializer.value))
+      throw UserError({node.where, std::string(node.tag()), node.name + " does not start with finite numbers",
+                       "numbers that a checkpoint can hold", fmt::format("{}", node.initializer.value),
+                       "a constant that masks something is no parameter: write it into the expression"});
+}
+
+void save_checkpoint(const std::string& path, const Executor& executor, const CheckpointInfo& info) {
+  const Program& program = executor.reference();
+  std::vector<TensorEntry> entries;
+  std::map<std::string, NodeId> nodes;
+  for (const Node& node : program.nodes) {
+    if (!is_kept(node)) continue;
+    entries.push_back({node.name, node.type});
+    nodes[node.name] = node.id;
+  }
+  if (!executor.leads()) {
+    // Tensors are put together from the ranks of all processes, in the order in which the first one writes them.
+    for (const TensorEntry& entry : entries) executor.read(nodes.at(entry.name));
+    return;
+  }
+  const std::map<std::string, std::string> metadata{{"data", info.data},
+                                                    {"data_fingerprint", info.data_fingerprint},
+                                                    {"format", format_name},
+                                                    {"next_step", std::to_string(info.next_step)},
+                                                    {"samples", std::to_string(info.samples.value_or(0))},
+                                                    {"seed", std::to_string(executor.seed())}};
+  const auto tensor = [&](const std::string& name) {
+    HostTensor value = executor.read(nodes.at(name));
+    const std::string found = not_finite(value);
+    if (found.empty()) return value;
+    const Node& node = program[nodes.at(name)];
+    throw UserError({node.where, "checkpoint",
+                     fmt::format("after step {} {} {} is no finite number any more, and no checkpoint is written",
+                                 info.next_step - 1, node.tag(), name),
+                     "finite numbers", found,
+                     fmt::format("{} is as it was; lower the learning rate, warm it up over more steps, or clip the "
+                                 "gradients (clip_norm)",
+                                 path)},
+                    ExitCode::failure);
+  };
+  write_safetensors(path, entries, metadata, tensor, fs::path(previous_checkpoint(path)).filename().string());
+}
+
+CheckpointInfo read_checkpoint_info(const std::string& path) {
+  return with_mend(path, [&] { return info_of(path, SafetensorsFile(path)); });
+}
+
+CheckpointInfo check_checkpoint(const std::string& path, const Program& program) {
+  return with_mend(path, [&] {
+    const SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    check_fits(path, file, program);
+    return info;
+  });
+}
+
+CheckpointInfo check_checkpoint(const std::string& path) {
+  return with_mend(path, [&] {
+    SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    for (const auto& [name, type] : file.types()) read_finite(path, file, name);
+    return info;
+  });
+}
+
+std::string checkpoint_fingerprint(const std::string& path) {
+  return with_mend(path, [&] {
+    SafetensorsFile file(path);
+    std::string all = file.header_hash();
+    if (file.checksummed()) return all;
+    for (const auto& [name, type] : file.types()) {
+      const HostTensor value = file.read(name);
+      all += content_hash({reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()});
+    }
+    return content_hash(all);
+  });
+}
+
+CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) {
+  return with_mend(path, [&] {
+    SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    check_fits(path, file, executor.reference());
+    for (const Node& node : executor.reference().nodes)
+      if (is_kept(node)) executor.write(node.id, read_finite(path, file, node.name));
+    return info;
+  });
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,271 @@
+#include "runtime/training/safetensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+
+#include "dsl/base/error.h"
+#include "dsl/base/hash.h"
+#include "dsl/base/new_file.h"
+
+namespace hetsynth {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
+
+// As the format's own library limits it.
+constexpr int64_t largest_header_bytes = 100'000'000;
+
+constexpr std::string_view tensor_checksum = "checksum of ";
+constexpr std::string_view header_checksum = "header_checksum";
+const std::string no_checksum(16, '0');
+
+[[noreturn]] void refuse_file(const std::string& path, const std::string& message, const std::string& expected = "",
+                              const std::string& found = "") {
+  throw UserError({{path, 0, 0}, "checkpoint", message, expected, found, ""});
+}
+
+std::string json_text(const std::string& text) { return json(text).dump(); }
+
+std::string checksum_of(std::span<const std::byte> bytes) {
+  return content_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// The header has one length whatever the checksums, so that it can be written when they are known. What the file is
+/// stands first.
+std::string header_of(const std::vector<TensorEntry>& entries, const std::map<std::string, std::string>& metadata,
+                      const std::vector<std::string>& checksums, const std::string& own_checksum) {
+  std::string text = "{\"__metadata__\":{";
+  for (const auto& [key, value] : metadata) text += json_text(key) + ":" + json_text(value) + ",";
+  for (size_t i = 0; i < entries.size(); ++i)
+    text += json_text(std::string(tensor_checksum) + entries[i].name) + ":" + json_text(checksums[i]) + ",";
+  text += fmt::format("\"{}\":\"{}\"}}", header_checksum, own_checksum);
+  int64_t at = 0;
+  for (const TensorEntry& entry : entries) {
+    const int64_t bytes = element_count(entry.type.shape) * size_bytes(entry.type.dtype);
+    text +=
+        fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json_text(entry.name),
+                    entry.type.dtype == DType::f32 ? "F32" : "I32", fmt::join(entry.type.shape, ","), at, at + bytes);
+    at += bytes;
+  }
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // tensors start aligned
+  return text;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+/// What the header's checksum is of: the header with zeros in its place. Empty if it has none.
+std::string without_checksum(std::string header) {
+  const std::string key = fmt::format("\"{}\":\"", header_checksum);
+  const size_t at = header.find(key);  // inside of a string its quotation marks would be escaped
+  if (at == std::string::npos || at + key.size() + no_checksum.size() > header.size()) return "";
+  return header.replace(at + key.size(), no_checksum.size(), no_checksum);
+}
+
+/// Throws if an object has a key twice: readers differ in which one they believe.
+json parse_header(const std::string& path, const std::string& header) {
+  std::vector<std::set<std::string>> open;
+  std::string twice;
+  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open.emplace_back();
+    if (event == json::parse_event_t::object_end) open.pop_back();
+    if (event == json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  json parsed = json::parse(header, watch, false);
+  if (!parsed.is_object() || header.front() != '{')
+    refuse_file(path, "the header is no JSON object: the file is damaged or no safetensors file");
+  if (!twice.empty()) refuse_file(path, "the header is damaged: the key " + json_text(twice) + " stands in it twice");
+  return parsed;
+}
+
+TensorType type_of(const std::string& path, const std::string& name, const json& entry) {
+  TensorType type;
+  const std::string dtype = entry.at("dtype").get<std::string>();
+  if (dtype != "F32" && dtype != "I32")
+    refuse_file(path, "tensor " + name + " has an element type that is not supported", "F32 or I32", dtype);
+  type.dtype = dtype == "F32" ? DType::f32 : DType::i32;
+  for (const json& extent : entry.at("shape")) {
+    if (!extent.is_number_unsigned()) refuse_file(path, "tensor " + name + " has a negative or broken shape");
+    type.shape.push_back(extent.get<int64_t>());
+  }
+  return type;
+}
+
+/// Bytes of a tensor whose numbers come from a file: nothing if they exceed `limit` or overflow.
+bool checked_bytes(const TensorType& type, int64_t limit, int64_t* bytes) {
+  int64_t total = size_bytes(type.dtype);
+  for (const int64_t extent : type.shape) {
+    if (extent < 0 || __builtin_mul_overflow(total, extent, &total)) return false;
+  }
+  *bytes = total;
+  return total <= limit;
+}
+
+/// First and last byte of a tensor, from the start of the data.
+std::pair<int64_t, int64_t> place_of(const std::string& path, const std::string& name, const json& entry,
+                                     const TensorType& type, int64_t data_bytes) {
+  const json& offsets = entry.at("data_offsets");
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned())
+    refuse_file(path, "the header is damaged: data_offsets of " + name + " are no two numbers");
+  const auto begin = offsets[0].get<int64_t>(), end = offsets[1].get<int64_t>();
+  int64_t bytes = 0;
+  if (!checked_bytes(type, data_bytes, &bytes) || begin < 0 || end < begin || end > data_bytes || end - begin != bytes)
+    refuse_file(path, "tensor " + name + " does not lie inside of the file", text(type),
+                fmt::format("bytes {} to {} of {}", begin, end, data_bytes));
+  return {begin, end};
+}
+
+struct Part {
+  int64_t begin, end;
+  std::string name;
+  auto operator<=>(const Part&) const = default;
+};
+
+void check_parts(const std::string& path, std::vector<Part> parts, int64_t data_bytes) {
+  std::ranges::sort(parts);
+  int64_t at = 0;
+  for (const Part& part : parts) {
+    if (part.begin != at)
+      refuse_file(path, "the header is damaged: tensors overlap or leave a gap",
+                  fmt::format("{} from byte {} on", part.name, at), fmt::format("from byte {} on", part.begin));
+    at = part.end;
+  }
+  if (at != data_bytes)
+    refuse_file(path, "the file is longer than its tensors", fmt::format("{} bytes of data", at),
+                fmt::format("{} bytes", data_bytes));
+}
+
+/// The file that was written has to read back as what was to be written.
+void check_written(const std::string& path, const std::string& temporary) {
+  try {
+    SafetensorsFile file(temporary);
+    for (const auto& [name, type] : file.types()) file.read(name);
+  } catch (const UserError& error) {
+    throw UserError(
+        {.where = {path},
+         .tag = "checkpoint",
+         .message =
+             "cannot write the checkpoint: what was written does not read back (" + error.diagnostic().message + ")",
+         .mend = "the disk or the memory of this machine is at fault; what stood there before is as it was"},
+        ExitCode::failure);
+  }
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const std::vector<TensorEntry>& entries,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<HostTensor(const std::string& name)>& tensor, const std::string& previous) {
+  NewFile file(path, "checkpoint");
+  std::vector<std::string> checksums(entries.size(), no_checksum);
+  // The header's bytes are zeros until all else is there: what is broken off is no safetensors file.
+  const uint64_t header_bytes = header_of(entries, metadata, checksums, no_checksum).size();
+  file.write(bytes_of(std::string(sizeof header_bytes + header_bytes, '\0')));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const HostTensor value = tensor(entries[i].name);
+    HETSYNTH_CHECK(value.type == entries[i].type, "the tensor written is the one announced");
+    checksums[i] = checksum_of(value.bytes);
+    file.write(value.bytes);
+  }
+  std::string header = header_of(entries, metadata, checksums, no_checksum);
+  header = header_of(entries, metadata, checksums, content_hash(header));
+  HETSYNTH_CHECK(header.size() == header_bytes, "checksums have one length");
+  file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
+  file.write_at(sizeof header_bytes, bytes_of(header));
+  check_written(path, file.sync());
+  file.place(previous);
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) refuse_file(path, "no such file");
+  if (!fs::is_regular_file(path, error)) refuse_file(path, "this is no regular file");
+  const auto size = static_cast<int64_t>(fs::file_size(path, error));
+  file_.open(path, std::ios::binary);
+  if (error || !file_) refuse_file(path, "the file cannot be read");
+
+  uint64_t header_bytes = 0;
+  file_.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
+  const int64_t limit = std::min<int64_t>(size - 8, largest_header_bytes);
+  if (!file_ || limit < 2 || header_bytes > static_cast<uint64_t>(limit) || header_bytes < 2)
+    refuse_file(path, "the file is cut short or no safetensors file");
+  std::string header(header_bytes, '\0');
+  file_.read(header.data(), static_cast<std::streamsize>(header.size()));
+  if (!file_) refuse_file(path, "the file is cut short or no safetensors file");
+  header_hash_ = content_hash(header);
+  const int64_t data_start = 8 + static_cast<int64_t>(header_bytes);
+  read_header(header, data_start, size - data_start);
+}
+
+void SafetensorsFile::read_header(const std::string& header, int64_t data_start, int64_t data_bytes) {
+  const json parsed = parse_header(path_, header);
+  std::vector<Part> parts;
+  try {
+    for (const auto& [name, entry] : parsed.items()) {
+      if (name == "__metadata__") {
+        take_metadata(entry.get<std::map<std::string, std::string>>(), header);
+        continue;
+      }
+      const TensorType type = type_of(path_, name, entry);
+      const auto [begin, end] = place_of(path_, name, entry, type, data_bytes);
+      parts.push_back({begin, end, name});
+      types_[name] = type;
+      offsets_[name] = data_start + begin;
+    }
+  } catch (const json::exception& broken) {
+    refuse_file(path_, std::string("the header is damaged: ") + broken.what());
+  }
+  check_parts(path_, std::move(parts), data_bytes);
+}
+
+void SafetensorsFile::take_metadata(std::map<std::string, std::string> metadata, const std::string& header) {
+  for (auto& [key, value] : metadata) {
+    if (key.starts_with(tensor_checksum)) {
+      checksums_[key.substr(tensor_checksum.size())] = std::move(value);
+    } else if (key == header_checksum) {
+      const std::string covered = without_checksum(header);
+      if (covered.empty() || content_hash(covered) != value)
+        refuse_file(path_, "the header is damaged: it has other bytes than its checksum is of", value,
+                    covered.empty() ? "" : content_hash(covered));
+      header_checksummed_ = true;
+    } else {
+      metadata_[key] = std::move(value);
+    }
+  }
+}
+
+bool SafetensorsFile::checksummed() const {
+  return header_checksummed_ &&
+         std::ranges::all_of(types_, [&](const auto& entry) { return checksums_.contains(entry.first); });
+}
+
+HostTensor SafetensorsFile::read(const std::string& name) {
+  const auto found = types_.find(name);
+  if (found == types_.end()) refuse_file(path_, "the file has no tensor " + name);
+  HostTensor out(found->second);
+  file_.clear();
+  file_.seekg(offsets_.at(name));
+  file_.read(reinterpret_cast<char*>(out.bytes.data()), static_cast<std::streamsize>(out.bytes.size()));
+  if (!file_) refuse_file(path_, "tensor " + name + " cannot be read");
+  const auto checksum = checksums_.find(name);
+  if (checksum != checksums_.end() && checksum_of(out.bytes) != checksum->second)
+    refuse_file(path_, "tensor " + name + " is damaged: it has other bytes than its checksum is of", checksum->second,
+                checksum_of(out.bytes));
+  return out;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,97 @@
+#include "runtime/training/step_log.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "dsl/base/new_file.h"
+#include "runtime/rank/arena.h"
+
+namespace hetsynth {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_log(const std::string& path, const std::string& message, const std::string& mend,
+                             ExitCode code = ExitCode::invalid_input) {
+  throw UserError({{path, 0, 0}, "log", message, "", "", mend}, code);
+}
+
+/// Whether the file's first record is one of ours. Long enough for any step of ours to show its first key.
+bool holds_step_log(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(8, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start == "{\"step\":";
+}
+
+/// A run that was killed may have left half a record.
+bool ends_in_newline(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  file.seekg(-1, std::ios::end);
+  return file.get() == '\n';
+}
+
+bool is_filled(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
+}
+
+void check_content(const std::string& path) {
+  if (is_filled(path) && !holds_step_log(path))
+    refuse_log(path, "the file exists and is no step log; it was left as it is", "name another file with --log-json");
+}
+
+[[noreturn]] void fail_to_write(const std::string& path) {
+  refuse_log(path, "the file cannot be written", "name a file in a folder that exists and can be written",
+             ExitCode::failure);
+}
+
+}  // namespace
+
+void check_step_log(const std::string& path) {
+  check_content(path);
+  std::error_code error;
+  if (!fs::exists(path, error)) return check_writable(path, "step log");
+  if (fs::is_directory(path, error) || ::access(path.c_str(), W_OK) != 0) fail_to_write(path);
+}
+
+std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
+                         const std::vector<int64_t>& arena_bytes) {
+  nlohmann::ordered_json out;
+  out["step"] = report.step;
+  out["loss"] = std::isfinite(report.loss) ? nlohmann::ordered_json(report.loss) : nlohmann::ordered_json(nullptr);
+  out["seconds"] = report.seconds;
+  out[unit.name + "_per_second"] = report.seconds > 0 ? static_cast<double>(unit.per_step) / report.seconds : 0.0;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const RankTimes& times = report.ranks[i];
+    out["idle"][devices[i]] = report.seconds > 0 ? times.idle_seconds / report.seconds : 0.0;
+    out["compute_seconds"][devices[i]] = times.compute_seconds;
+    out["data_seconds"][devices[i]] = times.data_seconds;
+    out["communication_bytes"][devices[i]] = times.moved_bytes;
+    out["memory_bytes"][devices[i]] = arena_bytes[i];
+  }
+  out["resident_bytes"] = peak_resident_bytes();
+  return out.dump();
+}
+
+StepLog::StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit,
+                 std::vector<int64_t> arena_bytes)
+    : path_(path), devices_(std::move(devices)), unit_(std::move(unit)), arena_bytes_(std::move(arena_bytes)) {
+  check_content(path);
+  const bool torn = is_filled(path) && !ends_in_newline(path);
+  file_.open(path, std::ios::binary | std::ios::app);
+  if (!file_) fail_to_write(path);
+  if (torn) file_ << '\n';
+}
+
+void StepLog::add(const StepReport& report) {
+  file_ << json_of_step(report, devices_, unit_, arena_bytes_) << '\n' << std::flush;
+  if (!file_) refuse_log(path_, "the file cannot be written any more", "is the disk full?", ExitCode::failure);
+}
+
+}  // namespace hetsynth

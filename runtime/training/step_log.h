@@ -1,0 +1,36 @@
+// The machine-readable record of a training run: one JSON object per line and step.
+#pragma once
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "runtime/training/progress.h"
+
+namespace hetsynth {
+
+/// Throws UserError if a step log cannot be begun or continued at `path`, as far as that can be known. Changes nothing.
+void check_step_log(const std::string& path);
+
+/// A file that already holds such records is appended to; a file that holds anything else is refused, so nothing is
+/// ever lost.
+class StepLog {
+ public:
+  /// Throws UserError if the file cannot be written or holds something else.
+  StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit, std::vector<int64_t> arena_bytes);
+  /// Writes and flushes one record. Throws UserError if the disk refuses.
+  void add(const StepReport& report);
+
+ private:
+  std::string path_;
+  std::vector<std::string> devices_;
+  WorkUnit unit_;
+  std::vector<int64_t> arena_bytes_;
+  std::ofstream file_;
+};
+
+/// {"step":0,"loss":5.54,"seconds":0.21,"tokens_per_second":4876.2,"idle":{"fast0":0.02},"compute_seconds":{...},"communication_bytes":{...},
+///  "memory_bytes":{"fast0":1048576},"resident_bytes":...}. A loss that is not finite is null.
+std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
+                         const std::vector<int64_t>& arena_bytes);
+
+}  // namespace hetsynth

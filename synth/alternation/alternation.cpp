@@ -1,0 +1,415 @@
+#include "synth/alternation/alternation.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "synth/alternation/fastest_plan.h"
+#include "synth/alternation/memory_constrained_shares.h"
+#include "synth/alternation/share_search.h"
+#include "synth/baselines/baselines.h"
+#include "synth/bounds/share_bound.h"
+#include "synth/memory/recompute.h"
+#include "synth/schedule/candidate.h"
+#include "synth/schedule/device_work.h"
+#include "synth/schedule/lower.h"
+#include "synth/schedule/memory_budget.h"
+#include "synth/schedule/memory_floor.h"
+#include "synth/shares/ratios.h"
+#include "synth/shares/start_shares.h"
+
+namespace hetsynth::synth {
+namespace {
+
+constexpr int max_alternations = 6;
+/// Starts. In long programs others are followed only if memory is short.
+constexpr int first_starts = 2;
+/// One more, if the plan is so far from the bound over all shares.
+constexpr double worth_one_more_start = 0.02;
+/// What is farther from the bound was ill guided by the relaxation.
+constexpr double well_guided = 0.1;
+/// In long programs starts are followed once more where searching everything makes the plan so much faster than what
+/// the relaxation calls likely.
+constexpr double worth_starting_again = 1e-3;
+/// Shares whose plan is proven to be this near to the best over all shares end the alternation.
+constexpr double near_enough = 1e-3;
+/// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
+constexpr double near_enough_if_tight = 2e-3;
+/// The other starts are followed after all where the plan that fits is so far from the bound.
+constexpr double worth_following_if_tight = 0.1;
+/// In long programs what is left between plan and bound is not worth one more search of everything.
+constexpr double as_good_as_proven = 1e-6;
+/// Where programs have more nodes, plans are near enough instead.
+constexpr size_t most_nodes_to_prove = 8000;
+/// What the shares that suit the relaxation's program must lead to for the next start to be left out.
+constexpr double near_enough_at_first = 5e-4;
+/// Of long programs a bound over all shares that is this near is left as it is, and that of very long ones: the few
+/// searches there is time for hardly make it tighter.
+constexpr double worth_tightening = 5e-3;
+/// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
+/// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
+/// it makes values twice, or with thriftier forms.
+constexpr double soft_price = 0.3;
+/// Shares at which a program fits are left for later where they make it so much slower.
+constexpr double worth_moving_to_fit = 1;
+/// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
+constexpr double worth_following = 0.1;
+/// In long programs shares are not searched where what was found so far takes so much longer there than the best plan.
+constexpr double too_slow_to_follow = 1e-2;
+/// Nor, until it is clear that they must be, starts where a program that does not fit takes so much longer still.
+constexpr double too_slow_to_start = 0.1;
+/// On several axes, of large networks: a search of everything would take many times as long as all before.
+constexpr double near_enough_if_large = 0.015;
+
+class Alternation {
+ public:
+  Alternation(const Problem& problem, Budget& budget, Picoseconds to_beat, Relaxation relaxation, Candidate at_hand,
+              size_t runners_up)
+      : problem_(problem),
+        budget_(budget),
+        relaxation_(std::move(relaxation)),
+        shares_bound_(relaxation_.bound),
+        kept_(budget, to_beat, runners_up),
+        search_(problem, budget, relaxation_, &kept_),
+        tight_(problem, budget, &kept_, &seen_, &search_),
+        at_hand_(std::move(at_hand)) {}
+
+  std::vector<Plan> run() {
+    budget_.searched(relaxation_.expansions);
+    if (shares_bound_ >= kept_.to_beat()) return {};
+    std::vector<Shares> starts;
+    for (const std::vector<double>& by_device : parts_to_start_at(problem_))
+      starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
+    if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
+    if (!settled_where_memory_is_short() && !fits_all_memory()) look_for_shares(std::move(starts));
+    tighten_bound();
+    if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
+    if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
+      add_unsearched();
+    if (kept_.best.empty()) return {};
+    std::vector<Plan> plans{finish()};
+    for (const Candidate& other : kept_.runners_up()) plans.push_back(assembled(other));
+    return plans;
+  }
+
+ private:
+  using Among = ShareSearch::Among;
+
+  /// Searches and linear programs in turn, from all starts that are worth it.
+  void look_for_shares(std::vector<Shares> starts) {
+    const bool begun = !several_axes() && !budget_.spent() && alternate_from_relaxation();
+    if (begun && !is_very_long(problem_.program) && !near_bound(well_guided)) search_.forget_likely();
+    // Shares by speed are near those of the relaxation.
+    if (begun && is_long(problem_.program) && starts.size() > 1) std::swap(starts[0], starts[1]);
+    const bool followed = follow(starts, /*may_leave=*/true);
+    // Where memory is short the best plan is hardly at the shares of the best so far.
+    const bool ample = several_axes() || memory_is_ample();
+    while (ample) {
+      const Picoseconds before = kept_.best.cost;
+      search_best_shares();
+      const bool faster = double(kept_.best.cost) * (1 + worth_starting_again) < double(before);
+      if (!begun || !faster || budget_.spent() || is_very_long(problem_.program)) break;
+      seen_.clear();
+      follow(starts, /*may_leave=*/true);
+    }
+    search_tight_shares();
+    if (!followed && far_within_memory()) {
+      follow(starts, /*may_leave=*/false);
+      search_tight_shares();
+    }
+    search_everything_at_last(ample);
+  }
+
+  /// From one start after the other, until no more are worth it. False if some are left for later, as may be done
+  /// once only memory matters, or where they promise little.
+  bool follow(const std::vector<Shares>& starts, bool may_leave) {
+    double enough = several_axes() ? near_enough : near_enough_at_first;
+    int followed = 0;
+    bool all = true;
+    for (const Shares& shares : starts) {
+      if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
+      if (may_leave && only_memory_matters()) return false;
+      enough = near_enough;
+      if (seen_.contains(shares)) continue;
+      if (followed++ >= starts_to_follow() && are_enough_starts()) break;
+      if (may_leave && slow_at(shares))
+        all = false;
+      else
+        alternate(shares, search_.worth_searching(), &seen_);
+    }
+    return all;
+  }
+
+  /// The best program, which does not fit, where something does at other shares.
+  bool slow_at(const Shares& shares) const {
+    const Candidate& best = kept_.best;
+    if (!surely_fits_ || best.empty() || best.fits()) return false;
+    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+    const Picoseconds there = total_cost(problem_, conversions, shares, best.choices);
+    return double(there) > double(best.cost) * (1 + too_slow_to_start);
+  }
+
+  /// At which a program fits, and what it costs there.
+  struct FarShares {
+    Picoseconds cost;
+    Shares shares;
+  };
+
+  /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
+  /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
+  std::vector<Shares> search_around_relaxation(const std::vector<Shares>& starts) {
+    std::vector<std::pair<Picoseconds, size_t>> by_cost;
+    for (const Shares& shares : starts) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_.choices), by_cost.size()});
+    }
+    std::sort(by_cost.begin(), by_cost.end());
+    std::vector<Shares> ordered;
+    std::set<Shares> seen;
+    for (const auto& [cost, start] : by_cost) {
+      if (!budget_.spent() && !near_bound()) alternate(starts[start], Among::relaxation, &seen);
+      ordered.push_back(starts[start]);
+    }
+    if (search_.small_network()) return ordered;
+    if (!kept_.fits() || near_bound(near_enough_if_large)) return {};
+    return {kept_.best.shares};
+  }
+
+  /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
+  void search_best_shares() {
+    const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
+    if (searched || !kept_.fits()) return;
+    if (!several_axes() && is_long(problem_.program) &&
+        near_bound(too_long_to_prove() ? near_enough : as_good_as_proven))
+      return;
+    Shares shares = kept_.best.shares;
+    for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      Candidate candidate = search_.cheaper_than_best(conversions, shares);
+      if (candidate.empty()) return;
+      const bool faster = better(candidate, kept_.best);
+      kept_.keep(candidate);
+      if (!candidate.fits()) tight_.add(candidate);
+      if (!faster || !search_.has_linear_program()) return;
+      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+      if (!refine_shares(problem_, terms, *candidate.spmd, search_.unequal_axes(), &shares) ||
+          !searched_.insert(shares).second)
+        return;
+    }
+  }
+
+  /// In long programs, unless memory is short.
+  int starts_to_follow() const {
+    if (ample_shares_.empty()) return first_starts + !near_bound(worth_one_more_start);
+    return too_long_to_prove() ? 0 : first_starts;
+  }
+
+  /// After the first ones: in long programs even shares and shares by speed lead to the best plan, unless memory is
+  /// short.
+  bool are_enough_starts() const { return !several_axes() && is_long(problem_.program) && memory_is_ample(); }
+
+  /// The best plan fits, and none that does not is faster.
+  bool memory_is_ample() const { return kept_.best.fits() && !tight_.faster(); }
+
+  /// What does not fit at some shares is so fast that no others are much faster: what fits is searched for there.
+  bool only_memory_matters() const {
+    return !several_axes() && is_long(problem_.program) &&
+           double(tight_.least()) <= double(shares_bound_) * (1 + near_enough_if_tight);
+  }
+
+  /// And yet what was found within memory is far from the bound there, if anything was.
+  bool far_within_memory() const {
+    return !kept_.fits() || double(kept_.best.cost) > double(kept_.best.bound) * (1 + worth_following_if_tight);
+  }
+
+  /// No other shares are worth a search.
+  bool near_bound(double enough = near_enough) const {
+    return kept_.fits() && double(kept_.best.cost) <= double(shares_bound_) * (1 + enough);
+  }
+
+  /// The best of the relaxation's neighbourhood may be the best of all, which a small network soon shows.
+  bool worth_proving() const {
+    return !search_.of_likely() && search_.small_network() && kept_.best.bound < kept_.best.cost;
+  }
+
+  /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
+  /// by the size of the program, not by the clock: the same input has the same bound.
+  void tighten_bound() {
+    const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
+    if (several_axes() || relaxation_.hard || !kept_.fits() ||
+        near_bound(is_long(problem_.program) ? worth_tightening : near_enough) || is_very_long(problem_.program) ||
+        !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
+      return;
+    const int most = class_of_most_work(problem_, *kept_.best.spmd);
+    if (most < 0) return;
+    shares_bound_ =
+        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost, near_enough,
+                                                          searches, budget_.stop(), relaxation_.choices,
+                                                          relaxation_.learnt.get(), kept_.best.shares));
+    budget_.searched();
+  }
+
+  bool several_axes() const { return search_.several_axes(); }
+
+  bool too_long_to_prove() const { return problem_.program.nodes.size() > most_nodes_to_prove; }
+
+  /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
+  /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
+  bool settled_where_memory_is_short() {
+    if (several_axes() || budget_.spent() || !is_long(problem_.program)) return false;
+    std::vector<LimitPrice> met;
+    MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
+    const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
+    if (relaxed.fits() && met.empty()) ample_shares_ = relaxed.shares;
+    surely_fits_ = relaxed.fits();
+    if (relaxed.empty() || relaxed.fits()) return false;
+    soft.met = nullptr;
+    search_.begin_with_likely();
+    const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
+    kept_.keep(fastest);
+    const bool settled =
+        !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed, shares_by_arithmetic(problem_));
+    search_.forget_likely();
+    return settled;
+  }
+
+  /// What was found where memory is short fits if plans may fill memories: thriftier ones are hardly at other shares.
+  bool fits_all_memory() const {
+    const Candidate& best = kept_.best;
+    if (problem_.fills_memory || best.empty() || best.fits()) return false;
+    for (size_t d = 0; d < best.fullness.size(); ++d)
+      if (best.fullness[d] * double(plannable_memory(problem_, d)) > double(problem_.cluster.devices[d].memory_bytes))
+        return false;
+    return true;
+  }
+
+  /// From the shares that suit the relaxation's program, in long programs among what the relaxation calls likely. False
+  /// if there are none.
+  bool alternate_from_relaxation() {
+    const Shares shares = ample_shares_.empty() ? relaxed_shares(problem_, search_, relaxation_, {}) : ample_shares_;
+    if (shares.empty()) return false;
+    search_.begin_with_likely();
+    alternate(shares, Among::all, &seen_);
+    return true;
+  }
+
+  /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves or
+  /// the shares were seen.
+  void alternate(Shares shares, Among among, std::set<Shares>* seen) {
+    Candidate last;
+    for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      Candidate candidate = search_.cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
+      if (candidate.empty()) return;
+      const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
+      search_.met(terms, candidate.choices);
+      if (!several_axes() || candidate.cost < kept_.to_beat()) {
+        kept_.keep(candidate);
+        if (!candidate.fits()) tight_.add(candidate);
+      }
+      if (!search_.has_linear_program() || (round > 0 && !better(candidate, last)) || (several_axes() && near_bound()))
+        return;
+      const double before = evaluate(problem_, terms, shares);
+      if (!refine_shares(problem_, terms, *candidate.spmd, search_.unequal_axes(), &shares)) return;
+      const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
+      if (!several_axes() && !candidate.fits() && -gained > worth_moving_to_fit) {
+        far_.push_back({to_picoseconds(to_seconds(candidate.cost) * (1 - gained)), shares});
+        return;
+      }
+      const double lacking = kept_.best.fits() ? double(candidate.cost) / double(kept_.best.cost) - 1 : 0;
+      if (!several_axes() && is_long(problem_.program) && kept_.best.fits() &&
+          double(candidate.cost) * (1 - gained) > double(kept_.best.cost) * (1 + too_slow_to_follow))
+        return;
+      // The first shares were not made for any program: those of classes that this one does not cut change as well.
+      if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
+      last = std::move(candidate);
+    }
+  }
+
+  /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
+  void search_tight_shares() {
+    tight_.follow(!search_.of_likely());
+    // What takes very long may be all that fits.
+    while (!far_.empty() && !budget_.spent()) {
+      const auto next = std::ranges::min_element(far_, {}, &FarShares::cost);
+      const FarShares far = *next;
+      far_.erase(next);
+      if (far.cost < kept_.cost_to_beat()) alternate(far.shares, search_.worth_searching(), &seen_);
+    }
+    tight_.follow(!search_.of_likely());
+  }
+
+  /// Where only likely values were searched so far: everything, once, at the shares of the best plan. `best_shares`:
+  /// those of the best plan before memory counted were.
+  void search_everything_at_last(bool best_shares) {
+    if (search_.searched_everything() || !kept_.fits()) return;
+    const Shares shares = kept_.best.shares;
+    const Picoseconds* cheapest_there = tight_.cheapest_at(shares);
+    if (!cheapest_there) {
+      if (best_shares) return;
+      search_best_shares();
+      tight_.follow(!search_.of_likely());
+    } else if (kept_.best.bound < *cheapest_there) {
+      kept_.keep(search_.nearly_cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares));
+    }
+  }
+
+  /// Data parallelism and full replication: there without a search.
+  void add_unsearched() {
+    for (RatioRule rule : {RatioRule::proportional, RatioRule::even}) {
+      Shares shares = common_shares(problem_.classes, fractions_of(problem_, rule));
+      Conversions conversions(*problem_.analysis, problem_.cost, shares);
+      for (const Choices& choices : {data_parallel_choices(problem_), replicated_choices(problem_)})
+        kept_.keep(
+            make_candidate(problem_, conversions, shares, choices, total_cost(problem_, conversions, shares, choices)));
+    }
+  }
+
+  Plan assembled(const Candidate& candidate) const {
+    return assemble(problem_, candidate.shares, written_out(problem_, candidate),
+                    axis_fractions(problem_, device_work(problem_, candidate.shares, candidate.choices)));
+  }
+
+  Plan finish() {
+    Plan plan = assembled(kept_.fits() ? kept_.best : recomputed_to_be_thrifty(problem_, kept_.best));
+    kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, shares_bound_));
+    // The bound is a sum of whole picoseconds.
+    plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);
+    plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
+    plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
+    // Where planning is ended early, a plan that fills a memory is better than none.
+    if (budget_.spent())
+      check_memory(problem_, plan.prediction, "the best plan found in the time given",
+                   "let planning go on, what fits may still be found; or ");
+    else
+      check_plannable_memory(
+          problem_, plan.prediction,
+          problem_.constrained ? "the most thrifty plan found under the pins" : "the most thrifty plan found");
+    return plan;
+  }
+
+  const Problem& problem_;
+  Budget& budget_;
+  const Relaxation relaxation_;
+  Picoseconds shares_bound_;  ///< over all shares
+  std::set<Shares> seen_;
+  std::set<Shares> searched_;  ///< of these: where everything was searched after all
+  KeptPlans kept_;
+  ShareSearch search_;
+  TightShares tight_;
+  const Candidate at_hand_;     ///< may be empty
+  bool surely_fits_ = false;    ///< in long programs on one axis: the relaxation's program does at some shares
+  Shares ample_shares_;         ///< that suit the relaxation's program, if no memory limits these; may be empty
+  std::vector<FarShares> far_;  ///< where that takes very long
+};
+
+}  // namespace
+
+std::vector<Plan> best_plans(const Problem& problem, Budget& budget, Picoseconds to_beat,
+                             std::optional<Relaxation> known, Candidate at_hand, size_t runners_up) {
+  check_memory_floor(problem);
+  if (!known) known = MeshBound(problem, budget.stop()).relaxation(to_beat);
+  return Alternation(problem, budget, to_beat, *std::move(known), std::move(at_hand), runners_up).run();
+}
+
+}  // namespace hetsynth::synth

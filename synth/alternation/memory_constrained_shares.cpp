@@ -1,0 +1,182 @@
+#include "synth/alternation/memory_constrained_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "synth/alternation/lagrangian_share_search.h"
+#include "synth/memory/recompute.h"
+#include "synth/shares/ratios.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
+constexpr int most_tight_shares = 2;
+/// Unless the plan takes longer than the cheapest there by more than this.
+constexpr double worth_searching_more = 0.5;
+/// The same of short programs, of which a search takes no time.
+constexpr double worth_searching_more_if_short = 0.05;
+/// And of long programs so many in a row that lead to nothing better.
+constexpr int most_in_vain = 2;
+/// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
+constexpr int most_tight_moves = 3;
+constexpr double worth_moving_again = 0.1;
+/// A plan that takes so much longer than the fastest that does not fit: thriftier ones at other shares may be faster.
+constexpr double far_from_fastest = 0.3;
+/// Where plans at prices take no more than this part of the memory the thriftiest of all may fit.
+constexpr double worth_more_thrift = 1.1;
+/// And so much longer that everything is tried.
+constexpr double very_far_from_fastest = 3;
+
+}  // namespace
+
+Picoseconds TightShares::least() const {
+  const auto it = std::ranges::min_element(starts_, {}, &Candidate::cost);
+  return it == starts_.end() ? forbidden : it->cost;
+}
+
+bool TightShares::faster() const { return least() < kept_.best.cost; }
+
+const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
+  const auto it = searched_.find(shares);
+  return it == searched_.end() ? nullptr : &it->second;
+}
+
+void TightShares::follow(bool of_all) {
+  std::vector<Candidate> starts = std::exchange(starts_, {});
+  std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
+  int searched = 0, in_vain = -1;  // before the first start
+  Picoseconds last = forbidden;    // to beat, after the start before
+  double multiplier = 0, estimate = double(forbidden);
+  for (const Candidate& start : starts) {
+    // The cheapest of likely values is hardly dearer than that of all.
+    const Picoseconds least = of_all ? start.bound : start.cost;
+    const double worth = is_long(problem_.program) ? worth_searching_more : worth_searching_more_if_short;
+    const bool far = double(kept_.cost_to_beat()) > double(start.bound) * (1 + worth);
+    if (budget_.spent() || least >= kept_.cost_to_beat() || (searched >= most_tight_shares && !far)) return;
+    in_vain = kept_.cost_to_beat() < std::exchange(last, kept_.cost_to_beat()) ? 0 : in_vain + 1;
+    if (in_vain >= most_in_vain && is_long(problem_.program)) return;
+    const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
+    const MemorySearchResult found = search_at(conversions, start, multiplier, estimate);
+    // Where prices promise no more than they did where the best plan is, what fits will hardly be faster.
+    if (found.best.fits() && found.best.recomputed.empty() && found.best.cost == kept_.best.cost && found.estimate > 0)
+      estimate = found.estimate;
+    // While nothing fits hardly any price but the dearest will do.
+    multiplier = kept_.best.fits() ? found.multiplier : -1;
+    searched += found.beaten || kept_.best.fits();
+    if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
+    Shares at = start.shares;
+    // The most thrifty program may fit at other shares.
+    if (!found.best.fits() && far) {
+      const Picoseconds before = kept_.cost_to_beat();
+      if (!move(found.best, multiplier) || kept_.cost_to_beat() >= before) continue;
+      at = kept_.best.shares;
+    }
+    for (int moves = 0; moves < most_tight_moves && kept_.best.fits() && kept_.best.shares == at; ++moves) {
+      if (moves > 0 && double(kept_.best.cost) <= double(kept_.best.bound) * (1 + worth_moving_again)) break;
+      if (!move(kept_.best, multiplier, estimate)) break;
+      at = kept_.best.shares;
+    }
+  }
+}
+
+bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier, const Shares& others) {
+  const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
+  make_again(fastest);
+  kept_.keep(moved(fastest));
+  if (!near()) {
+    const double least = follow_memory_prices(problem_, thriftier, search_.unequal_axes().front(), &kept_, budget_);
+    if (least > worth_more_thrift) return false;
+    if (least > 1) {
+      const Conversions conversions(*problem_.analysis, problem_.cost, fastest.shares);
+      const MemorySearchResult found = search_at(conversions, fastest, -1, double(forbidden));
+      if (!found.best.fits()) move(found.best, -1);
+    }
+  }
+  follow_best();
+  const Picoseconds before = kept_.cost_to_beat();
+  if (near() && seen_.insert(others).second && try_again_at(others) && kept_.cost_to_beat() < before) follow_best();
+  if (kept_.fits() && !budget_.spent()) search_at_best();
+  return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + very_far_from_fastest);
+}
+
+void TightShares::make_again(const Candidate& candidate) {
+  if (candidate.fits()) return;
+  if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat())) kept_.keep(*again);
+}
+
+/// While that helps.
+void TightShares::follow_best() {
+  for (int moves = 0; moves < most_tight_moves && kept_.fits() && !budget_.spent(); ++moves) {
+    const Picoseconds before = kept_.cost_to_beat();
+    if (!move_best() || kept_.cost_to_beat() >= before) return;
+  }
+}
+
+/// To the shares that suit the best plan's program, what it makes twice included. False if there are none to search.
+bool TightShares::move_best() {
+  const Candidate fitting = moved(kept_.best);
+  if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
+  kept_.keep(fitting);
+  make_again(fitting);
+  return try_again_at(fitting.shares);
+}
+
+/// The cheapest plan at the shares, and with values made twice. False if there is none.
+bool TightShares::try_again_at(const Shares& shares) {
+  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares);
+  if (there.empty()) return false;
+  kept_.keep(there);
+  make_again(there);
+  return true;
+}
+
+/// Within memory, at the shares of the best plan.
+void TightShares::search_at_best() {
+  const Conversions conversions(*problem_.analysis, problem_.cost, kept_.best.shares);
+  const Candidate there = search_.nearly_cheapest(conversions, kept_.best.shares);
+  if (there.empty()) return;
+  kept_.keep(there);
+  if (there.fits()) return;
+  const Candidate known = kept_.best;
+  MemorySearchResult result =
+      search_within_memory(problem_, conversions, there, kept_.to_beat(), double(forbidden), 0, budget_, &known);
+  kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, result.bound));
+  result.best.bound = result.bound;
+  kept_.keep(result.best);
+  searched_[there.shares] = there.cost;
+}
+
+/// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
+/// or nothing is tight there.
+bool TightShares::move(const Candidate& from, double multiplier, double estimate_to_beat) {
+  Candidate fitting = moved(from);
+  if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
+  const Shares& shares = fitting.shares;
+  const Conversions conversions(*problem_.analysis, problem_.cost, shares);
+  const Candidate there = cheapest(conversions, shares);
+  if (there.empty()) return false;
+  if (there.fits()) {
+    kept_.keep(there);
+    return false;
+  }
+  fitting.bound = there.bound;
+  kept_.keep(fitting);
+  make_again(fitting);
+  const MemorySearchResult found = search_at(conversions, there, multiplier, estimate_to_beat);
+  if (!found.best.fits() && !found.beaten) kept_.keep(moved(found.best));
+  return true;
+}
+
+MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess,
+                                          double estimate_to_beat) {
+  MemorySearchResult result =
+      search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), estimate_to_beat, guess, budget_);
+  result.best.bound = result.bound;
+  if (kept_.best.shares == start.shares) kept_.best.bound = std::max(kept_.best.bound, result.bound);
+  kept_.keep(result.best);
+  searched_[start.shares] = start.cost;
+  return result;
+}
+
+}  // namespace hetsynth::synth

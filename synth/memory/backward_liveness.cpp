@@ -1,0 +1,41 @@
+#include "synth/memory/backward_liveness.h"
+
+#include <algorithm>
+
+#include "synth/schedule/schedule.h"
+
+namespace hetsynth::synth {
+
+LateReads::LateReads(const Problem& problem, const SpmdProgram& program)
+    : program_(program),
+      attention_(problem.cost, program),
+      stored_(stored_values(problem, program, attention_)),
+      made_(program.values.size(), -1) {
+  const int count = int(program.instructions.size());
+  for (int i = 0; i < count; ++i) made_[program.instructions[i].result] = i;
+  late_.assign(size_t(count), 0);
+  std::vector<char> read(program.values.size(), 0), read_early(program.values.size(), 0);
+  for (int i = count; i-- > 0;) {
+    const Instruction& instruction = program.instructions[i];
+    // What is not stored is made in its reader's loop; a conversion stands where its readers need it.
+    const bool with_readers = !stored_[instruction.result] || instruction.opcode != Opcode::compute;
+    late_[i] = with_readers && read[instruction.result]
+                   ? !read_early[instruction.result]
+                   : problem.program[program.values[instruction.result].node].phase != Phase::forward;
+    for (ValueId operand : instruction.operands) {
+      read[operand] = 1;
+      read_early[operand] |= !late_[i];
+    }
+  }
+}
+
+void LateReads::for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
+  for (ValueId operand : program_.instructions[made_[value]].operands) {
+    if (passing(operand))
+      for_stored_operands(operand, see);
+    else if (made_[operand] >= 0)
+      see(operand);
+  }
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,137 @@
+#include "synth/network/search.h"
+
+#include <algorithm>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Relative gap of a relaxation that is as good as solved.
+constexpr double nearly_proven = 6e-4;
+
+/// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
+constexpr size_t long_program = 1000, very_long_program = 4500;
+constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
+constexpr double sweeps_by_node = 2e6;
+/// Gap after these that is left: the rest would take several times as long.
+constexpr double enough_if_very_long = 2e-3;
+/// Gap where memory has a price, also of very long programs: half of a search's time would go into the rest.
+constexpr double tolerance_at_prices = 1e-3, tolerance_at_prices_if_very_long = 2e-3;
+
+}  // namespace
+
+bool is_long(const Program& program) { return program.nodes.size() >= long_program; }
+
+bool is_very_long(const Program& program) { return program.nodes.size() > very_long_program; }
+
+SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance) {
+  SearchLimits limits;
+  limits.stop = stop;
+  limits.tolerance = tolerance;
+  const bool several_axes = problem.mesh.axes.size() > 1;
+  limits.momentum = !several_axes;
+  if (!several_axes && !is_long(problem.program)) return limits;
+  const int by_length = int(sweeps_by_node / double(problem.program.nodes.size()));
+  limits.most_sweeps = several_axes ? sweeps_of_several_axes : std::clamp(by_length, least_sweeps, limits.most_sweeps);
+  if (!several_axes && is_very_long(problem.program)) limits.enough_at_last = enough_if_very_long;
+  limits.table_limit = limits.direct_limit;
+  limits.expansion_limit = 1;
+  return limits;
+}
+
+SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
+  SearchLimits limits =
+      limits_of(problem, stop, is_very_long(problem.program) ? tolerance_at_prices_if_very_long : tolerance_at_prices);
+  limits.most_sweeps = 48;
+  limits.thorough = !is_long(problem.program);
+  limits.table_limit = std::min(limits.table_limit, 1e6);
+  limits.expansion_limit = std::min<int64_t>(limits.expansion_limit, 100'000);
+  return limits;
+}
+
+Picoseconds beyond(Picoseconds enough, double tolerance) {
+  return enough < forbidden ? Picoseconds(double(enough) * (1 + 2 * tolerance)) + 1 : enough;
+}
+
+Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
+                const SearchLimits& limits, double likely_part, const LearntMessages* known) {
+  HETSYNTH_CHECK(!input.among, "of likely values only search_among tells which");
+  SearchInput pinned = input;
+  if (!pinned.pins) pinned.pins = &problem.pins;
+  PlanNetwork plan = build_network(problem, conversions, shares, pinned);
+  Solution solution;
+  size_t nodes = problem.program.nodes.size();
+  const bool one_axis = problem.mesh.axes.size() < 2,
+             tells = one_axis && !input.memory.any() && is_long(problem.program);
+  if (!one_axis) known = nullptr;
+  const NamedValues names = tells || known ? named_values(plan) : NamedValues{};
+  Minimisation minimisation(plan.network, limits, known, names);
+  solution.search = minimisation.finish(limits.cost_to_beat);
+  if (tells) solution.learnt = minimisation.learnt(names);
+  if (likely_part > 0) {
+    solution.likely = minimisation.likely_values(likely_part);
+    if (!solution.likely.empty()) solution.likely.resize(nodes);
+  }
+  if (!solution.search.found()) return solution;
+  const std::vector<int>& assignment = solution.search.assignment;
+  solution.choices =
+      input.memory.any() ? choices_with_sets(problem, plan, assignment) : choices_of(problem, assignment);
+  solution.cost = total_cost(problem, conversions, shares, solution.choices);
+  if (input.memory.any()) return solution;
+  // Sets of forms are chosen anew for what consumers really need: of what is no optimum they may be cheaper.
+  HETSYNTH_CHECK(
+      solution.cost == solution.search.cost || (solution.cost < solution.search.cost && !solution.search.optimal()),
+      "the network and the cost model disagree on a plan");
+  solution.search.cost = solution.cost;
+  solution.search.lower_bound = std::min(solution.search.lower_bound, solution.cost);
+  return solution;
+}
+
+Choices choices_of(const Problem& problem, const std::vector<int>& assignment) {
+  Choices out;
+  out.of.assign(assignment.begin(), assignment.begin() + ptrdiff_t(problem.program.nodes.size()));
+  return out;
+}
+
+Choices choices_with_sets(const Problem& problem, const PlanNetwork& plan, const std::vector<int>& assignment) {
+  const size_t nodes = problem.program.nodes.size();
+  Choices out = choices_of(problem, assignment);
+  out.sets.resize(nodes);
+  for (size_t s = 0; s < plan.sets.size(); ++s)
+    out.sets[size_t(plan.set_node[s])] = (*plan.sets[s])[size_t(assignment[nodes + s])];
+  return out;
+}
+
+Solution search_among(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                      const Neighbourhood& where, const SearchLimits& limits) {
+  SearchInput input;
+  input.pins = &problem.pins;
+  input.like = where.network.get();
+  if (!where.network && !where.values.empty()) input.among = &where.values;
+  const PlanNetwork plan = build_network(problem, conversions, shares, input);
+  const bool restricts = where.network && !where.values.empty();
+  Solution solution;
+  solution.search = restricts ? minimise(restrict(plan.network, where.values), limits) : minimise(plan.network, limits);
+  if (!solution.search.found()) return solution;
+  for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
+    const int value = solution.search.assignment[n];
+    solution.choices.of.push_back(where.values.empty() ? value : where.values[n][size_t(value)]);
+  }
+  solution.cost = total_cost(problem, conversions, shares, solution.choices);
+  return solution;
+}
+
+Relaxation relaxation_of(const Problem& problem, std::shared_ptr<const PlanNetwork> network, const SearchResult& found,
+                         ValueLists likely) {
+  Relaxation out;
+  out.bound = found.lower_bound;
+  out.expansions = found.expansions;
+  if (!found.found()) return out;
+  out.choices = choices_of(problem, found.assignment);
+  out.around = {std::move(network), std::move(likely)};
+  out.hard = double(found.cost) > double(found.lower_bound) * (1 + nearly_proven);
+  return out;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,97 @@
+#include "synth/planner/plan_selector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "synth/mesh/device_subsets.h"
+#include "synth/schedule/memory_budget.h"
+#include "synth/schedule/step_breakdown.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Where the timeline decides, plans whose sum is so many times the best one's are still worth simulating: what
+/// overlaps hides at most the shorter of computing and communicating.
+constexpr double worth_simulating = 1.25;
+
+Trial trial_of(const Cluster& devices, const Mesh& mesh, Picoseconds bound) {
+  Trial trial;
+  for (const Mesh::Axis& axis : mesh.axes) trial.mesh.push_back(axis.size);
+  trial.devices = device_list(devices);
+  trial.device_count = int(devices.devices.size());
+  trial.bound_seconds = to_seconds(bound);
+  return trial;
+}
+
+}  // namespace
+
+void PlanChoice::consider(const Problem& problem, Picoseconds bound, const MakePlans& make) {
+  Trial trial = trial_of(problem.cluster, problem.mesh, bound);
+  std::vector<Plan> plans;
+  try {
+    plans = make(&bound);
+    trial.bound_seconds = to_seconds(bound);
+    trial.outcome = bound >= to_beat(problem.cluster) ? std::string(cannot_win) : "no plan that is faster was found";
+  } catch (const UserError& error) {
+    trial.outcome = told(error, problem.cluster);
+  }
+  if (plans.empty()) trials_.push_back(std::move(trial));
+  for (size_t i = 0; i < plans.size(); ++i) {
+    trial.bound_seconds = std::max(trial.bound_seconds, plans[i].prediction.shares_bound_seconds);
+    trial.outcome = i == 0 ? "not faster than the plan" : "not faster than the plan: the same mesh at other shares";
+    keep(problem, trial, std::move(plans[i]));
+  }
+}
+
+void PlanChoice::keep(const Problem& problem, Trial trial, Plan plan) {
+  set_figures(problem, plan, &trial);
+  const auto score = [&](const Trial& t) {
+    return std::pair(score_ == Score::sum ? t.step_seconds : t.timeline_seconds, t.device_count);
+  };
+  if (!plan_ || score(trial) < score(trials_[taken_])) {
+    plan_ = std::move(plan);
+    taken_ = trials_.size();
+  }
+  trials_.push_back(std::move(trial));
+}
+
+void PlanChoice::pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome) {
+  trials_.push_back(trial_of(devices, mesh, bound));
+  trials_.back().outcome = outcome;
+}
+
+bool PlanChoice::possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check) {
+  try {
+    check();
+    return true;
+  } catch (const UserError& error) {
+    pass_over(problem.cluster, problem.mesh, bound, told(error, problem.cluster));
+    return false;
+  }
+}
+
+std::string PlanChoice::told(const UserError& error, const Cluster& devices) {
+  if (error.code() != ExitCode::infeasible) throw error;
+  nearly_fits_ |= dynamic_cast<const NearlyFits*>(&error) != nullptr;
+  if (!infeasible_ || devices.devices.size() > infeasible_devices_) {
+    infeasible_ = error;
+    infeasible_devices_ = devices.devices.size();
+  }
+  const Diagnostic& d = error.diagnostic();
+  return d.found.empty() ? d.message : d.message + ": " + d.found;
+}
+
+Picoseconds PlanChoice::to_beat(const Cluster& devices) const {
+  if (!plan_) return forbidden;
+  const Picoseconds fastest = to_picoseconds(plan_->prediction.step_seconds);
+  if (score_ == Score::timeline) return std::min(forbidden, Picoseconds(double(fastest) * worth_simulating));
+  return fastest + (devices.devices.size() < plan_->devices.size() ? 1 : 0);
+}
+
+Plan PlanChoice::take() && {
+  trials_[taken_].outcome = "taken";
+  plan_->prediction.considered = std::move(trials_);
+  return *std::move(plan_);
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,51 @@
+// The stage `synthesize`: reference program x cluster -> the best SPMD program under the cost model, with its
+// prediction.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/plan.h"
+#include "synth/baselines/baseline_plans.h"
+#include "synth/model/pins.h"
+#include "synth/support/budget.h"
+
+namespace hetsynth {
+
+/// By which measure one of the plans found is taken.
+enum class Score {
+  sum,       ///< the cost model's sum over instructions, which bounds are proven for
+  timeline,  ///< when the step ends as it unfolds (synth/schedule/timeline.h): communication beside computing where
+             ///< devices can
+};
+
+struct SynthesisOptions {
+  /// After this time the best plan so far is taken, or, before any was found, one that needs no search.
+  std::optional<double> time_limit_seconds;
+  /// Called every tenth of a second and for every better plan; return false to stop with the best plan so far.
+  std::function<bool(const SynthesisProgress&)> progress;
+  /// Also plan meshes over fewer devices (one host, the fastest kinds, the fastest device) and take the fastest plan of
+  /// all; it names its devices.
+  bool drop_devices = false;
+  /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). 3: also of three
+  /// axes, which takes many times as long.
+  int most_axes = 1;
+  /// On one axis operations may also be computed in two ways, where that is cheaper than to convert the result.
+  bool two_ways = false;
+  /// The timeline decides among plans that the search by the sum met on its way, the best of every mesh and its
+  /// runners-up, as far as their sums are near the best one's. Bounds remain those of sums.
+  Score score = Score::sum;
+  /// So many more plans of every mesh are told of and scored.
+  size_t runners_up = 0;
+  /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
+  PlanPins pins = {};
+};
+
+/// Searches over meshes of all devices, or of the devices that pay; the plan's prediction says what was considered
+/// (Trial). Throws UserError with ExitCode::infeasible,
+/// naming what does not fit, if no plan exists.
+Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options = {});
+
+}  // namespace hetsynth

@@ -1,0 +1,16 @@
+// From choices to the SPMD program: instructions in program order, conversions beside the computation that needs them.
+#pragma once
+#include "synth/model/problem.h"
+
+namespace hetsynth::synth {
+
+/// Whether names of values and causes of conversions are written. Of programs that are only priced and measured there
+/// are many.
+enum class Wording { full, none };
+
+/// Conversions of partial results come right after them (they shrink and are sent early), all others just before their
+/// first use. Written in full, every compute instruction is checked against `infer_placements`. `scrap`: written over.
+SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
+                  Wording wording = Wording::full, SpmdProgram scrap = {});
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,148 @@
+#include "synth/schedule/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/spmd/recomputation.h"
+#include "synth/schedule/price.h"
+#include "synth/schedule/schedule.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// A value from the instruction that makes it to the last one that reads it, with the bytes of every device's part.
+struct Lifetime {
+  ValueId value;
+  int made, last;  ///< leaves: made before the first instruction
+  std::vector<int64_t> bytes;
+};
+
+std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd) {
+  const auto [stored, made, last] = storage_of(problem, spmd);
+  Pricer pricer(problem, spmd);
+  std::vector<Lifetime> out;
+  auto add = [&](ValueId value) {
+    if (!stored[value]) return;
+    out.push_back({value, made[value], std::max(made[value], last[value]), {}});
+    for (double bytes : pricer.held_bytes(value)) out.back().bytes.push_back(std::llround(bytes));
+  };
+  for (ValueId leaf : spmd.leaves) add(leaf);
+  for (const Instruction& instruction : spmd.instructions) add(instruction.result);
+  return out;
+}
+
+/// By device: the most bytes in use at one instruction, and which.
+struct Peaks {
+  std::vector<int64_t> bytes;
+  std::vector<int> at;
+};
+
+Peaks peaks_of(const std::vector<Lifetime>& lifetimes, int devices, int instructions) {
+  // Bytes that come and go, by instruction: index 0 is before the first.
+  std::vector<std::vector<const Lifetime*>> made(instructions + 1), freed(instructions + 2);
+  for (const Lifetime& l : lifetimes) {
+    made[l.made + 1].push_back(&l);
+    freed[std::min(l.last, instructions) + 1].push_back(&l);
+  }
+  Peaks out{std::vector<int64_t>(devices, 0), std::vector<int>(devices, -1)};
+  std::vector<int64_t> live(devices, 0);
+  for (int i = 0; i <= instructions; ++i) {
+    for (int d = 0; d < devices; ++d) {
+      for (const Lifetime* l : made[i]) live[d] += l->bytes[d];
+      if (live[d] > out.bytes[d]) out.bytes[d] = live[d], out.at[d] = i - 1;
+      for (const Lifetime* l : freed[i]) live[d] -= l->bytes[d];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+/// What each value is kept for.
+std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd,
+                               const std::vector<Lifetime>& lifetimes) {
+  std::vector<MemoryUse> uses(spmd.values.size(), MemoryUse::workspace);
+  std::vector<int> made(spmd.values.size(), -1);
+  for (const Lifetime& l : lifetimes) made[l.value] = l.made;
+  const std::vector<char> again = made_again(spmd);
+  std::vector<Phase> last_phase(spmd.values.size(), Phase::forward);
+  for (const Instruction& instruction : spmd.instructions)
+    for (ValueId operand : instruction.operands) {
+      Phase phase = problem.program[spmd.values[instruction.result].node].phase;
+      last_phase[operand] = std::max(last_phase[operand], phase);
+    }
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    const ValueId v = instruction.result;
+    const Phase phase = problem.program[spmd.values[v].node].phase;
+    if (made[v] > i) continue;  // a gradient makes it again
+    if (communicates(instruction.opcode))
+      uses[v] = MemoryUse::collective_buffers;
+    else if (phase == Phase::forward && last_phase[v] != Phase::forward && !again[v])
+      uses[v] = MemoryUse::saved_activations;
+    else if (phase == Phase::backward && last_phase[v] == Phase::update)
+      uses[v] = MemoryUse::gradients;
+  }
+  for (ValueId leaf : spmd.leaves) {
+    const NodeKind kind = problem.program[spmd.values[leaf].node].kind;
+    uses[leaf] = kind == NodeKind::parameter ? MemoryUse::parameters
+                 : kind == NodeKind::state   ? MemoryUse::optimizer_state
+                                             : MemoryUse::inputs;
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::vector<MemoryBreakdown> memory_at_peak(const Problem& problem, const SpmdProgram& spmd) {
+  const int devices = spmd.mesh.device_count();
+  const std::vector<Lifetime> all = lifetimes(problem, spmd);
+  const Peaks peaks = peaks_of(all, devices, int(spmd.instructions.size()));
+  const std::vector<MemoryUse> uses = uses_of(problem, spmd, all);
+  std::vector<MemoryBreakdown> out(devices);
+  for (int d = 0; d < devices; ++d) {
+    out[d].instruction = peaks.at[d];
+    for (const Lifetime& l : all)
+      if (l.made <= peaks.at[d] && peaks.at[d] <= l.last) out[d].bytes[size_t(uses[l.value])] += l.bytes[d];
+  }
+  return out;
+}
+
+}  // namespace hetsynth::synth
+
+namespace hetsynth {
+
+std::string_view name(MemoryUse use) {
+  switch (use) {
+    case MemoryUse::parameters:
+      return "parameters";
+    case MemoryUse::optimizer_state:
+      return "optimizer state";
+    case MemoryUse::inputs:
+      return "inputs";
+    case MemoryUse::saved_activations:
+      return "saved activations";
+    case MemoryUse::gradients:
+      return "gradients";
+    case MemoryUse::collective_buffers:
+      return "collective buffers";
+    case MemoryUse::workspace:
+      break;
+  }
+  return "workspace";
+}
+
+int64_t MemoryBreakdown::total() const {
+  int64_t sum = 0;
+  for (int64_t b : bytes) sum += b;
+  return sum;
+}
+
+std::vector<MemoryBreakdown> memory_at_peak(const Program& reference, const SpmdProgram& program,
+                                            const Cluster& cluster) {
+  return synth::memory_at_peak(synth::problem_of(reference, program, cluster), program);
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,160 @@
+#include "synth/space/analysis.h"
+
+#include <algorithm>
+#include <map>
+
+#include "synth/space/fused_tensors.h"
+#include "synth/support/interner.h"
+
+namespace hetsynth::synth {
+namespace {
+
+DimensionClasses classes_for(DimensionClasses classes, int axes) {
+  if (axes > 0) return classes;
+  for (auto* table : {&classes.dims, &classes.factors})
+    for (auto& row : *table) std::fill(row.begin(), row.end(), -1);
+  classes.classes.clear();
+  return classes;
+}
+
+std::vector<std::vector<Analysis::Use>> uses_of(const Program& program) {
+  std::vector<std::vector<Analysis::Use>> uses(program.nodes.size());
+  for (const Node& node : program.nodes)
+    for (size_t j = 0; j < node.inputs.size(); ++j) uses[size_t(node.inputs[j])].push_back({node.id, int(j)});
+  return uses;
+}
+
+std::vector<std::vector<NodeId>> update_targets_of(const Program& program) {
+  std::vector<std::vector<NodeId>> targets(program.nodes.size());
+  for (const Update& update : program.updates) targets[size_t(update.value)].push_back(update.target);
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) targets[size_t(c.next)].push_back(c.carry);
+  return targets;
+}
+
+std::vector<char> outputs_of(const Program& program) {
+  std::vector<char> outputs(program.nodes.size(), 0);
+  for (const NamedOutput& output : program.outputs) outputs[size_t(output.node)] = 1;
+  return outputs;
+}
+
+/// By node: operations whose result is read more than once. Not in loops, whose carries have one form; not in
+/// attention, which is generated in one piece; nor where an operand lives only inside of the operation's loop, since it
+/// would have to live outside of two.
+std::vector<char> may_be_computed_twice(const Analysis& of) {
+  std::vector<char> out;
+  for (const Node& node : of.program.nodes) {
+    const auto n = size_t(node.id);
+    const size_t readers = of.uses[n].size() + of.update_targets[n].size() + size_t(of.is_output[n]) +
+                           (node.id == of.program.loss ? 1 : 0);
+    out.push_back(!node.leaf() && node.loop < 0 && readers > 1 && of.attention.role(node.id) == 0 &&
+                  std::ranges::none_of(node.inputs, [&](NodeId input) { return of.fused[size_t(input)]; }));
+  }
+  return out;
+}
+
+/// Of what is known so far.
+Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
+  const Program& program = of.program;
+  Rules rules = derive_rules(program, of.classes, of.kinds, std::max(1, axes), nested,
+                             of.two_ways ? may_be_computed_twice(of) : std::vector<char>());
+  if (axes > 0) return rules;
+  Rules whole;
+  whole.forms = std::move(rules.forms);
+  int none = whole.options.add_kind({});
+  std::map<size_t, int> by_operands;
+  for (const Node& node : program.nodes) {
+    if (node.leaf()) {
+      whole.options.add(none);
+      continue;
+    }
+    auto [it, fresh] = by_operands.try_emplace(node.inputs.size(), -1);
+    if (fresh) it->second = whole.options.add_kind({rules.options[node.id].front()});
+    whole.options.add(it->second);
+  }
+  return whole;
+}
+
+}  // namespace
+
+bool is_late(const Program& program, NodeId consumer) {
+  if (consumer < 0) return false;
+  const Node& node = program[consumer];
+  return node.leaf() || node.phase != Phase::forward;
+}
+
+double moved_times(const Program& program, NodeId node) {
+  return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
+}
+
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways)
+    : Analysis(program, axes, nested, two_ways && axes == 1, node_kinds(program)) {}
+
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds)
+    : Analysis(program, axes, nested, two_ways, kinds,
+               dimension_classes(program, kinds, axes <= most_axes_with_halos)) {}
+
+std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
+  if (!several.of_one_device_) {
+    several.of_one_device_.reset(
+        new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes, &several));
+    several.of_one_device_->hash_ = several.hash_;
+  }
+  return several.of_one_device_;
+}
+
+const std::string& Analysis::program_hash() const {
+  if (hash_->empty()) *hash_ = hash_text(program);
+  return *hash_;
+}
+
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> of_nodes,
+                   DimensionClasses of_several, const Analysis* known)
+    : program(program),
+      kinds(std::move(of_nodes)),
+      classes(classes_for(std::move(of_several), axes)),
+      attention(known ? known->attention : AttentionCost(program)),
+      fused(known ? known->fused : fused_tensors(program, kinds)),
+      consumers(known ? known->consumers : program.consumers()),
+      uses(known ? known->uses : uses_of(program)),
+      update_targets(known ? known->update_targets : update_targets_of(program)),
+      is_output(known ? known->is_output : outputs_of(program)),
+      two_ways(two_ways),
+      rules(rules_for(*this, axes, nested)) {
+  find_tensor_kinds();
+  find_tensor_situations();
+}
+
+void Analysis::find_tensor_kinds() {
+  Interner<int64_t> number;
+  std::vector<int64_t> key;
+  for (const Node& node : program.nodes) {
+    key.assign({int64_t(node.type.dtype), rules.forms.kind(node.id), int64_t(moved_times(program, node.id))});
+    key.insert(key.end(), node.type.shape.begin(), node.type.shape.end());
+    for (int c : classes.dims[node.id]) key.push_back(-1 - int64_t(c));
+    tensor_kind.push_back(number.number(key));
+    if (tensor_kind.back() == int(tensor_example.size())) tensor_example.push_back(node.id);
+  }
+}
+
+void Analysis::find_tensor_situations() {
+  Interner<int> number;
+  std::vector<int> key;
+  for (const Node& node : program.nodes) {
+    key.assign({tensor_kind[size_t(node.id)], rules.options.kind(node.id), int(node.kind), int(node.phase),
+                node.id == program.loss, is_output[size_t(node.id)]});
+    const std::vector<Use>& all = uses[size_t(node.id)];
+    for (size_t u = 0; u < all.size(); ++u) {
+      const NodeId consumer = all[u].consumer;
+      if (u == 0 || all[u - 1].consumer != consumer)
+        key.insert(key.end(), {-1, rules.options.kind(consumer), int(program[consumer].phase)});
+      key.push_back(all[u].position);
+    }
+    for (NodeId target : update_targets[size_t(node.id)])
+      key.insert(key.end(), {-2, target == node.id ? -1 : rules.forms.kind(target), rules.options.kind(target),
+                             int(program[target].kind), int(program[target].phase)});
+    tensor_situation.push_back(number.number(key));
+  }
+}
+
+}  // namespace hetsynth::synth

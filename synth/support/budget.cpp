@@ -1,0 +1,35 @@
+#include "synth/support/budget.h"
+
+namespace hetsynth::synth {
+namespace {
+
+constexpr double seconds_between_reports = 0.1;
+
+}  // namespace
+
+bool Budget::spent() {
+  if (spent_) return true;
+  progress_.elapsed_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+  if (limit_seconds_ && progress_.elapsed_seconds >= *limit_seconds_) spent_ = true;
+  if (progress_.elapsed_seconds - told_seconds_ >= seconds_between_reports) tell();
+  return spent_;
+}
+
+double Budget::part_spent() {
+  if (spent()) return 1;
+  return limited() ? progress_.elapsed_seconds / *limit_seconds_ : 0;
+}
+
+void Budget::found(double step_seconds, double bound_seconds) {
+  if (progress_.best_seconds && *progress_.best_seconds <= step_seconds) return;
+  progress_.best_seconds = step_seconds;
+  progress_.bound_seconds = bound_seconds;
+  tell();
+}
+
+void Budget::tell() {
+  told_seconds_ = progress_.elapsed_seconds;
+  if (listener_ && !listener_(progress_)) spent_ = true;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,67 @@
+// How long a synthesis may take, and whom it tells.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "synth/support/stop_token.h"
+
+namespace hetsynth {
+
+/// How a synthesis is going. Steps' seconds are those of the cost model.
+struct SynthesisProgress {
+  double elapsed_seconds = 0;
+  std::optional<double> best_seconds;  ///< a step of the fastest plan so far
+  double bound_seconds = 0;            ///< proven for that plan's devices and shares
+  int64_t searches = 0;                ///< at fixed shares, finished
+  int64_t expansions = 0;              ///< of states, in these
+};
+
+}  // namespace hetsynth
+
+namespace hetsynth::synth {
+
+/// Shared by all searches of one synthesis.
+class Budget {
+ public:
+  /// Called every tenth of a second and for every better plan; false stops the synthesis.
+  using Listener = std::function<bool(const SynthesisProgress&)>;
+
+  explicit Budget(std::optional<double> limit_seconds = {}, Listener listener = {})
+      : limit_seconds_(limit_seconds), listener_(std::move(listener)), started_(Clock::now()) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  /// True once the time is spent or the listener has had enough. The listener hears of it every tenth of a second.
+  bool spent();
+  /// Whether the time may end before the search does.
+  bool limited() const { return limit_seconds_.has_value(); }
+  /// Of the time; 0 without a limit, 1 once the listener has had enough.
+  double part_spent();
+  /// For the loops inside a search.
+  Stop stop() {
+    return Stop([this] { return !spent(); });
+  }
+  /// A plan was found: step seconds, and the proven bound at its shares.
+  void found(double step_seconds, double bound_seconds);
+  /// A search ended. `expansions`: of states.
+  void searched(int64_t expansions = 0) {
+    ++progress_.searches;
+    progress_.expansions += expansions;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void tell();
+
+  std::optional<double> limit_seconds_;
+  Listener listener_;
+  Clock::time_point started_;
+  double told_seconds_ = 0;
+  bool spent_ = false;
+  SynthesisProgress progress_;
+};
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,483 @@
+#include "synth/wcsp/message_passing.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth::synth {
+namespace {
+
+/// Of some cells, together.
+std::vector<int> values_at(const std::vector<int>& cells, const ValueLists& values) {
+  std::vector<int> out = values[size_t(cells[0])];
+  for (size_t i = 1; i < cells.size(); ++i) {
+    if (values[size_t(cells[i])] == out) continue;
+    std::vector<int> merged;
+    std::set_union(out.begin(), out.end(), values[size_t(cells[i])].begin(), values[size_t(cells[i])].end(),
+                   std::back_inserter(merged));
+    out = std::move(merged);
+  }
+  return out;
+}
+
+/// Makes the least entry 0 and returns what it was.
+Picoseconds lift(Table* table) {
+  Picoseconds least = forbidden;
+  for (Picoseconds cost : *table) least = std::min(least, cost);
+  HETSYNTH_CHECK(least < forbidden, "a table without a possible entry");
+  for (Picoseconds& cost : *table) cost -= cost < forbidden ? least : 0;
+  return least;
+}
+
+/// The least entry of so many rows and columns once their values have handed something to the pair.
+HETSYNTH_AVX2_TOO Picoseconds least_moved(const Picoseconds* entry, size_t rows, size_t columns,
+                                          const Picoseconds* by_row, const Picoseconds* by_column) {
+  Picoseconds least = forbidden;
+  for (size_t x = 0; x < rows; ++x, entry += columns)
+    for (size_t y = 0; y < columns; ++y) {
+      const Picoseconds moved = entry[y] < forbidden ? entry[y] + by_row[x] + by_column[y] : forbidden;
+      least = moved < least ? moved : least;
+    }
+  return least;
+}
+
+}  // namespace
+
+MessagePassing::MessagePassing(const Network& network, const Quotient& quotient, const ValueLists& values)
+    : network_(network), quotient_(quotient), values_(values) {
+  for (const Quotient::Edge& edge : quotient.edges) add_edge(edge, values);
+  size_t widest = 0;
+  for (size_t c = 0; c < quotient.cells.size(); ++c) {
+    const Quotient::Cell& from = quotient.cells[c];
+    const Table& unary = network.unary(from.example);
+    Cell cell{unary_.size(), values[c].size(), 1, wide_ && values[c].size() <= lanes};
+    for (int value : values[c]) unary_.push_back(rough(unary[size_t(value)]));
+    unary_.resize(padded(unary_.size()), rough_padding);
+    value_count_ += cell.domain;
+    double later = 0;
+    for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
+      const Quotient::End& end = quotient.ends[e];
+      Edge& edge = edges_[size_t(end.edge)];
+      if (end.speaks && edge.givers[!end.first] == 0) {
+        edge.handed[!end.first] = handed_;
+        edge.givers[!end.first] = values[c].size();
+        handed_ += padded(values[c].size());
+      }
+      add_end(end, values[c]);
+      cell.narrow = cell.narrow && ends_.back().senders <= int(lanes);
+      if (end.speaks) sends_[end.later].push_back(e);
+      later += end.later;
+    }
+    for (size_t forward : {0, 1}) send_to_[forward].push_back(sends_[forward].size());
+    cell.weight = Rough(1 / std::max({1.0, later, double(from.ends_end - from.ends_begin) - later}));
+    widest = std::max(widest, cell.domain);
+    cells_.push_back(cell);
+  }
+  total_.resize(padded(widest));
+  for (const Edge& edge : edges_)
+    for (bool first : {true, false}) widest = std::max(widest, size_t(edge.table->class_count(first)));
+  by_class_.resize(padded(widest));
+  sent_.resize(padded(widest));
+}
+
+void MessagePassing::add_edge(const Quotient::Edge& from, const ValueLists& values) {
+  Edge edge{};
+  std::array<int, 2> lists{};
+  for (size_t side : {0, 1}) {
+    lists[side] = lists_.number(values_at(from.cells[side], values));
+    edge.values[side] = &lists_[lists[side]];
+  }
+  auto& table = tables_[{from.table, from.columns, lists[0], lists[1]}];
+  if (!table)
+    table = std::make_unique<PairTable>(network_.store()[from.table], from.columns, *edge.values[0], *edge.values[1]);
+  edge.table = table.get();
+  edge.into_a = messages_.size();
+  messages_.resize(messages_.size() + padded(size_t(table->class_count(true))), 0);
+  edge.into_b = messages_.size();
+  messages_.resize(messages_.size() + padded(size_t(table->class_count(false))), 0);
+  edges_.push_back(edge);
+}
+
+/// Of a cell with these values.
+void MessagePassing::add_end(const Quotient::End& from, const std::vector<int>& values) {
+  const Edge& edge = edges_[size_t(from.edge)];
+  const PairTable& table = *edge.table;
+  End end{table.beside(from.first, 0),
+          edge.into(from.first),
+          edge.into(!from.first),
+          classes_.size(),
+          members_.size(),
+          0,
+          table.class_count(from.first),
+          table.class_count(!from.first),
+          false,
+          std::max(table.class_count(true), table.class_count(false)) <= int(lanes),
+          from.later,
+          from.speaks};
+  const std::vector<int>&known = *edge.values[!from.first], &classes = table.classes(from.first);
+  size_t at = 0;
+  for (int value : values) {
+    while (known[at] != value) ++at;
+    classes_.push_back(classes[at]);
+  }
+  end.plain = end.senders == int(values.size());
+  for (size_t x = 0; end.plain && x < values.size(); ++x) end.plain = classes_[end.classes + x] == int(x);
+  classes_.resize(padded(classes_.size()), 0);
+  if (wide_ && from.speaks && !end.plain) add_members(&end, values.size());
+  ends_.push_back(end);
+}
+
+/// Where classes are few, and each has a value in the cell. Behind a class's last value comes its first again.
+void MessagePassing::add_members(End* end, size_t domain) {
+  const auto classes = size_t(end->senders);
+  if (classes > lanes || domain > 2 * lanes) return;
+  std::array<int, lanes> first{}, count{};  // by class
+  for (size_t x = domain; x-- > 0;) {
+    const auto k = size_t(classes_[end->classes + x]);
+    first[k] = int(x), ++count[k];
+  }
+  if (std::ranges::count(std::span(count).first(classes), 0) > 0) return;
+  end->member_rows = *std::ranges::max_element(count);
+  for (int row = 0; row < end->member_rows; ++row) members_.insert(members_.end(), first.begin(), first.end());
+  count = {};
+  for (size_t x = 0; x < domain; ++x) {
+    const auto k = size_t(classes_[end->classes + x]);
+    members_[end->members + size_t(count[k]++) * lanes + k] = int(x);
+  }
+}
+
+void MessagePassing::begin_with(const MessagePassing& other) {
+  std::vector<int> from_edge(edges_.size(), -1);
+  for (size_t p = 0; p < quotient_.edge_of.size(); ++p)
+    from_edge[size_t(quotient_.edge_of[p])] = other.quotient_.edge_of[p];
+  for (size_t e = 0; e < edges_.size(); ++e)
+    for (bool first : {true, false}) {
+      const Edge &to = edges_[e], &from = other.edges_[size_t(from_edge[e])];
+      const std::vector<int>&own = *to.values[!first], &its = *from.values[!first];
+      const std::vector<int>&own_class = to.table->classes(first), &its_class = from.table->classes(first);
+      for (size_t i = 0, j = 0; i < own.size() && j < its.size();) {
+        if (own[i] < its[j]) {
+          ++i;
+        } else if (its[j] < own[i]) {
+          ++j;
+        } else {
+          messages_[to.into(first) + size_t(own_class[i])] = other.messages_[from.into(first) + size_t(its_class[j])];
+          ++i, ++j;
+        }
+      }
+    }
+}
+
+void MessagePassing::begin_with(const LearntMessages& known, const NamedValues& names) {
+  std::vector<std::vector<int>> places;  // by variable and value
+  for (size_t v = 0; v < names.variables.size(); ++v)
+    places.push_back(known.places(names.variables[v], names.values[v]));
+  std::vector<char> done(edges_.size(), 0);
+  for (size_t p = 0; p < network_.pairs().size(); ++p) {
+    const size_t e = size_t(quotient_.edge_of[p]);
+    if (std::exchange(done[e], 1)) continue;
+    const Network::Pair& pair = network_.pairs()[p];
+    for (bool first : {true, false}) {
+      const auto to = size_t(first ? pair.a : pair.b), from = size_t(first ? pair.b : pair.a);
+      const Rough* line = known.line(names.variables[from], names.variables[to]);
+      if (!line) continue;
+      const auto told = [&](int place) { return place >= 0 && line[place] < rough_forbidden / 2; };
+      // What was of no use there is taken for the worst.
+      Rough greatest = 0;
+      for (int place : places[to])
+        if (told(place)) greatest = std::max(greatest, line[place]);
+      const std::vector<int>& own = edges_[e].table->classes(first);
+      Rough* message = messages_.data() + edges_[e].into(first);
+      for (size_t x = 0; x < own.size(); ++x) message[own[x]] = told(places[to][x]) ? line[places[to][x]] : greatest;
+    }
+  }
+}
+
+LearntMessages MessagePassing::learnt(const NamedValues& names) const {
+  LearntMessages out;
+  for (size_t v = 0; v < names.variables.size(); ++v) out.add_variable(names.variables[v], names.values[v]);
+  for (size_t p = 0; p < network_.pairs().size(); ++p) {
+    const Network::Pair& pair = network_.pairs()[p];
+    const Edge& edge = edges_[size_t(quotient_.edge_of[p])];
+    for (bool first : {true, false}) {
+      const auto to = size_t(first ? pair.a : pair.b), from = size_t(first ? pair.b : pair.a);
+      Rough* line = out.add(names.variables[from], names.variables[to]);
+      for (int own : edge.table->classes(first)) *line++ = messages_[edge.into(first) + size_t(own)];
+    }
+  }
+  return out;
+}
+
+void MessagePassing::sweep() {
+  pass(true);
+  pass(false);
+}
+
+/// To costs by value, in a padded line, what a line says of the classes that an end has them in.
+[[gnu::always_inline]] inline void MessagePassing::add_by_class(const End& end, size_t domain, const Rough* line,
+                                                                Rough* total) const {
+  if (end.plain) return add_line(line, domain, total);
+  for_each_at(wide_, line, size_t(end.senders), classes_.data() + end.classes, domain, AddPicked{total});
+}
+
+/// A cell's own costs and all that it was told, in a padded line.
+[[gnu::always_inline]] inline void MessagePassing::add_up(size_t c, Rough* total) const {
+  Lanes costs;
+  if (cells_[c].narrow) return add_up_narrow(c, &costs), store(costs, total);
+  const size_t domain = cells_[c].domain;
+  const Rough* own = unary_.data() + cells_[c].unary;
+  for (size_t i = 0; i < domain; i += lanes) load(own + i, &costs), store(costs, total + i);
+  for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e)
+    add_by_class(ends_[e], domain, messages_.data() + ends_[e].incoming, total);
+}
+
+/// The same in a register.
+[[gnu::always_inline]] inline void MessagePassing::add_up_narrow(size_t c, Lanes* total) const {
+  const End *end = ends_.data() + quotient_.cells[c].ends_begin, *last = ends_.data() + quotient_.cells[c].ends_end;
+  const Rough* messages = messages_.data();
+  const int* classes = classes_.data();
+  Lanes sum, line, picked;
+  Places at;
+  load(unary_.data() + cells_[c].unary, &sum);
+  for (; end != last; ++end) {
+    load(messages + end->incoming, &line), load(classes + end->classes, &at);
+    pick(line, at, &picked);
+    sum += picked;
+  }
+  *total = sum;
+}
+
+HETSYNTH_AVX2_TOO void MessagePassing::pass(bool forward) {
+  Rough* total = total_.data();
+  const size_t *sends = sends_[forward].data(), *send_to = send_to_[forward].data();
+  for (size_t k = 0; k < cells_.size(); ++k) {
+    const size_t c = forward ? k : cells_.size() - 1 - k, domain = cells_[c].domain;
+    if (cells_[c].narrow) {
+      Lanes sum, least;
+      add_up_narrow(c, &sum);
+      least = sum;
+      spread_least(&least);
+      store((sum - least) * cells_[c].weight, total);
+    } else {
+      add_up(c, total);
+      scale_line(total, domain, least_of_line(total, domain), cells_[c].weight, total);
+    }
+    for (size_t i = c > 0 ? send_to[c - 1] : 0, end = send_to[c]; i < end; ++i) {
+      const End& to = ends_[sends[i]];
+      to.narrow ? send_narrow(to, domain) : send(to, domain);
+    }
+  }
+}
+
+/// What a cell knows (in `total_`) of each class of its values: the least.
+[[gnu::always_inline]] inline void MessagePassing::know_by_class(const End& end, size_t domain, Rough* by_class) const {
+  const Rough* total = total_.data();
+  Lanes least = Lanes{} + rough_forbidden;
+  if (end.plain) {
+    for (size_t i = 0; i < domain; i += lanes) {
+      Lanes knows;
+      load(total + i, &knows);
+      store(knows < least ? knows : least, by_class + i);
+    }
+  } else if (end.member_rows > 0) {
+    least_at(total, domain, members_.data() + end.members, end.member_rows, &least);
+    store(least, by_class);
+  } else {
+    const int* own = classes_.data() + end.classes;
+    for (size_t i = 0; i < size_t(end.senders); i += lanes) store(least, by_class + i);
+    for (size_t x = 0; x < domain; ++x) by_class[own[x]] = std::min(by_class[own[x]], total[x]);
+  }
+}
+
+/// Minimum over the sender of what it knows and the pair's cost; its least entry is taken out.
+[[gnu::always_inline]] inline void MessagePassing::send(const End& end, size_t domain) {
+  const Rough* back = messages_.data() + end.incoming;
+  Rough *by_class = by_class_.data(), *sent = sent_.data();
+  know_by_class(end, domain, by_class);
+  for (size_t i = 0; i < size_t(end.senders); i += lanes) {
+    Lanes knows, known;
+    load(by_class + i, &knows), load(back + i, &known);
+    store(knows - known, by_class + i);
+  }
+  const size_t receivers = size_t(end.receivers);
+  synth::minimum_plus(end.costs, padded(receivers), end.senders, by_class, sent);
+  // The table's padding adds what is forbidden.
+  scale_line_padded(sent, receivers, least_of_line(sent, receivers), 1, messages_.data() + end.outgoing);
+}
+
+/// The same in registers.
+[[gnu::always_inline]] inline void MessagePassing::send_narrow(const End& end, size_t domain) {
+  Rough* by_class = by_class_.data();
+  know_by_class(end, domain, by_class);
+  Lanes knows, known, best[1], least;
+  load(by_class, &knows), load(messages_.data() + end.incoming, &known);
+  store(knows - known, by_class);
+  minimum_of_rows(end.costs, lanes, end.senders, by_class, best);
+  least = best[0];
+  spread_least(&least);
+  best[0] -= least;
+  keep_first(size_t(end.receivers), best);
+  store(best[0], messages_.data() + end.outgoing);
+}
+
+/// What a cell hands to the pairs of one of its ends, by value: its share of all it knows, less what it got from there.
+[[gnu::always_inline]] inline void MessagePassing::hand(size_t c, size_t e, const Rough* total, Rough* out) const {
+  const End& end = ends_[e];
+  const Rough share = end.later ? cells_[c].weight : 0;
+  for_each_at(wide_, messages_.data() + end.incoming, size_t(end.senders), classes_.data() + end.classes,
+              cells_[c].domain, ShareLessPicked{total, share, out});
+}
+
+/// Edge by edge, either end, in whole vectors.
+HETSYNTH_AVX2_TOO std::vector<Rough> MessagePassing::all_handed() const {
+  std::vector<Rough> out(handed_), total(total_.size());  // as wide as the widest, padded
+  std::vector<std::array<char, 2>> known(edges_.size(), {0, 0});
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    add_up(c, total.data());
+    for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
+      const Quotient::End& end = quotient_.ends[e];
+      char& there = known[size_t(end.edge)][!end.first];
+      if (end.speaks && !there) hand(c, e, total.data(), out.data() + edges_[size_t(end.edge)].handed[!end.first]);
+      there = there || end.speaks;
+    }
+  }
+  return out;
+}
+
+HETSYNTH_AVX2_TOO double MessagePassing::bound() const {
+  double sum = 0;
+  const std::vector<Rough> handed = all_handed();
+  std::vector<Rough> total(total_.size());
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    const Quotient::Cell& cell = quotient_.cells[c];
+    std::copy_n(unary_.data() + cells_[c].unary, cells_[c].domain, total.data());
+    for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
+      const Edge& edge = edges_[size_t(quotient_.ends[e].edge)];
+      const size_t side = !quotient_.ends[e].first;
+      const Rough* given = handed.data() + edge.handed[side];
+      for (size_t x = 0; x < std::min(edge.givers[side], cells_[c].domain); ++x) total[x] -= given[x];
+    }
+    sum += double(least_of(total.data(), cells_[c].domain)) * cell.count;
+  }
+  std::vector<Rough> by_class(by_class_.size()), sent(sent_.size());
+  for (size_t e = 0; e < edges_.size(); ++e) {
+    const PairTable& table = *edges_[e].table;
+    auto least_of_class = [&](bool first) {
+      const Rough* given = handed.data() + edges_[e].handed[!first];
+      const size_t givers = edges_[e].givers[!first];
+      if (givers == size_t(table.class_count(first))) return given;  // every value is a class of its own, in order
+      std::fill_n(by_class.data(), table.class_count(first), 4 * rough_forbidden);
+      for (size_t x = 0; x < givers; ++x) {
+        Rough& least = by_class[size_t(table.classes(first)[x])];
+        least = std::min(least, given[x]);
+      }
+      return static_cast<const Rough*>(by_class.data());
+    };
+    table.minimum_plus(true, least_of_class(true), sent.data());
+    const Rough* receivers = least_of_class(false);
+    const size_t count = size_t(table.class_count(false));
+    for (size_t y = 0; y < count; ++y) sent[y] += receivers[y];
+    sum += double(least_of(sent.data(), count)) * quotient_.edges[e].count;
+  }
+  return sum;
+}
+
+Reparametrised MessagePassing::apply() const {
+  Reparametrised out;
+  out.bound = moved_over(&out);
+  return out;
+}
+
+/// Returns the bound; the costs that are left go to `out`, if any.
+Picoseconds MessagePassing::moved_over(Reparametrised* out) const {
+  Picoseconds bound = 0;
+  std::vector<Picoseconds> rounded;
+  rounded.reserve(handed_);
+  // Half away from zero, as llround does, without a call.
+  for (Rough cost : all_handed()) rounded.push_back(Picoseconds(double(cost) + (cost < 0 ? -0.5 : 0.5)));
+  const auto handed = [&](size_t e, size_t side) {
+    return std::span(rounded).subspan(edges_[e].handed[side], edges_[e].givers[side]);
+  };
+  Table costs;
+  for (const Quotient::Cell& cell : quotient_.cells) {
+    costs = network_.unary(cell.example);
+    for (size_t e = cell.ends_begin; e < cell.ends_end; ++e) {
+      const auto given = handed(size_t(quotient_.ends[e].edge), !quotient_.ends[e].first);
+      for (size_t x = 0; x < costs.size(); ++x)
+        if (costs[x] < forbidden) costs[x] -= given[x];
+    }
+    bound += lift(&costs) * cell.count;
+    if (out) out->cells.push_back(std::move(costs));
+  }
+  for (size_t e = 0; e < edges_.size(); ++e) {
+    const Table& original = network_.store()[quotient_.edges[e].table];
+    const auto by_row = handed(e, 0), by_column = handed(e, 1);
+    const Picoseconds least =
+        least_moved(original.data(), by_row.size(), by_column.size(), by_row.data(), by_column.data());
+    HETSYNTH_CHECK(least < forbidden, "a table without a possible entry");
+    bound += least * quotient_.edges[e].count;
+    if (out) out->edges.push_back({&original, edges_[e].handed[0], edges_[e].handed[1], least});
+  }
+  if (out) out->moved = std::move(rounded);
+  return bound;
+}
+
+/// Of a cell's ends one that is like the k-th of one of its variables.
+size_t MessagePassing::end_like(size_t c, size_t k, const Network::End& of) const {
+  const Quotient::Cell& cell = quotient_.cells[c];
+  const auto like = [&](size_t e) {
+    return quotient_.ends[e].edge == quotient_.edge_of[size_t(of.pair)] && quotient_.ends[e].first == of.first;
+  };
+  if (like(cell.ends_begin + k)) return cell.ends_begin + k;
+  size_t e = cell.ends_begin;
+  while (e < cell.ends_end && !like(e)) ++e;
+  HETSYNTH_CHECK(e < cell.ends_end, "variables of one cell have ends of the same edges");
+  return e;
+}
+
+HETSYNTH_AVX2_TOO std::vector<int> MessagePassing::decode() const {
+  std::vector<int> chosen(quotient_.order.size(), -1);
+  std::vector<Rough> total(total_.size());
+  for (bool improving : {false, true, true})
+    for (int v : quotient_.order) {
+      const size_t c = size_t(quotient_.cell_of[size_t(v)]), domain = cells_[c].domain;
+      std::copy_n(unary_.data() + cells_[c].unary, padded(domain), total.data());
+      const std::span<const Network::End> ends = network_.ends(v);
+      for (size_t k = 0; k < ends.size(); ++k) {
+        const Network::End& end = ends[k];
+        const size_t number = size_t(quotient_.edge_of[size_t(end.pair)]);
+        const Edge& edge = edges_[number];
+        const int other = chosen[size_t(end.other)];
+        const bool told = other < 0 || (!improving && quotient_.edges[number].forward == end.first);
+        const Rough* costs = messages_.data() + edge.into(end.first);
+        if (!told) {
+          const std::vector<int>& others = *edge.values[end.first];
+          const size_t at = size_t(std::lower_bound(others.begin(), others.end(), other) - others.begin());
+          costs = edge.table->beside(!end.first, edge.table->classes(!end.first)[at]);
+        }
+        add_by_class(ends_[end_like(c, k, end)], domain, costs, total.data());
+      }
+      const auto best = std::min_element(total.begin(), total.begin() + ptrdiff_t(domain));
+      chosen[size_t(v)] = values_[c][size_t(best - total.begin())];
+    }
+  if (network_.cost(chosen) >= forbidden) return {};
+  return chosen;
+}
+
+HETSYNTH_AVX2_TOO std::vector<Rough> MessagePassing::excess(std::vector<size_t>* begins) const {
+  std::vector<Rough> out, total(total_.size());
+  out.reserve(value_count_);
+  begins->reserve(cells_.size() + 1);
+  for (size_t c = 0; c < cells_.size(); ++c) {
+    begins->push_back(out.size());
+    add_up(c, total.data());
+    const Rough least = least_of_line(total.data(), cells_[c].domain);
+    for (size_t x = 0; x < cells_[c].domain; ++x) out.push_back(total[x] - least);
+  }
+  begins->push_back(out.size());
+  return out;
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,147 @@
+#include "verify/source/execute/loop_region.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hetsynth::source {
+namespace {
+
+/// Executions that add to what is executed before everything is.
+constexpr int most_executions = 40;
+
+Frame sized(Frame frame, size_t slots) {
+  frame.resize(std::max(frame.size(), slots));
+  return frame;
+}
+
+}  // namespace
+
+LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame frame, const Unit& unit,
+                       const Memory& memory)
+    : function_(function),
+      frame_(sized(std::move(frame), function.slots.size())),
+      outline_(function, body, frame_),
+      code_{outline_, body, unit, memory} {}
+
+/// Of a function's body, numbers make its key.
+std::optional<Call> LoopRegion::call() const {
+  if (&code_.body != &function_.body) return std::nullopt;
+  Call out{function_.name, {}};
+  for (size_t i = 0; i < function_.parameters.size(); ++i) {
+    if (is_pointer(function_.parameters[i].type))
+      out.places[int(i)] = frame_[i].pointer.at;
+    else
+      out.key += fmt::format(" {}{}", frame_[i].step ? "step" : "", frame_[i].integer);
+  }
+  return out;
+}
+
+template <class Look>
+bool LoopRegion::execute(const Written& block, Selection selection, const Look& look) {
+  int number = number_of(block);
+  for (int executions = 1;; ++executions) {
+    if (executions == most_executions)
+      for (const auto& [slot, loop] : outline_.loops) selection.full.insert(slot), selection.only.erase(slot);
+    Execution execution(code_, frame_, number, selection, work, limit);
+    try {
+      execution.run();
+      if (execution.widened()) continue;
+      look(execution);
+      return true;
+    } catch (const Misstep&) {
+      if (!execution.widened()) throw;
+    } catch (const Execution::Undefined&) {
+      if (!execution.widened()) return false;
+    }
+  }
+}
+
+std::vector<double> LoopRegion::values(const Written& block, const std::vector<int64_t>& elements) {
+  std::vector<int64_t> bytes;
+  for (int64_t element : elements) bytes.push_back(block.begin + element * block.element_bytes());
+  std::vector<double> out;
+  bool defined = execute(block, Selection(outline_, number_of(block), bytes), [&](const Execution& execution) {
+    for (int64_t byte : bytes) out.push_back(execution.value(byte));
+  });
+  return defined ? out : std::vector<double>(elements.size(), std::nan(""));
+}
+
+const std::vector<int>& LoopRegion::summed_over(const Written& block) {
+  auto [found, fresh] = summed_over_.try_emplace(number_of(block));
+  if (fresh) found->second = outline_.summed_over(number_of(block));
+  return found->second;
+}
+
+std::vector<int64_t> LoopRegion::turns(const Written& block) {
+  std::vector<int64_t> out;
+  for (int slot : summed_over(block)) out.push_back(outline_.loops.at(slot).extent());
+  return out;
+}
+
+std::vector<std::set<int64_t>> LoopRegion::marks(const Written& block) {
+  std::vector<std::set<int64_t>> out;
+  for (int slot : summed_over(block)) {
+    const Loop& loop = outline_.loops.at(slot);
+    out.emplace_back();
+    if (loop.chunks_of < 0) continue;
+    const int64_t chunk = outline_.loops.at(loop.chunks_of).statement->step, extent = loop.extent();
+    const int64_t last = (extent - 1) / chunk * chunk;
+    for (int64_t turn : {chunk - 1, chunk, last - 1, last})
+      if (turn >= 0 && turn < extent) out.back().insert(turn);
+  }
+  return out;
+}
+
+std::optional<double> LoopRegion::term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
+                                       bool none) {
+  const std::vector<int>& loops = summed_over(block);
+  const int64_t byte = block.begin + element * block.element_bytes();
+  Selection selection(outline_, number_of(block), std::vector<int64_t>{byte});
+  std::map<int, std::set<int64_t>> only;
+  for (size_t l = 0; l < loops.size(); ++l) {
+    only[loops[l]];
+    if (!none) only[loops[l]] = {outline_.loops.at(loops[l]).begin + turn[l]};
+    selection.single(loops[l], only[loops[l]]);
+    if (const int chunks = outline_.loops.at(loops[l]).chunks_of; chunks >= 0) selection.single_chunks(chunks);
+  }
+  const auto apart = [&] {
+    return std::all_of(loops.begin(), loops.end(), [&](int slot) {
+      auto now = selection.only.find(slot);
+      return now != selection.only.end() && now->second == only[slot];
+    });
+  };
+  for (int executions = 0; executions < most_executions; ++executions) {
+    Execution execution(code_, frame_, number_of(block), selection, work, limit);
+    try {
+      execution.run();
+      if (!apart()) return std::nullopt;
+      if (execution.widened()) continue;
+      return execution.value(byte);
+    } catch (const Misstep&) {
+      if (!execution.widened() || !apart()) return std::nullopt;
+    } catch (const Execution::Undefined&) {
+      if (!apart()) return std::nullopt;
+      if (!execution.widened()) return std::nan("");
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, size_t most) {
+  std::vector<std::pair<int64_t, double>> out;
+  execute(block, Selection(outline_, number_of(block)), [&](const Execution& execution) {
+    std::set<int64_t> found;
+    for (int64_t byte : execution.hits()) {
+      found.insert(byte);
+      if (found.size() >= most * 8) break;
+    }
+    size_t step = std::max<size_t>(1, found.size() / most), number = 0;
+    for (int64_t byte : found)
+      if (number++ % step == 0) out.push_back({(byte - block.begin) / block.element_bytes(), execution.value(byte)});
+  });
+  return out;
+}
+
+}  // namespace hetsynth::source

@@ -1,0 +1,351 @@
+// Which value of the program a written block holds.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "verify/source/step/arena_contents.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// Values on either side of where the program was when a block was recognised last that could be what this one holds.
+constexpr size_t most_candidates = 96;
+
+/// What lies in scratch memory is seldom a value of the program, and then one that something was moved of.
+constexpr int64_t most_work_of_scratch = 20'000;
+
+std::string identifier(const std::string& name) {
+  std::string out;
+  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  while (!out.empty() && out.back() == '_') out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+/// A node of a loop's turn counts by the name it has in the loop: "h" for "h[3]".
+bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
+  const std::string& own = node_of(value).name;
+  const std::string word = identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own);
+  return word == name || word + "_tensor" == name;
+}
+
+/// Names only order the search.
+std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
+  int64_t count = block.count();
+  auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
+  std::vector<ValueId> out, ahead, passed, before, copies;
+  for (auto [target, value] : program_.finals)
+    if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
+  for (size_t i = 0; i < program_.instructions.size(); ++i) {
+    ValueId v = program_.instructions[i].result;
+    if (!fits(v)) continue;
+    if (!done_[i] && named_alike(v, name))
+      out.push_back(v);
+    else if (!done_[i] && meaning_.is_kept_copy(v))
+      copies.push_back(v);
+    else if (!done_[i])
+      (int(i) >= frontier_ ? ahead : passed).push_back(v);
+    else
+      before.push_back(v);
+  }
+  for (ValueId leaf : program_.leaves)
+    if (fits(leaf)) before.push_back(leaf);
+  if (ahead.size() > most_candidates) ahead.resize(most_candidates);
+  // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
+  std::reverse(passed.begin(), passed.end());
+  if (passed.size() > most_candidates) passed.resize(most_candidates);
+  out.insert(out.end(), ahead.begin(), ahead.end());
+  out.insert(out.end(), passed.begin(), passed.end());
+  if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
+  out.insert(out.end(), before.begin(), before.end());
+  // What is only moved is what was read, however long ago that was made.
+  for (ValueId value : memory_.reads())
+    if (fits(value) && !std::count(out.begin(), out.end(), value)) out.push_back(value);
+  if (copies.size() > most_candidates) copies.resize(most_candidates);
+  out.insert(out.end(), copies.begin(), copies.end());
+  return out;
+}
+
+/// `limit`: evaluations that an element may take.
+/// `some`: of the elements one at least must be a number on both sides.
+bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why,
+                          bool some) {
+  // Over nothing a maximum is -infinity, whatever is in memory: that is as good as a number.
+  const bool constant = meaning_.is_constant(guess.value);
+  int compared = 0;
+  for (const Point& point : points) {
+    meaning_.choose(point.sample);
+    Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
+    double expected = 0;
+    meaning_.work = 0;
+    meaning_.limit = limit;
+    try {
+      expected = meaning_.at(guess.value, index);
+    } catch (const NotHeld& e) {
+      if (why) *why = e.what();
+      return false;
+    } catch (const TooLong& e) {
+      if (why) *why = e.what();
+      too_long_ = true;
+      return false;
+    }
+    double slack = 0;
+    if (!point.sample.edge && !close(expected, point.value) &&
+        std::abs(expected - point.value) < 1e-2 * std::abs(expected)) {
+      meaning_.choose(point.sample, /*float_constants=*/false);
+      meaning_.limit = 0;
+      slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
+    }
+    // Roots and logarithms of negative unknowns say nothing; what is undefined on one side only does.
+    if (std::isnan(expected) && std::isnan(point.value)) {
+      compared += constant;
+      continue;
+    }
+    if (!close(expected, point.value) && !close_at_edge(expected, point.value, point.sample) &&
+        !(std::abs(expected - point.value) <= slack)) {
+      if (why)
+        *why = fmt::format("element [{}] is {:.6g} by the text and {:.6g} by the program", fmt::join(index, ","),
+                           point.value, expected);
+      return false;
+    }
+    compared += constant || std::isfinite(expected);
+  }
+  if (compared < 1 && why) *why = "no element could be compared";
+  return compared > 0 || !some;
+}
+
+ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block, const std::string& name,
+                                            bool scratch) {
+  size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
+  memory_.forget_reads();
+  if (auto sum = recognise_sum(region, block, name)) return *sum;
+  memory_.forget_reads();
+  std::vector<Point> points = sample(region, block, enough);
+  std::vector<ValueId> values = candidates(block, name);
+  if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
+  const std::set<ValueId> beside = memory_.left_beside();
+  std::optional<Guess> guess;
+  // Zeros that are to be sent are no value's in particular.
+  if (scratch && stays_alike(region, block, points))
+    throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
+  if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
+  if (!guess) guess = settle(region, block, values, points);
+  if (!guess) guess = match_again(region, block, values, enough);
+  if (!guess) guess = match_unrounded(region, block, values, enough);
+  if (!guess && !scratch) guess = match_opened(region, block, values, enough);
+  if (!guess) no_match(block, points, values, name, scratch);
+  memory_.understand_reads();
+  if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = passed_as(*guess);
+  return *guess;
+}
+
+/// The first value that has these elements, in the simplest order of dimensions. A right guess follows from memory in
+/// few evaluations, many wrong ones in very many: these are put off until nothing else is left.
+std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId>& values,
+                                                       const std::vector<Point>& points) {
+  bool any_too_long = false;
+  for (bool permuted : {false, true}) {
+    std::vector<Guess> open;
+    for (ValueId v : values) {
+      const std::vector<Range>& ranges = meaning_.ranges(v);
+      std::vector<int> order = row_major(ranges.size());
+      if (permuted && ranges.size() > 5) continue;
+      do {
+        if (permuted != std::is_sorted(order.begin(), order.end())) open.push_back({v, dense_strides(ranges, order)});
+      } while (permuted && std::next_permutation(order.begin(), order.end()));
+    }
+    for (int64_t limit = std::min(most_work_, least_work); !open.empty(); limit = std::min(most_work_, 32 * limit)) {
+      std::vector<Guess> longer;
+      for (const Guess& guess : open) {
+        too_long_ = false;
+        if (agrees(guess, points, limit, nullptr)) return guess;
+        if (too_long_) longer.push_back(guess);
+      }
+      open = std::move(longer);
+      if (limit == most_work_) break;
+    }
+    any_too_long = any_too_long || !open.empty();
+  }
+  too_long_ = any_too_long;
+  return std::nullopt;
+}
+
+/// A match that also holds one step along each of its dimensions, where other orders of the same elements differ.
+std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Written& block,
+                                                        const std::vector<ValueId>& values, std::vector<Point> points) {
+  for (;;) {
+    const std::optional<Guess> guess = match(values, points);
+    if (!guess) return std::nullopt;
+    const auto found = passed_.find({region.function_name(), block.pointer});
+    const bool passed = found != passed_.end() && found->second == passed_as(*guess);
+    const std::vector<Point> steps = sample_steps(region, block, *guess, points, passed);
+    if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
+      std::optional<Point> other = named_element(region, block, *guess, passed);
+      if (!other) other = other_element(region, block, *guess, alike(points, steps), passed);
+      if (!other && !passed) other = element_of_rival(region, block, *guess, points, steps);
+      if (other) {
+        points.push_back(*other);
+        continue;
+      }
+      const bool rounds = exact_ && weighed_.at(program_.values[size_t(guess->value)].node);
+      if (rounds && !round_alike(region, block, *guess, points)) return std::nullopt;
+      identify_same(*guess, values, points);
+      return guess;
+    }
+    points.insert(points.end(), steps.begin(), steps.end());
+  }
+}
+
+/// The same tensor may be computed again: what reads either value reads this.
+void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>& values,
+                                 const std::vector<Point>& points) {
+  for (ValueId other : values) {
+    const bool alike = other != guess.value &&
+                       program_.values[size_t(other)].node == program_.values[size_t(guess.value)].node &&
+                       meaning_.ranges(other) == meaning_.ranges(guess.value) && !meaning_.holds(other);
+    if (alike && agrees({other, guess.strides}, points, most_work_, nullptr)) meaning_.identify(other, guess.value);
+  }
+}
+
+/// What is computed again while the first one is still in memory: the text makes it of what that was made of.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_again(Region& region, const Written& block,
+                                                             const std::vector<ValueId>& values, size_t enough) {
+  for (ValueId value : values)
+    if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
+      if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
+  return std::nullopt;
+}
+
+/// Two computations may agree by what values in memory are and not for any contents of their places: the gradient of
+/// attention takes sum(weights * their gradient) as sum(result * its gradient). The text reads the result, a sum that
+/// the program's side does not mention, and the program's side the weights' gradient, a sum that may be in memory, too.
+/// Both are what they were computed from: of what the text reads, one sum at a time, and all that a candidate is made
+/// of. Nothing wrong passes by it: what is in memory was found to be that computation.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, const Written& block,
+                                                              const std::vector<ValueId>& values, size_t enough) {
+  std::set<ValueId> reads;
+  for (ValueId value : memory_.reads()) reads.insert(meaning_.source(value));
+  for (ValueId value : reads)
+    if (is_sum(value))
+      if (auto guess = match_opened({value}, region, block, values, enough)) return guess;
+  for (ValueId value : reads) {
+    if (!is_sum(value)) continue;
+    for (ValueId candidate : values) {
+      std::set<ValueId> opened = sums_behind(candidate);
+      opened.erase(value);
+      if (opened.empty()) continue;
+      opened.insert(value);
+      if (auto guess = match_opened(opened, region, block, {candidate}, enough)) return guess;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Blocks of attention between bf16 operands round the weights before they are divided by their sum, the program behind
+/// it; and sum(weights * their gradient) is taken as sum(result * its gradient), of a result whose weights were
+/// rounded. No rounding is the same then, so that such sums are held against the program over the reals, as a proof is.
+/// Of the result either side must round.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_unrounded(Region& region, const Written& block,
+                                                                 const std::vector<ValueId>& values, size_t enough) {
+  std::vector<ValueId> sums;
+  for (ValueId value : values)
+    if (weighed_.count(program_.values[size_t(value)].node)) sums.push_back(value);
+  if (sums.empty() || exact_) return std::nullopt;
+  exact_ = true;
+  memory_.forget_reads();
+  std::optional<Guess> guess;
+  try {
+    guess = settle(region, block, sums, sample(region, block, enough));
+    if (!guess) guess = match_opened(region, block, sums, enough);
+  } catch (...) {
+    exact_ = false;
+    throw;
+  }
+  exact_ = false;
+  return guess;
+}
+
+/// Whether roundings to bf16 make a difference to both or to neither.
+bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess& guess,
+                               const std::vector<Point>& points) {
+  bool by_text = false, by_program = false;
+  for (const Point& point : points) {
+    const Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
+    meaning_.work = meaning_.limit = 0;
+    meaning_.choose(point.sample);
+    const double expected = meaning_.at(guess.value, index);
+    Sample rounding = point.sample;
+    rounding.exact = false;
+    meaning_.choose(rounding);
+    if (!std::isfinite(expected) || !std::isfinite(point.value)) continue;
+    by_program = by_program || !close(meaning_.at(guess.value, index), expected);
+    by_text = by_text || !close(region.values(block, {point.element}).front(), point.value);
+  }
+  return by_text == by_program;
+}
+
+/// The operator is a part of it: one element of relu's may be one of its operand's, which is in memory as well where it
+/// is computed again.
+ContentsWalk::Passed ContentsWalk::passed_as(const Guess& guess) const {
+  const Node& node = node_of(guess.value);
+  Passed out{node.op ? fmt::format("{} {}", node.op->tag(), node.op->attributes()) : "", {}, guess.strides};
+  for (const Range& range : meaning_.ranges(guess.value)) out.extents.push_back(range.hi - range.lo);
+  return out;
+}
+
+bool ContentsWalk::is_sum(ValueId value) const {
+  const int maker = meaning_.maker(value);
+  return maker >= 0 && program_.instructions[size_t(maker)].opcode == Opcode::compute &&
+         node_of(value).space.reduction() == FactorKind::sum;
+}
+
+/// Sums in memory that the value is computed from directly.
+std::set<ValueId> ContentsWalk::sums_behind(ValueId value) const {
+  std::set<ValueId> out;
+  if (const int maker = meaning_.maker(value); maker >= 0)
+    for (ValueId operand : program_.instructions[size_t(maker)].operands)
+      if (const ValueId of = meaning_.source(operand); meaning_.opaque(of) && is_sum(of)) out.insert(of);
+  return out;
+}
+
+/// With these values as what they are computed from.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<ValueId>& opened, Region& region,
+                                                              const Written& block, const std::vector<ValueId>& values,
+                                                              size_t enough) {
+  std::optional<Guess> guess;
+  meaning_.open(opened);
+  opened_ = true;
+  try {
+    guess = settle(region, block, values, sample(region, block, enough));
+  } catch (const NotHeld&) {  // what they were computed from is gone
+  } catch (const TooLong&) {
+  }
+  opened_ = false;
+  meaning_.close();
+  if (guess) opened_for_match_.insert(opened.begin(), opened.end());
+  return guess;
+}
+
+void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points,
+                            const std::vector<ValueId>& candidates, const std::string& name, bool scratch) {
+  std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
+  for (ValueId v : candidates) {
+    if (!named_alike(v, name)) continue;
+    std::string why;
+    const std::vector<Range>& ranges = meaning_.ranges(v);
+    too_long_ = false;
+    agrees({v, dense_strides(ranges, row_major(ranges.size()))}, points, most_work_, &why);
+    if (too_long_ && !scratch) throw TooLong();
+    throw Differs(fmt::format("{} is not {}, nor anything else the program computes: {}", place, part_text(v), why),
+                  block.line, program_.values[size_t(v)].node);
+  }
+  if (too_long_ && !scratch) throw TooLong();
+  throw Differs(fmt::format("{} is nothing the program computes{}", place,
+                            candidates.empty() ? ": no value has so many elements" : ""),
+                block.line);
+}
+
+}  // namespace hetsynth::source
