@@ -222,7 +222,7 @@ double Execution::load(int64_t byte, DType dtype, int through) {
     }
   auto own = overlay_.find(byte);
   if (own != overlay_.end()) {
-    if (seen_.insert(byte).second) need_byte(byte, true);
+    if ((adding_ ? added_to_ : seen_).insert(byte).second) need_byte(byte, true);
     return own->second;
   }
   need_byte(byte, false);

@@ -39,6 +39,14 @@ bool decided_inside(const Outline& outline, int chunks, const Store& store, cons
                      [&](int slot) { return outline.loops.at(slot).chunks_of == chunks && counters.count(slot) > 0; });
 }
 
+/// Of a loop that only spreads elements: the first two, the last and some between.
+std::set<int64_t> some_turns(const Loop& loop) {
+  std::set<int64_t> out;
+  for (int64_t turn : {int64_t(0), int64_t(1), loop.extent() / 3, loop.extent() * 4 / 7, loop.extent() - 1})
+    if (turn < loop.extent()) out.insert(loop.begin + turn);
+  return out;
+}
+
 }  // namespace
 
 Selection::Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes) {
@@ -48,9 +56,9 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
     around.insert(store.loops.begin(), store.loops.end());
     for (int64_t byte : bytes) {
       std::map<int, int64_t> counters;
-      bool decoded = outline.decode(store, byte, counters, {});
-      if (!store.affine) counters.clear();
-      if (store.affine && !decoded)
+      const bool known = store.affine || store.modulus > 0;
+      if (known &&
+          !(store.affine ? outline.decode(store, byte, counters, {}) : outline.decode_remainder(store, byte, counters)))
         continue;  // it never writes this one: its loops are left out if no other needs them
       for (int slot : store.loops) {
         if (auto at = counters.find(slot); at != counters.end())
@@ -65,9 +73,18 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
 }
 
 Selection::Selection(const Outline& outline, int block) {
-  for (const Store& store : outline.stores)
-    if (store.block == block) full.insert(store.loops.begin(), store.loops.end());
-  leave_others(outline, std::set<int>(full));
+  std::set<int> around;
+  for (const Store& store : outline.stores) {
+    if (store.block != block || store.affine) continue;
+    around.insert(store.loops.begin(), store.loops.end());
+    for (int slot : store.loops) {
+      if (store.modulus > 0 && store.remainder.coefficients.count(slot))
+        only[slot].merge(some_turns(outline.loops.at(slot)));
+      else
+        full.insert(slot);
+    }
+  }
+  leave_others(outline, around);
 }
 
 void Selection::leave_others(const Outline& outline, const std::set<int>& around) {
@@ -172,7 +189,11 @@ void Execution::assign(const Statement& s) {
   int64_t byte = place_of(to, at, pointer_type, s.line);
   if (!in_blocks(byte))
     throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
-  if (s.accumulates) value += load(byte, element_type(pointer_type), to.through);
+  if (s.accumulates) {
+    adding_ = true;
+    value += load(byte, element_type(pointer_type), to.through);
+    adding_ = false;
+  }
   if (!lost_.empty()) lost_.erase(byte);
   overlay_[byte] = value;
   for (const Store& store : c_.outline.stores)
@@ -347,7 +368,9 @@ void Execution::need_byte(int64_t byte, bool own) {
     if (byte < store.low || byte >= store.high) continue;
     std::map<int, int64_t> counters;
     if (!c_.outline.decode(store, byte, counters, {})) {
-      if (!store.affine && store.block != block_) need_all(store);
+      // Of its own block, what is added to an element in the turns that run is all that comes to it; what is read of
+      // others there, other turns may have made.
+      if (!store.affine && (store.block != block_ || !adding_)) need_all(store);
       continue;
     }
     bool before = store.statement->number < now_;

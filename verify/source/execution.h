@@ -26,7 +26,7 @@ struct Selection {
   void single(int slot, const std::set<int64_t>& turns) { full.erase(slot), only[slot] = turns, alone.insert(slot); }
   /// Of a loop over chunks, those that such turns lie in.
   void single_chunks(int slot) { full.erase(slot), alone.insert(slot); }
-  /// All of the block.
+  /// What is added to the block at looked-up places: of loops that only spread elements, some turns.
   Selection(const Outline& outline, int block);
 
  private:
@@ -115,9 +115,11 @@ class Execution {
   int64_t& work_;
   int64_t limit_;
   bool widened_ = false;
+  bool adding_ = false;  ///< to the element that is read
   std::vector<int> active_;
   std::unordered_map<int64_t, double> overlay_;  ///< bytes written by this execution
   std::unordered_set<int64_t> seen_;             ///< bytes of it for which what makes them runs
+  std::unordered_set<int64_t> added_to_;         ///< the same, where they are only added to
   std::vector<LocalArray> arrays_;               ///< by slot
   std::unordered_map<int, int> forgotten_;       ///< real variables: by which loop
   std::unordered_map<int64_t, int> lost_;        ///< bytes of other blocks: by which loop; -1 - block: by not adding

@@ -49,6 +49,14 @@ class Region {
     return std::nullopt;
   }
 
+  /// Of a scattered block: what elements would be, at most so many, that this turn adds to if it ran alone. nullopt:
+  /// turns depend on each other. Throws as `values`.
+  virtual std::optional<std::vector<std::pair<int64_t, double>>> hits_of_turn(const Written&,
+                                                                              const std::vector<int64_t>& /*turn*/,
+                                                                              size_t /*most*/) {
+    return std::nullopt;
+  }
+
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
   int64_t limit = 0;
