@@ -45,7 +45,6 @@ bool tells_numbers_apart(const Expression& e) {
     case Kind::or_:
     case Kind::choose:
     case Kind::to_integer:
-    case Kind::to_unsigned:
       return true;
     case Kind::element:
       return e.args[0].kind == Kind::global;

@@ -144,6 +144,8 @@ class ContentsWalk : public StepWalk {
   };
   void remember(const Region& region, const std::vector<Guess>& made);
   bool reads_alike(const KnownCall& known, const Call& call, const Region& region, Twins& twins);
+  std::optional<std::vector<Guess>> made_as(const KnownCall& known, const Call& call, const Region& region,
+                                            const std::vector<std::string>& names);
   std::optional<std::vector<Guess>> made_again(const Region& region, const std::vector<std::string>& names);
 
   // recognise_sums.cpp
@@ -181,11 +183,11 @@ class ContentsWalk : public StepWalk {
   std::vector<bool> done_;  ///< by instruction: its result was in memory
   /// Blocks that were recognised, by function and variable.
   std::map<std::pair<std::string, int>, Passed> passed_;
-  std::map<std::string, KnownCall> known_calls_;  ///< the first of each key
-  std::set<Memory::Read> read_through_;           ///< by the region that was understood last
-  std::set<ValueId> opened_for_match_;            ///< see match_opened: by all of its blocks
-  int frontier_ = 0;                              ///< instruction that made what was recognised last
-  int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
+  std::map<std::string, std::vector<KnownCall>> known_calls_;  ///< by key, the first ones
+  std::set<Memory::Read> read_through_;                        ///< by the region that was understood last
+  std::set<ValueId> opened_for_match_;                         ///< see match_opened: by all of its blocks
+  int frontier_ = 0;                                           ///< instruction that made what was recognised last
+  int64_t work_of_others_ = 0;                                 ///< evaluations for what is unrecognised
   /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
   /// from memory only through much that was not computed yet.
   static constexpr int64_t work_ratio = 20, least_work = 10'000;

@@ -18,6 +18,8 @@ constexpr int64_t longest_array = int64_t(1) << 24;
 
 bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
 
+bool sums_row(Builtin builtin) { return builtin == Builtin::row_sum || builtin == Builtin::row_max; }
+
 /// Loops that are run in full before it is known what of them is wanted.
 constexpr int64_t few_turns = 512;
 
@@ -131,22 +133,71 @@ void Execution::execute(const Statement& s) {
   }
 }
 
+/// Of an expression that a variable is read in which waits: that variable as `forgotten_` has it; else -1. A sum over a
+/// row waits itself.
+int Execution::missing_of(const Expression& e) const {
+  if (e.kind == Kind::variable && e.type == Type::real) {
+    const auto by = forgotten_.find(e.slot);
+    return by != forgotten_.end() && by->second >= first_waiting ? by->second : -1;
+  }
+  for (const Expression& arg : e.args)
+    if (const int by = missing_of(arg); by >= 0) return by;
+  return -1;
+}
+
+/// A sum over a row is dear, and most elements do not depend on it. It waits until something reads what is made of it:
+/// then it is wanted, and everything is executed again. The same goes for what it enters. False: it is executed.
+bool Execution::waits(const Statement& s) {
+  const bool declares = s.kind == Statement::Kind::declare;
+  if (declares && s.type == Type::real && s.has_value && !selection_.wanted.count(s.slot)) {
+    const bool sums = s.value.kind == Kind::call && s.value.slot > 0 && sums_row(helper(s.value.slot).builtin);
+    const int by = sums ? first_waiting + s.slot : any_waits_ ? missing_of(s.value) : -1;
+    if (by < 0) return false;
+    any_waits_ = true;
+    frame_[size_t(s.slot)].real = std::nan("");
+    forgotten_[s.slot] = by;
+    return true;
+  }
+  if (declares || !any_waits_ || s.target.kind != Kind::element || s.target.type != Type::real) return false;
+  const int by = missing_of(s.value);
+  if (by < 0) return false;
+  const Pointer to = pointer(s.target.args[0]);
+  if (to.array >= 0) return false;
+  const int64_t byte = place_of(to, integer(s.target.args[1]), s.target.args[0].type, s.line);
+  const Written& wanted = c_.outline.written[size_t(block_)];
+  if ((byte >= wanted.begin && byte < wanted.end) || !in_blocks(byte) || s.accumulates) return false;
+  lost_[byte] = by;
+  overlay_.erase(byte);
+  return true;
+}
+
 void Execution::declare(const Statement& s) {
+  if (waits(s)) return;
   Cell& cell = frame_[size_t(s.slot)];
   if (s.elements > 0) {
     if (s.elements > longest_array) throw NotFollowed("a very long local array", s.line);
     LocalArray& array = arrays_[size_t(s.slot)];
     size_t size = size_t(s.elements);
-    array.values.assign(size, std::nan(""));
-    array.forgotten.assign(size, -1);
-    array.checked.assign(size, 0);
+    if (array.values.size() != size) {
+      array.values.assign(size, std::nan(""));
+      array.set.assign(size, 0);
+      array.checked.assign(size, 0);
+    }
+    // Elements are what they are set to from now on: going over all of them would cost more than a turn does.
+    array.declared = ++clock_;
+    ++moment_;
     array.restricted = false;
     if (auto stores = c_.outline.array_stores.find(s.slot); stores != c_.outline.array_stores.end())
       for (const Store& store : stores->second)
         for (int slot : store.loops) array.restricted = array.restricted || restricted(slot);
-    for (size_t i = 0; i < s.list.size() && i < size; ++i)
+    for (size_t i = 0; i < s.list.size() && i < size; ++i) {
       array.values[i] = s.list[i].type == Type::integer ? double(integer(s.list[i])) : real(s.list[i]);
-    if (s.zeroed) std::fill(array.values.begin() + long(s.list.size()), array.values.end(), 0.0);
+      array.set[i] = clock_;
+    }
+    if (s.zeroed) {
+      std::fill(array.values.begin() + long(s.list.size()), array.values.end(), 0.0);
+      std::fill(array.set.begin(), array.set.end(), clock_);
+    }
     cell.pointer = {s.slot, 0};
   } else if (s.type == Type::integer) {
     if (s.has_value) cell.integer = integer(s.value);
@@ -162,7 +213,7 @@ void Execution::declare(const Statement& s) {
 
 void Execution::assign(const Statement& s) {
   bool is_integer = s.target.type == Type::integer;
-  if ((!forgotten_.empty() && puts_off(s)) || (s.accumulates && adds_elsewhere(s))) return;
+  if ((!forgotten_.empty() && (puts_off(s) || waits(s))) || (s.accumulates && adds_elsewhere(s))) return;
   double value = is_integer ? double(integer(s.value)) : real(s.value);
   line_ = s.line;
   now_ = s.number;
@@ -182,7 +233,7 @@ void Execution::assign(const Statement& s) {
       throw Misstep("a local array is written outside of its bounds", s.line);
     if (s.accumulates) value += array_element({to.array, 0}, at, s.line);
     array.values[size_t(at)] = value;
-    array.forgotten[size_t(at)] = -1;
+    array.set[size_t(at)] = ++clock_;
     return;
   }
   Type pointer_type = s.target.args[0].type;
@@ -313,8 +364,8 @@ void Execution::forget(int slot, const Loop& loop) {
                        store.address.coefficients.count(slot) > 0);
     });
     if (apart) continue;
-    std::vector<int>& forgotten = arrays_[size_t(array)].forgotten;
-    std::fill(forgotten.begin(), forgotten.end(), slot);
+    arrays_[size_t(array)].forgotten = ++clock_;
+    arrays_[size_t(array)].forgotten_by = slot;
   }
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/source/structure.h"
+
 namespace hetsynth::source {
 namespace {
 
@@ -25,10 +27,11 @@ LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame fr
       outline_(function, body, frame_),
       code_{outline_, body, unit, memory} {}
 
-/// Of a function's body, numbers make its key.
+/// Of a function's body, what it does and numbers that it is given make its key.
 std::optional<Call> LoopRegion::call() const {
   if (&code_.body != &function_.body) return std::nullopt;
-  Call out{function_.name, {}};
+  Call out;
+  out.key = structure_of(function_, out.streams);
   for (size_t i = 0; i < function_.parameters.size(); ++i) {
     if (is_pointer(function_.parameters[i].type))
       out.places[int(i)] = frame_[i].pointer.at;

@@ -13,7 +13,8 @@ namespace hetsynth::source {
 
 /// A call of a function that reads and writes the arena.
 struct Call {
-  std::string key;                ///< the same of calls that do the same, each at its places
+  std::string key;                ///< the same of calls that do the same, each at its places and with its
+  std::vector<int64_t> streams;   ///< streams of random numbers
   std::map<int, int64_t> places;  ///< byte that a parameter points to
 };
 
