@@ -111,7 +111,9 @@ std::optional<std::vector<ContentsWalk::Guess>> ContentsWalk::made_as(const Know
       value = candidate;
       twins = std::move(trial);
     }
-    if (!value) return std::nullopt;
+    // What is in memory already may be made again, but another value may be the same by what is in memory and not by
+    // the program's instructions: then that is what this is for.
+    if (!value || meaning_.holds(*value)) return std::nullopt;
     out.push_back({*value, then.strides});
   }
   for (const auto& [value, with] : same) meaning_.identify(value, with);

@@ -10,6 +10,8 @@ namespace hetsynth::source {
 namespace {
 
 constexpr size_t least_looks = 24, most_hits_of_turn = 6;
+/// One in so many is at edges, where comparisons come out either way.
+constexpr size_t edge_looks = 8;
 /// Terms that are more than nothing, without which nothing is decided.
 constexpr size_t least_hits = 4;
 /// Elements at which a turn did not add what it should, to be looked at with all turns.
@@ -57,6 +59,7 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_looked_up(Region& region, c
   std::vector<Term> out;
   for (size_t i = 0; i < std::max({looked_at.size(), places.size(), least_looks}); ++i) {
     Sample sample{.seed = 1 + i, .positive = i % 2 == 0, .together = i % 3 == 1};
+    sample.edge = i % edge_looks == 1;
     if (i % 3 != 2 && !places.empty()) sample.place = places[i % places.size()];
     meaning_.choose(sample);
     const std::vector<int64_t>& turn = looked_at[i % looked_at.size()];
