@@ -1,5 +1,5 @@
-// How long generation takes, by the length of a program: chains of elementwise operators, which one loop nest could hold
-// all of, and stacks of layers. Seconds of one core, and how they grow from one length to the next: 2 is linear.
+// How long generation takes, by the length of a program: chains of elementwise operators, which one loop nest could
+// hold all of, and stacks of layers. Seconds of one core, and how they grow from one length to the next: 2 is linear.
 //   bench_generate_time
 #include <fmt/format.h>
 
@@ -25,8 +25,7 @@ void chain(int64_t length) {
 void layers(int64_t length) {
   auto [samples, labels] = synthetic_batch(16, 8, 4);
   Tensor h = samples;
-  for (int64_t i = 0; i < length; ++i)
-    h = h + relu(matmul(h, parameter(fmt::format("w{}", i), {8, 8}, normal(0.1))));
+  for (int64_t i = 0; i < length; ++i) h = h + relu(matmul(h, parameter(fmt::format("w{}", i), {8, 8}, normal(0.1))));
   minimize(cross_entropy(matmul(h, parameter("out", {8, 4}, normal(0.3))), labels), SGD{});
 }
 

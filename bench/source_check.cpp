@@ -38,6 +38,12 @@ Cluster of_cuda(Cluster cluster) {
   return cluster;
 }
 
+/// Nothing is run here, so that devices may hold what none of this machine does.
+Cluster of_much_memory(Cluster cluster) {
+  for (Device& device : cluster.devices) device.memory_bytes = int64_t(1) << 40;
+  return cluster;
+}
+
 int64_t most_megabytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -82,6 +88,7 @@ int report(const std::string& name, const ListedModel& model, Settings settings)
   int bad = 0;
   for (Cluster cluster : clusters()) {
     if (on_cuda) cluster = of_cuda(cluster);
+    if (published) cluster = of_much_memory(cluster);
     SynthesisOptions options;
     options.time_limit_seconds = 2;
     Plan plan = cluster.devices.size() == 1 ? single_device_plan(traced.program, cluster)

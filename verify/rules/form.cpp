@@ -10,8 +10,8 @@
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/nested_cut.h"
 #include "dsl/spmd/plan_text.h"
-#include "verify/rules/same_tensor.h"
 #include "verify/rules/normalised_plan.h"
+#include "verify/rules/same_tensor.h"
 
 namespace hetsynth {
 

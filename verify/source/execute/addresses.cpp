@@ -130,7 +130,10 @@ void Outline::add_store(const Statement& s, const std::vector<int>& around, bool
     return;
   }
   store.low = store.high = frame_[size_t(base->slot)].pointer.at;
-  if (store.affine) set_limits(store);
+  if (store.affine)
+    set_limits(store);
+  else
+    find_remainder(store);
   stores.push_back(store);
 }
 

@@ -45,7 +45,6 @@ bool tells_numbers_apart(const Expression& e) {
     case Kind::or_:
     case Kind::choose:
     case Kind::to_integer:
-    case Kind::to_unsigned:
       return true;
     case Kind::element:
       return e.args[0].kind == Kind::global;
@@ -204,9 +203,11 @@ std::vector<int> Outline::summed_over(int block) const {
   std::vector<int> found;
   if (adding.size() == 1) {
     const Store& store = *adding[0];
-    if (!store.affine || store.conditional || setting[0]->statement->number > store.statement->number) return {};
+    // Whether something is added may depend on what is looked up, as where it goes.
+    if ((store.affine && store.conditional) || setting[0]->statement->number > store.statement->number) return {};
+    const Affine& apart = store.affine ? store.address : store.remainder;
     for (int slot : store.loops)
-      if (!store.address.coefficients.count(slot) && !in(setting[0]->loops, slot)) found.push_back(slot);
+      if (!apart.coefficients.count(slot) && !in(setting[0]->loops, slot)) found.push_back(slot);
   } else {
     const Expression& value = setting[0]->statement->value;
     if (value.kind != Kind::variable || value.type != Type::real) return {};

@@ -1,4 +1,5 @@
 // What expressions of an executed piece of code are worth: numbers, addresses, and the contents of memory.
+#include <algorithm>
 #include <cmath>
 
 #include "dsl/ir/interpreter.h"
@@ -15,7 +16,11 @@ void Execution::count() {
 /// What turns of this loop left behind is read. If more is going to run anyway, that may have been all that was
 /// missing.
 double Execution::lost(int loop) {
-  if (!widened_) run_in_full(loop);
+  if (loop >= first_waiting) {
+    if (selection_.wanted.insert(loop - first_waiting).second) widened_ = true;
+  } else if (!widened_) {
+    run_in_full(loop);
+  }
   return std::nan("");
 }
 
@@ -206,7 +211,8 @@ double Execution::array_element(const Pointer& from, int64_t at, int line) {
     array.checked[size_t(at)] = moment_;
     need_element(from.array, at);
   }
-  if (int by = array.forgotten[size_t(at)]; by >= 0) return lost(by);
+  if (array.set[size_t(at)] < std::max(array.declared, array.forgotten))
+    return array.forgotten > array.declared ? lost(array.forgotten_by) : std::nan("");
   return array.values[size_t(at)];
 }
 
@@ -222,7 +228,7 @@ double Execution::load(int64_t byte, DType dtype, int through) {
     }
   auto own = overlay_.find(byte);
   if (own != overlay_.end()) {
-    if (seen_.insert(byte).second) need_byte(byte, true);
+    if ((adding_ ? added_to_ : seen_).insert(byte).second) need_byte(byte, true);
     return own->second;
   }
   need_byte(byte, false);

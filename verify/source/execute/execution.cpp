@@ -18,6 +18,8 @@ constexpr int64_t longest_array = int64_t(1) << 24;
 
 bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
 
+bool sums_row(Builtin builtin) { return builtin == Builtin::row_sum || builtin == Builtin::row_max; }
+
 /// Loops that are run in full before it is known what of them is wanted.
 constexpr int64_t few_turns = 512;
 
@@ -39,6 +41,14 @@ bool decided_inside(const Outline& outline, int chunks, const Store& store, cons
                      [&](int slot) { return outline.loops.at(slot).chunks_of == chunks && counters.count(slot) > 0; });
 }
 
+/// Of a loop that only spreads elements: the first two, the last and some between.
+std::set<int64_t> some_turns(const Loop& loop) {
+  std::set<int64_t> out;
+  for (int64_t turn : {int64_t(0), int64_t(1), loop.extent() / 3, loop.extent() * 4 / 7, loop.extent() - 1})
+    if (turn < loop.extent()) out.insert(loop.begin + turn);
+  return out;
+}
+
 }  // namespace
 
 Selection::Selection(const Outline& outline, int block, const std::vector<int64_t>& bytes) {
@@ -48,9 +58,9 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
     around.insert(store.loops.begin(), store.loops.end());
     for (int64_t byte : bytes) {
       std::map<int, int64_t> counters;
-      bool decoded = outline.decode(store, byte, counters, {});
-      if (!store.affine) counters.clear();
-      if (store.affine && !decoded)
+      const bool known = store.affine || store.modulus > 0;
+      if (known &&
+          !(store.affine ? outline.decode(store, byte, counters, {}) : outline.decode_remainder(store, byte, counters)))
         continue;  // it never writes this one: its loops are left out if no other needs them
       for (int slot : store.loops) {
         if (auto at = counters.find(slot); at != counters.end())
@@ -65,9 +75,18 @@ Selection::Selection(const Outline& outline, int block, const std::vector<int64_
 }
 
 Selection::Selection(const Outline& outline, int block) {
-  for (const Store& store : outline.stores)
-    if (store.block == block) full.insert(store.loops.begin(), store.loops.end());
-  leave_others(outline, std::set<int>(full));
+  std::set<int> around;
+  for (const Store& store : outline.stores) {
+    if (store.block != block || store.affine) continue;
+    around.insert(store.loops.begin(), store.loops.end());
+    for (int slot : store.loops) {
+      if (store.modulus > 0 && store.remainder.coefficients.count(slot))
+        only[slot].merge(some_turns(outline.loops.at(slot)));
+      else
+        full.insert(slot);
+    }
+  }
+  leave_others(outline, around);
 }
 
 void Selection::leave_others(const Outline& outline, const std::set<int>& around) {
@@ -114,22 +133,71 @@ void Execution::execute(const Statement& s) {
   }
 }
 
+/// Of an expression that a variable is read in which waits: that variable as `forgotten_` has it; else -1. A sum over a
+/// row waits itself.
+int Execution::missing_of(const Expression& e) const {
+  if (e.kind == Kind::variable && e.type == Type::real) {
+    const auto by = forgotten_.find(e.slot);
+    return by != forgotten_.end() && by->second >= first_waiting ? by->second : -1;
+  }
+  for (const Expression& arg : e.args)
+    if (const int by = missing_of(arg); by >= 0) return by;
+  return -1;
+}
+
+/// A sum over a row is dear, and most elements do not depend on it. It waits until something reads what is made of it:
+/// then it is wanted, and everything is executed again. The same goes for what it enters. False: it is executed.
+bool Execution::waits(const Statement& s) {
+  const bool declares = s.kind == Statement::Kind::declare;
+  if (declares && s.type == Type::real && s.has_value && !selection_.wanted.count(s.slot)) {
+    const bool sums = s.value.kind == Kind::call && s.value.slot > 0 && sums_row(helper(s.value.slot).builtin);
+    const int by = sums ? first_waiting + s.slot : any_waits_ ? missing_of(s.value) : -1;
+    if (by < 0) return false;
+    any_waits_ = true;
+    frame_[size_t(s.slot)].real = std::nan("");
+    forgotten_[s.slot] = by;
+    return true;
+  }
+  if (declares || !any_waits_ || s.target.kind != Kind::element || s.target.type != Type::real) return false;
+  const int by = missing_of(s.value);
+  if (by < 0) return false;
+  const Pointer to = pointer(s.target.args[0]);
+  if (to.array >= 0) return false;
+  const int64_t byte = place_of(to, integer(s.target.args[1]), s.target.args[0].type, s.line);
+  const Written& wanted = c_.outline.written[size_t(block_)];
+  if ((byte >= wanted.begin && byte < wanted.end) || !in_blocks(byte) || s.accumulates) return false;
+  lost_[byte] = by;
+  overlay_.erase(byte);
+  return true;
+}
+
 void Execution::declare(const Statement& s) {
+  if (waits(s)) return;
   Cell& cell = frame_[size_t(s.slot)];
   if (s.elements > 0) {
     if (s.elements > longest_array) throw NotFollowed("a very long local array", s.line);
     LocalArray& array = arrays_[size_t(s.slot)];
     size_t size = size_t(s.elements);
-    array.values.assign(size, std::nan(""));
-    array.forgotten.assign(size, -1);
-    array.checked.assign(size, 0);
+    if (array.values.size() != size) {
+      array.values.assign(size, std::nan(""));
+      array.set.assign(size, 0);
+      array.checked.assign(size, 0);
+    }
+    // Elements are what they are set to from now on: going over all of them would cost more than a turn does.
+    array.declared = ++clock_;
+    ++moment_;
     array.restricted = false;
     if (auto stores = c_.outline.array_stores.find(s.slot); stores != c_.outline.array_stores.end())
       for (const Store& store : stores->second)
         for (int slot : store.loops) array.restricted = array.restricted || restricted(slot);
-    for (size_t i = 0; i < s.list.size() && i < size; ++i)
+    for (size_t i = 0; i < s.list.size() && i < size; ++i) {
       array.values[i] = s.list[i].type == Type::integer ? double(integer(s.list[i])) : real(s.list[i]);
-    if (s.zeroed) std::fill(array.values.begin() + long(s.list.size()), array.values.end(), 0.0);
+      array.set[i] = clock_;
+    }
+    if (s.zeroed) {
+      std::fill(array.values.begin() + long(s.list.size()), array.values.end(), 0.0);
+      std::fill(array.set.begin(), array.set.end(), clock_);
+    }
     cell.pointer = {s.slot, 0};
   } else if (s.type == Type::integer) {
     if (s.has_value) cell.integer = integer(s.value);
@@ -145,7 +213,7 @@ void Execution::declare(const Statement& s) {
 
 void Execution::assign(const Statement& s) {
   bool is_integer = s.target.type == Type::integer;
-  if ((!forgotten_.empty() && puts_off(s)) || (s.accumulates && adds_elsewhere(s))) return;
+  if ((!forgotten_.empty() && (puts_off(s) || waits(s))) || (s.accumulates && adds_elsewhere(s))) return;
   double value = is_integer ? double(integer(s.value)) : real(s.value);
   line_ = s.line;
   now_ = s.number;
@@ -165,14 +233,18 @@ void Execution::assign(const Statement& s) {
       throw Misstep("a local array is written outside of its bounds", s.line);
     if (s.accumulates) value += array_element({to.array, 0}, at, s.line);
     array.values[size_t(at)] = value;
-    array.forgotten[size_t(at)] = -1;
+    array.set[size_t(at)] = ++clock_;
     return;
   }
   Type pointer_type = s.target.args[0].type;
   int64_t byte = place_of(to, at, pointer_type, s.line);
   if (!in_blocks(byte))
     throw Misstep(fmt::format("byte {} of the arena is written outside of every block", byte), s.line);
-  if (s.accumulates) value += load(byte, element_type(pointer_type), to.through);
+  if (s.accumulates) {
+    adding_ = true;
+    value += load(byte, element_type(pointer_type), to.through);
+    adding_ = false;
+  }
   if (!lost_.empty()) lost_.erase(byte);
   overlay_[byte] = value;
   for (const Store& store : c_.outline.stores)
@@ -292,8 +364,8 @@ void Execution::forget(int slot, const Loop& loop) {
                        store.address.coefficients.count(slot) > 0);
     });
     if (apart) continue;
-    std::vector<int>& forgotten = arrays_[size_t(array)].forgotten;
-    std::fill(forgotten.begin(), forgotten.end(), slot);
+    arrays_[size_t(array)].forgotten = ++clock_;
+    arrays_[size_t(array)].forgotten_by = slot;
   }
 }
 
@@ -347,7 +419,9 @@ void Execution::need_byte(int64_t byte, bool own) {
     if (byte < store.low || byte >= store.high) continue;
     std::map<int, int64_t> counters;
     if (!c_.outline.decode(store, byte, counters, {})) {
-      if (!store.affine && store.block != block_) need_all(store);
+      // Of its own block, what is added to an element in the turns that run is all that comes to it; what is read of
+      // others there, other turns may have made.
+      if (!store.affine && (store.block != block_ || !adding_)) need_all(store);
       continue;
     }
     bool before = store.statement->number < now_;

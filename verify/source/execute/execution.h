@@ -13,12 +13,14 @@
 namespace hetsynth::source {
 
 /// Which turns of the loops run. A loop in neither list runs in full, a loop over chunks only where a loop inside does.
+constexpr int first_waiting = 1 << 24;  ///< more than there are variables
 struct Selection {
   std::set<int> full;
   std::map<int, std::set<int64_t>> only;  ///< by slot: counters (Affine's); empty: none yet
   /// Loops of `only` whose other turns count as nothing: what they would leave in sums is not missed.
   std::set<int> alone;
   std::set<int> read_back;  ///< other blocks that are added to, and read again
+  std::set<int> wanted;     ///< variables of sums over rows, and of what they make, that something depends on
 
   /// Loops that only spread the block's elements run where these bytes are written. Loops whose effects are elsewhere
   /// run where something is read of it, as it turns out; reductions to single variables run in full.
@@ -26,7 +28,7 @@ struct Selection {
   void single(int slot, const std::set<int64_t>& turns) { full.erase(slot), only[slot] = turns, alone.insert(slot); }
   /// Of a loop over chunks, those that such turns lie in.
   void single_chunks(int slot) { full.erase(slot), alone.insert(slot); }
-  /// All of the block.
+  /// What is added to the block at looked-up places: of loops that only spread elements, some turns.
   Selection(const Outline& outline, int block);
 
  private:
@@ -68,7 +70,10 @@ class Execution {
  private:
   struct LocalArray {
     std::vector<double> values;
-    std::vector<int> forgotten;     ///< by element: slot of the loop whose turns left out may have set it; or -1
+    std::vector<uint64_t> set;      ///< by element: when
+    uint64_t declared = 0;          ///< when
+    uint64_t forgotten = 0;         ///< when last turns were left out that may have set any element, and
+    int forgotten_by = -1;          ///< slot of their loop
     bool restricted = false;        ///< some loop that sets elements leaves out turns
     std::vector<uint32_t> checked;  ///< by element: moment at which what makes it was seen to run
   };
@@ -84,6 +89,8 @@ class Execution {
   bool is_active(int slot) const;
   bool in_blocks(int64_t byte) const;
   bool puts_off(const Statement& s);
+  bool waits(const Statement& s);
+  int missing_of(const Expression& e) const;
   bool adds_elsewhere(const Statement& s);
 
   // What runs.
@@ -115,13 +122,17 @@ class Execution {
   int64_t& work_;
   int64_t limit_;
   bool widened_ = false;
+  bool adding_ = false;  ///< to the element that is read
   std::vector<int> active_;
   std::unordered_map<int64_t, double> overlay_;  ///< bytes written by this execution
   std::unordered_set<int64_t> seen_;             ///< bytes of it for which what makes them runs
+  std::unordered_set<int64_t> added_to_;         ///< the same, where they are only added to
   std::vector<LocalArray> arrays_;               ///< by slot
-  std::unordered_map<int, int> forgotten_;       ///< real variables: by which loop
-  std::unordered_map<int64_t, int> lost_;        ///< bytes of other blocks: by which loop; -1 - block: by not adding
+  std::unordered_map<int, int> forgotten_;       ///< real variables: by which loop; from first_waiting on: see waits
+  std::unordered_map<int64_t, int> lost_;        ///< bytes of other blocks: the same; -1 - block: by not adding
+  bool any_waits_ = false;                       ///< some variable does
   std::vector<int64_t> hits_;
+  uint64_t clock_ = 0;  ///< counts declarations of arrays and what happens to their elements
   uint32_t moment_ = 1;
   int line_ = 0, now_ = 0;
 };

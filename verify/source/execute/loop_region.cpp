@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/source/text/structure.h"
+
 namespace hetsynth::source {
 namespace {
 
@@ -25,10 +27,11 @@ LoopRegion::LoopRegion(const Function& function, const Statement& body, Frame fr
       outline_(function, body, frame_),
       code_{outline_, body, unit, memory} {}
 
-/// Of a function's body, numbers make its key.
+/// Of a function's body, what it does and numbers that it is given make its key.
 std::optional<Call> LoopRegion::call() const {
   if (&code_.body != &function_.body) return std::nullopt;
-  Call out{function_.name, {}};
+  Call out;
+  out.key = structure_of(function_, out.streams);
   for (size_t i = 0; i < function_.parameters.size(); ++i) {
     if (is_pointer(function_.parameters[i].type))
       out.places[int(i)] = frame_[i].pointer.at;
@@ -94,15 +97,14 @@ std::vector<std::set<int64_t>> LoopRegion::marks(const Written& block) {
   return out;
 }
 
-std::optional<double> LoopRegion::term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
-                                       bool none) {
+template <class Look>
+std::optional<bool> LoopRegion::execute_turn(const Written& block, Selection selection,
+                                             const std::vector<int64_t>& turn, const Look& look) {
   const std::vector<int>& loops = summed_over(block);
-  const int64_t byte = block.begin + element * block.element_bytes();
-  Selection selection(outline_, number_of(block), std::vector<int64_t>{byte});
   std::map<int, std::set<int64_t>> only;
   for (size_t l = 0; l < loops.size(); ++l) {
     only[loops[l]];
-    if (!none) only[loops[l]] = {outline_.loops.at(loops[l]).begin + turn[l]};
+    if (!turn.empty()) only[loops[l]] = {outline_.loops.at(loops[l]).begin + turn[l]};
     selection.single(loops[l], only[loops[l]]);
     if (const int chunks = outline_.loops.at(loops[l]).chunks_of; chunks >= 0) selection.single_chunks(chunks);
   }
@@ -118,19 +120,48 @@ std::optional<double> LoopRegion::term(const Written& block, int64_t element, co
       execution.run();
       if (!apart()) return std::nullopt;
       if (execution.widened()) continue;
-      return execution.value(byte);
+      look(execution);
+      return true;
     } catch (const Misstep&) {
-      if (!execution.widened() || !apart()) return std::nullopt;
+      if (!apart()) return std::nullopt;
+      if (execution.widened()) continue;
+      // What numbers in memory lead to beyond the block may be seen with those that are there now alone.
+      if (block.scattered) throw;
+      return std::nullopt;
     } catch (const Execution::Undefined&) {
       if (!apart()) return std::nullopt;
-      if (!execution.widened()) return std::nan("");
+      if (!execution.widened()) return false;
     }
   }
   return std::nullopt;
 }
 
-std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, size_t most) {
+std::optional<double> LoopRegion::term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
+                                       bool none) {
+  const int64_t byte = block.begin + element * block.element_bytes();
+  double out = std::nan("");
+  const std::optional<bool> known = execute_turn(
+      block, Selection(outline_, number_of(block), std::vector<int64_t>{byte}), none ? std::vector<int64_t>{} : turn,
+      [&](const Execution& execution) { out = execution.value(byte); });
+  return known ? std::optional(out) : std::nullopt;
+}
+
+std::optional<std::vector<std::pair<int64_t, double>>> LoopRegion::hits_of_turn(const Written& block,
+                                                                                const std::vector<int64_t>& turn,
+                                                                                size_t most) {
   std::vector<std::pair<int64_t, double>> out;
+  const auto note = [&](const Execution& execution) {
+    std::set<int64_t> seen;
+    for (int64_t byte : execution.hits())
+      if (out.size() < most && seen.insert(byte).second)
+        out.push_back({(byte - block.begin) / block.element_bytes(), execution.value(byte)});
+  };
+  if (!execute_turn(block, Selection(outline_, number_of(block)), turn, note)) return std::nullopt;
+  return out;
+}
+
+std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, size_t most) {
+  std::vector<int64_t> elements;
   execute(block, Selection(outline_, number_of(block)), [&](const Execution& execution) {
     std::set<int64_t> found;
     for (int64_t byte : execution.hits()) {
@@ -139,8 +170,11 @@ std::vector<std::pair<int64_t, double>> LoopRegion::hits(const Written& block, s
     }
     size_t step = std::max<size_t>(1, found.size() / most), number = 0;
     for (int64_t byte : found)
-      if (number++ % step == 0) out.push_back({(byte - block.begin) / block.element_bytes(), execution.value(byte)});
+      if (number++ % step == 0) elements.push_back((byte - block.begin) / block.element_bytes());
   });
+  std::vector<std::pair<int64_t, double>> out;
+  const std::vector<double> worth = elements.empty() ? std::vector<double>{} : values(block, elements);
+  for (size_t i = 0; i < elements.size(); ++i) out.push_back({elements[i], worth[i]});
   return out;
 }
 

@@ -23,11 +23,20 @@ class LoopRegion final : public Region {
   std::vector<std::set<int64_t>> marks(const Written& block) override;
   std::optional<double> term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
                              bool none) override;
+  std::optional<std::vector<std::pair<int64_t, double>>> hits_of_turn(const Written& block,
+                                                                      const std::vector<int64_t>& turn,
+                                                                      size_t most) override;
 
  private:
   /// Executes until nothing is missing any more, then looks at what came of it. False: undefined.
   template <class Look>
   bool execute(const Written& block, Selection selection, const Look& look);
+
+  /// The same, of the loops that the block is summed over, for this turn alone; empty: for none. nullopt: turns depend
+  /// on each other.
+  template <class Look>
+  std::optional<bool> execute_turn(const Written& block, Selection selection, const std::vector<int64_t>& turn,
+                                   const Look& look);
 
   const std::vector<int>& summed_over(const Written& block);
   int number_of(const Written& block) const { return int(&block - outline_.written.data()); }

@@ -97,6 +97,10 @@ struct Store {
   bool conditional = false;
   int64_t low = 0, high = 0;  ///< bytes: first and one past the last it can write
   int block = -1;
+  /// Of an address in the arena that is not affine: what it is but for multiples of so many bytes, which tells apart
+  /// any two turns of the loops in it. 0: nothing is known.
+  int64_t modulus = 0;
+  Affine remainder = {};
 };
 
 class Outline {
@@ -114,8 +118,12 @@ class Outline {
   /// of loops over chunks at the moment; only addresses of arrays depend on them. False: it never does.
   bool decode(const Store& store, int64_t at, std::map<int, int64_t>& counters, const Frame& chunks) const;
 
+  /// The same of a store to looked-up places, for the counters that are in its remainder.
+  bool decode_remainder(const Store& store, int64_t at, std::map<int, int64_t>& counters) const;
+
   /// Loops, outermost first, of which each turn adds to each element of the block, and whose turns are alike
-  /// (alike_turns.cpp). Others may add to it as well, inside of them. Empty: none are known.
+  /// (alike_turns.cpp). Others may add to it as well, inside of them. Empty: none are known. Of a block that is added
+  /// to at looked-up places: loops whose turns look up places, each of which may be the element's.
   std::vector<int> summed_over(int block) const;
 
  private:
@@ -130,6 +138,8 @@ class Outline {
   void note_assigned(const Statement& s, std::set<int>& declared, Loop& loop) const;
   bool affine(const Expression& e, Affine& out) const;
   bool affine_address(const Expression& target, int64_t element_bytes, Affine& out) const;
+  void add_remainder(const Expression& e, int64_t scale, Store& store) const;
+  void find_remainder(Store& store) const;
   const Expression* base_of(const Expression& pointer) const;
   void add_store(const Statement& s, const std::vector<int>& around, bool conditional);
   void set_limits(Store& store) const;

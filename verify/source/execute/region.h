@@ -13,7 +13,8 @@ namespace hetsynth::source {
 
 /// A call of a function that reads and writes the arena.
 struct Call {
-  std::string key;                ///< the same of calls that do the same, each at its places
+  std::string key;                ///< the same of calls that do the same, each at its places and with its
+  std::vector<int64_t> streams;   ///< streams of random numbers
   std::map<int, int64_t> places;  ///< byte that a parameter points to
 };
 
@@ -46,6 +47,14 @@ class Region {
   /// depend on each other. Throws as `values`.
   virtual std::optional<double> term(const Written&, int64_t /*element*/, const std::vector<int64_t>& /*turn*/,
                                      bool /*none*/) {
+    return std::nullopt;
+  }
+
+  /// Of a scattered block: what elements would be, at most so many, that this turn adds to if it ran alone. nullopt:
+  /// turns depend on each other. Throws as `values`.
+  virtual std::optional<std::vector<std::pair<int64_t, double>>> hits_of_turn(const Written&,
+                                                                              const std::vector<int64_t>& /*turn*/,
+                                                                              size_t /*most*/) {
     return std::nullopt;
   }
 

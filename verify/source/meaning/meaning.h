@@ -79,6 +79,7 @@ class Meaning {
   /// At some time: what counted as what it is computed from (open), and the unknowns that values came from.
   struct Known {
     std::set<ValueId> opened, unknowns;
+    std::map<int64_t, int64_t> streams = {};  ///< of random numbers: which one now stands for which of then
   };
   std::set<ValueId> unknowns_behind(const std::vector<ValueId>& values, const std::set<ValueId>& opened) const;
   /// Whether `now` is of the twins what `then` was, at that time, of what they stand for. Adds twins of unknowns that

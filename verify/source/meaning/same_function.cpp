@@ -8,6 +8,18 @@ namespace {
 /// Longest chain of operators that is followed.
 constexpr int deepest_comparison = 200;
 
+bool same_body(const Expr& then, const Expr& now, const std::map<int64_t, int64_t>& streams) {
+  if (then.kind() != now.kind() || then.args().size() != now.args().size()) return false;
+  if (then.kind() == ExprKind::random) {
+    const auto stream = streams.find(then.index());
+    return now.index() == (stream == streams.end() ? then.index() : stream->second);
+  }
+  if (then.index() != now.index() || then.value() != now.value()) return false;
+  for (size_t i = 0; i < then.args().size(); ++i)
+    if (!same_body(then.args()[i], now.args()[i], streams)) return false;
+  return true;
+}
+
 }  // namespace
 
 bool Meaning::pairs(ValueId then, ValueId now, Twins& twins) const {
@@ -46,7 +58,7 @@ std::set<ValueId> Meaning::unknowns_behind(const std::vector<ValueId>& values, c
 }
 
 bool Meaning::same_function(ValueId then, ValueId now, Twins& twins, const Known& known) const {
-  Known roots;
+  Known roots{{}, {}, known.streams};
   for (ValueId value : known.opened) roots.opened.insert(root(value));
   for (ValueId value : known.unknowns) roots.unknowns.insert(root(value));
   // What a sum in memory was taken for as what it is computed from must be computed so now.
@@ -72,8 +84,8 @@ bool Meaning::same_maker(ValueId then, ValueId now, Twins& twins, const Known& k
   if (one.opcode != other.opcode || one.operands.size() != other.operands.size()) return false;
   if (one.opcode == Opcode::compute) {
     const Node &x = reference_[one.node], &y = reference_[other.node];
-    if (x.type != y.type || x.op->tag() != y.op->tag() || !(x.space == y.space) || !(x.body == y.body) ||
-        factor_ranges_[size_t(a)] != factor_ranges_[size_t(b)] ||
+    if (x.type != y.type || x.op->tag() != y.op->tag() || !(x.space == y.space) ||
+        !same_body(x.body, y.body, known.streams) || factor_ranges_[size_t(a)] != factor_ranges_[size_t(b)] ||
         joined_dim_[size_t(x.id)] != joined_dim_[size_t(y.id)])
       return false;
   } else if (one.axis != other.axis || one.root != other.root || !view_[size_t(then)] || !view_[size_t(now)]) {

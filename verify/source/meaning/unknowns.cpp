@@ -209,6 +209,7 @@ Unknowns::Asks Unknowns::asked_of(NodeId node) const {
 int64_t Unknowns::integer(NodeId node, uint64_t bits, const Sample& sample) const {
   // Few different positions, so that lookups meet what they look for: the first and the last among them, and what lies
   // just outside, where lookups give 0.
+  if (sample.place && (sample.together || bits >> 63)) return *sample.place;
   int64_t range = integer_range_[size_t(node)];
   if (range <= 0) range = std::max<int64_t>(reference_[node].data.classes, 4);
   if (sample.together) return int64_t(mixed(sample.seed) % uint64_t(range));

@@ -2,6 +2,7 @@
 // now and then such that comparisons come out either way.
 #pragma once
 #include <compare>
+#include <optional>
 #include <vector>
 
 #include "dsl/spmd/spmd.h"
@@ -21,6 +22,8 @@ struct Sample {
   /// On either side of what they are compared with: reals of many magnitudes, numbers that the program compares them
   /// with, and equal ones where it asks whether they are; and a step on either side of what schedules compare it with.
   bool edge = false;
+  /// What many integers are, of those that are equal all: so that this place is looked up.
+  std::optional<int64_t> place = {};
   bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
   static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2}; }

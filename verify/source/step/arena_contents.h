@@ -7,6 +7,7 @@
 
 #include "verify/source/execute/memory.h"
 #include "verify/source/execute/region.h"
+#include "verify/source/meaning/pseudo_random.h"
 #include "verify/source/step/step_walk.h"
 
 namespace hetsynth::source {
@@ -117,6 +118,7 @@ class ContentsWalk : public StepWalk {
                                    size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
+  std::vector<int64_t> places_of(const Region& region, const std::vector<ValueId>& values) const;
   void add_nothing(Region& region, const Written& block);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
@@ -142,6 +144,8 @@ class ContentsWalk : public StepWalk {
   };
   void remember(const Region& region, const std::vector<Guess>& made);
   bool reads_alike(const KnownCall& known, const Call& call, const Region& region, Twins& twins);
+  std::optional<std::vector<Guess>> made_as(const KnownCall& known, const Call& call, const Region& region,
+                                            const std::vector<std::string>& names);
   std::optional<std::vector<Guess>> made_again(const Region& region, const std::vector<std::string>& names);
 
   // recognise_sums.cpp
@@ -161,6 +165,12 @@ class ContentsWalk : public StepWalk {
   std::optional<Order> order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
                                     const std::vector<Term>& terms);
 
+  // recognise_scatters.cpp
+  std::vector<Term> sample_looked_up(Region& region, const Written& block, const std::vector<int64_t>& turns,
+                                     const std::vector<ValueId>& values);
+  bool places_agree(Region& region, const Written& block, const Guess& guess, const Order& order,
+                    const std::vector<int64_t>& turns);
+
   bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why, bool some = true);
   [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
@@ -173,22 +183,27 @@ class ContentsWalk : public StepWalk {
   std::vector<bool> done_;  ///< by instruction: its result was in memory
   /// Blocks that were recognised, by function and variable.
   std::map<std::pair<std::string, int>, Passed> passed_;
-  std::map<std::string, KnownCall> known_calls_;  ///< the first of each key
-  std::set<Memory::Read> read_through_;           ///< by the region that was understood last
-  std::set<ValueId> opened_for_match_;            ///< see match_opened: by all of its blocks
-  int frontier_ = 0;                              ///< instruction that made what was recognised last
-  int64_t work_of_others_ = 0;                    ///< evaluations for what is unrecognised
+  std::map<std::string, std::vector<KnownCall>> known_calls_;  ///< by key, the first ones
+  std::set<Memory::Read> read_through_;                        ///< by the region that was understood last
+  std::set<ValueId> opened_for_match_;                         ///< see match_opened: by all of its blocks
+  int frontier_ = 0;                                           ///< instruction that made what was recognised last
+  int64_t work_of_others_ = 0;                                 ///< evaluations for what is unrecognised
   /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
   /// from memory only through much that was not computed yet.
   static constexpr int64_t work_ratio = 20, least_work = 10'000;
-  int64_t most_work_ = 0;  ///< evaluations that the program's side of a guess may take
-  bool too_long_ = false;  ///< some guess took more
-  bool exact_ = false;     ///< see match_unrounded
-  bool opened_ = false;    ///< see match_opened
+  int64_t most_work_ = 0;        ///< evaluations that the program's side of a guess may take
+  bool too_long_ = false;        ///< some guess took more
+  bool exact_ = false;           ///< see match_unrounded
+  bool opened_ = false;          ///< see match_opened
+  std::vector<Point> disputed_;  ///< see places_agree; without values
+  std::vector<int64_t> places_;  ///< see places_of; of a scattered block that is looked at
   /// Sums of attention that are computed from rounded weights, and whether the program's side rounds them itself.
   std::map<NodeId, bool> weighed_;
 };
 
+/// Turns of loops of these extents: corners, steps, where pieces begin and end (`marks`, by loop), and random ones.
+std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents,
+                                                   const std::vector<std::set<int64_t>>& marks, PseudoRandom random);
 bool close(double a, double b);
 /// What decides makes large differences. At edges small ones say nothing, as those of constants in exponents of large
 /// numbers, nor does what is too large for a float.

@@ -12,12 +12,17 @@ bool overlap(int64_t begin, int64_t end, int64_t other_begin, int64_t other_end)
   return begin < other_end && other_begin < end;
 }
 
+/// Calls of a key that memory was laid out differently for.
+constexpr size_t most_of_a_key = 4;
+
 }  // namespace
 
 /// Told of a call of which every block was recognised, before its results are put into memory.
 void ContentsWalk::remember(const Region& region, const std::vector<Guess>& made) {
   std::optional<Call> call = region.call();
-  if (!call || known_calls_.count(call->key)) return;
+  if (!call) return;
+  std::vector<KnownCall>& of_key = known_calls_[call->key];
+  if (of_key.size() >= most_of_a_key) return;
   KnownCall known;
   for (const Memory::Read& read : read_through_) {
     const Resident* there = memory_.at(read.begin);
@@ -37,7 +42,7 @@ void ContentsWalk::remember(const Region& region, const std::vector<Guess>& made
   for (const Guess& guess : made) values.push_back(guess.value);
   known.known = {opened_for_match_, meaning_.unknowns_behind(values, opened_for_match_)};
   known.call = std::move(*call);
-  known_calls_.emplace(known.call.key, std::move(known));
+  of_key.push_back(std::move(known));
 }
 
 /// Whether what the call reads now lies as what it read then, also where it writes over it. Notes which value stands
@@ -75,9 +80,18 @@ std::optional<std::vector<ContentsWalk::Guess>> ContentsWalk::made_again(const R
   const std::optional<Call> call = region.call();
   const auto found = call ? known_calls_.find(call->key) : known_calls_.end();
   if (found == known_calls_.end()) return std::nullopt;
-  const KnownCall& known = found->second;
+  for (const KnownCall& known : found->second)
+    if (auto out = made_as(known, *call, region, names)) return out;
+  return std::nullopt;
+}
+
+std::optional<std::vector<ContentsWalk::Guess>> ContentsWalk::made_as(const KnownCall& then_called, const Call& call,
+                                                                      const Region& region,
+                                                                      const std::vector<std::string>& names) {
+  KnownCall known = then_called;
+  for (size_t i = 0; i < call.streams.size(); ++i) known.known.streams[known.call.streams[i]] = call.streams[i];
   Twins twins;
-  if (!reads_alike(known, *call, region, twins)) return std::nullopt;
+  if (!reads_alike(known, call, region, twins)) return std::nullopt;
   memory_.forget_reads();
   std::vector<Guess> out;
   std::vector<std::pair<ValueId, ValueId>> same;
@@ -97,12 +111,14 @@ std::optional<std::vector<ContentsWalk::Guess>> ContentsWalk::made_again(const R
       value = candidate;
       twins = std::move(trial);
     }
-    if (!value) return std::nullopt;
+    // What is in memory already may be made again, but another value may be the same by what is in memory and not by
+    // the program's instructions: then that is what this is for.
+    if (!value || meaning_.holds(*value)) return std::nullopt;
     out.push_back({*value, then.strides});
   }
   for (const auto& [value, with] : same) meaning_.identify(value, with);
   for (const auto& [parameter, then] : known.reads) {
-    const int64_t shift = call->places.at(parameter) - known.call.places.at(parameter);
+    const int64_t shift = call.places.at(parameter) - known.call.places.at(parameter);
     places_read_.insert({then.begin + shift, then.end + shift});
   }
   return out;

@@ -121,10 +121,14 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
                                             bool scratch) {
   size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
   memory_.forget_reads();
+  disputed_.clear();
   if (auto sum = recognise_sum(region, block, name)) return *sum;
   memory_.forget_reads();
-  std::vector<Point> points = sample(region, block, enough);
   std::vector<ValueId> values = candidates(block, name);
+  if (block.scattered) places_ = places_of(region, values);
+  std::vector<Point> points = sample(region, block, enough);
+  int64_t work = 0;
+  for (const Point& point : disputed_) points.push_back(point_at(region, block, point.element, point.sample, work));
   if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
   const std::set<ValueId> beside = memory_.left_beside();
   std::optional<Guess> guess;

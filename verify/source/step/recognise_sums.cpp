@@ -22,7 +22,8 @@ int64_t product(const std::vector<int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
 }
 
-/// Corners, steps, where pieces begin and end, and random ones.
+}  // namespace
+
 std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& extents,
                                                    const std::vector<std::set<int64_t>>& marks, PseudoRandom random) {
   std::set<std::vector<int64_t>> seen;
@@ -53,8 +54,6 @@ std::vector<std::vector<int64_t>> turns_to_look_at(const std::vector<int64_t>& e
   }
   return out;
 }
-
-}  // namespace
 
 std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const Written& block,
                                                            const std::vector<int64_t>& turns) {
@@ -153,16 +152,16 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
   const std::vector<int64_t> turns = region.turns(block);
   if (turns.empty() || turns.size() > most_loops || product(turns) < least_turns) return std::nullopt;
   const int64_t before = region.work;
+  const std::vector<ValueId> values = candidates(block, name);
   std::vector<Term> terms;
   try {
-    terms = sample_turns(region, block, turns);
+    terms = block.scattered ? sample_looked_up(region, block, turns, values) : sample_turns(region, block, turns);
   } catch (const NotHeld&) {  // left to what executes all turns
   } catch (const NotFollowed&) {
   } catch (const TooLong&) {
   }
   if (terms.empty()) return std::nullopt;
   most_work_ = work_ratio * ((region.work - before) / int64_t(terms.size())) + least_work;
-  const std::vector<ValueId> values = candidates(block, name);
   for (bool permuted : {false, true})
     for (ValueId v : values) {
       if (meaning_.summed_over(v).empty()) continue;
@@ -173,7 +172,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
         if (permuted == std::is_sorted(dims.begin(), dims.end())) continue;
         const Guess guess{v, dense_strides(ranges, dims)};
         const std::optional<Order> order = order_of_sum(guess, turns, terms);
-        if (!order) continue;
+        if (!order || (block.scattered && !places_agree(region, block, guess, *order, turns))) continue;
         for (ValueId other : values) {  // the same tensor may be computed again: what reads either reads this
           const bool alike = other != v && program_.values[size_t(other)].node == program_.values[size_t(v)].node &&
                              meaning_.ranges(other) == ranges && !meaning_.holds(other) &&

@@ -33,6 +33,9 @@ constexpr int64_t most_work_of_choices = 500'000;
 /// Operators between a value and memory whose offsets are such numbers.
 constexpr size_t most_makers = 64;
 
+/// Places that are tried until one is added to.
+constexpr size_t most_places_of_all = 6;
+
 bool same(double a, double b) { return close(a, b) || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace
@@ -120,12 +123,17 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
 }
 
 /// Most elements of a scattered block stay as they were filled: those that are added to tell more. Those the text does
-/// not add to tell nothing of what it leaves out; so once everything is added to the same place.
+/// not add to tell nothing of what it leaves out; so at last everything is added to the same place, one that is there.
 void ContentsWalk::sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points) {
   for (int choice = 0; choice < 4; ++choice) {
-    const Sample sample = as_now({.seed = ++number, .positive = choice % 2 == 0, .together = choice == 3});
-    meaning_.choose(sample);
-    for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
+    const size_t before = points.size();
+    for (size_t k = 0; k < most_places_of_all && points.size() == before; ++k) {
+      Sample sample = as_now({.seed = ++number, .positive = choice % 2 == 0, .together = choice == 3});
+      if (sample.together && !places_.empty()) sample.place = places_[number % places_.size()];
+      meaning_.choose(sample);
+      for (auto [element, value] : region.hits(block, most_hits)) points.push_back({sample, element, value});
+      if (!sample.place) break;
+    }
   }
 }
 
@@ -282,7 +290,10 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
   note_offsets(guess.value, seen, numbers);
   PseudoRandom random(block.begin + 2, block.count());
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
-  std::vector<int64_t> elements;
+  struct Named {
+    int64_t element, place;
+  };
+  std::vector<Named> elements;
   for (int64_t number : numbers)
     for (size_t d = 0; d < ranges.size(); ++d) {
       const int64_t extent = ranges[d].hi - ranges[d].lo;
@@ -291,14 +302,16 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
         if (at < 0 || at >= extent) continue;
         const int64_t element = random.below(block.count());
         const Index index = index_at(ranges, guess.strides, element);
-        elements.push_back(element + (at - index[d] + ranges[d].lo) * guess.strides[d]);
+        elements.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
       }
     }
   for (size_t i = elements.size(); i > 1; --i) std::swap(elements[i - 1], elements[size_t(random.below(int64_t(i)))]);
   if (elements.size() > most_named) elements.resize(most_named);
   int64_t work = 0;
   for (size_t n = 0; n < elements.size() && (n < least_named || work < most_work_of_named); ++n) {
-    const Point point = point_at(region, block, elements[n], as_now(Sample::number(4000 + 4 * (n % 4))), work);
+    Sample sample = as_now(Sample::number(4000 + 4 * (n % 4)));
+    if (block.scattered) sample.place = elements[n].place, sample.together = n % 3 == 0;
+    const Point point = point_at(region, block, elements[n].element, sample, work);
     if (refutes(region, block, guess, point, work)) return point;
   }
   return std::nullopt;
