@@ -30,8 +30,8 @@ struct alignas(64) Post {
 };
 
 /// The ranks that differ only along one axis, and what each of them has just called.
-struct Group {
-  Group(RunState& state, std::vector<int> members)
+struct SharedGroup {
+  SharedGroup(RunState& state, std::vector<int> members)
       : ranks(std::move(members)), posts(ranks.size()), barrier(state, static_cast<int>(ranks.size())) {
     for (const Post& post : posts) calls.push_back(&post.call);
   }
@@ -45,17 +45,17 @@ struct Group {
 class Pairs {
  public:
   explicit Pairs(RunState& state) : state_(state) {}
-  Group& of(int a, int b) {
+  SharedGroup& of(int a, int b) {
     std::lock_guard lock(mutex_);
-    std::unique_ptr<Group>& group = groups_[{std::min(a, b), std::max(a, b)}];
-    if (!group) group = std::make_unique<Group>(state_, std::vector{std::min(a, b), std::max(a, b)});
+    std::unique_ptr<SharedGroup>& group = groups_[{std::min(a, b), std::max(a, b)}];
+    if (!group) group = std::make_unique<SharedGroup>(state_, std::vector{std::min(a, b), std::max(a, b)});
     return *group;
   }
 
  private:
   RunState& state_;
   std::mutex mutex_;
-  std::map<std::pair<int, int>, std::unique_ptr<Group>> groups_;
+  std::map<std::pair<int, int>, std::unique_ptr<SharedGroup>> groups_;
 };
 
 class SharedMemoryCommunicator : public Communicator {
@@ -64,7 +64,7 @@ class SharedMemoryCommunicator : public Communicator {
       : rank_(rank), state_(state), clock_(duty), pairs_(std::move(pairs)) {}
 
   /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
-  void join(std::shared_ptr<Group> group, std::shared_ptr<Group> leaders) {
+  void join(std::shared_ptr<SharedGroup> group, std::shared_ptr<SharedGroup> leaders) {
     memberships_.push_back(membership(std::move(group)));
     leaderships_.push_back(membership(std::move(leaders)));
   }
@@ -90,17 +90,17 @@ class SharedMemoryCommunicator : public Communicator {
 
  private:
   struct Membership {
-    std::shared_ptr<Group> group;
+    std::shared_ptr<SharedGroup> group;
     int member;
   };
 
-  Membership membership(std::shared_ptr<Group> group) const {
+  Membership membership(std::shared_ptr<SharedGroup> group) const {
     const auto place = std::ranges::find(group->ranks, rank_);
     const int member = static_cast<int>(place - group->ranks.begin());
     return {std::move(group), member};
   }
 
-  bool wait(Group& group, const CollectiveCall& call) {
+  bool wait(SharedGroup& group, const CollectiveCall& call) {
     const double start = wall_seconds();
     const bool complete = group.barrier.arrive_and_wait(rank_, [&] { return text(call); });
     clock_.times.idle_seconds += wall_seconds() - start;
@@ -122,7 +122,7 @@ class SharedMemoryCommunicator : public Communicator {
       return false;
     }
     if (state_.aborted()) return false;
-    Group& group = call.kind == CollectiveKind::send ? pair(call, *membership.group) : *membership.group;
+    SharedGroup& group = call.kind == CollectiveKind::send ? pair(call, *membership.group) : *membership.group;
     const int member = static_cast<int>(std::ranges::find(group.ranks, rank_) - group.ranks.begin());
     group.posts[static_cast<size_t>(member)].set(call);
     if (!wait(group, call) || !peers_agree(group, call)) return false;
@@ -132,11 +132,11 @@ class SharedMemoryCommunicator : public Communicator {
     return wait(group, call);
   }
 
-  Group& pair(const CollectiveCall& send, const Group& along) {
+  SharedGroup& pair(const CollectiveCall& send, const SharedGroup& along) {
     return pairs_->of(along.ranks[static_cast<size_t>(send.root)], along.ranks[static_cast<size_t>(send.to)]);
   }
 
-  bool peers_agree(const Group& group, const CollectiveCall& call) {
+  bool peers_agree(const SharedGroup& group, const CollectiveCall& call) {
     for (size_t j = 0; j < group.calls.size(); ++j) {
       if (same_call(*group.calls[j], call)) continue;
       const int lower = std::min(rank_, group.ranks[j]), upper = std::max(rank_, group.ranks[j]);
@@ -165,7 +165,7 @@ std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mes
   const int ranks = mesh.device_count();
   HETSYNTH_CHECK(static_cast<size_t>(ranks) == duties.size() && ranks == state.ranks(),
                  "one duty and one name per rank");
-  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<Group>> groups;
+  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<SharedGroup>> groups;
   std::vector<std::unique_ptr<Communicator>> out;
   auto pairs = std::make_shared<Pairs>(state);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -174,7 +174,7 @@ std::vector<std::unique_ptr<Communicator>> shared_memory_communicators(const Mes
     for (int axis = 0; axis < static_cast<int>(mesh.axes.size()); ++axis) {
       const auto group_of = [&](const std::vector<int>& ranks_in) {
         auto& group = groups[{axis, ranks_in}];
-        if (!group) group = std::make_shared<Group>(state, ranks_in);
+        if (!group) group = std::make_shared<SharedGroup>(state, ranks_in);
         return group;
       };
       const std::vector<int> members = mesh.group(rank, axis);

@@ -10,6 +10,7 @@
 namespace hetsynth::cuda {
 
 using DevicePointer = unsigned long long;
+inline DevicePointer device_pointer(const void* pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
 /// A part of a device (CUdevResource). Of what the driver keeps in it only the number of multiprocessors is looked at.
 struct DeviceResource {

@@ -17,8 +17,6 @@ namespace {
 /// What cublasLt asks for on recent devices (32 MiB).
 constexpr size_t workspace_bytes = size_t(32) << 20;
 
-DevicePointer device_pointer(const void* pointer) { return reinterpret_cast<DevicePointer>(pointer); }
-
 }  // namespace
 
 CudaDevice::~CudaDevice() {

@@ -35,8 +35,6 @@ int nccl_reduction(Reduction reduce) {
   return nccl_sum;
 }
 
-DevicePointer device_pointer(const void* pointer) { return reinterpret_cast<DevicePointer>(pointer); }
-
 }  // namespace
 
 CollectiveBytes bytes_of(const CollectiveCall& call, int coordinate) {

@@ -10,7 +10,7 @@ namespace hetsynth {
 namespace {
 
 /// Elements that are read from a file at once.
-constexpr int64_t block_elements = 8192;
+constexpr int64_t elements_at_once = 8192;
 
 const ArrayField::Part& part_of(const ArrayField& field, int64_t* sample) {
   for (const ArrayField::Part& part : field.parts) {
@@ -28,9 +28,9 @@ class ElementReader {
 
   void read(int64_t element, int64_t count, std::byte* out) {
     const auto size = static_cast<int64_t>(field_.type.bytes);
-    std::vector<std::byte> block(static_cast<size_t>(std::min(count, block_elements) * size));
+    std::vector<std::byte> block(static_cast<size_t>(std::min(count, elements_at_once) * size));
     for (int64_t done = 0; done < count;) {
-      const int64_t now = std::min(count - done, block_elements);
+      const int64_t now = std::min(count - done, elements_at_once);
       const auto bytes = std::span(block).first(static_cast<size_t>(now * size));
       offset_ = part_.offset + inside_part_ * part_.stride_bytes + (element + done) * size;
       part_.file->read(offset_, bytes);

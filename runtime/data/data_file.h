@@ -45,7 +45,7 @@ UserError data_error(const std::string& path, const std::string& message, const 
                      const std::string& found = "", const std::string& mend = "");
 
 /// a * b of sizes read from a file. False if it does not fit.
-inline bool multiply(int64_t a, int64_t b, int64_t* out) { return !__builtin_mul_overflow(a, b, out); }
+inline bool multiply_exactly(int64_t a, int64_t b, int64_t* out) { return !__builtin_mul_overflow(a, b, out); }
 
 /// "00 00 08 03": bytes as a hex dump shows them.
 std::string hex(std::span<const unsigned char> bytes);

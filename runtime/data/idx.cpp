@@ -50,7 +50,7 @@ StoredArray open_idx(const std::string& path) {
   for (int64_t at = 4; at < out.data_offset; at += 4) {
     const auto extent_bytes = std::as_bytes(std::span(head).subspan(static_cast<size_t>(at), 4));
     out.shape.push_back(whole_at(extent_bytes, {StoredType::Kind::unsigned_integer, 4, true}));
-    fits = fits && multiply(bytes, out.shape.back(), &bytes);
+    fits = fits && multiply_exactly(bytes, out.shape.back(), &bytes);
   }
   if (!fits || bytes != file.bytes() - out.data_offset) {
     throw file.error(

@@ -196,8 +196,8 @@ NpyHeader read_npy_header(const DataFile& file) {
   if (!type || !shape || !fortran) literal.fail("'descr', 'fortran_order' and 'shape'");
   int64_t elements = 1, bytes = 0;
   bool fits = true;
-  for (const int64_t extent : *shape) fits = fits && multiply(elements, extent, &elements);
-  if (!fits || !multiply(elements, type->bytes, &bytes) || bytes != file.bytes() - begin - length) {
+  for (const int64_t extent : *shape) fits = fits && multiply_exactly(elements, extent, &elements);
+  if (!fits || !multiply_exactly(elements, type->bytes, &bytes) || bytes != file.bytes() - begin - length) {
     throw file.error("the array does not fit the file",
                      fmt::format("{} bytes of elements from byte {} on", file.bytes() - begin - length, begin + length),
                      fmt::format("shape {} of {}", hetsynth::text(Shape(*shape)), hetsynth::text(*type)),

@@ -8,7 +8,7 @@
 namespace hetsynth::codegen::cuda::attention {
 namespace {
 
-constexpr int64_t turns_at_once = 8;  ///< of a loop over features or a tile's lines
+constexpr int64_t features_at_once = 8;  ///< of a loop over features or a tile's lines
 
 }  // namespace
 
@@ -35,7 +35,7 @@ NestPrinter::NestPrinter(const KernelContext& context, const FusedAttention& att
   }
 }
 
-void NestPrinter::unroll(int64_t turns) { add("#pragma unroll {}", std::clamp<int64_t>(turns, 1, turns_at_once)); }
+void NestPrinter::unroll(int64_t turns) { add("#pragma unroll {}", std::clamp<int64_t>(turns, 1, features_at_once)); }
 
 void NestPrinter::next_kernel() {
   arguments_ = Arguments(context_);

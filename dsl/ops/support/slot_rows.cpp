@@ -8,7 +8,7 @@ namespace hetsynth {
 namespace {
 
 /// The three operators are closed under differentiation: each one's gradients are the other two.
-enum class Kind {
+enum class SlotKind {
   to_slots,    ///< out[v, d] = sum over s of [slot(s) = v] w(s) in(s, d)
   from_slots,  ///< out[s, d] = sum over v of [slot(s) = v] w(s) in(v, d)
   products,    ///< out[s] = sum over v, d of [slot(s) = v] in0(v, d) in1(s, d)
@@ -20,14 +20,14 @@ struct Factors {
   Access per_token, table, rows;  ///< [G..., S], [G..., V, D], [G..., S, D]
   int slot = 0;
 
-  Factors(Kind kind, const Shape& rows_shape, int64_t slot_count) {
+  Factors(SlotKind kind, const Shape& rows_shape, int64_t slot_count) {
     Access groups;
     const size_t count = rows_shape.size() - 2;
     for (size_t g = 0; g < count; ++g)
       groups.dims.push_back(index_by(space.add_factor(fmt::format("g{}", g), rows_shape[g], FactorKind::parallel)));
-    const FactorKind s_kind = kind == Kind::to_slots ? FactorKind::sum : FactorKind::parallel;
-    const FactorKind v_kind = kind == Kind::to_slots ? FactorKind::parallel : FactorKind::sum;
-    const FactorKind d_kind = kind == Kind::products ? FactorKind::sum : FactorKind::parallel;
+    const FactorKind s_kind = kind == SlotKind::to_slots ? FactorKind::sum : FactorKind::parallel;
+    const FactorKind v_kind = kind == SlotKind::to_slots ? FactorKind::parallel : FactorKind::sum;
+    const FactorKind d_kind = kind == SlotKind::products ? FactorKind::sum : FactorKind::parallel;
     const int s = space.add_factor("s", rows_shape[count], s_kind);
     slot = space.add_factor("v", slot_count, v_kind);
     const int d = space.add_factor("d", rows_shape[count + 1], d_kind);
@@ -41,7 +41,8 @@ struct Factors {
 class SlotRows final : public Operator {
  public:
   /// `weighted`: a third operand holds the weights; products have none.
-  SlotRows(Kind kind, bool weighted, int64_t slot_count) : kind_(kind), weighted_(weighted), slot_count_(slot_count) {}
+  SlotRows(SlotKind kind, bool weighted, int64_t slot_count)
+      : kind_(kind), weighted_(weighted), slot_count_(slot_count) {}
 
   std::string_view tag() const override {
     constexpr std::string_view tags[] = {"rows_to_slots", "rows_from_slots", "slot_products"};
@@ -53,26 +54,26 @@ class SlotRows final : public Operator {
 
   TensorType infer(std::span<const TensorType> inputs) const override {
     Shape shape = inputs[0].shape;
-    if (kind_ == Kind::to_slots) shape[shape.size() - 2] = slot_count_;
-    if (kind_ != Kind::to_slots) shape = inputs[1].shape;
-    if (kind_ == Kind::from_slots) shape.push_back(inputs[0].shape.back());
+    if (kind_ == SlotKind::to_slots) shape[shape.size() - 2] = slot_count_;
+    if (kind_ != SlotKind::to_slots) shape = inputs[1].shape;
+    if (kind_ == SlotKind::from_slots) shape.push_back(inputs[0].shape.back());
     return {shape, DType::f32};
   }
 
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
-    const Shape& rows = kind_ == Kind::to_slots     ? inputs[0].shape
-                        : kind_ == Kind::from_slots ? output.shape
-                                                    : inputs[2].shape;
+    const Shape& rows = kind_ == SlotKind::to_slots     ? inputs[0].shape
+                        : kind_ == SlotKind::from_slots ? output.shape
+                                                        : inputs[2].shape;
     Factors f(kind_, rows, slot_count_);
-    f.space.inputs = {kind_ == Kind::to_slots ? f.rows : f.table, f.per_token};
+    f.space.inputs = {kind_ == SlotKind::to_slots ? f.rows : f.table, f.per_token};
     if (weighted_) f.space.inputs.push_back(f.per_token);
-    if (kind_ == Kind::products) f.space.inputs.push_back(f.rows);
-    f.space.output = kind_ == Kind::to_slots ? f.table : kind_ == Kind::from_slots ? f.rows : f.per_token;
+    if (kind_ == SlotKind::products) f.space.inputs.push_back(f.rows);
+    f.space.output = kind_ == SlotKind::to_slots ? f.table : kind_ == SlotKind::from_slots ? f.rows : f.per_token;
     return f.space;
   }
 
   Expr body(std::span<const TensorType> inputs, const TensorType&) const override {
-    const bool product = weighted_ || kind_ == Kind::products;
+    const bool product = weighted_ || kind_ == SlotKind::products;
     Expr value = product ? Expr::input(2) * Expr::input(0) : Expr::input(0);
     const int slot = int(inputs[1].shape.size());  // after the groups and s
     return select(equal(Expr::input(1), Expr::factor(slot)), value, Expr(0.0));
@@ -83,15 +84,15 @@ class SlotRows final : public Operator {
     const Tensor weights = weighted_ ? v.inputs[2] : Tensor();
     std::vector<Tensor> out;
     switch (kind_) {
-      case Kind::to_slots:
+      case SlotKind::to_slots:
         out = {rows_from_slots(dy, slots, weights), Tensor()};
         if (weighted_) out.push_back(products(dy, slots, in));
         break;
-      case Kind::from_slots:
+      case SlotKind::from_slots:
         out = {rows_to_slots(dy, slots, weights, slot_count_), Tensor()};
         if (weighted_) out.push_back(products(in, slots, dy));
         break;
-      case Kind::products:
+      case SlotKind::products:
         out = {rows_to_slots(v.inputs[2], slots, dy, slot_count_), Tensor(), rows_from_slots(in, slots, dy)};
         break;
     }
@@ -99,30 +100,30 @@ class SlotRows final : public Operator {
   }
 
   static Tensor products(Tensor table, Tensor slots, Tensor rows) {
-    return emit(std::make_shared<SlotRows>(Kind::products, false, table.size(-2)), {table, slots, rows});
+    return emit(std::make_shared<SlotRows>(SlotKind::products, false, table.size(-2)), {table, slots, rows});
   }
 
  private:
-  Kind kind_;
+  SlotKind kind_;
   bool weighted_;
   int64_t slot_count_;
 };
 
-Tensor emit_rows(Kind kind, Tensor in, Tensor slots, Tensor weights, int64_t slot_count) {
+Tensor emit_rows(SlotKind kind, Tensor in, Tensor slots, Tensor weights, int64_t slot_count) {
   std::vector<Tensor> inputs = {in, slots};
   if (weights.defined()) inputs.push_back(weights);
   return emit(std::make_shared<SlotRows>(kind, weights.defined(), slot_count), inputs);
 }
 
-OperatorSample sample(Kind kind, bool weighted, const Shape& groups, int64_t s, int64_t v, int64_t d) {
+OperatorSample sample(SlotKind kind, bool weighted, const Shape& groups, int64_t s, int64_t v, int64_t d) {
   auto with = [&](std::initializer_list<int64_t> tail, DType dtype = DType::f32) {
     Shape shape = groups;
     shape.insert(shape.end(), tail);
     return TensorType{shape, dtype};
   };
-  std::vector<TensorType> inputs = {kind == Kind::to_slots ? with({s, d}) : with({v, d}), with({s}, DType::i32)};
+  std::vector<TensorType> inputs = {kind == SlotKind::to_slots ? with({s, d}) : with({v, d}), with({s}, DType::i32)};
   if (weighted) inputs.push_back(with({s}));
-  if (kind == Kind::products) inputs.push_back(with({s, d}));
+  if (kind == SlotKind::products) inputs.push_back(with({s, d}));
   // One below and one above the slots: rows that have none.
   return {std::make_shared<SlotRows>(kind, weighted, v), inputs, {{}, {-1, double(v)}}};
 }
@@ -130,20 +131,20 @@ OperatorSample sample(Kind kind, bool weighted, const Shape& groups, int64_t s, 
 }  // namespace
 
 Tensor rows_to_slots(Tensor rows, Tensor slots, Tensor weights, int64_t slot_count) {
-  return emit_rows(Kind::to_slots, rows, slots, weights, slot_count);
+  return emit_rows(SlotKind::to_slots, rows, slots, weights, slot_count);
 }
 
 Tensor rows_from_slots(Tensor table, Tensor slots, Tensor weights) {
-  return emit_rows(Kind::from_slots, table, slots, weights, table.size(-2));
+  return emit_rows(SlotKind::from_slots, table, slots, weights, table.size(-2));
 }
 
 std::vector<OperatorSample> rows_to_slots_samples() {
-  return {sample(Kind::to_slots, false, {2}, 5, 4, 3), sample(Kind::to_slots, true, {}, 6, 5, 2)};
+  return {sample(SlotKind::to_slots, false, {2}, 5, 4, 3), sample(SlotKind::to_slots, true, {}, 6, 5, 2)};
 }
 
 std::vector<OperatorSample> rows_from_slots_samples() {
-  return {sample(Kind::from_slots, true, {2}, 5, 4, 3), sample(Kind::from_slots, false, {}, 6, 5, 2),
-          sample(Kind::products, false, {3}, 4, 5, 2)};
+  return {sample(SlotKind::from_slots, true, {2}, 5, 4, 3), sample(SlotKind::from_slots, false, {}, 6, 5, 2),
+          sample(SlotKind::products, false, {3}, 4, 5, 2)};
 }
 
 }  // namespace hetsynth

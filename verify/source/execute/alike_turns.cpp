@@ -8,8 +8,6 @@
 namespace hetsynth::source {
 namespace {
 
-bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
-
 template <class Visit>
 void each_statement(const Statement& s, const Visit& visit) {
   visit(s);

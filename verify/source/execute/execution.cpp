@@ -16,8 +16,6 @@ namespace {
 /// Largest local array: what generated text keeps on the stack.
 constexpr int64_t longest_array = int64_t(1) << 24;
 
-bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
-
 bool sums_row(Builtin builtin) { return builtin == Builtin::row_sum || builtin == Builtin::row_max; }
 
 /// Loops that are run in full before it is known what of them is wanted.

@@ -10,7 +10,7 @@ namespace hetsynth::source {
 namespace {
 
 /// Turns of enclosing loops that are looked at to see how a loop divides the work of chunks.
-constexpr int64_t most_turns = int64_t(1) << 20;
+constexpr int64_t most_turns_of_chunks = int64_t(1) << 20;
 
 void note_integers(const Expression& e, std::set<int64_t>& out) {
   if (e.kind == Kind::integer) out.insert(e.integer_value);
@@ -192,7 +192,7 @@ void Outline::bounds_from_chunks(Loop& loop, const std::set<int>& depends) {
     sum(*end, around.step, around.line);  // where the counter may arrive
     int64_t reached[2] = {*begin, *begin};
     for (int64_t at = *begin; at < *end; at += around.step) {
-      if (++turns > most_turns) throw NotFollowed("a loop inside of very many chunks", s.line);
+      if (++turns > most_turns_of_chunks) throw NotFollowed("a loop inside of very many chunks", s.line);
       counters[order[level]] = at;
       if (level + 1 < order.size()) {
         self(self, level + 1);

@@ -1,6 +1,7 @@
 // The shape of a piece of generated code: its loops with their bounds, the addresses that its assignments go to, and
 // from these the blocks of the arena that it fills. Nothing is executed for it.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,11 @@ struct Cell {
   Pointer pointer;
 };
 using Frame = std::vector<Cell>;
+
+/// Whether a list of slots holds this one.
+inline bool in(const std::vector<int>& slots, int slot) {
+  return std::find(slots.begin(), slots.end(), slot) != slots.end();
+}
 
 /// Integers that are written in a statement and what it consists of.
 std::set<int64_t> integers_of(const Statement& s);

@@ -12,7 +12,7 @@ namespace hetsynth::source {
 namespace {
 
 /// At which a value is held against what lies where it should be.
-constexpr int random_elements = 16;
+constexpr int random_elements_of_collective = 16;
 /// Evaluations of the program's side after which there are no further ones of these.
 constexpr int64_t most_work_of_random = 2'000'000;
 
@@ -54,7 +54,7 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   PseudoRandom random(byte, count);
   std::vector<int64_t> looked_at(elements.begin(), elements.end());
-  for (int i = 0; i < random_elements; ++i) looked_at.push_back(random.below(count));
+  for (int i = 0; i < random_elements_of_collective; ++i) looked_at.push_back(random.below(count));
   for (bool edge : {false, true}) {
     Sample sample = Sample::number(edge ? 1002 : 1001);
     sample.edge = edge;
