@@ -43,6 +43,9 @@ struct Code {
   const Memory& memory;
 };
 
+/// Whether a loop over chunks has a loop inside, around this store, whose counter is known: that decides which chunks.
+bool decided_inside(const Outline& outline, int chunks, const Store& store, const std::map<int, int64_t>& counters);
+
 class Execution {
  public:
   /// A comparison with what is not a number: a root of a negative unknown.
