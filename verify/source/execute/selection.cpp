@@ -6,8 +6,6 @@
 namespace hetsynth::source {
 namespace {
 
-bool in(const std::vector<int>& list, int slot) { return std::find(list.begin(), list.end(), slot) != list.end(); }
-
 /// Loops that are run in full before it is known what of them is wanted.
 constexpr int64_t few_turns = 512;
 
