@@ -6,14 +6,13 @@
 // planned to need, and what generated code asks for there and at most of all devices in terms of what is planned.
 // Names as in docs/models.md; none: all models.
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "bench/processor_time.h"
 #include "codegen/device_program.h"
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
@@ -25,18 +24,6 @@ namespace {
 
 using namespace hetsynth;
 using namespace hetsynth::testing;
-
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
-
-double resident_gibibytes() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return double(usage.ru_maxrss) / (1 << 20);
-}
 
 constexpr double gibibyte = 1 << 30;
 
