@@ -47,14 +47,17 @@ struct Row {
   int64_t step_picoseconds = 0;
   double seconds = 0;   ///< of processor time, for the planning
   double fullness = 0;  ///< of the fullest device's memory
+  double gap = 0;       ///< to the bound at the plan's shares
+  double far_gap = 0;   ///< to that over all shares
   std::string key() const { return fmt::format("{}\t{}\t{}", model, cluster, axes); }
 };
 
-constexpr const char* header = "model\tcluster\taxes\tfits\tstep_picoseconds\tplanning_seconds\tfullness";
+constexpr const char* header =
+    "model\tcluster\taxes\tfits\tstep_picoseconds\tplanning_seconds\tfullness\tgap\tgap_over_shares";
 
 std::string text_of(const Row& row) {
-  return fmt::format("{}\t{}\t{}\t{:.4f}\t{:.4f}", row.key(), int(row.fits), row.step_picoseconds, row.seconds,
-                     row.fullness);
+  return fmt::format("{}\t{}\t{}\t{:.4f}\t{:.4f}\t{:.6f}\t{:.6f}", row.key(), int(row.fits), row.step_picoseconds,
+                     row.seconds, row.fullness, row.gap, row.far_gap);
 }
 
 /// By key. None if there is no such file.
@@ -68,7 +71,8 @@ std::map<std::string, Row> read_rows(const std::string& path) {
     Row row;
     std::getline(fields, row.model, '\t');
     std::getline(fields, row.cluster, '\t');
-    if (fields >> row.axes >> row.fits >> row.step_picoseconds >> row.seconds >> row.fullness) rows[row.key()] = row;
+    if (fields >> row.axes >> row.fits >> row.step_picoseconds >> row.seconds >> row.fullness >> row.gap >> row.far_gap)
+      rows[row.key()] = row;
   }
   return rows;
 }
@@ -84,9 +88,11 @@ Row row_of(const ListedModel& model, const Program& program, const std::string& 
     try {
       const Plan plan = synthesize(program, devices, options);
       row.fits = true;
-      row.step_picoseconds = std::llround(plan.prediction.step_seconds * 1e12);
-      for (const DevicePrediction& device : plan.prediction.devices)
-        row.fullness = std::max(row.fullness, device.fullness());
+      const Prediction& p = plan.prediction;
+      row.step_picoseconds = std::llround(p.step_seconds * 1e12);
+      row.gap = 1 - p.lower_bound_seconds / p.step_seconds;
+      row.far_gap = 1 - p.shares_bound_seconds / p.step_seconds;
+      for (const DevicePrediction& device : p.devices) row.fullness = std::max(row.fullness, device.fullness());
     } catch (const UserError& error) {
       if (error.code() != ExitCode::infeasible) throw;
     }
@@ -115,9 +121,9 @@ std::string fault(const Row& now, const Row* then) {
 
 /// Prints the rows that both have, side by side. False if a tolerance is broken.
 bool compare(const std::vector<Row>& rows, const std::map<std::string, Row>& others) {
-  fmt::print("{:<18} {:<20} {:>4} {:>14} {:>14} {:>9} {:>8} {:>8} {:>6}\n", "model", "cluster", "axes", "step, ms",
-             "before", "quotient", "plan, s", "before", "full");
-  double steps = 0, times = 0, worst = 0;
+  fmt::print("{:<18} {:<20} {:>4} {:>14} {:>14} {:>9} {:>8} {:>8} {:>6} {:>7} {:>7}\n", "model", "cluster", "axes",
+             "step, ms", "before", "quotient", "plan, s", "before", "full", "gap, %", "shares");
+  double steps = 0, times = 0, worst = 0, gaps[2] = {0, 0}, far_gaps[2] = {0, 0};
   int both_fit = 0, both = 0, faults = 0;
   for (const Row& row : rows) {
     const auto it = others.find(row.key());
@@ -125,12 +131,14 @@ bool compare(const std::vector<Row>& rows, const std::map<std::string, Row>& oth
     const bool fit = other != nullptr && row.fits && other->fits;
     if (other != nullptr) times += std::log(row.seconds / other->seconds), ++both;
     if (fit) steps += std::log(quotient(row, *other)), worst = std::max(worst, quotient(row, *other)), ++both_fit;
+    if (fit) gaps[0] += row.gap, gaps[1] += other->gap, far_gaps[0] += row.far_gap, far_gaps[1] += other->far_gap;
     const std::string wrong = fault(row, other);
     faults += !wrong.empty();
-    fmt::print("{:<18} {:<20} {:>4} {:>14} {:>14} {:>9} {:>8.3f} {:>8} {:>6.2f} {}\n", row.model, row.cluster, row.axes,
-               step_text(row), other == nullptr ? "-" : step_text(*other),
+    fmt::print("{:<18} {:<20} {:>4} {:>14} {:>14} {:>9} {:>8.3f} {:>8} {:>6.2f} {:>7.2g} {:>7.2g} {}\n", row.model,
+               row.cluster, row.axes, step_text(row), other == nullptr ? "-" : step_text(*other),
                fit ? fmt::format("{:.5f}", quotient(row, *other)) : "-", row.seconds,
-               other == nullptr ? "-" : fmt::format("{:.3f}", other->seconds), row.fullness, wrong);
+               other == nullptr ? "-" : fmt::format("{:.3f}", other->seconds), row.fullness, 100 * row.gap,
+               100 * row.far_gap, wrong);
   }
   if (both == 0) {
     fmt::print("{} rows, {} beyond a tolerance\n", rows.size(), faults);
@@ -140,8 +148,11 @@ bool compare(const std::vector<Row>& rows, const std::map<std::string, Row>& oth
   const bool holds = faults == 0 && step_mean <= mean_of_steps && time_mean <= mean_of_times;
   fmt::print(
       "{} rows, {} compared: steps {:.5f} in geometric mean, {:.5f} at most; planning time {:.3f} in geometric mean; "
-      "{} rows beyond a tolerance: {}\n",
-      rows.size(), both, step_mean, worst, time_mean, faults, holds ? "the gate holds" : "THE GATE DOES NOT HOLD");
+      "gap {:.4f} % on average, before {:.4f} %, over all shares {:.4f} % and {:.4f} %; {} rows beyond a tolerance: "
+      "{}\n",
+      rows.size(), both, step_mean, worst, time_mean, 100 * gaps[0] / both_fit, 100 * gaps[1] / both_fit,
+      100 * far_gaps[0] / both_fit, 100 * far_gaps[1] / both_fit, faults,
+      holds ? "the gate holds" : "THE GATE DOES NOT HOLD");
   return holds;
 }
 
