@@ -60,6 +60,12 @@ void TightShares::follow(bool of_all) {
     searched += found.beaten || kept_.best.fits();
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;
+    // The most thrifty program may fit at other shares.
+    if (!found.best.fits() && far) {
+      const Picoseconds before = kept_.cost_to_beat();
+      if (!move(found.best) || kept_.cost_to_beat() >= before) continue;
+      at = kept_.best.shares;
+    }
     for (int moves = 0; moves < most_tight_moves && kept_.best.fits() && kept_.best.shares == at; ++moves) {
       if (moves > 0 && double(kept_.best.cost) <= double(kept_.best.bound) * (1 + worth_moving_again)) break;
       if (!move(kept_.best)) break;
