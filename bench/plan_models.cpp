@@ -1,19 +1,18 @@
 // How long planning takes for the models of examples/ at their published sizes, and what it finds.
-//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--two-ways] [--all-devices] [--arenas]
+//   bench_plan_models [--cluster=FILE] [--mesh-axes=N] [--time-limit=S] [--all-devices] [--arenas]
 //   [NAME...]
 // One line per model: seconds of processor time for the whole planning, the step, the gap to the bound at the plan's
 // shares and to that over all shares, the fullest device. With --arenas instead of these: what the fullest device is
 // planned to need, and what generated code asks for there and at most of all devices in terms of what is planned.
 // Names as in docs/models.md; none: all models.
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "bench/processor_time.h"
 #include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
 #include "hetsynth/build_paths.h"
@@ -25,18 +24,6 @@ namespace {
 
 using namespace hetsynth;
 using namespace hetsynth::testing;
-
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
-
-double resident_gibibytes() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return double(usage.ru_maxrss) / (1 << 20);
-}
 
 constexpr double gibibyte = 1 << 30;
 
@@ -89,7 +76,6 @@ int main(int argc, char** argv) {
   app.add_option("--cluster", cluster_file, "cluster file");
   app.add_option("--mesh-axes", options.most_axes, "mesh axes at most")->check(CLI::Range(1, 3));
   app.add_option("--time-limit", options.time_limit_seconds, "seconds for each plan")->check(CLI::NonNegativeNumber);
-  app.add_flag("--two-ways", options.two_ways, "operations may be computed in two ways");
   app.add_flag("--all-devices", all_devices, "plans of fewer devices are not tried");
   app.add_flag("--arenas", arenas, "memory as planned and as generated code asks for it");
   CLI11_PARSE(app, argc, argv);

@@ -3,12 +3,11 @@
 // One line per case whose name holds the text: seconds of processor time for one search at fixed shares and for the
 // whole planning, the gap that is left, and the most memory that the process has taken so far.
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <stdexcept>
 
+#include "bench/processor_time.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/build_paths.h"
 #include "hetsynth/hetsynth.h"
@@ -30,12 +29,6 @@ namespace moe_example {
 namespace {
 
 using namespace hetsynth;
-
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
 
 double seconds_of(auto&& work) {
   double start = processor_seconds();
@@ -80,12 +73,6 @@ Program trace_branches(int branches) {
 std::string gap_text(double cost, double bound) {
   // Picoseconds of rounding.
   return cost <= bound * (1 + 1e-8) ? "proven" : fmt::format("{:.2g} %", 100 * (1 - bound / cost));
-}
-
-double resident_gibibytes() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return double(usage.ru_maxrss) / (1 << 20);
 }
 
 /// The same devices with so much memory each.

@@ -7,17 +7,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/nested_cut.h"
-#include "hetsynth/build_paths.h"
 #include "synth/planner/synthesize.h"
+#include "tests/support/zoo/clusters.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
 
@@ -62,15 +59,6 @@ void look_at(const std::string& cluster_name, const Cluster& cluster, const std:
   std::fflush(stdout);
 }
 
-std::vector<std::string> all_clusters() {
-  std::vector<std::string> files;
-  for (const char* folder : {"/examples/clusters", "/bench/clusters"})
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(HETSYNTH_SOURCE_DIR) + folder))
-      files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,19 +66,20 @@ int main(int argc, char** argv) {
   std::vector<std::string> names, clusters;
   CLI::App app("Are all plans that synthesis makes for the models of examples/ proved?");
   app.add_option("NAME", names, "models, as in docs/models.md; none: all");
-  app.add_option("--cluster", clusters, "cluster files; none: all of examples/ and bench/");
+  app.add_option("--cluster", clusters,
+                 "cluster files, or names in examples/ and bench/; none: all of examples/ and bench/");
   app.add_option("--mesh-axes", options.most_axes, "mesh axes at most")->check(CLI::Range(1, 3));
   app.add_option("--time-limit", options.time_limit_seconds, "seconds for each plan")->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
-  if (clusters.empty()) clusters = all_clusters();
+  if (clusters.empty()) clusters = listed_clusters();
   try {
     Count count;
     fmt::print("{:<22} {:<18} {:>8} {:>7} {:>7} {:>6} {}\n", "cluster", "model", "", "s", "with", "trials", "suspect");
     for (const ListedModel& model : listed_models({names.begin(), names.end()})) {
       const TracedModel traced = trace_model(model, model.published);
       for (const std::string& file : clusters)
-        look_at(std::filesystem::path(file).stem().string(), load_cluster(file), model.name, traced.program, options,
-                count);
+        look_at(std::filesystem::path(file).stem().string(), load_cluster(cluster_file(file)), model.name,
+                traced.program, options, count);
     }
     fmt::print("{} proved, {} not proved, {} that do not fit; {} with what former proofs were wrong about\n",
                count.proved, count.other, count.infeasible, count.suspect);

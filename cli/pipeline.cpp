@@ -99,7 +99,6 @@ Plan searched_plan(Compilation& c) {
   options.time_limit_seconds = c.plan_seconds;
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
-  options.two_ways = c.two_ways;
   options.pins = c.pins;
   options.score = c.score;
   options.runners_up = 2;
@@ -256,9 +255,6 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
             return scores.count(word) ? "" : fmt::format("expected sum or timeline, found {}", word);
           },
           ""));
-  command.add_flag("--two-ways", compilation.two_ways,
-                   "Also compute operations in two ways, where that is cheaper than to convert their results between "
-                   "devices; on one mesh axis, takes about half as long again");
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },

@@ -31,7 +31,6 @@ struct Compilation {
   std::optional<double> plan_seconds;  ///< none: until the best plan is proven
   int mesh_axes = 2;                   ///< most axes of the meshes that are tried
   Score score = Score::sum;            ///< what decides between plans
-  bool two_ways = false;               ///< operations may be computed in two ways
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;
   std::string certificate_file;  ///< check this certificate instead of searching for a proof

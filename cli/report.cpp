@@ -97,13 +97,6 @@ std::string made_again_text(const SpmdProgram& program, const Program& reference
   return out;
 }
 
-/// Operations that are computed in two ways.
-std::string two_ways_text(const SpmdProgram& program) {
-  const int count = computed_in_two_ways(program);
-  return count == 0 ? ""
-                    : fmt::format("  {:>4} computed in two ways, which costs less than converting the result\n", count);
-}
-
 /// Devices that are alike in every printed figure share a line: "gpu0 .. gpu15".
 struct DeviceRow {
   size_t first, last;
@@ -206,7 +199,6 @@ std::string proof_text(const Prediction& p) {
     out = p.lower_bound_seconds > 0
               ? fmt::format("lower bound {}, gap {}", seconds_text(p.lower_bound_seconds), gap(p.lower_bound_seconds))
               : "no bound yet";
-  if (p.two_ways) out += "; operations computed in two ways were searched on one axis";
   if (p.cut_short) out += "; the search for a faster plan was ended before its time";
   if (p.shares_bound_seconds > 0)
     out += fmt::format("; over all shares: lower bound {}, gap {}", seconds_text(p.shares_bound_seconds),
@@ -225,7 +217,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
                      whole + cut, whole, cut);
   for (const auto& [kind, entry] : collectives(plan.program, reference))
     out += fmt::format("  {:>4} {:<15} {:>11} a step\n", entry.count, kind, bytes_text(entry.bytes));
-  out += made_again_text(plan.program, reference) + two_ways_text(plan.program);
+  out += made_again_text(plan.program, reference);
   out += devices_text(p.devices);
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
@@ -242,7 +234,6 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   out["step_seconds"] = p.step_seconds;
   out["lower_bound_seconds"] = p.lower_bound_seconds;
   if (p.cut_short) out["cut_short"] = true;
-  if (p.two_ways) out["computed_in_two_ways"] = computed_in_two_ways(plan.program);
   if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;
   if (p.step_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.step_seconds);
   out["optimal"] = p.optimal;

@@ -56,7 +56,6 @@ struct Prediction {
   bool optimal = false;  ///< the search ended with step cost equal to the bound
   bool cut_short =
       false;  ///< a time limit or an interruption ended the search: other devices, meshes and shares are open
-  bool two_ways = false;  ///< operations computed in two ways were searched too
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
   std::vector<Trial> considered;  ///< in the order of planning, the plan's own among them; empty: not searched for

@@ -58,7 +58,7 @@ Trial read_trial(const JsonReader& reader) {
 
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
   reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
-                       {"shares_bound_seconds", "cut_short", "two_ways", "considered"});
+                       {"shares_bound_seconds", "cut_short", "considered"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
   prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
@@ -66,7 +66,6 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
     prediction.shares_bound_seconds = seconds(reader.member("shares_bound_seconds"));
   prediction.optimal = reader.member("optimal").boolean();
   if (reader.has("cut_short")) prediction.cut_short = reader.member("cut_short").boolean();
-  if (reader.has("two_ways")) prediction.two_ways = reader.member("two_ways").boolean();
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   for (const JsonReader& entry : reader.member("devices").elements()) {
     entry.check_members({"device", "share", "compute_seconds", "communication_seconds", "idle_seconds", "memory_bytes",

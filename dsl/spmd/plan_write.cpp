@@ -243,7 +243,6 @@ std::string prediction_json(const Prediction& prediction) {
   text += "    \"step_seconds\": " + number(prediction.step_seconds) + ",\n";
   text += "    \"lower_bound_seconds\": " + number(prediction.lower_bound_seconds) + ",\n";
   if (prediction.cut_short) text += "    \"cut_short\": true,\n";
-  if (prediction.two_ways) text += "    \"two_ways\": true,\n";
   if (prediction.shares_bound_seconds > 0)
     text += "    \"shares_bound_seconds\": " + number(prediction.shares_bound_seconds) + ",\n";
   text += fmt::format("    \"optimal\": {},\n", prediction.optimal);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 namespace hetsynth {
 
@@ -28,18 +27,6 @@ std::vector<char> made_again(const SpmdProgram& program) {
   std::vector<char> again;
   for (ValueId first : first_made(program)) again.push_back(first != ValueId(again.size()));
   return again;
-}
-
-int computed_in_two_ways(const SpmdProgram& program) {
-  std::map<NodeId, const Placements*> first;
-  std::set<NodeId> others;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.opcode != Opcode::compute) continue;
-    const Placements& placements = program.values[size_t(instruction.result)].placements;
-    const auto [it, fresh] = first.try_emplace(instruction.node, &placements);
-    if (*it->second != placements) others.insert(instruction.node);
-  }
-  return int(others.size());
 }
 
 }  // namespace hetsynth

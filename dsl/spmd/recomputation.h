@@ -1,5 +1,4 @@
-// Values that a plan makes twice: so as not to keep them from the forward phase to the backward phase, or in another
-// form instead of converting the first.
+// Values that a plan makes twice, so as not to keep them from the forward phase to the backward phase.
 #pragma once
 #include <vector>
 
@@ -12,7 +11,5 @@ namespace hetsynth {
 std::vector<ValueId> first_made(const SpmdProgram& program);
 /// By value: made after another value of the same tensor with the same placements.
 std::vector<char> made_again(const SpmdProgram& program);
-/// Operations that are computed more than once, with results of different placements.
-int computed_in_two_ways(const SpmdProgram& program);
 
 }  // namespace hetsynth

@@ -28,9 +28,6 @@ constexpr int first_starts = 2;
 constexpr double worth_one_more_start = 0.02;
 /// What is farther from the bound was ill guided by the relaxation.
 constexpr double well_guided = 0.1;
-/// In long programs starts are followed once more where searching everything makes the plan so much faster than what
-/// the relaxation calls likely.
-constexpr double worth_starting_again = 1e-3;
 /// Shares whose plan is proven to be this near to the best over all shares end the alternation.
 constexpr double near_enough = 1e-3;
 /// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
@@ -50,14 +47,8 @@ constexpr double worth_tightening = 5e-3;
 /// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
 /// it makes values twice, or with thriftier forms.
 constexpr double soft_price = 0.3;
-/// Shares at which a program fits are left for later where they make it so much slower.
-constexpr double worth_moving_to_fit = 1;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
 constexpr double worth_following = 0.1;
-/// In long programs shares are not searched where what was found so far takes so much longer there than the best plan.
-constexpr double too_slow_to_follow = 1e-2;
-/// Nor, until it is clear that they must be, starts where a program that does not fit takes so much longer still.
-constexpr double too_slow_to_start = 0.1;
 /// On several axes, of large networks: a search of everything would take many times as long as all before.
 constexpr double near_enough_if_large = 0.015;
 
@@ -81,7 +72,7 @@ class Alternation {
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
       starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
     if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
-    if (!settled_where_memory_is_short() && !fits_all_memory()) look_for_shares(std::move(starts));
+    if (!settled_where_memory_is_short()) look_for_shares(starts);
     tighten_bound();
     if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
     if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
@@ -96,64 +87,36 @@ class Alternation {
   using Among = ShareSearch::Among;
 
   /// Searches and linear programs in turn, from all starts that are worth it.
-  void look_for_shares(std::vector<Shares> starts) {
-    const bool begun = !several_axes() && !budget_.spent() && alternate_from_relaxation();
-    if (begun && !is_very_long(problem_.program) && !near_bound(well_guided)) search_.forget_likely();
-    // Shares by speed are near those of the relaxation.
-    if (begun && is_long(problem_.program) && starts.size() > 1) std::swap(starts[0], starts[1]);
+  void look_for_shares(const std::vector<Shares>& starts) {
+    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
+    if (memory_is_ample() && !near_bound(well_guided)) search_.forget_likely();
     const bool followed = follow(starts, /*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
     const bool ample = several_axes() || memory_is_ample();
-    while (ample) {
-      const Picoseconds before = kept_.best.cost;
-      search_best_shares();
-      const bool faster = double(kept_.best.cost) * (1 + worth_starting_again) < double(before);
-      if (!begun || !faster || budget_.spent() || is_very_long(problem_.program)) break;
-      seen_.clear();
-      follow(starts, /*may_leave=*/true);
-    }
-    search_tight_shares();
+    if (ample) search_best_shares();
+    tight_.follow(!search_.of_likely());
     if (!followed && far_within_memory()) {
       follow(starts, /*may_leave=*/false);
-      search_tight_shares();
+      tight_.follow(!search_.of_likely());
     }
     search_everything_at_last(ample);
   }
 
   /// From one start after the other, until no more are worth it. False if some are left for later, as may be done
-  /// once only memory matters, or where they promise little.
+  /// once only memory matters.
   bool follow(const std::vector<Shares>& starts, bool may_leave) {
     double enough = several_axes() ? near_enough : near_enough_at_first;
     int followed = 0;
-    bool all = true;
     for (const Shares& shares : starts) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
       if (seen_.contains(shares)) continue;
       if (followed++ >= starts_to_follow() && are_enough_starts()) break;
-      if (may_leave && slow_at(shares))
-        all = false;
-      else
-        alternate(shares, search_.worth_searching(), &seen_);
+      alternate(shares, Among::all, &seen_);
     }
-    return all;
+    return true;
   }
-
-  /// The best program, which does not fit, where something does at other shares.
-  bool slow_at(const Shares& shares) const {
-    const Candidate& best = kept_.best;
-    if (!surely_fits_ || best.empty() || best.fits()) return false;
-    const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-    const Picoseconds there = total_cost(problem_, conversions, shares, best.choices);
-    return double(there) > double(best.cost) * (1 + too_slow_to_start);
-  }
-
-  /// At which a program fits, and what it costs there.
-  struct FarShares {
-    Picoseconds cost;
-    Shares shares;
-  };
 
   /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
   /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
@@ -177,11 +140,8 @@ class Alternation {
 
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
-    const bool searched = search_.searched_everything() && !(several_axes() && worth_proving());
-    if (searched || !kept_.fits()) return;
-    if (!several_axes() && is_long(problem_.program) &&
-        near_bound(too_long_to_prove() ? near_enough : as_good_as_proven))
-      return;
+    if (!kept_.fits() || (several_axes() && !worth_proving())) return;
+    if (!several_axes() && near_bound(too_long_to_prove() ? near_enough : as_good_as_proven)) return;
     Shares shares = kept_.best.shares;
     for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
@@ -236,9 +196,8 @@ class Alternation {
   /// by the size of the program, not by the clock: the same input has the same bound.
   void tighten_bound() {
     const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
-    if (several_axes() || relaxation_.hard || !kept_.fits() ||
-        near_bound(is_long(problem_.program) ? worth_tightening : near_enough) || is_very_long(problem_.program) ||
-        !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
+    if (several_axes() || relaxation_.hard || !kept_.fits() || near_bound(worth_tightening) ||
+        is_very_long(problem_.program) || !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
       return;
     const int most = class_of_most_work(problem_, *kept_.best.spmd);
     if (most < 0) return;
@@ -256,41 +215,25 @@ class Alternation {
   /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
   /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
   bool settled_where_memory_is_short() {
-    if (several_axes() || budget_.spent() || !is_long(problem_.program)) return false;
+    if (several_axes() || budget_.spent()) return false;
     std::vector<LimitPrice> met;
     MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
     const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
     if (relaxed.fits() && met.empty()) ample_shares_ = relaxed.shares;
-    surely_fits_ = relaxed.fits();
     if (relaxed.empty() || relaxed.fits()) return false;
     soft.met = nullptr;
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
-    const bool settled =
-        !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed, shares_by_arithmetic(problem_));
-    search_.forget_likely();
-    return settled;
+    return !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
   }
 
-  /// What was found where memory is short fits if plans may fill memories: thriftier ones are hardly at other shares.
-  bool fits_all_memory() const {
-    const Candidate& best = kept_.best;
-    if (problem_.fills_memory || best.empty() || best.fits()) return false;
-    for (size_t d = 0; d < best.fullness.size(); ++d)
-      if (best.fullness[d] * double(plannable_memory(problem_, d)) > double(problem_.cluster.devices[d].memory_bytes))
-        return false;
-    return true;
-  }
-
-  /// From the shares that suit the relaxation's program, in long programs among what the relaxation calls likely. False
-  /// if there are none.
-  bool alternate_from_relaxation() {
+  /// From the shares that suit the relaxation's program, if there are any, among what the relaxation calls likely.
+  void alternate_from_relaxation() {
     const Shares shares = ample_shares_.empty() ? relaxed_shares(problem_, search_, relaxation_, {}) : ample_shares_;
-    if (shares.empty()) return false;
+    if (shares.empty()) return;
     search_.begin_with_likely();
     alternate(shares, Among::all, &seen_);
-    return true;
   }
 
   /// Search at fixed shares, shares by linear programming for the program found, and again, until nothing improves or
@@ -299,10 +242,9 @@ class Alternation {
     Candidate last;
     for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-      Candidate candidate = search_.cheapest(conversions, shares, among, last.empty() ? forbidden : last.cost);
+      Candidate candidate = search_.cheapest(conversions, shares, among);
       if (candidate.empty()) return;
       const std::vector<CostTerm> terms = cost_terms(problem_, conversions, candidate.choices);
-      search_.met(terms, candidate.choices);
       if (!several_axes() || candidate.cost < kept_.to_beat()) {
         kept_.keep(candidate);
         if (!candidate.fits()) tight_.add(candidate);
@@ -312,43 +254,23 @@ class Alternation {
       const double before = evaluate(problem_, terms, shares);
       if (!refine_shares(problem_, terms, *candidate.spmd, search_.unequal_axes(), &shares)) return;
       const double gained = (before - evaluate(problem_, terms, shares)) / to_seconds(candidate.cost);
-      if (!several_axes() && !candidate.fits() && -gained > worth_moving_to_fit) {
-        far_.push_back({to_picoseconds(to_seconds(candidate.cost) * (1 - gained)), shares});
-        return;
-      }
       const double lacking = kept_.best.fits() ? double(candidate.cost) / double(kept_.best.cost) - 1 : 0;
-      if (!several_axes() && is_long(problem_.program) && kept_.best.fits() &&
-          double(candidate.cost) * (1 - gained) > double(kept_.best.cost) * (1 + too_slow_to_follow))
-        return;
       // The first shares were not made for any program: those of classes that this one does not cut change as well.
       if (!several_axes() && round > 0 && gained < std::max(as_good_as_proven, lacking * worth_following)) return;
       last = std::move(candidate);
     }
   }
 
-  /// Where the cheapest plan of all does not fit, a cheaper one than the best may lie between.
-  void search_tight_shares() {
-    tight_.follow(!search_.of_likely());
-    // What takes very long may be all that fits.
-    while (!far_.empty() && !budget_.spent()) {
-      const auto next = std::ranges::min_element(far_, {}, &FarShares::cost);
-      const FarShares far = *next;
-      far_.erase(next);
-      if (far.cost < kept_.cost_to_beat()) alternate(far.shares, search_.worth_searching(), &seen_);
-    }
-    tight_.follow(!search_.of_likely());
-  }
-
-  /// Where only likely values were searched so far: everything, once, at the shares of the best plan. `best_shares`:
-  /// those of the best plan before memory counted were.
+  /// Where only likely values were searched so far: everything, once, at the shares of the best plan, for a bound.
+  /// `best_shares`: those of the best plan before memory counted were.
   void search_everything_at_last(bool best_shares) {
-    if (search_.searched_everything() || !kept_.fits()) return;
+    if (!search_.of_likely() || !kept_.fits()) return;
     const Shares shares = kept_.best.shares;
     const Picoseconds* cheapest_there = tight_.cheapest_at(shares);
     if (!cheapest_there) {
       if (best_shares) return;
       search_best_shares();
-      tight_.follow(!search_.of_likely());
+      tight_.follow(/*of_all=*/false);
     } else if (kept_.best.bound < *cheapest_there) {
       kept_.keep(search_.nearly_cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares));
     }
@@ -397,10 +319,8 @@ class Alternation {
   KeptPlans kept_;
   ShareSearch search_;
   TightShares tight_;
-  const Candidate at_hand_;     ///< may be empty
-  bool surely_fits_ = false;    ///< in long programs on one axis: the relaxation's program does at some shares
-  Shares ample_shares_;         ///< that suit the relaxation's program, if no memory limits these; may be empty
-  std::vector<FarShares> far_;  ///< where that takes very long
+  const Candidate at_hand_;  ///< may be empty
+  Shares ample_shares_;      ///< that suit the relaxation's program, if no memory limits these; may be empty
 };
 
 }  // namespace

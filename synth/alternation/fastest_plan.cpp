@@ -35,7 +35,7 @@ Candidate fastest_from(const Problem& problem, Shares shares, const MemoryLimits
   Candidate fastest;
   for (int round = 0; round < most_rounds && !budget.spent(); ++round) {
     const Conversions conversions(*problem.analysis, problem.cost, shares);
-    Candidate candidate = search->cheapest(conversions, shares, ShareSearch::Among::all);
+    Candidate candidate = search->cheapest(conversions, shares);
     if (candidate.empty() || (!fastest.empty() && candidate.cost >= fastest.cost)) break;
     fastest = std::move(candidate);
     const std::vector<CostTerm> terms = cost_terms(problem, conversions, fastest.choices);
@@ -44,12 +44,6 @@ Candidate fastest_from(const Problem& problem, Shares shares, const MemoryLimits
       break;
   }
   return fastest;
-}
-
-Shares shares_by_arithmetic(const Problem& problem) {
-  std::vector<double> flops;
-  for (const Device& device : problem.cluster.devices) flops.push_back(device.matmul_flops_per_second());
-  return common_shares(problem.classes, axis_fractions(problem, flops));
 }
 
 }  // namespace hetsynth::synth

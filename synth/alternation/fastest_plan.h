@@ -17,7 +17,4 @@ Candidate relaxed_program(const Problem& problem, const ShareSearch& search, con
 Candidate fastest_from(const Problem& problem, Shares shares, const MemoryLimits& limits, ShareSearch* search,
                        Budget& budget);
 
-/// All classes are shared by the devices' peak speed at products.
-Shares shares_by_arithmetic(const Problem& problem);
-
 }  // namespace hetsynth::synth

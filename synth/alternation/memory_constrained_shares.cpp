@@ -47,7 +47,6 @@ void TightShares::follow(bool of_all) {
   std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
   int searched = 0, in_vain = -1;  // before the first start
   Picoseconds last = forbidden;    // to beat, after the start before
-  double multiplier = 0, estimate = double(forbidden);
   for (const Candidate& start : starts) {
     // The cheapest of likely values is hardly dearer than that of all.
     const Picoseconds least = of_all ? start.bound : start.cost;
@@ -57,45 +56,33 @@ void TightShares::follow(bool of_all) {
     in_vain = kept_.cost_to_beat() < std::exchange(last, kept_.cost_to_beat()) ? 0 : in_vain + 1;
     if (in_vain >= most_in_vain && is_long(problem_.program)) return;
     const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
-    const MemorySearchResult found = search_at(conversions, start, multiplier, estimate);
-    // Where prices promise no more than they did where the best plan is, what fits will hardly be faster.
-    if (found.best.fits() && found.best.recomputed.empty() && found.best.cost == kept_.best.cost && found.estimate > 0)
-      estimate = found.estimate;
-    // While nothing fits hardly any price but the dearest will do.
-    multiplier = kept_.best.fits() ? found.multiplier : -1;
+    const MemorySearchResult found = search_at(conversions, start);
     searched += found.beaten || kept_.best.fits();
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;
     // The most thrifty program may fit at other shares.
     if (!found.best.fits() && far) {
       const Picoseconds before = kept_.cost_to_beat();
-      if (!move(found.best, multiplier) || kept_.cost_to_beat() >= before) continue;
+      if (!move(found.best) || kept_.cost_to_beat() >= before) continue;
       at = kept_.best.shares;
     }
     for (int moves = 0; moves < most_tight_moves && kept_.best.fits() && kept_.best.shares == at; ++moves) {
       if (moves > 0 && double(kept_.best.cost) <= double(kept_.best.bound) * (1 + worth_moving_again)) break;
-      if (!move(kept_.best, multiplier, estimate)) break;
+      if (!move(kept_.best)) break;
       at = kept_.best.shares;
     }
   }
 }
 
-bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier, const Shares& others) {
+bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
   const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
   make_again(fastest);
   kept_.keep(moved(fastest));
   if (!near()) {
     const double least = follow_memory_prices(problem_, thriftier, search_.unequal_axes().front(), &kept_, budget_);
     if (least > worth_more_thrift) return false;
-    if (least > 1) {
-      const Conversions conversions(*problem_.analysis, problem_.cost, fastest.shares);
-      const MemorySearchResult found = search_at(conversions, fastest, -1, double(forbidden));
-      if (!found.best.fits()) move(found.best, -1);
-    }
   }
   follow_best();
-  const Picoseconds before = kept_.cost_to_beat();
-  if (near() && seen_.insert(others).second && try_again_at(others) && kept_.cost_to_beat() < before) follow_best();
   if (kept_.fits() && !budget_.spent()) search_at_best();
   return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + very_far_from_fastest);
 }
@@ -124,7 +111,7 @@ bool TightShares::move_best() {
 
 /// The cheapest plan at the shares, and with values made twice. False if there is none.
 bool TightShares::try_again_at(const Shares& shares) {
-  const Candidate there = cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares);
+  const Candidate there = search_.cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares);
   if (there.empty()) return false;
   kept_.keep(there);
   make_again(there);
@@ -139,8 +126,7 @@ void TightShares::search_at_best() {
   kept_.keep(there);
   if (there.fits()) return;
   const Candidate known = kept_.best;
-  MemorySearchResult result =
-      search_within_memory(problem_, conversions, there, kept_.to_beat(), double(forbidden), 0, budget_, &known);
+  MemorySearchResult result = search_within_memory(problem_, conversions, there, kept_.to_beat(), budget_, &known);
   kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, result.bound));
   result.best.bound = result.bound;
   kept_.keep(result.best);
@@ -149,12 +135,12 @@ void TightShares::search_at_best() {
 
 /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
 /// or nothing is tight there.
-bool TightShares::move(const Candidate& from, double multiplier, double estimate_to_beat) {
+bool TightShares::move(const Candidate& from) {
   Candidate fitting = moved(from);
   if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
   const Shares& shares = fitting.shares;
   const Conversions conversions(*problem_.analysis, problem_.cost, shares);
-  const Candidate there = cheapest(conversions, shares);
+  const Candidate there = search_.cheapest(conversions, shares);
   if (there.empty()) return false;
   if (there.fits()) {
     kept_.keep(there);
@@ -163,15 +149,13 @@ bool TightShares::move(const Candidate& from, double multiplier, double estimate
   fitting.bound = there.bound;
   kept_.keep(fitting);
   make_again(fitting);
-  const MemorySearchResult found = search_at(conversions, there, multiplier, estimate_to_beat);
+  const MemorySearchResult found = search_at(conversions, there);
   if (!found.best.fits() && !found.beaten) kept_.keep(moved(found.best));
   return true;
 }
 
-MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start, double guess,
-                                          double estimate_to_beat) {
-  MemorySearchResult result =
-      search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), estimate_to_beat, guess, budget_);
+MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start) {
+  MemorySearchResult result = search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), budget_);
   result.best.bound = result.bound;
   if (kept_.best.shares == start.shares) kept_.best.bound = std::max(kept_.best.bound, result.bound);
   kept_.keep(result.best);

@@ -29,27 +29,22 @@ class TightShares {
   void follow(bool of_all);
   /// Looks for what fits from the fastest program at the shares that suit it: with values made twice, at shares at
   /// which it fits as it is, and, where that is far from as fast, from a plan that may be thriftier by prices on
-  /// memory. Where it is near, values are made twice at some other shares as well. False if what was found takes many
-  /// times as long, if anything was.
-  bool settle(const Candidate& fastest, const Candidate& thriftier, const Shares& others);
+  /// memory. False if what was found takes many times as long, if anything was.
+  bool settle(const Candidate& fastest, const Candidate& thriftier);
   /// Of what fits or not, the cost of the cheapest at shares that were searched within memory; none: they were not.
   const Picoseconds* cheapest_at(const Shares& shares) const;
 
  private:
-  Candidate cheapest(const Conversions& conversions, const Shares& shares) const {
-    return search_.cheapest(conversions, shares, search_.worth_searching());
-  }
   void make_again(const Candidate& candidate);
   bool try_again_at(const Shares& shares);
   void follow_best();
   bool move_best();
   void search_at_best();
-  bool move(const Candidate& from, double multiplier, double estimate_to_beat = double(forbidden));
+  bool move(const Candidate& from);
   Candidate moved(const Candidate& from) const {
     return problem_.ratio.empty() ? moved_to_fit(problem_, from, search_.unequal_axes()) : Candidate{};
   }
-  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start, double guess,
-                               double estimate_to_beat);
+  MemorySearchResult search_at(const Conversions& conversions, const Candidate& start);
 
   const Problem& problem_;
   Budget& budget_;

@@ -34,12 +34,10 @@ bool MemoryBound::limited_to(double worth, const SearchInput& input, double pric
 /// A bound for what the network's solutions cost.
 SearchResult MemoryBound::bounded(const Network& network, double worth) const {
   Minimisation minimisation(network, limits_);
-  if (!limits_.thorough) {
-    SearchResult out;
-    const Picoseconds before = minimisation.bound_after(sweeps_at_once);
-    out.lower_bound = minimisation.bound_after(sweeps_at_once);
-    if (double(out.lower_bound) + most_gains * double(out.lower_bound - before) < worth) return out;
-  }
+  SearchResult out;
+  const Picoseconds before = minimisation.bound_after(sweeps_at_once);
+  out.lower_bound = minimisation.bound_after(sweeps_at_once);
+  if (double(out.lower_bound) + most_gains * double(out.lower_bound - before) < worth) return out;
   return minimisation.finish(forbidden);
 }
 

@@ -18,7 +18,7 @@ class MemoryBound {
       : problem_(problem), conversions_(conversions), shares_(shares), limits_(limits), budget_(budget) {}
 
   /// `price`: picoseconds for a full memory, as `input` has it, for what is certain. 0 where some solution shows that
-  /// the bound is no higher than `worth`, or where in a long program it would hardly be.
+  /// the bound is no higher than `worth`, or where it would hardly be.
   Picoseconds at(const SearchInput& input, double price, double worth);
   /// A program whose cost at any price limits the bound there.
   void limit_by(const Choices& choices) { solutions_.push_back(choices); }

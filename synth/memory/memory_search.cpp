@@ -21,30 +21,22 @@ constexpr size_t most_points = 4;
 constexpr double worth_dearer = 0.9;
 /// Bounds at prices that differ by less than this part are hardly better.
 constexpr double worth_proving_anew = 0.03;
-/// Of what a long program's plan lacks to the bound, what a better one must gain to be worth working out.
-constexpr double worth_gaining = 0.25;
 /// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
 constexpr double worth_proving_copies = 0.01;
-/// And where it costs no more than this in a very long program, plans at prices are hardly ever faster.
-constexpr double worth_searching_for_copies = 0.1;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search.
 constexpr double near_enough = 2e-3;
-/// Part of what plans cost at a price that they might at most cost less there than those met, for the price to be
-/// tried: far more than what is gained.
-constexpr double worth_another_price = 5e-3;
 /// Of large networks on several axes, where every price takes seconds: as in synth/alternation/alternation.cpp.
 constexpr double near_enough_if_large = 0.015;
 
 class MemorySearch {
  public:
   MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest, const Candidate& best,
-               Picoseconds cost_to_beat, double estimate_to_beat, Budget& budget)
+               Picoseconds cost_to_beat, Budget& budget)
       : problem_(problem),
         conversions_(conversions),
         cheapest_(cheapest),
         cost_to_beat_(cost_to_beat),
-        estimate_to_beat_(estimate_to_beat),
         budget_(budget),
         bound_(problem, conversions, cheapest.shares, limits_, budget) {
     if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
@@ -52,7 +44,7 @@ class MemorySearch {
     fast_ = cheapest;
     result_.best = best;
     if (best.fits() && best.recomputed.empty()) thrifty_ = best;
-    if (best.fits()) known_ = {double(best.cost), 0, 0, best.fullest(), 0, true};
+    if (best.fits()) known_ = {double(best.cost), 0, 0, best.fullest(), true};
     result_.bound = cheapest.bound;
     // On one axis it may be the cheapest of likely values: there is hardly a cheaper one.
     least_ = problem.mesh.axes.size() < 2 ? cheapest.cost : cheapest.bound;
@@ -61,10 +53,9 @@ class MemorySearch {
     make_again(cheapest);
   }
 
-  MemorySearchResult run(double guess) {
-    search(guess);
+  MemorySearchResult run() {
+    search();
     prove_for_copies();
-    result_.estimate = estimate_;
     result_.beaten = hopeless() || least() >= double(cost_to_beat_);
     return std::move(result_);
   }
@@ -74,37 +65,27 @@ class MemorySearch {
   struct Point {
     double time = 0, fullness = 0, price = -1;
     double fullest = 0;  ///< of the fullest device
-    double priced = 0;   ///< fullness as the network counts it; 0: not known
     bool fits = false;
     bool searched() const { return price >= 0; }
   };
 
-  void search(double guess) {
+  void search() {
     if (enough()) return;
     double unit = double(cheapest_.cost);
     Point low{double(cheapest_.cost), fullness_of(cheapest_), 0};
     Point high;
     if (known_.fits) {
       known_.fullness = fullness_of(result_.best);
-      if (!copies_are_cheap()) between(low, known_);
+      between(low, known_);
       return;
     }
-    if (const double beats = price_to_beat(low); guess <= 0 && beats > 0) guess = beats;
-    if (guess == 0) guess = first_price * unit;
-    if (guess > 0) high = try_price(guess);
+    high = try_price(first_price * unit);
     if (hopeless()) return;
     if (!high.fits) {
       if (high.searched()) low = high;
       high = try_dearest(unit);
     }
-    if (!high.fits) {
-      if (result_.best.fits())  // by making values twice: less thrifty plans may get there at less time
-        for (double part : {0.1, 0.01})
-          if (!enough()) try_price(dearest * part * unit);
-      return;
-    }
-    if (cost_to_beat_ < forbidden) prove(price_between(low, high));
-    between(low, high);
+    if (high.fits) between(low, high);
   }
 
   /// From a plan that does not fit and one that does.
@@ -113,9 +94,8 @@ class MemorySearch {
     if (hopeless()) return;
     if (price > 0) mix();
     // Nor is a bound better than what plans cost at that price, memory that is not certain included.
-    if (!limits_.thorough && last_estimate_ <= least()) return;
+    if (last_estimate_ <= least()) return;
     prove(price);
-    if (result_.bound <= least_) prove(price / 2);
   }
 
   /// Where plans' memory peaks: tensors have a price at these moments, at all alike. After the first of a phase only
@@ -137,7 +117,7 @@ class MemorySearch {
   /// What a plan that makes every value once must cost less than to be looked for.
   double worth_having() const {
     const Picoseconds beaten = result_.best.recomputed.empty() ? cost_to_beat_ : to_beat();
-    return beaten < forbidden ? std::min(estimate_to_beat_, double(beaten) * (1 - near_enough_)) : double(forbidden);
+    return beaten < forbidden ? double(beaten) * (1 - near_enough_) : double(forbidden);
   }
 
   /// What plans that fit cost at least, as far as is known.
@@ -167,26 +147,24 @@ class MemorySearch {
     return input;
   }
 
-  /// `known`: a solution that costs no more is there already, and need not be found.
-  Point try_price(double multiplier, double known = double(forbidden)) {
+  Point try_price(double multiplier) {
     Point point;
     if (budget_.spent()) return point;
     SearchInput input = priced_input(multiplier);
     // What is worth having and fits pays no more than that and a full memory.
-    const double enough = std::min({known, worth_having() + multiplier, double(forbidden)});
-    limits_.cost_to_beat = enough < known ? beyond(Picoseconds(enough), limits_.tolerance) : Picoseconds(enough);
+    const double enough = std::min(worth_having() + multiplier, double(forbidden));
+    limits_.cost_to_beat = beyond(Picoseconds(enough), limits_.tolerance);
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched(solution.search.expansions);
     if (!budget_.spent()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
     last_estimate_ = double(std::min(solution.search.cost, limits_.cost_to_beat)) - multiplier;
-    if (solution.choices.empty() || double(solution.search.cost) >= known) return point;
+    if (solution.choices.empty()) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
     candidate.bound = cheapest_.bound;
     for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
     if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
-    const double priced = double(solution.search.cost - candidate.cost) / multiplier;
-    point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), priced, candidate.fits()};
+    point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), candidate.fits()};
     bound_.limit_by(candidate.choices);
     if (!candidate.fits() && !same_program(candidate, cheapest_)) make_again(candidate);
     (candidate.fits() ? thrifty_ : fast_) = candidate;
@@ -238,49 +216,26 @@ class MemorySearch {
   void prove(double price) {
     if (price <= 0 || enough() || forward_comes_in_turns()) return;
     if (std::abs(price - proven_at_) < worth_proving_anew * price) return;
-    const double lacking = !limits_.thorough && result_.best.fits() ? double(result_.best.cost) - least() : 0;
-    const Picoseconds bound = bound_.at(priced_input(price, true), price, least() + worth_gaining * lacking);
+    const Picoseconds bound = bound_.at(priced_input(price, true), price, least());
     result_.bound = std::max(result_.bound, bound);
     proven_at_ = price;
   }
 
-  bool copies_are_cheap() const {
-    return is_very_long(problem_.program) && !result_.best.recomputed.empty() &&
-           double(result_.best.cost) <= double(cheapest_.cost) * (1 + worth_searching_for_copies);
-  }
-
   /// Of a plan that makes values twice prices have told nothing. What it pays for a byte less grows from byte to byte:
-  /// the last one costs a quarter more than the average, and in short programs half as much again.
+  /// the last one costs a quarter more than the average.
   void prove_for_copies() {
     if (!result_.best.fits() || result_.best.recomputed.empty() || result_.best.cost >= cost_to_beat_) return;
     if (double(result_.best.cost) < least() * (1 + worth_proving_copies)) return;
     const double over = fullness_of(cheapest_) - 1;
     if (over <= 0) return;
     const double average = (double(result_.best.cost) - double(cheapest_.cost)) / over;
-    prove((limits_.thorough ? 1.5 : 1.25) * average);
-    if (result_.bound <= least_) prove(average / 2);
+    prove(1.25 * average);
   }
 
   /// That at which both cost the same; 0 if there is none.
   static double price_between(const Point& low, const Point& high) {
     if (low.fullness <= high.fullness || high.time <= low.time) return 0;
     return (high.time - low.time) / (low.fullness - high.fullness);
-  }
-
-  /// Well above the price at which the cheapest plan costs as much as the one to beat; 0 if there is none.
-  double price_to_beat(const Point& cheapest) const {
-    if (to_beat() >= forbidden || cheapest.fullness <= 1) return 0;
-    return 2 * (double(to_beat()) - cheapest.time) / (cheapest.fullness - 1);
-  }
-
-  /// What the cheapest plan at a price between those of two searches may cost less than what they found, as a part of
-  /// it: what plans cost at best is concave in the price.
-  static double promised(const Point& low, const Point& high, double price) {
-    if (high.priced <= 0 || high.price <= low.price) return 1;
-    const auto cost = [](const Point& point, double at) { return point.time + at * point.priced; };
-    const double known = cost(high, price), dearer = cost(high, high.price), cheaper = cost(low, low.price);
-    const double least = cheaper + (dearer - cheaper) * (price - low.price) / (high.price - low.price);
-    return 1 - least / known;
   }
 
   /// The price at which `low`, which does not fit, and `high`, which does, cost the same, until no other plan is
@@ -290,12 +245,8 @@ class MemorySearch {
     for (int step = 0; step < most_prices && !enough() && !hopeless(); ++step) {
       const double between = price_between(low, high);
       if (between <= 0) break;
-      result_.multiplier = price = between;
-      double found = double(forbidden);
-      if (!limits_.thorough && low.priced > 0 && high.priced > 0)
-        found = std::min(low.time + price * low.priced, high.time + price * high.priced) * (1 - near_enough / 4);
-      if (!limits_.thorough && promised(low, high, price) < worth_another_price) break;
-      Point next = try_price(price, found);
+      price = between;
+      Point next = try_price(price);
       if (!next.searched()) break;
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
       (next.fits ? high : low) = next;
@@ -339,7 +290,6 @@ class MemorySearch {
   const Conversions& conversions_;
   const Candidate& cheapest_;
   Picoseconds cost_to_beat_;
-  double estimate_to_beat_;
   Budget& budget_;
   SearchLimits limits_;
   double near_enough_ = near_enough;
@@ -358,10 +308,9 @@ class MemorySearch {
 }  // namespace
 
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
-                                        const Candidate& cheapest, Picoseconds cost_to_beat, double estimate_to_beat,
-                                        double guess, Budget& budget, const Candidate* known) {
-  return MemorySearch(problem, conversions, cheapest, known ? *known : cheapest, cost_to_beat, estimate_to_beat, budget)
-      .run(guess);
+                                        const Candidate& cheapest, Picoseconds cost_to_beat, Budget& budget,
+                                        const Candidate* known) {
+  return MemorySearch(problem, conversions, cheapest, known ? *known : cheapest, cost_to_beat, budget).run();
 }
 
 }  // namespace hetsynth::synth

@@ -10,8 +10,6 @@ struct MemorySearchResult {
   Candidate best;  ///< fits if any plan met does; else the one nearest to it; empty if stopped before any was met
   Picoseconds bound = 0;  ///< proven for all plans that fit at these shares
   bool beaten = false;    ///< nothing that fits here is faster than the plan to beat, as far as prices tell (no proof)
-  double multiplier = 0;  ///< picoseconds for a full memory at which the bound was reached
-  double estimate = 0;    ///< what a plan that fits here costs at least as far as prices tell (no proof)
 };
 
 /// Lagrangian relaxation: memory has a price, by the device's limit, on the devices that a plan is over. With the price
@@ -26,10 +24,9 @@ struct MemorySearchResult {
 ///   which that with just enough thrifty parts is taken (synth/memory/plan_mixture.h).
 /// `cheapest`: the plan without memory limits, which does not fit; on one axis perhaps that of likely values only, and
 /// what is hardly dearer is then good enough. Gives up when the searches show that what fits is hardly cheaper than
-/// `cost_to_beat`, if at all, or when their estimate is not below `estimate_to_beat`. `guess`: a multiplier to begin
-/// with; 0: none is known; negative: hardly any will do. `known`: a plan at these shares that fits.
+/// `cost_to_beat`, if at all. `known`: a plan at these shares that fits.
 MemorySearchResult search_within_memory(const Problem& problem, const Conversions& conversions,
-                                        const Candidate& cheapest, Picoseconds cost_to_beat, double estimate_to_beat,
-                                        double guess, Budget& budget, const Candidate* known = nullptr);
+                                        const Candidate& cheapest, Picoseconds cost_to_beat, Budget& budget,
+                                        const Candidate* known = nullptr);
 
 }  // namespace hetsynth::synth

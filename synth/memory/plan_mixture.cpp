@@ -9,8 +9,7 @@ namespace hetsynth::synth {
 namespace {
 
 /// Sets of forms that were left open become those that they come to. `sources`: the forms that tensors are made in.
-Choices with_sets(const Problem& problem, const Conversions& conversions, Choices choices,
-                  std::vector<Sources>* sources) {
+Choices with_sets(const Problem& problem, const Conversions& conversions, Choices choices, std::vector<int>* sources) {
   std::vector<FormSets> sets;
   Materialiser materialiser(problem, conversions);
   for (const Node& node : problem.program.nodes) {
@@ -36,14 +35,12 @@ PlanMixture::PlanMixture(const Problem& problem, const Conversions& conversions,
   const auto time = [&](const Choices& choices, Materialiser& materialiser, const Node& node) {
     double sum = double(materialiser.of(choices, node.id).cost);
     if (!node.leaf())
-      problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
-        sum += double(problem.cost.operator_cost(node.id, option, shares));
-      });
+      sum += double(problem.cost.operator_cost(node.id, problem.rules.option(node.id, choices[node.id]), shares));
     return sum;
   };
-  const auto memory = [&](const Choices& choices, const Sources& source, const Node& node) {
+  const auto memory = [&](const Choices& choices, int source, const Node& node) {
     const double kept = double(prices.of_kept(node, source, choices.sets[size_t(node.id)]));
-    return node.leaf() ? kept + double(prices.of_leaf(node, source.first)) : kept;
+    return node.leaf() ? kept + double(prices.of_leaf(node, source)) : kept;
   };
   for (Part& part : parts_)
     for (NodeId id : part.nodes) {

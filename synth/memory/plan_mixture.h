@@ -31,7 +31,7 @@ class PlanMixture {
   void find_parts();
 
   const Problem& problem_;
-  std::vector<Sources> sources_a_, sources_b_;  ///< by node
+  std::vector<int> sources_a_, sources_b_;  ///< by node
   Choices a_, b_;
   std::vector<Part> parts_;  ///< by rate
 };

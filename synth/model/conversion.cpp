@@ -119,48 +119,27 @@ void ConversionTable::append_tree(int source, FormMask targets, std::vector<std:
   append_tree(source, targets & ~step.part, out);
 }
 
-std::pair<FormMask, Picoseconds> ConversionTable::divided(Sources sources, FormMask targets) const {
-  targets &= ~sources.mask();
-  std::pair<FormMask, Picoseconds> best{0, forbidden};
-  for (FormMask part = targets;; part = (part - 1) & targets) {
-    const Picoseconds sum = tree_cost(sources.first, part) + tree_cost(sources.second, targets ^ part);
-    if (sum < best.second) best = {part, sum};
-    if (part == 0) return best;
-  }
-}
-
-Picoseconds ConversionTable::tree_cost(Sources sources, FormMask targets) const {
-  return sources.second < 0 ? tree_cost(sources.first, targets) : divided(sources, targets).second;
-}
-
-std::vector<std::pair<int, int>> ConversionTable::tree(Sources sources, FormMask targets) const {
+std::vector<std::pair<int, int>> ConversionTable::tree(int source, FormMask targets) const {
   std::vector<std::pair<int, int>> out;
-  if (sources.second < 0) {
-    append_tree(sources.first, targets, &out);
-    return out;
-  }
-  targets &= ~sources.mask();
-  const FormMask part = divided(sources, targets).first;
-  append_tree(sources.first, part, &out);
-  append_tree(sources.second, targets ^ part, &out);
+  append_tree(source, targets, &out);
   return out;
 }
 
-void ConversionTable::try_set(Sources sources, FormMask set, const std::vector<FormMask>& needs, FormMask* best,
+void ConversionTable::try_set(int source, FormMask set, const std::vector<FormMask>& needs, FormMask* best,
                               Picoseconds* cost) const {
   if (!serves(set, needs)) return;
   auto rank = [](Picoseconds c, FormMask m) { return std::tuple(c, std::popcount(m), m); };
-  Picoseconds c = tree_cost(sources, set);
+  Picoseconds c = tree_cost(source, set);
   if (rank(c, set) < rank(*cost, *best)) *cost = c, *best = set;
 }
 
-FormMask ConversionTable::best_set(Sources sources, const std::vector<FormMask>& needs, Picoseconds* cost) const {
+FormMask ConversionTable::best_set(int source, const std::vector<FormMask>& needs, Picoseconds* cost) const {
   FormMask useful = 0, best = 0;
   for (FormMask need : needs) useful |= need;
   *cost = forbidden;
   if (forms_ <= few_forms) {
     for (FormMask set = useful;; set = (set - 1) & useful) {
-      try_set(sources, set, needs, &best, cost);
+      try_set(source, set, needs, &best, cost);
       if (set == 0) break;
     }
     return best;
@@ -170,7 +149,7 @@ FormMask ConversionTable::best_set(Sources sources, const std::vector<FormMask>&
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   for_small_subsets(useful, std::min(most_targets(), int(distinct.size())),
-                    [&](FormMask set) { try_set(sources, set, needs, &best, cost); });
+                    [&](FormMask set) { try_set(source, set, needs, &best, cost); });
   return best;
 }
 

@@ -31,13 +31,11 @@ class ConversionTable {
   }
   /// The same by source; some targets.
   const std::vector<Picoseconds>& tree_costs(FormMask targets) const { return trees(targets).cost; }
-  /// The same from two forms: the cheapest two trees that together make all targets.
-  Picoseconds tree_cost(Sources sources, FormMask targets) const;
   /// Its instructions as (from, to), parents first.
-  std::vector<std::pair<int, int>> tree(Sources sources, FormMask targets) const;
+  std::vector<std::pair<int, int>> tree(int source, FormMask targets) const;
   /// The cheapest set of at most `most_targets` forms that holds one of each need; of equals the smallest. Cost in
   /// `*cost`.
-  FormMask best_set(Sources sources, const std::vector<FormMask>& needs, Picoseconds* cost) const;
+  FormMask best_set(int source, const std::vector<FormMask>& needs, Picoseconds* cost) const;
 
  private:
   /// What a tree does first: go to `at`, there split the targets into `part` and the rest (no part: it is done).
@@ -54,10 +52,7 @@ class ConversionTable {
   Picoseconds distance(int from, int to) const { return distance_[from * forms_ + to]; }
   const Trees& trees(FormMask targets) const;
   Trees solve(FormMask targets) const;
-  /// Of the targets those that come from the first of two sources, and the cost.
-  std::pair<FormMask, Picoseconds> divided(Sources sources, FormMask targets) const;
-  void try_set(Sources sources, FormMask set, const std::vector<FormMask>& needs, FormMask* best,
-               Picoseconds* cost) const;
+  void try_set(int source, FormMask set, const std::vector<FormMask>& needs, FormMask* best, Picoseconds* cost) const;
   void append_tree(int source, FormMask targets, std::vector<std::pair<int, int>>* out) const;
 
   int forms_;

@@ -120,12 +120,11 @@ std::string form_text(const Form& form, size_t axes) {
   return out;
 }
 
-/// The form a node's tensor is first made in, by value of its variable (as in the planning network); of what is
-/// computed in two: -1.
+/// The form a node's tensor is first made in, by value of its variable (as in the planning network).
 std::vector<int> forms_by_value(const Problem& problem, const Node& node) {
   if (node.leaf()) return problem.rules.leaf_forms(node);
   std::vector<int> forms;
-  for (const Option& option : problem.rules.options[node.id]) forms.push_back(option.twice() ? -1 : option.form);
+  for (const Option& option : problem.rules.options[node.id]) forms.push_back(option.form);
   return forms;
 }
 
@@ -156,7 +155,6 @@ Pins pinned_values(const Problem& problem, const PlanPins& pins) {
     std::vector<std::string> possible;
     std::vector<int> values;
     for (size_t value = 0; value < forms.size(); ++value) {
-      if (forms[value] < 0) continue;
       const Form& form = problem.rules.forms[node.id][forms[value]];
       if (wanted.size() <= axes && matches(form, wanted)) values.push_back(int(value));
       std::string text = form_text(form, axes);

@@ -68,10 +68,9 @@ void add_needs(const Problem& problem, const Choices& choices, NodeId node, std:
   const auto& uses = problem.analysis->uses[node];
   for (auto begin = uses.begin(); begin != uses.end();) {
     const auto end = std::find_if(begin, uses.end(), [&](auto& use) { return use.consumer != begin->consumer; });
-    problem.rules.for_each_way(begin->consumer, choices[begin->consumer], [&](const Option& option) {
-      for (auto use = begin; use != end; ++use)
-        needs->push_back({use->consumer, use->position, option.needs[size_t(use->position)]});
-    });
+    const Option& option = problem.rules.option(begin->consumer, choices[begin->consumer]);
+    for (auto use = begin; use != end; ++use)
+      needs->push_back({use->consumer, use->position, option.needs[size_t(use->position)]});
     begin = end;
   }
   for (NodeId leaf : problem.update_targets[node]) {
@@ -91,15 +90,14 @@ std::vector<TensorNeed> needs_of(const Problem& problem, const Choices& choices,
 
 namespace {
 
-/// The form or forms a tensor is first made in.
-Sources source_of(const Problem& problem, const Choices& choices, const Node& node,
-                  const std::vector<TensorNeed>& needs) {
+/// The form a tensor is first made in.
+int source_of(const Problem& problem, const Choices& choices, const Node& node, const std::vector<TensorNeed>& needs) {
   if (node.kind == NodeKind::input) return input_form(problem.rules.forms[node.id], needs);
-  return node.leaf() ? Sources(choices[node.id]) : problem.rules.sources(node.id, choices[node.id]);
+  return node.leaf() ? choices[node.id] : problem.rules.option(node.id, choices[node.id]).form;
 }
 
 /// `chosen`: the sets that memory decided, or none. `masks`: what the consumers need.
-Materialisation made_from(const ConversionTable& table, Sources source, const FormSets& chosen,
+Materialisation made_from(const ConversionTable& table, int source, const FormSets& chosen,
                           const std::vector<FormMask>& masks) {
   Materialisation out;
   out.source = source;
@@ -144,10 +142,10 @@ const Materialisation& Materialiser::of(const Choices& choices, NodeId id) {
   needs_.clear();
   add_needs(problem_, choices, id, &needs_);
   set_distinct_masks(needs_, &masks_);
-  const Sources source = source_of(problem_, choices, node, needs_);
+  const int source = source_of(problem_, choices, node, needs_);
   FormSets sets = chosen_sets(choices, node);
-  key_.assign({conversions_.kind_of(id), source.first, source.second, sets.chosen * 2 + sets.apart, int64_t(sets.early),
-               int64_t(sets.late)});
+  key_.assign(
+      {conversions_.kind_of(id), source, sets.chosen * 2 + sets.apart, int64_t(sets.early), int64_t(sets.late)});
   key_.insert(key_.end(), masks_.begin(), masks_.end());
   auto [it, fresh] = seen_.try_emplace(key_);
   if (fresh) it->second = made_from(conversions_.of(id), source, sets, masks_);
@@ -197,9 +195,7 @@ Picoseconds total_cost(const Problem& problem, const Conversions& conversions, c
                             uint64_t(choices[node.id])});
     if (known < 0) {
       known = int(costs.size());
-      costs.push_back(0);
-      problem.rules.for_each_way(node.id, choices[node.id],
-                                 [&](const Option& option) { costs.back() += operation(node.id, option); });
+      costs.push_back(operation(node.id, problem.rules.option(node.id, choices[node.id])));
     }
     total = std::min(forbidden, total + costs[size_t(known)]);
   }

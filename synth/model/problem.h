@@ -73,7 +73,7 @@ FormMask readable(const std::vector<Form>& forms);
 /// What one consumer needs of a tensor.
 struct TensorNeed {
   NodeId consumer;  ///< an operation, the leaf that is updated (or carry), or -1 for the loss and named outputs
-  int position;     ///< operand position of an operation, which needs two of what it computes in two ways
+  int position;     ///< operand position of an operation
   FormMask forms;
 };
 /// All needs of a tensor's consumers under the choices, in program order.
@@ -84,7 +84,7 @@ const Form& kept_form(const Problem& problem, const Choices& choices, NodeId nod
 /// How one tensor is materialised under the choices: its first form, all forms, and the cheapest conversions between
 /// them.
 struct Materialisation {
-  Sources source;
+  int source = 0;
   FormSets sets;
   std::vector<std::pair<int, int>> steps, late_steps;  ///< late: only if apart
   Picoseconds cost = 0;

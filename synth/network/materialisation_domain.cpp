@@ -14,9 +14,8 @@ constexpr size_t most_pairs = 1000;
 
 }  // namespace
 
-std::vector<FormSets> SetCandidates::of(const Node& node, const std::vector<Sources>& from,
-                                        const std::set<FormMask>& early, const std::set<FormMask>& late,
-                                        const std::vector<FormMask>& fixed) const {
+std::vector<FormSets> SetCandidates::of(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
+                                        const std::set<FormMask>& late, const std::vector<FormMask>& fixed) const {
   std::set<FormMask> all = early;
   all.insert(late.begin(), late.end());
   std::vector<FormSets> out;
@@ -37,7 +36,7 @@ std::vector<FormSets> SetCandidates::of(const Node& node, const std::vector<Sour
 }
 
 /// Without those that serve the same needs as another and cost no less from any source.
-std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vector<Sources>& from,
+std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vector<int>& from,
                                               const std::set<FormMask>& early, const std::set<FormMask>& late,
                                               const std::vector<FormSets>& sets) const {
   std::map<std::vector<char>, std::vector<std::pair<Table, size_t>>> by_service;
@@ -66,7 +65,7 @@ std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vecto
 }
 
 /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
-std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::vector<Sources>& from,
+std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::vector<int>& from,
                                                  const std::set<FormMask>& masks, int most) const {
   const FormSubsets::Found& all = problem_.analysis->subsets.of(
       std::vector<FormMask>(masks.begin(), masks.end()), std::min(most, conversions_.of(node.id).most_targets()));
@@ -92,19 +91,17 @@ std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::ve
   return sets;
 }
 
-void SetCandidates::cost(const Node& node, const std::vector<Sources>& from, const FormSets& sets,
+void SetCandidates::cost(const Node& node, const std::vector<int>& from, const FormSets& sets,
                          Picoseconds* costs) const {
   static const Table none(max_forms, 0);
   const ConversionTable& table = conversions_.of(node.id);
   const auto trees = [&](FormMask set) -> const Table& { return set == 0 ? none : table.tree_costs(set); };
   const Table &early = trees(sets.early), &late = trees(sets.late);
   for (size_t s = 0; s < from.size(); ++s) {
-    const auto of_set = [&](const Table& of_first, FormMask set) {
-      return from[s].second < 0 ? of_first[size_t(from[s].first)] : table.tree_cost(from[s], set);
-    };
-    costs[s] = of_set(early, sets.early);
+    const auto source = size_t(from[s]);
+    costs[s] = early[source];
     if (sets.apart)
-      costs[s] = problem_.rules.partial(node.id, from[s]) ? forbidden : add(costs[s], of_set(late, sets.late));
+      costs[s] = problem_.rules.forms[node.id][source].partial() ? forbidden : add(costs[s], late[source]);
     if (prices_.any()) costs[s] = add(costs[s], prices_.of_kept(node, from[s], sets));
   }
 }

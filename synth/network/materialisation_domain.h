@@ -16,15 +16,15 @@ class SetCandidates {
   /// Sets for all consumers alike and, with a price on memory, pairs of sets for the forward phase and for what
   /// follows. `from`: forms that the tensor may be made in; `early`, `late`: what consumers of either ask for; `fixed`:
   /// of `early`, what is always asked for.
-  std::vector<FormSets> of(const Node& node, const std::vector<Sources>& from, const std::set<FormMask>& early,
+  std::vector<FormSets> of(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
                            const std::set<FormMask>& late, const std::vector<FormMask>& fixed) const;
   /// What it costs to make the sets, by source.
-  void cost(const Node& node, const std::vector<Sources>& from, const FormSets& sets, Picoseconds* costs) const;
+  void cost(const Node& node, const std::vector<int>& from, const FormSets& sets, Picoseconds* costs) const;
 
  private:
-  std::vector<FormSets> unbeaten(const Node& node, const std::vector<Sources>& from, const std::set<FormMask>& early,
+  std::vector<FormSets> unbeaten(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
                                  const std::set<FormMask>& late, const std::vector<FormSets>& sets) const;
-  std::vector<FormMask> useful_sets(const Node& node, const std::vector<Sources>& from, const std::set<FormMask>& masks,
+  std::vector<FormMask> useful_sets(const Node& node, const std::vector<int>& from, const std::set<FormMask>& masks,
                                     int most = max_forms) const;
 
   const Problem& problem_;

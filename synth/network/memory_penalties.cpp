@@ -90,32 +90,22 @@ Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
   return least;
 }
 
-Picoseconds FormPrices::of_kept(const Node& node, Sources source, const FormSets& sets) const {
+Picoseconds FormPrices::of_kept(const Node& node, int source, const FormSets& sets) const {
   if (!any() || node.kind == NodeKind::input || presence(node) == 0) return 0;
   if (memory_.again) return least_with_copies(node, source, sets);
   if (memory_.least) return least_of_kept(node, source, sets);
   FormMask kept = sets.apart ? 0 : sets.early;
-  for (int form : {source.first, source.second})
-    if (form >= 0 && !problem_.rules.forms[node.id][size_t(form)].partial()) kept |= FormMask(1) << form;
+  if (!problem_.rules.forms[node.id][size_t(source)].partial()) kept |= FormMask(1) << source;
   Picoseconds sum = 0;
   for (int form = 0; kept >> form; ++form)
-    if ((kept >> form & 1) && !(node.leaf() && form == source.first))
-      sum = std::min(forbidden, sum + price(node, form));
+    if ((kept >> form & 1) && !(node.leaf() && form == source)) sum = std::min(forbidden, sum + price(node, form));
   return sum;
 }
 
 /// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
 /// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
-/// forms, the smallest of them. Of what is computed in two forms one is there, the smallest at least.
-Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const FormSets& sets) const {
-  if (sources.second >= 0) {
-    Picoseconds least = forbidden;
-    const FormMask made = sets.early | sets.late | sources.mask();
-    for (int form = 0; made >> form; ++form)
-      if (made >> form & 1) least = std::min(least, price(node, form));
-    return least;
-  }
-  const int source = sources.first;
+/// forms, the smallest of them.
+Picoseconds FormPrices::least_of_kept(const Node& node, int source, const FormSets& sets) const {
   bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
   for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_.program, consumer) ? late : early) = true;
   FormMask made = sets.early & ~(FormMask(1) << source);
@@ -131,18 +121,15 @@ Picoseconds FormPrices::least_of_kept(const Node& node, Sources sources, const F
 
 /// The same where anything that the forward phase makes may be made again after it. What conversions make is made again
 /// by one of them, from what is there of the tensor; without any of it the operation runs once more.
-Picoseconds FormPrices::least_with_copies(const Node& node, Sources sources, const FormSets& sets) const {
-  const Picoseconds kept = least_of_kept(node, sources, sets);
+Picoseconds FormPrices::least_with_copies(const Node& node, int source, const FormSets& sets) const {
+  const Picoseconds kept = least_of_kept(node, source, sets);
   if (kept == 0) return 0;
-  FormMask converted = sets.apart ? 0 : sets.early & ~sources.mask();
-  Picoseconds again = forbidden, source = node.leaf() ? 0 : forbidden;
+  FormMask converted = sets.apart ? 0 : sets.early & ~(FormMask(1) << source);
+  Picoseconds again = forbidden;
   for (int form = 0; converted >> form; ++form)
-    if (converted >> form & 1)
-      again = std::min(again, conversions_.of(node.id).tree_cost(sources, FormMask(1) << form));
-  for (int form : {sources.first, sources.second})
-    if (form >= 0 && !node.leaf()) source = std::min(source, price(node, form));
-  const Picoseconds from_source = std::min(forbidden, again + source);
-  return std::min({kept, from_source, node.leaf() ? forbidden : remakes_->of(node.id, sources)});
+    if (converted >> form & 1) again = std::min(again, conversions_.of(node.id).tree_cost(source, FormMask(1) << form));
+  const Picoseconds from_source = std::min(forbidden, again + (node.leaf() ? 0 : price(node, source)));
+  return std::min({kept, from_source, node.leaf() ? forbidden : remakes_->of(node.id, source)});
 }
 
 Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversions, const Shares& shares,
@@ -156,7 +143,7 @@ Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversio
     const std::vector<NodeId>& updates = problem.update_targets[node.id];
     const bool read = !problem.consumers[node.id].empty() || std::ranges::count(updates, node.id) < ssize(updates);
     if (read) sum = add(sum, prices.of_kept(node, m.source, m.sets));
-    if (node.leaf()) sum = add(sum, prices.of_leaf(node, m.source.first));
+    if (node.leaf()) sum = add(sum, prices.of_leaf(node, m.source));
   }
   return sum;
 }

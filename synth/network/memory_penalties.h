@@ -41,7 +41,7 @@ class FormPrices {
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
   Picoseconds of_leaf(const Node& node, int form) const;
   /// Of what there is of a tensor at the points, made in the forms `source`; a leaf's own form is priced at the leaf.
-  Picoseconds of_kept(const Node& node, Sources source, const FormSets& sets) const;
+  Picoseconds of_kept(const Node& node, int source, const FormSets& sets) const;
 
  private:
   void find_boundary();
@@ -50,8 +50,8 @@ class FormPrices {
   Picoseconds price(const Node& node, int form) const;
   std::vector<double> prices_at(int points) const;
   const std::vector<double>& prices_of_forms(const Node& node, int points) const;
-  Picoseconds least_of_kept(const Node& node, Sources source, const FormSets& sets) const;
-  Picoseconds least_with_copies(const Node& node, Sources source, const FormSets& sets) const;
+  Picoseconds least_of_kept(const Node& node, int source, const FormSets& sets) const;
+  Picoseconds least_with_copies(const Node& node, int source, const FormSets& sets) const;
 
   const Problem& problem_;
   const Conversions& conversions_;

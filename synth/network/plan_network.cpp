@@ -88,45 +88,20 @@ class NetworkBuilder {
     values_of_.push_back(it->second);
   }
 
-  /// The form, or two, a node's tensor is first made in, by value of its variable. Of what no solution needs to compute
-  /// in two ways: the first.
-  std::vector<Sources> sources(const Node& node) const {
-    std::vector<Sources> out;
-    const std::vector<int>& values = this->values(node.id);
-    if (node.leaf()) {
-      const std::vector<int> forms = problem_.rules.leaf_forms(node);
-      for (int value : values) out.push_back(forms[size_t(value)]);
-      return out;
-    }
-    const Table& costs = store()[costs_of_[size_t(node.id)]];
-    for (size_t x = 0; x < values.size(); ++x)
-      out.push_back(costs[x] < forbidden ? problem_.rules.sources(node.id, values[x])
-                                         : Sources(problem_.rules.options[node.id][size_t(values[x])].form));
+  /// The form a node's tensor is first made in, by value of its variable.
+  std::vector<int> sources(const Node& node) const {
+    std::vector<int> out;
+    const std::vector<int> forms = node.leaf() ? problem_.rules.leaf_forms(node) : std::vector<int>();
+    for (int value : values(node.id))
+      out.push_back(node.leaf() ? forms[size_t(value)] : problem_.rules.option(node.id, value).form);
     return out;
-  }
-
-  /// Of computing an operation in two ways; forbidden where it costs no more to compute it in one of them and to
-  /// convert the result. `alone`: by option, what one way costs, or -1 if that was not asked for yet.
-  Picoseconds cost_of_both(const Node& node, const Option& both, Table* alone) const {
-    const auto [a, b] = both.ways;
-    for (int way : {a, b})
-      if ((*alone)[size_t(way)] < 0)
-        (*alone)[size_t(way)] = operation_cost(node.id, problem_.rules.options[node.id][size_t(way)]);
-    const auto converted = [&](int from, int to) {
-      const auto form = [&](int way) { return problem_.rules.options[node.id][size_t(way)].form; };
-      return conversions_.of(node.id).tree_cost(form(from), FormMask(1) << form(to));
-    };
-    const Picoseconds of_a = (*alone)[size_t(a)], of_b = (*alone)[size_t(b)];
-    return converted(a, b) <= of_b || converted(b, a) <= of_a ? forbidden : add(of_a, of_b);
   }
 
   void add_node(const Node& node) {
     key_.assign({problem_.rules.options.kind(node.id), problem_.cost.work_kind(node.id),
-                 node.leaf() || problem_.analysis->two_ways ? conversions_.kind_of(node.id) : -1, int(node.kind),
-                 values_of_[size_t(node.id)]});
+                 node.leaf() ? conversions_.kind_of(node.id) : -1, int(node.kind), values_of_[size_t(node.id)]});
     int& unary = unary_of_kind_.try_emplace(key_, -1).first->second;
     if (unary < 0) unary = store().intern(node_costs(node));
-    costs_of_.push_back(unary);
     out_.network.add_variable(unary, node.id);
     if (!input_.pins) return;
     auto pin = input_.pins->find(node.id);
@@ -140,16 +115,11 @@ class NetworkBuilder {
   Table node_costs(const Node& node) const {
     Table costs;
     if (node.leaf()) {
-      for (Sources form : sources(node)) costs.push_back(prices_.of_leaf(node, form.first));
+      for (int form : sources(node)) costs.push_back(prices_.of_leaf(node, form));
       return costs;
     }
     const auto& options = problem_.rules.options[node.id];
-    Table alone(options.size(), -1);
-    for (int value : values(node.id)) {
-      const Option& option = options[size_t(value)];
-      costs.push_back(option.twice() ? cost_of_both(node, option, &alone) : operation_cost(node.id, option));
-      if (!option.twice()) alone[size_t(value)] = costs.back();
-    }
+    for (int value : values(node.id)) costs.push_back(operation_cost(node.id, options[size_t(value)]));
     return costs;
   }
 
@@ -206,8 +176,6 @@ class NetworkBuilder {
   void set_key(const Node& node) {
     key_.assign(
         {problem_.analysis->tensor_situation[size_t(node.id)], problem_.cost.fused(node.id), prices_.kind_of(node)});
-    // Which pairs of ways pay depends on what they cost.
-    if (problem_.analysis->two_ways) key_.push_back(problem_.cost.work_kind(node.id));
     if (input_.memory.again) key_.push_back(prices_.remake_kind_of(node));
     if (!input_.among) return;  // all values of them
     key_.push_back(values_of_[size_t(node.id)]);
@@ -222,8 +190,8 @@ class NetworkBuilder {
 
   TensorCosts tensor_costs(const Node& node, const std::vector<VariableNeeds>& needs) {
     std::vector<FormMask> fixed = constant_needs(node);
-    Grouped<Sources> from;
-    for (Sources form : sources(node)) from.add(form);
+    Grouped<int> from;
+    for (int form : sources(node)) from.add(form);
     const ConversionTable& table = conversions_.of(node.id);
     TensorCosts out;
     if (needs.empty()) {
@@ -234,7 +202,7 @@ class NetworkBuilder {
       const auto& asked = needs[0].masks;
       Table costs(from.kinds.size() * asked.kinds.size());
       Picoseconds* cost = costs.data();
-      for (Sources source : from.kinds)
+      for (int source : from.kinds)
         for (const Needs* masks : asked.kinds) {
           fixed.insert(fixed.end(), masks->begin(), masks->end());
           table.best_set(source, fixed, cost++);
@@ -247,7 +215,7 @@ class NetworkBuilder {
     return out;
   }
 
-  void add_sets(const Node& node, const Grouped<Sources>& from, const std::vector<VariableNeeds>& needs,
+  void add_sets(const Node& node, const Grouped<int>& from, const std::vector<VariableNeeds>& needs,
                 const std::vector<FormMask>& fixed, TensorCosts* out) {
     out_.set_lists.push_back(input_.like ? *sets_there(node.id) : candidate_sets(node, from.kinds, needs, fixed));
     const std::vector<FormSets>& sets = out_.set_lists.back();
@@ -286,7 +254,7 @@ class NetworkBuilder {
     return input_.like->sets[at];
   }
 
-  std::vector<FormSets> candidate_sets(const Node& node, const std::vector<Sources>& from,
+  std::vector<FormSets> candidate_sets(const Node& node, const std::vector<int>& from,
                                        const std::vector<VariableNeeds>& needs,
                                        const std::vector<FormMask>& fixed) const {
     std::set<FormMask> early(fixed.begin(), fixed.end()), late;
@@ -307,7 +275,6 @@ class NetworkBuilder {
   std::vector<int> values_of_;                  ///< by node: a list
   std::unordered_map<size_t, int> all_values_;  ///< by how many there are: a list
   std::unordered_map<std::vector<int>, int, SequenceHash> unary_of_kind_;
-  std::vector<int> costs_of_;  ///< by node: the table of its costs, without pins
   std::unordered_map<std::vector<int>, TensorCosts, SequenceHash> costs_of_kind_;
   std::vector<int> key_;  ///< of the node at hand
   PlanNetwork out_;

@@ -14,7 +14,6 @@ std::vector<Picoseconds> operation_costs(const Problem& problem, const Shares& s
                                          NodeId node) {
   std::vector<Picoseconds> costs(problem.rules.forms[node].size(), forbidden);
   for (const Option& option : problem.rules.options[node]) {
-    if (option.twice()) continue;
     Picoseconds& least = costs[size_t(option.form)];
     least = std::min(least, problem.cost.operator_cost(node, option, shares, devices));
   }
@@ -56,11 +55,8 @@ RemakeCosts::RemakeCosts(const Problem& problem, const Shares& shares, NodeId bo
   }
 }
 
-Picoseconds RemakeCosts::of(NodeId node, Sources made) const {
-  if (kind_of(node) < 0) return forbidden;
-  const std::vector<Picoseconds>& costs = costs_[size_t(kind_of(node))];
-  const Picoseconds first = costs[size_t(made.first)];
-  return made.second < 0 ? first : std::min(first, costs[size_t(made.second)]);
+Picoseconds RemakeCosts::of(NodeId node, int form) const {
+  return kind_of(node) < 0 ? forbidden : costs_[size_t(kind_of(node))][size_t(form)];
 }
 
 }  // namespace hetsynth::synth

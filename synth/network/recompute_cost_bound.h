@@ -20,7 +20,7 @@ class RemakeCosts {
   /// Of a tensor that an operation makes in these forms, by the operation, what it reads included: those inputs that
   /// are not there otherwise are kept for it, or made again in turn. Of what several operations read the last one pays,
   /// so that nothing is counted twice. `forbidden` where it is not made in the forward phase.
-  Picoseconds of(NodeId node, Sources made) const;
+  Picoseconds of(NodeId node, int form) const;
 
  private:
   std::vector<int> kinds_;                       ///< by node: in costs_

@@ -14,8 +14,6 @@ constexpr double nearly_proven = 6e-4;
 constexpr size_t long_program = 1000, very_long_program = 4500;
 constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
-/// Gap after these that is left: the rest would take several times as long.
-constexpr double enough_if_very_long = 2e-3;
 /// Gap where memory has a price, also of very long programs: half of a search's time would go into the rest.
 constexpr double tolerance_at_prices = 1e-3, tolerance_at_prices_if_very_long = 2e-3;
 
@@ -31,10 +29,8 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   limits.tolerance = tolerance;
   const bool several_axes = problem.mesh.axes.size() > 1;
   limits.momentum = !several_axes;
-  if (!several_axes && !is_long(problem.program)) return limits;
   const int by_length = int(sweeps_by_node / double(problem.program.nodes.size()));
   limits.most_sweeps = several_axes ? sweeps_of_several_axes : std::clamp(by_length, least_sweeps, limits.most_sweeps);
-  if (!several_axes && is_very_long(problem.program)) limits.enough_at_last = enough_if_very_long;
   limits.table_limit = limits.direct_limit;
   limits.expansion_limit = 1;
   return limits;
@@ -44,7 +40,7 @@ SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
   SearchLimits limits =
       limits_of(problem, stop, is_very_long(problem.program) ? tolerance_at_prices_if_very_long : tolerance_at_prices);
   limits.most_sweeps = 48;
-  limits.thorough = !is_long(problem.program);
+  limits.thorough = false;
   limits.table_limit = std::min(limits.table_limit, 1e6);
   limits.expansion_limit = std::min<int64_t>(limits.expansion_limit, 100'000);
   return limits;
@@ -55,24 +51,18 @@ Picoseconds beyond(Picoseconds enough, double tolerance) {
 }
 
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits, double likely_part, const LearntMessages* known) {
+                const SearchLimits& limits, const LearntMessages* known) {
   HETSYNTH_CHECK(!input.among, "of likely values only search_among tells which");
   SearchInput pinned = input;
   if (!pinned.pins) pinned.pins = &problem.pins;
   PlanNetwork plan = build_network(problem, conversions, shares, pinned);
   Solution solution;
-  size_t nodes = problem.program.nodes.size();
-  const bool one_axis = problem.mesh.axes.size() < 2,
-             tells = one_axis && !input.memory.any() && is_long(problem.program);
+  const bool one_axis = problem.mesh.axes.size() < 2, tells = one_axis && !input.memory.any();
   if (!one_axis) known = nullptr;
   const NamedValues names = tells || known ? named_values(plan) : NamedValues{};
   Minimisation minimisation(plan.network, limits, known, names);
   solution.search = minimisation.finish(limits.cost_to_beat);
   if (tells) solution.learnt = minimisation.learnt(names);
-  if (likely_part > 0) {
-    solution.likely = minimisation.likely_values(likely_part);
-    if (!solution.likely.empty()) solution.likely.resize(nodes);
-  }
   if (!solution.search.found()) return solution;
   const std::vector<int>& assignment = solution.search.assignment;
   solution.choices =

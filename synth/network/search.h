@@ -27,7 +27,6 @@ struct Solution {
   Picoseconds cost = forbidden;  ///< time only
   SearchResult search;           ///< cost and bound include the price of memory
   std::shared_ptr<const LearntMessages> learnt{};  ///< of long programs on one axis; none: not known
-  ValueLists likely;  ///< by node: where good solutions are found; empty: not asked for, or not known
 };
 
 /// The relaxation of a problem (synth/bounds/mesh_bound.h), where its good solutions are found.
@@ -46,10 +45,9 @@ struct Relaxation {
   int64_t expansions = 0;
 };
 
-/// `likely_part`: of all values, those that are to be called likely. `known`: what was learnt in another network of the
-/// problem, or none.
+/// `known`: what was learnt in another network of the problem, or none.
 Solution search(const Problem& problem, const Conversions& conversions, const Shares& shares, const SearchInput& input,
-                const SearchLimits& limits, double likely_part = 0, const LearntMessages* known = nullptr);
+                const SearchLimits& limits, const LearntMessages* known = nullptr);
 
 /// What an assignment of a problem's network stands for; sets of forms are left open.
 Choices choices_of(const Problem& problem, const std::vector<int>& assignment);

@@ -33,7 +33,6 @@ Pins batch_or_parameters(const Problem& problem) {
     std::vector<int> allowed;
     for (int i = 0; i < int(options.size()); ++i) {
       const int factor = options[i].factor[0];
-      if (options[i].twice()) continue;
       if (factor < 0 || classes.count(problem.classes.factors[node.id][size_t(factor)])) allowed.push_back(i);
     }
     if (allowed.size() < options.size()) pins[node.id] = std::move(allowed);

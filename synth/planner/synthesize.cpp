@@ -35,21 +35,20 @@ constexpr int64_t most_values_kept = 3'000'000;
 /// What is known of the program, by the number of mesh axes and whether two of them may cut one dimension.
 class Analyses {
  public:
-  Analyses(const Problem& known, bool two_ways) : known_(*known.analysis), two_ways_(two_ways) {
+  explicit Analyses(const Problem& known) : known_(*known.analysis) {
     const int axes = known.cluster.devices.size() > 1 ? 1 : 0;
-    if (!two_ways || axes == 0) by_axes_[{axes, NestedCuts::none}] = known.analysis;
+    by_axes_[{axes, NestedCuts::none}] = known.analysis;
   }
   const std::shared_ptr<const Analysis>& of(int axes, NestedCuts nested = NestedCuts::of_samples) {
     auto& analysis = by_axes_[{axes, axes == 2 ? nested : NestedCuts::none}];
     if (!analysis)
-      analysis = axes == 0 ? Analysis::of_one_device(known_)
-                           : std::make_shared<const Analysis>(known_.program, axes, nested, two_ways_);
+      analysis =
+          axes == 0 ? Analysis::of_one_device(known_) : std::make_shared<const Analysis>(known_.program, axes, nested);
     return analysis;
   }
 
  private:
   const Analysis& known_;
-  bool two_ways_;
   std::map<std::pair<int, NestedCuts>, std::shared_ptr<const Analysis>> by_axes_;
 };
 
@@ -59,7 +58,7 @@ class Analyses {
 class Planning {
  public:
   Planning(const Problem& all, const SynthesisOptions& options, Budget& budget)
-      : all_(all), options_(options), budget_(budget), analyses_(all, options.two_ways), choice_(options.score) {}
+      : all_(all), options_(options), budget_(budget), analyses_(all), choice_(options.score) {}
 
   PlanChoice run() && {
     add_meshes(all_.cluster);
@@ -252,7 +251,6 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   Plan plan = std::move(choice).take();
   plan.prediction.baselines = baselines(free);
   plan.prediction.cut_short = budget.spent();
-  plan.prediction.two_ways = options.two_ways;
   return plan;
 }
 

@@ -32,8 +32,6 @@ struct SynthesisOptions {
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). 3: also of three
   /// axes, which takes many times as long.
   int most_axes = 1;
-  /// On one axis operations may also be computed in two ways, where that is cheaper than to convert the result.
-  bool two_ways = false;
   /// The timeline decides among plans that the search by the sum met on its way, the best of every mesh and its
   /// runners-up, as far as their sums are near the best one's. Bounds remain those of sums.
   Score score = Score::sum;

@@ -11,10 +11,8 @@ std::vector<double> device_work(const Problem& problem, const Shares& shares, co
   double total = 0;
   for (const Node& node : problem.program.nodes) {
     if (node.leaf()) continue;
-    problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
-      const Work work = problem.cost.work(node.id, option);
-      for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem.cost.device_flops(work, shares, int(d));
-    });
+    const Work work = problem.cost.work(node.id, problem.rules.option(node.id, choices[node.id]));
+    for (size_t d = 0; d < flops.size(); ++d) flops[d] += problem.cost.device_flops(work, shares, int(d));
   }
   for (double f : flops) total += f;
   return total > 0 ? flops : std::vector<double>(flops.size(), 1.0);

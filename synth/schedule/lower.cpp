@@ -41,7 +41,7 @@ class Lowering {
 
   SpmdProgram run() {
     for (const Node& node : program_.nodes)
-      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id]->source.first));
+      if (node.leaf()) out_.leaves.push_back(define_source(node.id, plans_[node.id]->source));
     for (const Node& node : program_.nodes) {
       if (node.leaf()) continue;
       if (node.loop >= 0 && program_[node.id - 1].loop != node.loop) enter(node.loop);
@@ -91,7 +91,7 @@ class Lowering {
   }
 
   void compute(const Node& node) {
-    problem_.rules.for_each_way(node.id, choices_[node.id], [&](const Option& option) { compute(node, option); });
+    compute(node, problem_.rules.option(node.id, choices_[node.id]));
     if (node.loop < 0)
       convert_early(node);
     else if (stacked_dim(node.space) < 0)
@@ -132,7 +132,7 @@ class Lowering {
   /// Partial results are reduced at once; a new value of a leaf takes the leaf's form at once, so that the larger one
   /// can be freed.
   void convert_early(const Node& node) {
-    if (problem_.rules.partial(node.id, plans_[node.id]->source)) {
+    if (problem_.rules.forms[node.id][size_t(plans_[node.id]->source)].partial()) {
       for (const TensorNeed& need : needs_of(problem_, choices_, node.id))
         obtain(node.id, pick(node.id, need.forms, need.consumer), need.consumer);
       return;
@@ -153,7 +153,7 @@ class Lowering {
   /// The form a consumer is given: a shard rather than the whole where both exist.
   int pick(NodeId node, FormMask acceptable, NodeId consumer) const {
     FormMask exist = stage_of(node, consumer) ? plans_[node]->sets.late : plans_[node]->sets.early;
-    FormMask both = (exist | plans_[node]->source.mask()) & acceptable;
+    FormMask both = (exist | (FormMask(1) << plans_[node]->source)) & acceptable;
     HETSYNTH_CHECK(both != 0, "no form for a consumer of a tensor");
     return std::bit_width(both) - 1;
   }
@@ -234,13 +234,10 @@ class Lowering {
   /// Why a node's value is partial.
   std::string origin(NodeId node, int axis) const {
     if (program_[node].leaf()) return "";
-    std::string out;
-    problem_.rules.for_each_way(node, choices_[node], [&](const Option& option) {
-      const int factor = option.factor[size_t(axis)];
-      if (factor >= 0 && problem_.rules.forms[node][size_t(option.form)].on[size_t(axis)].partial())
-        out = fmt::format(" (each device has its share of {})", program_[node].space.factors[size_t(factor)].name);
-    });
-    return out;
+    const Option& option = problem_.rules.option(node, choices_[node]);
+    const int factor = option.factor[size_t(axis)];
+    if (factor < 0 || !problem_.rules.forms[node][size_t(option.form)].on[size_t(axis)].partial()) return "";
+    return fmt::format(" (each device has its share of {})", program_[node].space.factors[size_t(factor)].name);
   }
 
   /// The form a tensor is first made in: there for all its consumers.

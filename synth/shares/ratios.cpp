@@ -56,32 +56,28 @@ std::pair<size_t, double> fullest_point(const MemoryProfile& profile, const std:
 
 std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conversions, const Choices& choices) {
   std::vector<CostTerm> terms;
-  std::map<Work, size_t> operators;
-  std::unordered_map<std::vector<int>, std::vector<size_t>, SequenceHash> operator_of;  // terms
+  std::map<Work, int> operators;
+  std::unordered_map<std::vector<int>, int, SequenceHash> operator_of;  // a term, or -1: none
   std::map<std::tuple<int, int, int>, size_t> converted;
   Materialiser materialiser(problem, conversions);
   const std::vector<const Materialisation*> all = materialiser.all(choices);
-  auto operator_terms = [&](const Node& node) {
-    std::vector<size_t> out;
-    problem.rules.for_each_way(node.id, choices[node.id], [&](const Option& option) {
-      Work w = problem.cost.work(node.id, option);
-      if (std::ranges::all_of(w.class_id, [](CutClass cut) { return cut == -1; })) return;
-      auto [it, fresh] = operators.try_emplace(w, terms.size());
-      if (fresh) {
-        terms.emplace_back();
-        terms.back().work = w;
-      }
-      out.push_back(it->second);
-    });
-    return out;
+  const auto operator_term = [&](const Node& node) {
+    const Work w = problem.cost.work(node.id, problem.rules.option(node.id, choices[node.id]));
+    if (std::ranges::all_of(w.class_id, [](CutClass cut) { return cut == -1; })) return -1;
+    auto [it, fresh] = operators.try_emplace(w, int(terms.size()));
+    if (fresh) {
+      terms.emplace_back();
+      terms.back().work = w;
+    }
+    return it->second;
   };
   std::vector<int> key;
   for (const Node& node : problem.program.nodes) {
     if (!node.leaf()) {
       key.assign({problem.cost.work_kind(node.id), problem.rules.options.kind(node.id), choices[node.id]});
       auto [it, fresh] = operator_of.try_emplace(key);
-      if (fresh) it->second = operator_terms(node);
-      for (size_t term : it->second) ++terms[term].count;
+      if (fresh) it->second = operator_term(node);
+      if (it->second >= 0) ++terms[size_t(it->second)].count;
     }
     const auto& forms = problem.rules.forms[node.id];
     const Materialisation& made = *all[size_t(node.id)];

@@ -38,26 +38,10 @@ std::vector<char> outputs_of(const Program& program) {
   return outputs;
 }
 
-/// By node: operations whose result is read more than once. Not in loops, whose carries have one form; not in
-/// attention, which is generated in one piece; nor where an operand lives only inside of the operation's loop, since it
-/// would have to live outside of two.
-std::vector<char> may_be_computed_twice(const Analysis& of) {
-  std::vector<char> out;
-  for (const Node& node : of.program.nodes) {
-    const auto n = size_t(node.id);
-    const size_t readers = of.uses[n].size() + of.update_targets[n].size() + size_t(of.is_output[n]) +
-                           (node.id == of.program.loss ? 1 : 0);
-    out.push_back(!node.leaf() && node.loop < 0 && readers > 1 && of.attention.role(node.id) == 0 &&
-                  std::ranges::none_of(node.inputs, [&](NodeId input) { return of.fused[size_t(input)]; }));
-  }
-  return out;
-}
-
 /// Of what is known so far.
 Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
   const Program& program = of.program;
-  Rules rules = derive_rules(program, of.classes, of.kinds, std::max(1, axes), nested,
-                             of.two_ways ? may_be_computed_twice(of) : std::vector<char>());
+  Rules rules = derive_rules(program, of.classes, of.kinds, std::max(1, axes), nested);
   if (axes > 0) return rules;
   Rules whole;
   whole.forms = std::move(rules.forms);
@@ -87,17 +71,16 @@ double moved_times(const Program& program, NodeId node) {
   return stacked_dim(program[node].space) >= 0 ? 1 : double(program.turns(node));
 }
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways)
-    : Analysis(program, axes, nested, two_ways && axes == 1, node_kinds(program)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested)
+    : Analysis(program, axes, nested, node_kinds(program)) {}
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds)
-    : Analysis(program, axes, nested, two_ways, kinds,
-               dimension_classes(program, kinds, axes <= most_axes_with_halos)) {}
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds)
+    : Analysis(program, axes, nested, kinds, dimension_classes(program, kinds, axes <= most_axes_with_halos)) {}
 
 std::shared_ptr<const Analysis> Analysis::of_one_device(const Analysis& several) {
   if (!several.of_one_device_) {
     several.of_one_device_.reset(
-        new Analysis(several.program, 0, NestedCuts::none, false, several.kinds, several.classes, &several));
+        new Analysis(several.program, 0, NestedCuts::none, several.kinds, several.classes, &several));
     several.of_one_device_->hash_ = several.hash_;
   }
   return several.of_one_device_;
@@ -108,7 +91,7 @@ const std::string& Analysis::program_hash() const {
   return *hash_;
 }
 
-Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> of_nodes,
+Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> of_nodes,
                    DimensionClasses of_several, const Analysis* known)
     : program(program),
       kinds(std::move(of_nodes)),
@@ -119,7 +102,6 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, bool two
       uses(known ? known->uses : uses_of(program)),
       update_targets(known ? known->update_targets : update_targets_of(program)),
       is_output(known ? known->is_output : outputs_of(program)),
-      two_ways(two_ways),
       rules(rules_for(*this, axes, nested)) {
   find_tensor_kinds();
   find_tensor_situations();

@@ -21,9 +21,7 @@ bool is_late(const Program& program, NodeId consumer);
 
 struct Analysis {
   /// For meshes of so many axes; none: a single device, on which nothing is cut and nothing is partial.
-  /// `two_ways`: on one axis operations may be computed in two ways (may_be_computed_twice).
-  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_samples,
-                    bool two_ways = false);
+  explicit Analysis(const Program& program, int axes, NestedCuts nested = NestedCuts::of_samples);
   /// The same for a single device, of what is known for several.
   static std::shared_ptr<const Analysis> of_one_device(const Analysis& several);
   /// hash_text of the program.
@@ -46,7 +44,6 @@ struct Analysis {
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
   std::vector<char> is_output;                      ///< by node: a named output
-  bool two_ways;
   Rules rules;
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
@@ -58,10 +55,10 @@ struct Analysis {
   mutable TensorNeeds needs;    ///< of any tensor's consumers
 
  private:
-  Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds);
+  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds);
   /// `known`: of the same program, if it was analysed before; what does not depend on axes is taken from there.
-  Analysis(const Program& program, int axes, NestedCuts nested, bool two_ways, std::vector<int> kinds,
-           DimensionClasses classes, const Analysis* known = nullptr);
+  Analysis(const Program& program, int axes, NestedCuts nested, std::vector<int> kinds, DimensionClasses classes,
+           const Analysis* known = nullptr);
   void find_tensor_kinds();
   void find_tensor_situations();
 

@@ -240,18 +240,6 @@ std::vector<Option> options_of(const Program& program, const DimensionClasses& c
   return options;
 }
 
-/// Two options in one, for every two that give different forms.
-void add_pairs(std::vector<Option>* options) {
-  const int count = int(options->size());
-  for (int a = 0; a < count; ++a)
-    for (int b = a + 1; b < count; ++b) {
-      if ((*options)[size_t(a)].form == (*options)[size_t(b)].form) continue;
-      Option both = (*options)[size_t(a)];
-      both.ways = {a, b};
-      options->push_back(std::move(both));
-    }
-}
-
 bool any(const Form& form, auto what) { return std::any_of(form.on.begin(), form.on.end(), what); }
 
 }  // namespace
@@ -329,7 +317,7 @@ int Rules::form_index(NodeId node, const Form& form) const {
 }
 
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
-                   NestedCuts nested, const std::vector<char>& twice) {
+                   NestedCuts nested) {
   Rules rules;
   rules.axes = axes;
   rules.nested = nested;
@@ -365,14 +353,9 @@ Rules derive_rules(const Program& program, const DimensionClasses& classes, cons
     for (int c : classes.factors[node.id]) key.push_back(may_cut(c));
     if (windows)
       for (const WindowRead& read : windows->reads(node)) key.push_back(windows->tied(node, read));
-    const bool in_pairs = !twice.empty() && twice[size_t(node.id)];
-    key.push_back(in_pairs);
     auto [it, fresh] = option_kinds.try_emplace(std::move(key), -1);
-    if (fresh) {
-      std::vector<Option> options = options_of(program, classes, rules, windows ? &*windows : nullptr, node);
-      if (in_pairs) add_pairs(&options);
-      it->second = rules.options.add_kind(std::move(options));
-    }
+    if (fresh)
+      it->second = rules.options.add_kind(options_of(program, classes, rules, windows ? &*windows : nullptr, node));
     rules.options.add(it->second);
   }
   return rules;

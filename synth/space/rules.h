@@ -53,17 +53,6 @@ struct Form {
 using FormMask = uint64_t;
 constexpr int max_forms = 64;
 
-/// The form that a tensor is computed in, or two of them.
-struct Sources {
-  int first = 0;
-  int second = -1;  ///< -1: none
-  Sources() = default;
-  Sources(int only) : first(only) {}
-  Sources(int first, int second) : first(first), second(second) {}
-  FormMask mask() const { return FormMask(1) << first | (second < 0 ? 0 : FormMask(1) << second); }
-  auto operator<=>(const Sources&) const = default;
-};
-
 /// Forms a tensor can take on a mesh of so many axes: every combination of replicated, sharded by a dimension that has
 /// a class, partial sums, and partial maxima (only where its operator computes maxima). Two axes
 /// can cut the same dimension, if it is a tensor's first and of `nested_class`, the inner one the parts of the outer.
@@ -80,11 +69,7 @@ struct Option {
   std::array<int, max_axes> factor{-1, -1, -1};
   std::vector<FormMask> needs;  ///< per operand position: the forms of that tensor it can be given in
   int form = 0;                 ///< of the result
-  /// Both of these options of the operation, which then computes its result twice, in two forms; what stands above is
-  /// that of the first. -1: no other option.
-  std::array<int, 2> ways{-1, -1};
-  bool twice() const { return ways[0] >= 0; }
-  bool splits() const;  ///< some factor
+  bool splits() const;          ///< some factor
 };
 
 /// All tensors' forms and all operators' options. Option 0 of an operator is always "replicated".
@@ -102,24 +87,8 @@ struct Rules {
   }
   /// Those that a leaf may be kept in, by value of its variable; an input counts as whole.
   std::vector<int> leaf_forms(const Node& leaf) const;
-  /// What an operation's choice makes.
-  Sources sources(NodeId node, int choice) const {
-    const std::vector<Option>& all = options[node];
-    const Option& option = all[size_t(choice)];
-    return option.twice() ? Sources(option.form, all[size_t(option.ways[1])].form) : Sources(option.form);
-  }
-  /// Whether one of the forms that a tensor is computed in is.
-  bool partial(NodeId node, Sources made) const {
-    return forms[node][size_t(made.first)].partial() ||
-           (made.second >= 0 && forms[node][size_t(made.second)].partial());
-  }
-  /// Calls `visit` for the one or two options that an operation is computed by.
-  template <typename Visit>
-  void for_each_way(NodeId node, int choice, const Visit& visit) const {
-    const std::vector<Option>& all = options[node];
-    if (!all[size_t(choice)].twice()) return visit(all[size_t(choice)]);
-    for (int way : all[size_t(choice)].ways) visit(all[size_t(way)]);
-  }
+  /// The option that an operation's choice stands for.
+  const Option& option(NodeId node, int choice) const { return options[node][size_t(choice)]; }
 };
 
 /// On every axis:
@@ -132,8 +101,7 @@ struct Rules {
 /// Several axes take every combination of these whose result has a form. Two axes can split the same factor if it
 /// is of the batch and indexes nothing but first dimensions. The axis of depth splits only factors that index nothing
 /// but first dimensions of what it cuts. Derived once for every kind of operation and operand forms.
-/// `twice`: by node, whether any two of its options that give different forms may be taken together; empty: of none.
 Rules derive_rules(const Program& program, const DimensionClasses& classes, const std::vector<int>& kinds, int axes,
-                   NestedCuts nested, const std::vector<char>& twice = {});
+                   NestedCuts nested);
 
 }  // namespace hetsynth::synth

@@ -14,12 +14,10 @@ const std::vector<VariableNeeds>& TensorNeeds::of(const Analysis& analysis, Node
   for (NodeId consumer : analysis.consumers[size_t(node)]) {
     VariableNeeds needs{is_late(analysis.program, consumer), {}};
     const std::vector<NodeId>& inputs = analysis.program[consumer].inputs;
-    for (int choice = 0; choice < int(rules.options[consumer].size()); ++choice) {
+    for (const Option& option : rules.options[consumer]) {
       masks.clear();
-      rules.for_each_way(consumer, choice, [&](const Option& option) {
-        for (size_t j = 0; j < inputs.size(); ++j)
-          if (inputs[j] == node) masks.push_back(option.needs[j]);
-      });
+      for (size_t j = 0; j < inputs.size(); ++j)
+        if (inputs[j] == node) masks.push_back(option.needs[j]);
       std::ranges::sort(masks);
       masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
       needs.masks.add(kept(masks));

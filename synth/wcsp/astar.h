@@ -13,7 +13,6 @@ struct SearchLimits {
   bool momentum = false;                 ///< of messages, where no variables look alike; worse on several axes
   int most_sweeps = 800;                 ///< of message passing in one go; the whole takes up to a third more
   double tolerance = 0;                  ///< relative gap between solution and bound that will do
-  double enough_at_last = 0;             ///< gap after all sweeps that will do
   bool guesses = true;                   ///< false: a good solution is known, and only what is better is looked for
   bool thorough = true;                  ///< false: a good solution will do, the last of the gap may stay
   Picoseconds beside = 0;                ///< part of the cost that the network does not tell; gaps are relative to all

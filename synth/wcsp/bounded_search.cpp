@@ -54,7 +54,7 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   if (proven() || narrowed_) return result_;
   if (gap() > worth_eliminating && eliminate()) return result_;
   shift();
-  if (!done() && gap() > limits_.enough_at_last) attempt(true);
+  if (!done()) attempt(true);
   if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
   return result_;
 }
@@ -236,8 +236,7 @@ void BoundedSearch::absorb(const SearchResult& found, const NumberedLists& value
   prove(std::min(budget, std::max<Picoseconds>(0, bound - shifted_.bound)));
 }
 
-/// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between. Of tables far beyond it that
-/// is left where the gap will do: their bound is hardly ever better.
+/// With tables beyond the limit, in mini-buckets: a solution, a bound, and A* in between.
 void BoundedSearch::search_what_is_left() {
   const Picoseconds budget = to_beat() - shifted_.bound;
   const NumberedLists values = values_left(budget);
@@ -246,8 +245,6 @@ void BoundedSearch::search_what_is_left() {
   const Contraction part(part_of(values, &moved), limits_.stop);
   if (part.impossible()) return prove(budget);
   const EliminationOrder order = elimination_order(part.core());
-  const bool hopeless = order.largest > hopeless_times * limits_.table_limit;
-  if (hopeless && result_.found() && gap() <= limits_.enough_at_last) return;
   absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
 }
 

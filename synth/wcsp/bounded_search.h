@@ -60,8 +60,6 @@ class BoundedSearch {
   static constexpr int64_t many_by_variable = 20;
   /// Networks with more are deep.
   static constexpr int many_variables = 4000;
-  /// Tables so many times beyond the limit have bounds in mini-buckets that are of no use.
-  static constexpr double hopeless_times = 1000;
   /// Where a good solution will do, layers are not told apart from farther off in what was hardly narrowed.
   static constexpr int most_rounds = 32;
 

@@ -87,20 +87,12 @@ class Dijkstra {
   void compute(Picoseconds cost, const State& state) {
     NodeId id = order_[state.done];
     for (const Option& option : problem_.rules.options[id]) {
-      const auto& all = problem_.rules.options[id];
+      if (!holds_operands(state, id, option)) continue;
       State next = state;
-      Picoseconds sum = cost;
-      bool ready = true;
-      for (const Option* way : option.twice() ? std::vector{&all[size_t(option.ways[0])], &all[size_t(option.ways[1])]}
-                                              : std::vector{&option}) {
-        ready = ready && holds_operands(state, id, *way);
-        next.exists.insert({id, way->form});
-        sum += problem_.cost.operator_cost(id, *way, shares_);
-      }
-      if (!ready) continue;
+      next.exists.insert({id, option.form});
       ++next.done;
       forget(&next);
-      push(sum, std::move(next));
+      push(cost + problem_.cost.operator_cost(id, option, shares_), std::move(next));
     }
   }
 

@@ -81,7 +81,7 @@ void check_what_encloses_the_best(const Program& program, const Cluster& cluster
   start.bound = cheapest.search.lower_bound;
   if (start.fits()) return;
   Budget budget;
-  MemorySearchResult found = search_within_memory(tight, same, start, forbidden, double(forbidden), 0, budget);
+  MemorySearchResult found = search_within_memory(tight, same, start, forbidden, budget);
   const Picoseconds best = enumerated_within_memory(tight, shares);
   if (best < forbidden) RC_ASSERT(found.bound <= best);
   if (found.best.fits()) RC_ASSERT(found.best.cost >= found.bound);

@@ -1,17 +1,16 @@
 // Predicted steps of all models of examples/ at their published sizes, on one axis over all devices of the clusters of
-// examples/ and bench/, against a kept table: no change of the planner loses plans unseen. One that gains some is to
-// update it: HETSYNTH_UPDATE_GOLDEN=1 build/tests/test_zoo --gtest_filter='Clusters/Steps*'
+// examples/ and bench/, against a kept table: no change of the planner changes plans unseen. The tables are written
+// anew by the gate, which says what a change costs: bench_plan_gate --beside=OTHER --keep (docs/benchmarks.md).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 
 #include "dsl/base/error.h"
-#include "hetsynth/build_paths.h"
 #include "synth/planner/synthesize.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_name.h"
+#include "tests/support/zoo/clusters.h"
 #include "tests/support/zoo/walk.h"
 
 namespace hetsynth::testing {
@@ -27,16 +26,11 @@ std::string step_of(const ListedModel& model, const Cluster& cluster) {
   }
 }
 
-std::string file_of(const std::string& cluster) {
-  const std::string example = HETSYNTH_SOURCE_DIR "/examples/clusters/" + cluster + ".toml";
-  return std::filesystem::exists(example) ? example : HETSYNTH_SOURCE_DIR "/bench/clusters/" + cluster + ".toml";
-}
-
 class Steps : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Steps, AreThoseOfTheTable) {
   const std::string name = GetParam();
-  const Cluster cluster = load_cluster(file_of(name));
+  const Cluster cluster = load_cluster(cluster_file(name));
   std::string table;
   for (const ListedModel& model : listed_models())
     table += fmt::format("{:<18} {}\n", model.name, step_of(model, cluster));
