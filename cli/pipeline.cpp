@@ -110,6 +110,7 @@ Plan searched_plan(Compilation& c) {
     }
     return !interrupt.requested();
   };
+  options.strategies = &c.strategies;
   Plan plan = synthesize(c.reference, c.cluster, options);
   if (shown) fmt::print(stderr, "\r\033[K");
   if (interrupt.requested()) fmt::print(stderr, "hetsynth: planning was interrupted; the best plan so far is taken\n");
@@ -211,7 +212,9 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
   std::vector<std::string> names;
   for (const Stage& stage : pipeline()) names.emplace_back(stage.name);
   command.add_option("--dump-after", options.dump_after, "Print the result of this stage")->check(CLI::IsMember(names));
-  command.add_flag("--times", options.show_times, "Print the seconds each stage took on standard error");
+  command.add_flag(
+      "--times", options.show_times,
+      "Print the seconds each stage took on standard error, and what each strategy of planning took and gained");
 }
 
 namespace {
@@ -284,6 +287,21 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
   return command.get_options([&](const CLI::Option* option) { return option != command.get_help_ptr(); });
 }
 
+namespace {
+
+/// What planning's strategies took, below the stage they belong to.
+void print_strategies(const std::vector<StrategyRecord>& strategies) {
+  for (const StrategyRecord& s : strategies) {
+    std::string gain;
+    if (s.improved > 0) gain = fmt::format(", a better plan {} time{}", s.improved, s.improved == 1 ? "" : "s");
+    if (s.gained > 0) gain += fmt::format(" (steps {} shorter)", seconds_text(s.gained));
+    fmt::print(stderr, "  {:>10}  {}: {} run{}, {} search{}{}\n", seconds_text(s.seconds), s.name, s.runs,
+               s.runs == 1 ? "" : "s", s.searches, s.searches == 1 ? "" : "es", gain);
+  }
+}
+
+}  // namespace
+
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {
   std::vector<StageTime> times;
   const auto place = [](std::string_view name) { return std::ranges::find(pipeline(), name, &Stage::name); };
@@ -296,6 +314,7 @@ std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view l
     times.push_back({stage.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
     if (options.show_times)
       fmt::print(stderr, "{:<14} {:>10}  {}\n", stage.name, seconds_text(times.back().seconds), stage.purpose);
+    if (options.show_times && stage.name == "synthesize") print_strategies(compilation.strategies);
     if (options.dump_after == stage.name) fmt::print("{}", stage.dump(compilation));
   }
   return times;

@@ -42,6 +42,7 @@ struct Compilation {
   Cluster cluster;                    ///< the devices the plan uses
   std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
   Plan plan;
+  std::vector<StrategyRecord> strategies;  ///< of planning, if it was searched
   Verification verification;
   std::vector<DeviceProgram> programs;  ///< one per rank
   GeneratedCheck source_check;

@@ -8,7 +8,11 @@
 namespace hetsynth {
 namespace {
 
-PointwiseRule rule(const Shape& shape) { return {.tag = "broadcast", .body = Expr::input(0), .shape = shape}; }
+PointwiseRule rule(const Shape& shape, DType dtype = DType::f32) {
+  PointwiseRule rule{.tag = "broadcast", .body = Expr::input(0), .shape = shape};
+  if (dtype == DType::i32) rule.integers = {0}, rule.result = DType::i32;
+  return rule;
+}
 
 }  // namespace
 
@@ -21,7 +25,7 @@ Tensor broadcast(Operand x, const std::vector<int64_t>& shape) {
                .expected = "a shape at least as large in every dimension",
                .found = text(shape)},
               {in});
-  return pointwise(rule(shape), {in}, x.where);
+  return pointwise(rule(shape, in.dtype()), {in}, x.where);
 }
 
 OperatorInfo broadcast_info() {
@@ -29,7 +33,8 @@ OperatorInfo broadcast_info() {
           "Copies along new or unit dimensions.",
           {{pointwise_operator(rule({2, 3, 4})), floats({{4}}), {}},
            {pointwise_operator(rule({2, 3, 5})), floats({{3, 1}}), {}},
-           {pointwise_operator(rule({3})), floats({{}}), {}}}};
+           {pointwise_operator(rule({3})), floats({{}}), {}},
+           {pointwise_operator(rule({2, 3}, DType::i32)), {{{3}, DType::i32}}, {{-5, 5}}}}};
 }
 
 }  // namespace hetsynth

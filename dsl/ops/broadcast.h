@@ -6,7 +6,7 @@
 
 namespace hetsynth {
 
-/// x repeated to this shape, which it must broadcast to as in NumPy.
+/// x, numbers or integers, repeated to this shape, which it must broadcast to as in NumPy.
 Tensor broadcast(Operand x, const std::vector<int64_t>& shape);
 
 }  // namespace hetsynth

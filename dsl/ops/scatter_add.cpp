@@ -23,7 +23,8 @@ class ScatterAdd final : public Operator {
       throw UserError({.tag = "scatter_add",
                        .message = "every value needs an index",
                        .expected = "indices " + text(inputs[0].shape),
-                       .found = text(inputs[1])});
+                       .found = text(inputs[1]),
+                       .mend = "broadcast(indices, shape) repeats them along the other dimensions"});
     TensorType out = inputs[0];
     out.shape[size_t(normalize_dim("scatter_add", dim_, out.shape))] = size_;
     return out;

@@ -68,15 +68,12 @@ class Alternation {
   std::vector<Plan> run() {
     budget_.searched(relaxation_.expansions);
     if (shares_bound_ >= kept_.to_beat()) return {};
-    std::vector<Shares> starts;
     for (const std::vector<double>& by_device : parts_to_start_at(problem_))
-      starts.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
-    if (several_axes() && !relaxation_.choices.empty()) starts = search_around_relaxation(std::move(starts));
-    if (!settled_where_memory_is_short()) look_for_shares(starts);
-    tighten_bound();
-    if (budget_.spent() && !at_hand_.empty()) kept_.keep(at_hand_);
-    if (!several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits())))
-      add_unsearched();
+      starts_.push_back(common_shares(problem_.classes, axis_fractions(problem_, by_device)));
+    for (const Strategy& strategy : strategies())
+      if ((this->*strategy.applies)())
+        budget_.run(
+            strategy.name, [this] { return best_cost(); }, [&] { (this->*strategy.run)(); });
     if (kept_.best.empty()) return {};
     std::vector<Plan> plans{finish()};
     for (const Candidate& other : kept_.runners_up()) plans.push_back(assembled(other));
@@ -86,28 +83,70 @@ class Alternation {
  private:
   using Among = ShareSearch::Among;
 
+  /// One way to a better plan or a better bound of the mesh. All work on the same incumbent (`kept_`), the same bound
+  /// over all shares and the same memory of what was searched.
+  struct Strategy {
+    const char* name;  ///< as `plan --times` tells it
+    bool (Alternation::*applies)() const;
+    void (Alternation::*run)();
+  };
+
+  /// In the order in which they are tried.
+  static const std::vector<Strategy>& strategies() {
+    using A = Alternation;
+    static const std::vector<Strategy> list{
+        {"near the relaxation", &A::has_relaxation_of_axes, &A::search_around_relaxation},
+        {"the fastest plan where memory is short", &A::has_one_axis, &A::settle_where_memory_is_short},
+        {"the relaxation's shares", &A::is_open_on_one_axis, &A::alternate_from_relaxation},
+        {"other starts", &A::is_open, &A::follow_starts},
+        {"everything at the best shares", &A::is_open_and_ample, &A::search_best_shares},
+        {"shares within memory", &A::is_open, &A::follow_tight_shares},
+        {"starts left for later", &A::has_starts_left, &A::follow_starts_left},
+        {"everything at last", &A::is_open, &A::search_everything_at_last},
+        {"the bound over all shares", &A::always, &A::tighten_bound},
+        {"the plan at hand", &A::needs_plan_at_hand, &A::take_plan_at_hand},
+        {"plans without a search", &A::needs_plan_without_search, &A::add_unsearched},
+    };
+    return list;
+  }
+
+  bool always() const { return true; }
+  bool has_one_axis() const { return !several_axes() && !budget_.spent(); }
+  bool has_relaxation_of_axes() const { return several_axes() && !relaxation_.choices.empty(); }
+  bool is_open() const { return !settled_; }
+  bool is_open_on_one_axis() const { return !settled_ && has_one_axis(); }
+  bool is_open_and_ample() const { return !settled_ && ample_; }
+  bool has_starts_left() const { return !settled_ && starts_left_ && far_within_memory(); }
+  bool needs_plan_at_hand() const { return budget_.spent() && !at_hand_.empty(); }
+  bool needs_plan_without_search() const {
+    return !several_axes() && !problem_.constrained && (kept_.best.empty() || (budget_.spent() && !kept_.best.fits()));
+  }
+
+  Picoseconds best_cost() const { return kept_.fits() ? kept_.best.cost : forbidden; }
+
+  void take_plan_at_hand() { kept_.keep(at_hand_); }
+
   /// Searches and linear programs in turn, from all starts that are worth it.
-  void look_for_shares(const std::vector<Shares>& starts) {
-    if (!several_axes() && !budget_.spent()) alternate_from_relaxation();
+  void follow_starts() {
     if (memory_is_ample() && !near_bound(well_guided)) search_.forget_likely();
-    const bool followed = follow(starts, /*may_leave=*/true);
+    starts_left_ = !follow(/*may_leave=*/true);
     // Where memory is short the best plan is hardly at the shares of the best so far.
-    const bool ample = several_axes() || memory_is_ample();
-    if (ample) search_best_shares();
-    tight_.follow(!search_.of_likely());
-    if (!followed && far_within_memory()) {
-      follow(starts, /*may_leave=*/false);
-      tight_.follow(!search_.of_likely());
-    }
-    search_everything_at_last(ample);
+    ample_ = several_axes() || memory_is_ample();
+  }
+
+  void follow_tight_shares() { tight_.follow(!search_.of_likely()); }
+
+  void follow_starts_left() {
+    follow(/*may_leave=*/false);
+    follow_tight_shares();
   }
 
   /// From one start after the other, until no more are worth it. False if some are left for later, as may be done
   /// once only memory matters.
-  bool follow(const std::vector<Shares>& starts, bool may_leave) {
+  bool follow(bool may_leave) {
     double enough = several_axes() ? near_enough : near_enough_at_first;
     int followed = 0;
-    for (const Shares& shares : starts) {
+    for (const Shares& shares : starts_) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       if (may_leave && only_memory_matters()) return false;
       enough = near_enough;
@@ -118,11 +157,11 @@ class Alternation {
     return true;
   }
 
-  /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat.
-  /// Returns the shares worth a search of everything: of a large network only those of the best plan, if it fits.
-  std::vector<Shares> search_around_relaxation(const std::vector<Shares>& starts) {
+  /// Plans near the relaxation at all shares, those first that suit its choices best, until one is hard to beat. Leaves
+  /// the starts worth a search of everything: of a large network only the best plan's shares, if it fits.
+  void search_around_relaxation() {
     std::vector<std::pair<Picoseconds, size_t>> by_cost;
-    for (const Shares& shares : starts) {
+    for (const Shares& shares : starts_) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       by_cost.push_back({total_cost(problem_, conversions, shares, relaxation_.choices), by_cost.size()});
     }
@@ -130,12 +169,15 @@ class Alternation {
     std::vector<Shares> ordered;
     std::set<Shares> seen;
     for (const auto& [cost, start] : by_cost) {
-      if (!budget_.spent() && !near_bound()) alternate(starts[start], Among::relaxation, &seen);
-      ordered.push_back(starts[start]);
+      if (!budget_.spent() && !near_bound()) alternate(starts_[start], Among::relaxation, &seen);
+      ordered.push_back(starts_[start]);
     }
-    if (search_.small_network()) return ordered;
-    if (!kept_.fits() || near_bound(near_enough_if_large)) return {};
-    return {kept_.best.shares};
+    if (search_.small_network())
+      starts_ = std::move(ordered);
+    else if (!kept_.fits() || near_bound(near_enough_if_large))
+      starts_.clear();
+    else
+      starts_ = {kept_.best.shares};
   }
 
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
@@ -213,19 +255,19 @@ class Alternation {
   bool too_long_to_prove() const { return problem_.program.nodes.size() > most_nodes_to_prove; }
 
   /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
-  /// plan whatever the memory, and what fits near by. False where memory is not short, or nothing near that plan fits.
-  bool settled_where_memory_is_short() {
-    if (several_axes() || budget_.spent()) return false;
+  /// plan whatever the memory, and what fits near by. Settled unless memory is not short, or nothing near that plan
+  /// fits.
+  void settle_where_memory_is_short() {
     std::vector<LimitPrice> met;
     MemoryLimits soft{.seconds_over = soft_price * to_seconds(relaxation_.bound), .met = &met};
     const Candidate relaxed = relaxed_program(problem_, search_, relaxation_, soft);
     if (relaxed.fits() && met.empty()) ample_shares_ = relaxed.shares;
-    if (relaxed.empty() || relaxed.fits()) return false;
+    if (relaxed.empty() || relaxed.fits()) return;
     soft.met = nullptr;
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
-    return !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
+    settled_ = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
   }
 
   /// From the shares that suit the relaxation's program, if there are any, among what the relaxation calls likely.
@@ -262,13 +304,12 @@ class Alternation {
   }
 
   /// Where only likely values were searched so far: everything, once, at the shares of the best plan, for a bound.
-  /// `best_shares`: those of the best plan before memory counted were.
-  void search_everything_at_last(bool best_shares) {
+  void search_everything_at_last() {
     if (!search_.of_likely() || !kept_.fits()) return;
     const Shares shares = kept_.best.shares;
     const Picoseconds* cheapest_there = tight_.cheapest_at(shares);
     if (!cheapest_there) {
-      if (best_shares) return;
+      if (ample_) return;  // that was done
       search_best_shares();
       tight_.follow(/*of_all=*/false);
     } else if (kept_.best.bound < *cheapest_there) {
@@ -304,7 +345,7 @@ class Alternation {
       check_memory(problem_, plan.prediction, "the best plan found in the time given",
                    "let planning go on, what fits may still be found; or ");
     else
-      check_plannable_memory(
+      check_memory_budget(
           problem_, plan.prediction,
           problem_.constrained ? "the most thrifty plan found under the pins" : "the most thrifty plan found");
     return plan;
@@ -316,11 +357,15 @@ class Alternation {
   Picoseconds shares_bound_;  ///< over all shares
   std::set<Shares> seen_;
   std::set<Shares> searched_;  ///< of these: where everything was searched after all
-  KeptPlans kept_;
+  Incumbent kept_;
   ShareSearch search_;
-  TightShares tight_;
+  MemoryConstrainedShares tight_;
   const Candidate at_hand_;  ///< may be empty
-  Shares ample_shares_;      ///< that suit the relaxation's program, if no memory limits these; may be empty
+  std::vector<Shares> starts_;
+  bool settled_ = false;      ///< the plan was found near the fastest one whatever the memory
+  bool starts_left_ = false;  ///< some were left for later, since only memory matters
+  bool ample_ = false;        ///< memory did not count after the starts were followed
+  Shares ample_shares_;       ///< that suit the relaxation's program, if no memory limits these; may be empty
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace hetsynth::synth {
 
-void KeptPlans::keep(const Candidate& candidate) {
+void Incumbent::keep(const Candidate& candidate) {
   const bool fastest = better(candidate, best);
   remember(fastest ? best : candidate, fastest ? candidate : best);
   if (!fastest) return;
@@ -12,10 +12,10 @@ void KeptPlans::keep(const Candidate& candidate) {
   if (best.fits()) budget_.found(to_seconds(best.cost), to_seconds(std::min(best.bound, best.cost)));
 }
 
-Picoseconds KeptPlans::cost_to_beat() const { return std::min(to_beat_, fits() ? best.cost : forbidden); }
+Picoseconds Incumbent::cost_to_beat() const { return std::min(to_beat_, fits() ? best.cost : forbidden); }
 
 /// Among the runners-up, unless it is the same program at the same shares as `faster` or one that is kept.
-void KeptPlans::remember(const Candidate& candidate, const Candidate& faster) {
+void Incumbent::remember(const Candidate& candidate, const Candidate& faster) {
   if (candidate.empty() || !candidate.fits()) return;
   const auto same = [&](const Candidate& other) {
     return other.shares == candidate.shares && other.choices == candidate.choices &&

@@ -7,10 +7,10 @@
 
 namespace hetsynth::synth {
 
-class KeptPlans {
+class Incumbent {
  public:
   /// `to_beat`: the cost of a plan from elsewhere. `runners_up`: so many others that fit are kept.
-  KeptPlans(Budget& budget, Picoseconds to_beat, size_t runners_up)
+  Incumbent(Budget& budget, Picoseconds to_beat, size_t runners_up)
       : budget_(budget), to_beat_(to_beat), most_runners_up_(runners_up) {}
 
   /// Tells of it if it is the best and fits. An empty candidate is ignored.

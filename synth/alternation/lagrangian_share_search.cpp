@@ -37,7 +37,7 @@ constexpr double worth_another = 1e-2;
 
 class PriceFollower {
  public:
-  PriceFollower(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget)
+  PriceFollower(const Problem& problem, const Candidate& start, int axis, Incumbent* kept, Budget& budget)
       : problem_(problem), axis_(axis), kept_(*kept), budget_(budget), at_(start), unit_(double(start.cost)) {
     limits_ = limits_at_prices(problem, budget.stop());
   }
@@ -136,7 +136,7 @@ class PriceFollower {
       }
       const auto& alike = types.devices[size_t(types.type_of[size_t(device)])];
       for (int d : alike) {
-        const double each = price / double(alike.size()) / double(plannable_memory(problem_, size_t(d)));
+        const double each = price / double(alike.size()) / double(memory_budget(problem_, size_t(d)));
         out.points.back().by_device[size_t(d)] += each;
         out.by_device[size_t(d)] += each;
       }
@@ -146,7 +146,7 @@ class PriceFollower {
 
   const Problem& problem_;
   const int axis_;
-  KeptPlans& kept_;
+  Incumbent& kept_;
   Budget& budget_;
   SearchLimits limits_;
   Candidate at_;
@@ -187,7 +187,7 @@ Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std:
   return out;
 }
 
-double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget) {
+double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, Incumbent* kept, Budget& budget) {
   return PriceFollower(problem, start, axis, kept, budget).run();
 }
 

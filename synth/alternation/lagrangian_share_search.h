@@ -19,6 +19,6 @@ Candidate moved_to_fit(const Problem& problem, const Candidate& from, const std:
 /// needs shows soon. (Benders' and Lagrange's view of one problem: a search knows prices, a linear program makes them.)
 /// Keeps every plan met, those that make values twice included. `axis`: that shares are looked for along. Returns what
 /// the thriftiest of them takes at most of a memory.
-double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, KeptPlans* kept, Budget& budget);
+double follow_memory_prices(const Problem& problem, const Candidate& start, int axis, Incumbent* kept, Budget& budget);
 
 }  // namespace hetsynth::synth

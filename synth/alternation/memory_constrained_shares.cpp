@@ -30,19 +30,19 @@ constexpr double very_far_from_fastest = 3;
 
 }  // namespace
 
-Picoseconds TightShares::least() const {
+Picoseconds MemoryConstrainedShares::least() const {
   const auto it = std::ranges::min_element(starts_, {}, &Candidate::cost);
   return it == starts_.end() ? forbidden : it->cost;
 }
 
-bool TightShares::faster() const { return least() < kept_.best.cost; }
+bool MemoryConstrainedShares::faster() const { return least() < kept_.best.cost; }
 
-const Picoseconds* TightShares::cheapest_at(const Shares& shares) const {
+const Picoseconds* MemoryConstrainedShares::cheapest_at(const Shares& shares) const {
   const auto it = searched_.find(shares);
   return it == searched_.end() ? nullptr : &it->second;
 }
 
-void TightShares::follow(bool of_all) {
+void MemoryConstrainedShares::follow(bool of_all) {
   std::vector<Candidate> starts = std::exchange(starts_, {});
   std::stable_sort(starts.begin(), starts.end(), [](auto& a, auto& b) { return a.cost < b.cost; });
   int searched = 0, in_vain = -1;  // before the first start
@@ -74,7 +74,7 @@ void TightShares::follow(bool of_all) {
   }
 }
 
-bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
+bool MemoryConstrainedShares::settle(const Candidate& fastest, const Candidate& thriftier) {
   const auto near = [&] { return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + far_from_fastest); };
   make_again(fastest);
   kept_.keep(moved(fastest));
@@ -87,13 +87,13 @@ bool TightShares::settle(const Candidate& fastest, const Candidate& thriftier) {
   return double(kept_.cost_to_beat()) <= double(fastest.cost) * (1 + very_far_from_fastest);
 }
 
-void TightShares::make_again(const Candidate& candidate) {
+void MemoryConstrainedShares::make_again(const Candidate& candidate) {
   if (candidate.fits()) return;
   if (auto again = recomputed_to_fit(problem_, candidate, kept_.cost_to_beat())) kept_.keep(*again);
 }
 
 /// While that helps.
-void TightShares::follow_best() {
+void MemoryConstrainedShares::follow_best() {
   for (int moves = 0; moves < most_tight_moves && kept_.fits() && !budget_.spent(); ++moves) {
     const Picoseconds before = kept_.cost_to_beat();
     if (!move_best() || kept_.cost_to_beat() >= before) return;
@@ -101,7 +101,7 @@ void TightShares::follow_best() {
 }
 
 /// To the shares that suit the best plan's program, what it makes twice included. False if there are none to search.
-bool TightShares::move_best() {
+bool MemoryConstrainedShares::move_best() {
   const Candidate fitting = moved(kept_.best);
   if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
   kept_.keep(fitting);
@@ -110,7 +110,7 @@ bool TightShares::move_best() {
 }
 
 /// The cheapest plan at the shares, and with values made twice. False if there is none.
-bool TightShares::try_again_at(const Shares& shares) {
+bool MemoryConstrainedShares::try_again_at(const Shares& shares) {
   const Candidate there = search_.cheapest(Conversions(*problem_.analysis, problem_.cost, shares), shares);
   if (there.empty()) return false;
   kept_.keep(there);
@@ -119,7 +119,7 @@ bool TightShares::try_again_at(const Shares& shares) {
 }
 
 /// Within memory, at the shares of the best plan.
-void TightShares::search_at_best() {
+void MemoryConstrainedShares::search_at_best() {
   const Conversions conversions(*problem_.analysis, problem_.cost, kept_.best.shares);
   const Candidate there = search_.nearly_cheapest(conversions, kept_.best.shares);
   if (there.empty()) return;
@@ -135,7 +135,7 @@ void TightShares::search_at_best() {
 
 /// From a plan's shares to those that linear programming finds for it, and a search there. False if there are none,
 /// or nothing is tight there.
-bool TightShares::move(const Candidate& from) {
+bool MemoryConstrainedShares::move(const Candidate& from) {
   Candidate fitting = moved(from);
   if (fitting.empty() || !seen_.insert(fitting.shares).second) return false;
   const Shares& shares = fitting.shares;
@@ -154,7 +154,7 @@ bool TightShares::move(const Candidate& from) {
   return true;
 }
 
-MemorySearchResult TightShares::search_at(const Conversions& conversions, const Candidate& start) {
+MemorySearchResult MemoryConstrainedShares::search_at(const Conversions& conversions, const Candidate& start) {
   MemorySearchResult result = search_within_memory(problem_, conversions, start, kept_.cost_to_beat(), budget_);
   result.best.bound = result.bound;
   if (kept_.best.shares == start.shares) kept_.best.bound = std::max(kept_.best.bound, result.bound);

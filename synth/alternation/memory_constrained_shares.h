@@ -12,10 +12,11 @@
 
 namespace hetsynth::synth {
 
-class TightShares {
+class MemoryConstrainedShares {
  public:
   /// `seen`: shares that were searched. `search`: of plans whatever their memory. All must outlive this.
-  TightShares(const Problem& problem, Budget& budget, KeptPlans* kept, std::set<Shares>* seen, ShareSearch* search)
+  MemoryConstrainedShares(const Problem& problem, Budget& budget, Incumbent* kept, std::set<Shares>* seen,
+                          ShareSearch* search)
       : problem_(problem), budget_(budget), kept_(*kept), seen_(*seen), search_(*search) {}
 
   /// A plan that does not fit: to be followed.
@@ -48,7 +49,7 @@ class TightShares {
 
   const Problem& problem_;
   Budget& budget_;
-  KeptPlans& kept_;
+  Incumbent& kept_;
   std::set<Shares>& seen_;
   ShareSearch& search_;
   std::vector<Candidate> starts_;

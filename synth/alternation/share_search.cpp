@@ -24,7 +24,7 @@ std::vector<int> unequal_axes_of(const Problem& problem) {
 
 }  // namespace
 
-ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, KeptPlans* kept)
+ShareSearch::ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, Incumbent* kept)
     : problem_(problem),
       budget_(budget),
       relaxation_(relaxation),

@@ -19,7 +19,7 @@ class ShareSearch {
 
   /// `relaxation`: of the mesh. All must outlive this. On several axes what is no faster than the plan that those kept
   /// are to beat is not searched for.
-  ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, KeptPlans* kept);
+  ShareSearch(const Problem& problem, Budget& budget, const Relaxation& relaxation, Incumbent* kept);
 
   /// Whatever the memory. Empty if the search was stopped before it met a plan.
   Candidate cheapest(const Conversions& conversions, const Shares& shares, Among among = Among::all);
@@ -51,7 +51,7 @@ class ShareSearch {
   const Problem& problem_;
   Budget& budget_;
   const Relaxation& relaxation_;
-  KeptPlans& kept_;
+  Incumbent& kept_;
   const std::vector<int> unequal_axes_;
   SearchLimits limits_;
   std::shared_ptr<const LearntMessages> learnt_;  ///< by the last search of everything; none: nothing yet

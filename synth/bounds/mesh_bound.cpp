@@ -314,7 +314,7 @@ double tolerance_of(const Problem& problem) {
 
 }  // namespace
 
-MeshBound::MeshBound(const Problem& problem, const Stop& stop)
+MeshBound::MeshBound(const Problem& problem, const StopToken& stop)
     : problem_(problem),
       network_(std::make_shared<const PlanNetwork>(network_of(problem))),
       minimisation_(network_->network, limits_of(problem, stop, tolerance_of(problem))) {}
@@ -325,7 +325,7 @@ Picoseconds MeshBound::after(int sweeps) {
 }
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
-  const SearchResult found = minimisation_.finish(beyond(enough, precision));
+  const SearchResult found = minimisation_.finish(cutoff_for_tolerance(enough, precision));
   Relaxation out = relaxation_of(problem_, network_, found, minimisation_.likely_values(likely_part));
   const bool alike = device_types(problem_.cluster).devices.size() < 2;
   if (problem_.mesh.axes.size() < 2 && !alike) out.learnt = minimisation_.learnt(named_values(*network_));

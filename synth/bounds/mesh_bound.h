@@ -15,7 +15,7 @@ namespace hetsynth::synth {
 class MeshBound {
  public:
   /// The problem must outlive this.
-  MeshBound(const Problem& problem, const Stop& stop);
+  MeshBound(const Problem& problem, const StopToken& stop);
 
   /// The bound after so many sweeps of message passing in all. A few are soon there, and often enough to see that a
   /// mesh cannot win.

@@ -283,7 +283,7 @@ PlanNetwork network_over_shares(const Problem& problem) {
 }
 
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
-                                      double tolerance, int most, const Stop& stop, const Choices& of_root,
+                                      double tolerance, int most, const StopToken& stop, const Choices& of_root,
                                       const LearntMessages* learnt, const Shares& of_cost) {
   const DeviceTypes types = device_types(problem.cluster);
   const int64_t granules = problem.classes.classes[size_t(class_id)].granules;
@@ -321,7 +321,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       }
       const PlanNetwork network = costs.network();
       SearchLimits limits = limits_of(problem, stop, exact);
-      limits.cost_to_beat = beyond(wanted, exact);
+      limits.cost_to_beat = cutoff_for_tolerance(wanted, exact);
       limits.guesses = false;
       Minimisation minimisation(network.network, limits, learnt, learnt ? named_values(network) : NamedValues{});
       const SearchResult found = minimisation.finish(limits.cost_to_beat);

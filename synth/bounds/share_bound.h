@@ -19,7 +19,7 @@ PlanNetwork network_over_shares(const Problem& problem);
 /// cheap need not be searched. `learnt`: by message passing, in the search of the root or another. `of_cost`: shares of
 /// the plan at hand, if it is known: branches are divided around them.
 Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Picoseconds root, Picoseconds cost,
-                                      double tolerance, int most, const Stop& stop, const Choices& of_root = {},
+                                      double tolerance, int most, const StopToken& stop, const Choices& of_root = {},
                                       const LearntMessages* learnt = nullptr, const Shares& of_cost = {});
 
 }  // namespace hetsynth::synth

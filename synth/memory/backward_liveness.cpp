@@ -6,7 +6,7 @@
 
 namespace hetsynth::synth {
 
-LateReads::LateReads(const Problem& problem, const SpmdProgram& program)
+BackwardLiveness::BackwardLiveness(const Problem& problem, const SpmdProgram& program)
     : program_(program),
       attention_(problem.cost, program),
       stored_(stored_values(problem, program, attention_)),
@@ -29,7 +29,7 @@ LateReads::LateReads(const Problem& problem, const SpmdProgram& program)
   }
 }
 
-void LateReads::for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
+void BackwardLiveness::for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {
   for (ValueId operand : program_.instructions[made_[value]].operands) {
     if (passing(operand))
       for_stored_operands(operand, see);

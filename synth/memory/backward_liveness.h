@@ -9,9 +9,9 @@
 
 namespace hetsynth::synth {
 
-class LateReads {
+class BackwardLiveness {
  public:
-  LateReads(const Problem& problem, const SpmdProgram& program);
+  BackwardLiveness(const Problem& problem, const SpmdProgram& program);
 
   /// By its phase; of what stands where its readers are, by theirs.
   bool late(int instruction) const { return late_[size_t(instruction)] != 0; }

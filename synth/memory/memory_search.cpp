@@ -140,7 +140,7 @@ class MemorySearch {
     input.memory.again = least && problem_.recompute;
     double count = double(std::count(tight_.begin(), tight_.end(), 1));
     for (size_t d = 0; d < tight_.size(); ++d)
-      input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(plannable_memory(problem_, d)) : 0);
+      input.memory.by_device.push_back(tight_[d] ? multiplier / count / double(memory_budget(problem_, d)) : 0);
     std::vector<double> at_point = input.memory.by_device;
     for (double& price : at_point) price /= double(points_.size());
     for (NodeId point : points_) input.memory.points.push_back({point, at_point});
@@ -153,7 +153,7 @@ class MemorySearch {
     SearchInput input = priced_input(multiplier);
     // What is worth having and fits pays no more than that and a full memory.
     const double enough = std::min(worth_having() + multiplier, double(forbidden));
-    limits_.cost_to_beat = beyond(Picoseconds(enough), limits_.tolerance);
+    limits_.cost_to_beat = cutoff_for_tolerance(Picoseconds(enough), limits_.tolerance);
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched(solution.search.expansions);
     if (!budget_.spent()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);

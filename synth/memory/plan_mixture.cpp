@@ -30,7 +30,7 @@ PlanMixture::PlanMixture(const Problem& problem, const Conversions& conversions,
       a_(with_sets(problem, conversions, a, &sources_a_)),
       b_(with_sets(problem, conversions, b, &sources_b_)) {
   find_parts();
-  const FormPrices prices(problem, conversions, shares, price);
+  const MemoryPenalties prices(problem, conversions, shares, price);
   Materialiser of_a(problem, conversions), of_b(problem, conversions);
   const auto time = [&](const Choices& choices, Materialiser& materialiser, const Node& node) {
     double sum = double(materialiser.of(choices, node.id).cost);

@@ -22,7 +22,7 @@ namespace {
 /// Writes the program with the copies.
 class Rewriting {
  public:
-  Rewriting(const SpmdProgram& program, const LateReads& reads, const std::vector<ValueId>& again,
+  Rewriting(const SpmdProgram& program, const BackwardLiveness& reads, const std::vector<ValueId>& again,
             SpmdProgram scrap = {})
       : program_(program),
         reads_(reads),
@@ -79,7 +79,7 @@ class Rewriting {
   }
 
   const SpmdProgram& program_;
-  const LateReads& reads_;
+  const BackwardLiveness& reads_;
   std::vector<char> again_;
   std::vector<ValueId> copy_;                  ///< by value
   std::map<int, const AttentionRun*> begins_;  ///< by the first instruction of the gradient's blocks
@@ -93,7 +93,7 @@ class Rewriting {
 /// must now stay longer, or come back earlier, because the copy is made from it.
 class Selection {
  public:
-  Selection(const Problem& problem, const SpmdProgram& program, const LateReads& reads, int fullest)
+  Selection(const Problem& problem, const SpmdProgram& program, const BackwardLiveness& reads, int fullest)
       : problem_(problem), program_(program), reads_(reads), states_(program.values.size()) {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
@@ -262,7 +262,7 @@ class Selection {
 
   const Problem& problem_;
   const SpmdProgram& program_;
-  const LateReads& reads_;
+  const BackwardLiveness& reads_;
   std::vector<State> states_;      ///< by value
   std::vector<Absence> absences_;  ///< by value: in the program without copies
 };
@@ -272,7 +272,7 @@ int fullest_device(const Candidate& candidate) {
 }
 
 /// With the first `count` of the values made twice, and its memory.
-Candidate with_first(const Problem& problem, const Candidate& candidate, const LateReads& reads,
+Candidate with_first(const Problem& problem, const Candidate& candidate, const BackwardLiveness& reads,
                      const std::vector<Absence>& order, size_t count) {
   Candidate out = candidate;
   out.suited = false;
@@ -298,7 +298,7 @@ size_t affordable(const Candidate& candidate, const std::vector<Absence>& order,
 }  // namespace
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
-  return Rewriting(program, LateReads(problem, program), again).run();
+  return Rewriting(program, BackwardLiveness(problem, program), again).run();
 }
 
 SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
@@ -308,13 +308,13 @@ SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
 }
 
 std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {
-  return Selection(problem, program, LateReads(problem, program), device).order();
+  return Selection(problem, program, BackwardLiveness(problem, program), device).order();
 }
 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,
                                            Picoseconds cost_to_beat) {
   if (!problem.recompute || candidate.empty() || candidate.cost >= cost_to_beat) return std::nullopt;
-  const LateReads reads(problem, *candidate.spmd);
+  const BackwardLiveness reads(problem, *candidate.spmd);
   const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest_device(candidate)).order();
   const size_t least = RecomputeFloor(problem, *candidate.spmd, order).least_count();
   const size_t most = affordable(candidate, order, cost_to_beat);
@@ -347,7 +347,7 @@ std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candida
 
 Candidate recomputed_to_be_thrifty(const Problem& problem, const Candidate& candidate) {
   if (!problem.recompute || candidate.empty() || !candidate.recomputed.empty()) return candidate;
-  const LateReads reads(problem, *candidate.spmd);
+  const BackwardLiveness reads(problem, *candidate.spmd);
   const std::vector<Absence> order = Selection(problem, *candidate.spmd, reads, fullest_device(candidate)).order();
   Candidate best = candidate;
   for (const size_t parts : {1, 2, 3, 4}) {

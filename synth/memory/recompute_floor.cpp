@@ -18,7 +18,7 @@ constexpr double rounding = 1e-9;
 std::vector<int> examples(const Problem& problem, const SpmdProgram& program) {
   std::map<std::vector<int64_t>, int> seen;
   for (int d = 0; d < problem.cost.device_count(); ++d) {
-    std::vector<int64_t> parts{plannable_memory(problem, size_t(d))};
+    std::vector<int64_t> parts{memory_budget(problem, size_t(d))};
     for (const BoundaryTable& table : program.tables) {
       const std::vector<int64_t>& bounds = table.bounds_of(program.mesh, d);
       const size_t at = size_t(problem.cost.coordinate(d, table.axis));
@@ -48,7 +48,7 @@ RecomputeFloor::RecomputeFloor(const Problem& problem, const SpmdProgram& progra
   const size_t count = program.instructions.size();
   const Pricer pricer(problem, program);
   for (int d : devices)
-    kinds_.push_back({double(plannable_memory(problem, size_t(d))), std::vector<double>(count + 3, 0), {}});
+    kinds_.push_back({double(memory_budget(problem, size_t(d))), std::vector<double>(count + 3, 0), {}});
   for (ValueId v = 0; v < ValueId(program.values.size()); ++v) {
     if (!stored[size_t(v)] || last[size_t(v)] < 0) continue;
     // They go with the result that they belong to.

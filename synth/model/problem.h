@@ -36,7 +36,7 @@ struct Problem {
   std::vector<double> ratio;  ///< by device: the only shares to plan at; empty: any
   bool constrained = false;   ///< by these or by forbidden instructions
   bool recompute = true;      ///< where memory is short, values may be made twice
-  bool fills_memory = false;  ///< see plannable_memory
+  bool fills_memory = false;  ///< see memory_budget
   /// Of what is planned for it.
   const std::shared_ptr<ProgramPool> programs = std::make_shared<ProgramPool>();
 

@@ -14,8 +14,9 @@ constexpr size_t most_pairs = 1000;
 
 }  // namespace
 
-std::vector<FormSets> SetCandidates::of(const Node& node, const std::vector<int>& from, const std::set<FormMask>& early,
-                                        const std::set<FormMask>& late, const std::vector<FormMask>& fixed) const {
+std::vector<FormSets> MaterialisationDomain::of(const Node& node, const std::vector<int>& from,
+                                                const std::set<FormMask>& early, const std::set<FormMask>& late,
+                                                const std::vector<FormMask>& fixed) const {
   std::set<FormMask> all = early;
   all.insert(late.begin(), late.end());
   std::vector<FormSets> out;
@@ -36,9 +37,9 @@ std::vector<FormSets> SetCandidates::of(const Node& node, const std::vector<int>
 }
 
 /// Without those that serve the same needs as another and cost no less from any source.
-std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vector<int>& from,
-                                              const std::set<FormMask>& early, const std::set<FormMask>& late,
-                                              const std::vector<FormSets>& sets) const {
+std::vector<FormSets> MaterialisationDomain::unbeaten(const Node& node, const std::vector<int>& from,
+                                                      const std::set<FormMask>& early, const std::set<FormMask>& late,
+                                                      const std::vector<FormSets>& sets) const {
   std::map<std::vector<char>, std::vector<std::pair<Table, size_t>>> by_service;
   auto no_dearer = [](const Table& a, const Table& b) {
     return std::equal(a.begin(), a.end(), b.begin(), [](Picoseconds x, Picoseconds y) { return x <= y; });
@@ -65,8 +66,8 @@ std::vector<FormSets> SetCandidates::unbeaten(const Node& node, const std::vecto
 }
 
 /// Sets of forms that no other set beats: one that meets the same needs and costs no more from any source.
-std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::vector<int>& from,
-                                                 const std::set<FormMask>& masks, int most) const {
+std::vector<FormMask> MaterialisationDomain::useful_sets(const Node& node, const std::vector<int>& from,
+                                                         const std::set<FormMask>& masks, int most) const {
   const FormSubsets::Found& all = problem_.analysis->subsets.of(
       std::vector<FormMask>(masks.begin(), masks.end()), std::min(most, conversions_.of(node.id).most_targets()));
   const size_t count = all.sets.size();
@@ -91,8 +92,8 @@ std::vector<FormMask> SetCandidates::useful_sets(const Node& node, const std::ve
   return sets;
 }
 
-void SetCandidates::cost(const Node& node, const std::vector<int>& from, const FormSets& sets,
-                         Picoseconds* costs) const {
+void MaterialisationDomain::cost(const Node& node, const std::vector<int>& from, const FormSets& sets,
+                                 Picoseconds* costs) const {
   static const Table none(max_forms, 0);
   const ConversionTable& table = conversions_.of(node.id);
   const auto trees = [&](FormMask set) -> const Table& { return set == 0 ? none : table.tree_costs(set); };

@@ -8,9 +8,9 @@
 
 namespace hetsynth::synth {
 
-class SetCandidates {
+class MaterialisationDomain {
  public:
-  SetCandidates(const Problem& problem, const Conversions& conversions, const FormPrices& prices)
+  MaterialisationDomain(const Problem& problem, const Conversions& conversions, const MemoryPenalties& prices)
       : problem_(problem), conversions_(conversions), prices_(prices) {}
 
   /// Sets for all consumers alike and, with a price on memory, pairs of sets for the forward phase and for what
@@ -29,7 +29,7 @@ class SetCandidates {
 
   const Problem& problem_;
   const Conversions& conversions_;
-  const FormPrices& prices_;
+  const MemoryPenalties& prices_;
 };
 
 }  // namespace hetsynth::synth

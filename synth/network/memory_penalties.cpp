@@ -14,8 +14,8 @@ constexpr int always = -1;
 
 }  // namespace
 
-FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, const Shares& shares,
-                       const MemoryPrice& memory)
+MemoryPenalties::MemoryPenalties(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                                 const MemoryPrice& memory)
     : problem_(problem), conversions_(conversions), shares_(shares), memory_(memory) {
   if (any()) find_boundary();
   const auto kept = [&](const Node& node) {
@@ -25,18 +25,18 @@ FormPrices::FormPrices(const Problem& problem, const Conversions& conversions, c
   if (memory.again) remakes_.emplace(problem, shares, boundary_, kept);
 }
 
-void FormPrices::find_boundary() {
+void MemoryPenalties::find_boundary() {
   for (const Node& node : problem_.program.nodes)
     if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
 }
 
 /// Bits for the points at which a tensor must be there in some form: it is computed then, read, or waits.
-int FormPrices::presence(const Node& node) const {
+int MemoryPenalties::presence(const Node& node) const {
   if (node.id != asked_) asked_ = node.id, presence_ = find_presence(node), of_forms_ = nullptr;
   return presence_;
 }
 
-int FormPrices::find_presence(const Node& node) const {
+int MemoryPenalties::find_presence(const Node& node) const {
   if (node.leaf()) return always;
   // New contents of leaves are written over the old ones where that can be.
   if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
@@ -51,7 +51,7 @@ int FormPrices::find_presence(const Node& node) const {
 }
 
 /// Of keeping a tensor in a form on all devices.
-Picoseconds FormPrices::price(const Node& node, int form) const {
+Picoseconds MemoryPenalties::price(const Node& node, int form) const {
   const int points = presence(node);
   if (!of_forms_) of_forms_ = &prices_of_forms(node, points);
   const double sum = (*of_forms_)[size_t(form)];
@@ -59,7 +59,7 @@ Picoseconds FormPrices::price(const Node& node, int form) const {
 }
 
 /// By device, of a byte that is there at these points.
-std::vector<double> FormPrices::prices_at(int points) const {
+std::vector<double> MemoryPenalties::prices_at(int points) const {
   if (points == always) return memory_.by_device;
   std::vector<double> out(memory_.by_device.size(), 0);
   for (size_t p = 0; p < memory_.points.size(); ++p)
@@ -68,7 +68,7 @@ std::vector<double> FormPrices::prices_at(int points) const {
 }
 
 /// Of tensors of one kind that are there at these points, by form.
-const std::vector<double>& FormPrices::prices_of_forms(const Node& node, int points) const {
+const std::vector<double>& MemoryPenalties::prices_of_forms(const Node& node, int points) const {
   std::vector<double>& prices = prices_[{conversions_.kind_of(node.id), points}];
   if (!prices.empty()) return prices;
   const std::vector<double> by_device = prices_at(points);
@@ -81,7 +81,7 @@ const std::vector<double>& FormPrices::prices_of_forms(const Node& node, int poi
   return prices;
 }
 
-Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
+Picoseconds MemoryPenalties::of_leaf(const Node& node, int form) const {
   if (!any()) return 0;
   if (node.kind != NodeKind::input) return price(node, form);
   Picoseconds least = forbidden;
@@ -90,7 +90,7 @@ Picoseconds FormPrices::of_leaf(const Node& node, int form) const {
   return least;
 }
 
-Picoseconds FormPrices::of_kept(const Node& node, int source, const FormSets& sets) const {
+Picoseconds MemoryPenalties::of_kept(const Node& node, int source, const FormSets& sets) const {
   if (!any() || node.kind == NodeKind::input || presence(node) == 0) return 0;
   if (memory_.again) return least_with_copies(node, source, sets);
   if (memory_.least) return least_of_kept(node, source, sets);
@@ -105,7 +105,7 @@ Picoseconds FormPrices::of_kept(const Node& node, int source, const FormSets& se
 /// Price of what there is for certain after the forward phase. One set for both phases: if a form is used in only one
 /// of them, two sets do as well; so what both sets of consumers need is there, or else, where the set has several
 /// forms, the smallest of them.
-Picoseconds FormPrices::least_of_kept(const Node& node, int source, const FormSets& sets) const {
+Picoseconds MemoryPenalties::least_of_kept(const Node& node, int source, const FormSets& sets) const {
   bool partial = problem_.rules.forms[node.id][source].partial(), early = false, late = false;
   for (NodeId consumer : problem_.consumers[node.id]) (is_late(problem_.program, consumer) ? late : early) = true;
   FormMask made = sets.early & ~(FormMask(1) << source);
@@ -121,7 +121,7 @@ Picoseconds FormPrices::least_of_kept(const Node& node, int source, const FormSe
 
 /// The same where anything that the forward phase makes may be made again after it. What conversions make is made again
 /// by one of them, from what is there of the tensor; without any of it the operation runs once more.
-Picoseconds FormPrices::least_with_copies(const Node& node, int source, const FormSets& sets) const {
+Picoseconds MemoryPenalties::least_with_copies(const Node& node, int source, const FormSets& sets) const {
   const Picoseconds kept = least_of_kept(node, source, sets);
   if (kept == 0) return 0;
   FormMask converted = sets.apart ? 0 : sets.early & ~(FormMask(1) << source);
@@ -134,7 +134,7 @@ Picoseconds FormPrices::least_with_copies(const Node& node, int source, const Fo
 
 Picoseconds paid_for_memory(const Problem& problem, const Conversions& conversions, const Shares& shares,
                             const MemoryPrice& memory, const Choices& choices) {
-  const FormPrices prices(problem, conversions, shares, memory);
+  const MemoryPenalties prices(problem, conversions, shares, memory);
   Materialiser materialiser(problem, conversions);
   const std::vector<const Materialisation*> all = materialiser.all(choices);
   Picoseconds sum = 0;

@@ -28,9 +28,10 @@ struct MemoryPrice {
   bool any() const { return !by_device.empty(); }
 };
 
-class FormPrices {
+class MemoryPenalties {
  public:
-  FormPrices(const Problem& problem, const Conversions& conversions, const Shares& shares, const MemoryPrice& memory);
+  MemoryPenalties(const Problem& problem, const Conversions& conversions, const Shares& shares,
+                  const MemoryPrice& memory);
 
   /// Without a price all else is 0.
   bool any() const { return memory_.any(); }
@@ -64,7 +65,7 @@ class FormPrices {
   mutable NodeId asked_ = -1;
   mutable int presence_ = 0;
   mutable const std::vector<double>* of_forms_ = nullptr;  ///< once its price was asked for
-  std::optional<RemakeCosts> remakes_;
+  std::optional<RecomputeCostBound> remakes_;
 };
 
 /// What all tensors pay under the choices, as a network counts it: what nothing reads is not among its choices.

@@ -268,8 +268,8 @@ class NetworkBuilder {
   const Conversions& conversions_;
   const Shares& shares_;
   const SearchInput& input_;
-  FormPrices prices_;
-  SetCandidates sets_;
+  MemoryPenalties prices_;
+  MaterialisationDomain sets_;
   DistinctDevices devices_;
   Interner<int> value_lists_;
   std::vector<int> values_of_;                  ///< by node: a list

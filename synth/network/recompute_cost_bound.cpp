@@ -29,8 +29,8 @@ bool ends_with(const Problem& problem, NodeId tensor, NodeId reader) {
 
 }  // namespace
 
-RemakeCosts::RemakeCosts(const Problem& problem, const Shares& shares, NodeId boundary,
-                         const std::function<Picoseconds(const Node& node)>& kept)
+RecomputeCostBound::RecomputeCostBound(const Problem& problem, const Shares& shares, NodeId boundary,
+                                       const std::function<Picoseconds(const Node& node)>& kept)
     : kinds_(problem.program.nodes.size(), -1) {
   const DistinctDevices devices(problem.cost, shares);
   std::map<std::pair<int, int>, std::vector<Picoseconds>> of_operations;
@@ -55,7 +55,7 @@ RemakeCosts::RemakeCosts(const Problem& problem, const Shares& shares, NodeId bo
   }
 }
 
-Picoseconds RemakeCosts::of(NodeId node, int form) const {
+Picoseconds RecomputeCostBound::of(NodeId node, int form) const {
   return kind_of(node) < 0 ? forbidden : costs_[size_t(kind_of(node))][size_t(form)];
 }
 

@@ -8,12 +8,12 @@
 
 namespace hetsynth::synth {
 
-class RemakeCosts {
+class RecomputeCostBound {
  public:
   /// `boundary`: the last node of the forward phase. `kept`: the least that keeping a tensor until after it costs, in
   /// whatever form.
-  RemakeCosts(const Problem& problem, const Shares& shares, NodeId boundary,
-              const std::function<Picoseconds(const Node& node)>& kept);
+  RecomputeCostBound(const Problem& problem, const Shares& shares, NodeId boundary,
+                     const std::function<Picoseconds(const Node& node)>& kept);
 
   /// Equal for tensors with the same costs; -1: not made in the forward phase.
   int kind_of(NodeId node) const { return kinds_[size_t(node)]; }

@@ -23,7 +23,7 @@ bool is_long(const Program& program) { return program.nodes.size() >= long_progr
 
 bool is_very_long(const Program& program) { return program.nodes.size() > very_long_program; }
 
-SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance) {
+SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance) {
   SearchLimits limits;
   limits.stop = stop;
   limits.tolerance = tolerance;
@@ -36,7 +36,7 @@ SearchLimits limits_of(const Problem& problem, const Stop& stop, double toleranc
   return limits;
 }
 
-SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
+SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop) {
   SearchLimits limits =
       limits_of(problem, stop, is_very_long(problem.program) ? tolerance_at_prices_if_very_long : tolerance_at_prices);
   limits.most_sweeps = 48;
@@ -46,7 +46,7 @@ SearchLimits limits_at_prices(const Problem& problem, const Stop& stop) {
   return limits;
 }
 
-Picoseconds beyond(Picoseconds enough, double tolerance) {
+Picoseconds cutoff_for_tolerance(Picoseconds enough, double tolerance) {
   return enough < forbidden ? Picoseconds(double(enough) * (1 + 2 * tolerance)) + 1 : enough;
 }
 
@@ -102,7 +102,8 @@ Solution search_among(const Problem& problem, const Conversions& conversions, co
   const PlanNetwork plan = build_network(problem, conversions, shares, input);
   const bool restricts = where.network && !where.values.empty();
   Solution solution;
-  solution.search = restricts ? minimise(restrict(plan.network, where.values), limits) : minimise(plan.network, limits);
+  solution.search =
+      restricts ? solve_wcsp(restrict(plan.network, where.values), limits) : solve_wcsp(plan.network, limits);
   if (!solution.search.found()) return solution;
   for (size_t n = 0; n < problem.program.nodes.size(); ++n) {
     const int value = solution.search.assignment[n];

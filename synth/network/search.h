@@ -13,14 +13,14 @@ bool is_very_long(const Program& program);
 /// Small programs are searched to the end. In long ones message passing is cut off after a while, the sooner the longer
 /// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille
 /// would take as long as everything before.
-SearchLimits limits_of(const Problem& problem, const Stop& stop, double tolerance = 0);
+SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance = 0);
 /// Of searches in which memory has a price: there are many, and a good solution to each will do, in long programs one
 /// that is not searched for to the end.
-SearchLimits limits_at_prices(const Problem& problem, const Stop& stop);
+SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop);
 
 /// The cost to beat with which a search to a tolerance tells bounds below `enough` exactly: it ends where the bound is
 /// within the tolerance, which must not be below what is enough.
-Picoseconds beyond(Picoseconds enough, double tolerance);
+Picoseconds cutoff_for_tolerance(Picoseconds enough, double tolerance);
 
 struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one

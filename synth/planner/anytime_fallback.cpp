@@ -46,7 +46,7 @@ std::vector<Pins> quick_restrictions(const Problem& problem) {
   return {data_parallel_operations(problem), batch_or_parameters(problem)};
 }
 
-Candidate quick_plan(const Problem& problem, Budget& budget) {
+Candidate anytime_fallback(const Problem& problem, Budget& budget) {
   Candidate best;
   if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited() || !is_long(problem.program))
     return best;

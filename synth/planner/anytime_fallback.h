@@ -14,6 +14,6 @@ std::vector<Pins> quick_restrictions(const Problem& problem);
 
 /// Under each of them, shares by linear programming for the program found and search again, a few times. Empty where it
 /// is of no use: without a time limit, under pins, for programs that are searched in a moment, on several axes.
-Candidate quick_plan(const Problem& problem, Budget& budget);
+Candidate anytime_fallback(const Problem& problem, Budget& budget);
 
 }  // namespace hetsynth::synth

@@ -23,7 +23,7 @@ const Problem& MeshCandidate::problem() {
   return *problem_;
 }
 
-void MeshCandidate::learn(Picoseconds enough, const Stop& stop) {
+void MeshCandidate::learn(Picoseconds enough, const StopToken& stop) {
   HETSYNTH_CHECK(!relaxed(), "there is more to learn of a mesh");
   if (!relaxing_) relaxing_ = std::make_unique<MeshBound>(problem(), stop);
   const Picoseconds before = bound_;

@@ -11,7 +11,7 @@ namespace hetsynth::synth {
 class MeshCandidate {
  public:
   /// `least`: no plan is faster for reasons that are known before: a step takes that if all work is spread without
-  /// loss. `fills_memory`: see plannable_memory.
+  /// loss. `fills_memory`: see memory_budget.
   MeshCandidate(std::shared_ptr<const Analysis> analysis, std::shared_ptr<const Cluster> devices, Mesh mesh,
                 const PlanPins& pins, Picoseconds least, bool fills_memory)
       : analysis_(std::move(analysis)),
@@ -37,7 +37,7 @@ class MeshCandidate {
   bool relaxed() const { return relaxation_.has_value(); }
 
   /// Goes on to what is known next. A bound of `enough` or more need not be told exactly.
-  void learn(Picoseconds enough, const Stop& stop);
+  void learn(Picoseconds enough, const StopToken& stop);
   /// To be called once, when there is one.
   Relaxation relaxation() && { return *std::move(relaxation_); }
   /// Of many that wait the last forget what only saves time when more is learnt of them, so that what is kept are

@@ -25,7 +25,7 @@ Trial trial_of(const Cluster& devices, const Mesh& mesh, Picoseconds bound) {
 
 }  // namespace
 
-void PlanChoice::consider(const Problem& problem, Picoseconds bound, const MakePlans& make) {
+void PlanSelector::consider(const Problem& problem, Picoseconds bound, const MakePlans& make) {
   Trial trial = trial_of(problem.cluster, problem.mesh, bound);
   std::vector<Plan> plans;
   try {
@@ -43,7 +43,7 @@ void PlanChoice::consider(const Problem& problem, Picoseconds bound, const MakeP
   }
 }
 
-void PlanChoice::keep(const Problem& problem, Trial trial, Plan plan) {
+void PlanSelector::keep(const Problem& problem, Trial trial, Plan plan) {
   set_figures(problem, plan, &trial);
   const auto score = [&](const Trial& t) {
     return std::pair(score_ == Score::sum ? t.step_seconds : t.timeline_seconds, t.device_count);
@@ -55,12 +55,12 @@ void PlanChoice::keep(const Problem& problem, Trial trial, Plan plan) {
   trials_.push_back(std::move(trial));
 }
 
-void PlanChoice::pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome) {
+void PlanSelector::pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome) {
   trials_.push_back(trial_of(devices, mesh, bound));
   trials_.back().outcome = outcome;
 }
 
-bool PlanChoice::possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check) {
+bool PlanSelector::possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check) {
   try {
     check();
     return true;
@@ -70,7 +70,7 @@ bool PlanChoice::possible(const Problem& problem, Picoseconds bound, const std::
   }
 }
 
-std::string PlanChoice::told(const UserError& error, const Cluster& devices) {
+std::string PlanSelector::told(const UserError& error, const Cluster& devices) {
   if (error.code() != ExitCode::infeasible) throw error;
   nearly_fits_ |= dynamic_cast<const NearlyFits*>(&error) != nullptr;
   if (!infeasible_ || devices.devices.size() > infeasible_devices_) {
@@ -81,14 +81,14 @@ std::string PlanChoice::told(const UserError& error, const Cluster& devices) {
   return d.found.empty() ? d.message : d.message + ": " + d.found;
 }
 
-Picoseconds PlanChoice::to_beat(const Cluster& devices) const {
+Picoseconds PlanSelector::to_beat(const Cluster& devices) const {
   if (!plan_) return forbidden;
   const Picoseconds fastest = to_picoseconds(plan_->prediction.step_seconds);
   if (score_ == Score::timeline) return std::min(forbidden, Picoseconds(double(fastest) * worth_simulating));
   return fastest + (devices.devices.size() < plan_->devices.size() ? 1 : 0);
 }
 
-Plan PlanChoice::take() && {
+Plan PlanSelector::take() && {
   trials_[taken_].outcome = "taken";
   plan_->prediction.considered = std::move(trials_);
   return *std::move(plan_);

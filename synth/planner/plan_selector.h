@@ -16,9 +16,9 @@ namespace hetsynth::synth {
 /// Why a mesh is not searched, or not to the end.
 constexpr std::string_view cannot_win = "given up: its bound shows that it cannot win";
 
-class PlanChoice {
+class PlanSelector {
  public:
-  explicit PlanChoice(Score score) : score_(score) {}
+  explicit PlanSelector(Score score) : score_(score) {}
 
   /// Gives plans of a mesh, the fastest first, and may tell a better bound for it.
   using MakePlans = std::function<std::vector<Plan>(Picoseconds* bound)>;

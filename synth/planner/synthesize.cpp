@@ -1,6 +1,7 @@
 #include "synth/planner/synthesize.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -60,7 +61,7 @@ class Planning {
   Planning(const Problem& all, const SynthesisOptions& options, Budget& budget)
       : all_(all), options_(options), budget_(budget), analyses_(all), choice_(options.score) {}
 
-  PlanChoice run() && {
+  PlanSelector run() && {
     add_meshes(all_.cluster);
     const PlanPins& pins = options_.pins;
     const bool needs_all = !pins.placements.empty() || !pins.ratio.empty() || !pins.mesh.empty();
@@ -164,7 +165,7 @@ class Planning {
   void learn(MeshCandidate candidate) {
     const auto check = [&] { check_memory_floor(candidate.problem()); };
     if (candidate.known() == 0 && !choice_.possible(candidate.problem(), candidate.bound(), check)) return;
-    candidate.learn(choice_.to_beat(*candidate.devices()), budget_.stop());
+    measured("bounds of meshes", [&] { candidate.learn(choice_.to_beat(*candidate.devices()), budget_.stop()); });
     if (candidate.mesh().axes.size() < 2) on_one_axis_[candidate.devices()] = candidate.bound();
     waiting_.push_back(std::move(candidate));
     std::vector<MeshCandidate*> best_first;
@@ -180,8 +181,11 @@ class Planning {
     choice_.consider(problem, candidate.bound(), [&](Picoseconds* bound) {
       check_memory_floor(problem);
       narrow = true;  // unless something fits
-      Candidate at_hand = quick_plan(problem, budget_);
-      while (!candidate.relaxed()) candidate.learn(to_beat, budget_.stop());
+      Candidate at_hand;
+      measured("a plan at hand", [&] { at_hand = anytime_fallback(problem, budget_); });
+      measured("bounds of meshes", [&] {
+        while (!candidate.relaxed()) candidate.learn(to_beat, budget_.stop());
+      });
       *bound = candidate.bound();
       std::vector<Plan> plans = best_plans(problem, budget_, to_beat, std::move(candidate).relaxation(),
                                            std::move(at_hand), options_.runners_up);
@@ -198,6 +202,12 @@ class Planning {
     if (narrow && candidate.rules().nested_class >= 0)
       waiting_.push_back({analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins,
                           candidate.bound(), all_.fills_memory});
+  }
+
+  /// Work that finds no plan of its own.
+  void measured(const char* name, const std::function<void()>& work) {
+    budget_.run(
+        name, [] { return forbidden; }, work);
   }
 
   static bool short_of_memory(const Plan& plan) {
@@ -226,7 +236,7 @@ class Planning {
   const SynthesisOptions& options_;
   Budget& budget_;
   Analyses analyses_;
-  PlanChoice choice_;
+  PlanSelector choice_;
   std::vector<MeshCandidate> waiting_;
   std::vector<std::vector<int>> subsets_;                              ///< of devices, all of them first
   std::map<std::shared_ptr<const Cluster>, Picoseconds> on_one_axis_;  ///< by devices: the bound
@@ -240,7 +250,7 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   const PlanPins& pins = options.pins;
   check_pins(pins, cluster);
   Problem free(reference, cluster);
-  PlanChoice choice = Planning(free, options, budget).run();
+  PlanSelector choice = Planning(free, options, budget).run();
   // Where none leaves some memory for what programs ask for beyond their plans.
   if (!choice.plan() && choice.nearly_fits() && !budget.spent()) {
     free.fills_memory = true;
@@ -249,7 +259,9 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   if (!choice.plan() && choice.infeasible()) throw *choice.infeasible();
   if (!choice.plan()) throw_no_plan(free, pins);
   Plan plan = std::move(choice).take();
-  plan.prediction.baselines = baselines(free);
+  budget.run(
+      "baselines", [] { return forbidden; }, [&] { plan.prediction.baselines = baselines(free); });
+  if (options.strategies) *options.strategies = budget.strategies();
   plan.prediction.cut_short = budget.spent();
   return plan;
 }

@@ -37,6 +37,8 @@ struct SynthesisOptions {
   Score score = Score::sum;
   /// So many more plans of every mesh are told of and scored.
   size_t runners_up = 0;
+  /// If given: what every strategy took and gained is put there.
+  std::vector<StrategyRecord>* strategies = nullptr;
   /// What is fixed: the best plan that keeps to it. Pins but forbidden instructions need all devices.
   PlanPins pins = {};
 };

@@ -33,7 +33,7 @@ void measure_memory(const Problem& problem, Candidate* candidate) {
   candidate->fullness.clear();
   double fullest = 0;
   for (const MemoryPeak& peak : memory_peaks(problem, candidate->shares, *candidate->spmd)) {
-    int64_t limit = plannable_memory(problem, candidate->fullness.size());
+    int64_t limit = memory_budget(problem, candidate->fullness.size());
     candidate->fullness.push_back(limit > 0 ? double(peak.bytes) / double(limit) : 0);
     if (candidate->fullness.back() > fullest) fullest = candidate->fullness.back(), candidate->peak = peak.node;
   }

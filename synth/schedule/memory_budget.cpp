@@ -46,10 +46,10 @@ void check_memory(const Problem& problem, const Prediction& prediction, const st
                     ExitCode::infeasible);
 }
 
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
+void check_memory_budget(const Problem& problem, const Prediction& prediction, const std::string& plan_name) {
   std::vector<int64_t> limits, nearly;
   for (size_t d = 0; d < prediction.devices.size(); ++d) {
-    limits.push_back(plannable_memory(problem, d));
+    limits.push_back(memory_budget(problem, d));
     nearly.push_back(prediction.devices[d].memory_limit_bytes / 10 * 11);
   }
   if (overfull(prediction, nearly)) check_memory(problem, prediction, plan_name);

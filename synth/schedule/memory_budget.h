@@ -11,7 +11,7 @@ namespace hetsynth::synth {
 
 /// Tensors leave gaps between them, and transfers under way keep what they read (codegen/cuda/host/device_schedule.h):
 /// a 32nd is left for that, unless no plan on any mesh gets by with the rest. 0: nobody knows.
-inline int64_t plannable_memory(const Problem& problem, size_t device) {
+inline int64_t memory_budget(const Problem& problem, size_t device) {
   const int64_t memory = problem.cluster.devices[device].memory_bytes;
   return problem.fills_memory ? memory : memory - memory / 32;
 }
@@ -27,6 +27,6 @@ class NearlyFits : public UserError {
 };
 
 /// The same, of what a plan may fill of the memories. Throws NearlyFits where that is so.
-void check_plannable_memory(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
+void check_memory_budget(const Problem& problem, const Prediction& prediction, const std::string& plan_name);
 
 }  // namespace hetsynth::synth

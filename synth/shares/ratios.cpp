@@ -134,7 +134,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   for (int round = 0; !shares.empty() && more && round < max_memory_rounds; ++round) {
     more = false;
     for (int d : program.examples()) {
-      const double limit = double(plannable_memory(problem, size_t(d))) * memory_fill * limits.part;
+      const double limit = double(memory_budget(problem, size_t(d))) * memory_fill * limits.part;
       if (limit <= 0) continue;
       const std::vector<double> parts = program.parts(profile.cuts, shares, d);
       const auto [worst, bytes] = fullest_point(profile, parts);

@@ -1,5 +1,7 @@
 #include "synth/support/budget.h"
 
+#include <algorithm>
+
 namespace hetsynth::synth {
 namespace {
 
@@ -25,6 +27,27 @@ void Budget::found(double step_seconds, double bound_seconds) {
   progress_.best_seconds = step_seconds;
   progress_.bound_seconds = bound_seconds;
   tell();
+}
+
+void Budget::run(const char* strategy, const std::function<Picoseconds()>& best, const std::function<void()>& work) {
+  const Picoseconds before = best();
+  const int64_t searches = progress_.searches;
+  const Clock::time_point start = Clock::now();
+  work();
+  const Picoseconds after = best();
+  StrategyRecord& record = strategies_[strategy];
+  if (record.runs++ == 0) record.name = strategy, record.order = int64_t(strategies_.size());
+  record.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  record.searches += progress_.searches - searches;
+  record.improved += after < before;
+  if (after < before && before < forbidden) record.gained += to_seconds(before - after);
+}
+
+std::vector<StrategyRecord> Budget::strategies() const {
+  std::vector<StrategyRecord> out;
+  for (const auto& [name, record] : strategies_) out.push_back(record);
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
+  return out;
 }
 
 void Budget::tell() {

@@ -3,9 +3,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "synth/support/picoseconds.h"
 #include "synth/support/stop_token.h"
 
 namespace hetsynth {
@@ -17,6 +21,17 @@ struct SynthesisProgress {
   double bound_seconds = 0;            ///< proven for that plan's devices and shares
   int64_t searches = 0;                ///< at fixed shares, finished
   int64_t expansions = 0;              ///< of states, in these
+};
+
+/// What one strategy of planning took, tried and gained, over all meshes.
+struct StrategyRecord {
+  std::string name;
+  int runs = 0;
+  double seconds = 0;    ///< of planning
+  int64_t searches = 0;  ///< at fixed shares, finished
+  int improved = 0;      ///< runs after which the best plan of the mesh was a better one than before
+  double gained = 0;     ///< of these that had a plan before: seconds by which the step became shorter, in all
+  int64_t order = 0;     ///< in which strategies first ran
 };
 
 }  // namespace hetsynth
@@ -41,8 +56,8 @@ class Budget {
   /// Of the time; 0 without a limit, 1 once the listener has had enough.
   double part_spent();
   /// For the loops inside a search.
-  Stop stop() {
-    return Stop([this] { return !spent(); });
+  StopToken stop() {
+    return StopToken([this] { return !spent(); });
   }
   /// A plan was found: step seconds, and the proven bound at its shares.
   void found(double step_seconds, double bound_seconds);
@@ -51,6 +66,11 @@ class Budget {
     ++progress_.searches;
     progress_.expansions += expansions;
   }
+  /// Runs a strategy and writes down what it took and gained. `best`: the cost of the best plan that fits, `forbidden`
+  /// if there is none; asked before and after.
+  void run(const char* strategy, const std::function<Picoseconds()>& best, const std::function<void()>& work);
+  /// In the order in which they first ran.
+  std::vector<StrategyRecord> strategies() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -62,6 +82,7 @@ class Budget {
   double told_seconds_ = 0;
   bool spent_ = false;
   SynthesisProgress progress_;
+  std::map<std::string, StrategyRecord> strategies_;  ///< by name
 };
 
 }  // namespace hetsynth::synth

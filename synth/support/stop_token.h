@@ -5,10 +5,10 @@
 namespace hetsynth::synth {
 
 /// Answers "may it go on?". Once it has said no it keeps saying no.
-class Stop {
+class StopToken {
  public:
-  Stop() = default;
-  explicit Stop(std::function<bool()> keep_going) : keep_going_(std::move(keep_going)) {}
+  StopToken() = default;
+  explicit StopToken(std::function<bool()> keep_going) : keep_going_(std::move(keep_going)) {}
   bool stopped() const {
     if (!stopped_ && keep_going_) stopped_ = !keep_going_();
     return stopped_;

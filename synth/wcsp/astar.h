@@ -15,9 +15,9 @@ struct SearchLimits {
   double tolerance = 0;                  ///< relative gap between solution and bound that will do
   bool guesses = true;                   ///< false: a good solution is known, and only what is better is looked for
   bool thorough = true;                  ///< false: a good solution will do, the last of the gap may stay
-  Picoseconds beside = 0;                ///< part of the cost that the network does not tell; gaps are relative to all
+  Picoseconds constant_cost = 0;         ///< part of the cost that the network does not tell; gaps are relative to all
   Picoseconds cost_to_beat = forbidden;  ///< solutions that cost as much or more are not looked for
-  Stop stop;
+  StopToken stop;
 };
 
 struct SearchResult {

@@ -128,15 +128,15 @@ void BoundedSearch::refine() {
 
 bool BoundedSearch::proven() const {
   const double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
-  const double beside = double(limits_.beside);
-  return (double(to_beat()) + beside) / (1 + tolerance) <= double(result_.lower_bound) + beside;
+  const double elsewhere = double(limits_.constant_cost);
+  return (double(to_beat()) + elsewhere) / (1 + tolerance) <= double(result_.lower_bound) + elsewhere;
 }
 
 bool BoundedSearch::done() const { return proven() || limits_.stop.stopped(); }
 
 /// Between the best solution and the best bound of message passing, relative to it.
 double BoundedSearch::gap() const {
-  return (double(to_beat()) - messages_->reached()) / (messages_->reached() + double(limits_.beside));
+  return (double(to_beat()) - messages_->reached()) / (messages_->reached() + double(limits_.constant_cost));
 }
 
 void BoundedSearch::shift() {
@@ -223,7 +223,7 @@ void BoundedSearch::attempt(bool last) {
   const Picoseconds elsewhere = moved + part.constant();
   const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);
   SearchLimits limits = limits_;
-  limits.beside += elsewhere;
+  limits.constant_cost += elsewhere;
   absorb(BoundedSearch(part.core(), limits, rounds_ * more_rounds).finish(left), values, part, moved);
 }
 

@@ -9,7 +9,7 @@
 
 namespace hetsynth::synth {
 
-/// Step 2 of `minimise`. The network must outlive this.
+/// Step 2 of `solve_wcsp`. The network must outlive this.
 class BoundedSearch {
  public:
   BoundedSearch(const Network& network, const SearchLimits& limits) : BoundedSearch(network, limits, first_rounds) {}

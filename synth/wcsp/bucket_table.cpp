@@ -51,10 +51,10 @@ Table reordered(const Table& table, const std::vector<int>& sizes, const std::ve
 }
 
 /// The last variable of the scope, y, and the minimised one, x, vary within; the others without.
-class JointTable {
+class BucketTable {
  public:
-  JointTable(int minimised, const std::vector<int>& scope, const std::vector<CostFunction>& functions,
-             const std::vector<int>& domains, const TableStore& store)
+  BucketTable(int minimised, const std::vector<int>& scope, const std::vector<CostFunction>& functions,
+              const std::vector<int>& domains, const TableStore& store)
       : rows_(size_t(domains[size_t(minimised)])) {
     std::vector<int> order = scope;
     columns_ = scope.empty() ? 1 : size_t(domains[size_t(scope.back())]);
@@ -66,7 +66,7 @@ class JointTable {
     for (const CostFunction& f : functions) add(f, order, domains, store);
   }
 
-  bool minimise(Table* out, const Stop& stop) {
+  bool minimise(Table* out, const StopToken& stop) {
     size_t count = 1;
     for (int size : sizes_) count *= size_t(size);
     out->resize(count * columns_);
@@ -152,8 +152,8 @@ class JointTable {
 }  // namespace
 
 bool minimum_of_sum(int minimised, const std::vector<int>& scope, const std::vector<CostFunction>& functions,
-                    const std::vector<int>& domains, const TableStore& store, const Stop& stop, Table* out) {
-  return JointTable(minimised, scope, functions, domains, store).minimise(out, stop);
+                    const std::vector<int>& domains, const TableStore& store, const StopToken& stop, Table* out) {
+  return BucketTable(minimised, scope, functions, domains, store).minimise(out, stop);
 }
 
 }  // namespace hetsynth::synth

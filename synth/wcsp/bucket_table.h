@@ -10,6 +10,6 @@ namespace hetsynth::synth {
 /// `functions`: of variables of the scope and the one that is minimised, costs from 0 to `forbidden`. `domains`: values
 /// by variable.
 bool minimum_of_sum(int minimised, const std::vector<int>& scope, const std::vector<CostFunction>& functions,
-                    const std::vector<int>& domains, const TableStore& store, const Stop& stop, Table* out);
+                    const std::vector<int>& domains, const TableStore& store, const StopToken& stop, Table* out);
 
 }  // namespace hetsynth::synth

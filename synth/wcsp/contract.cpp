@@ -125,7 +125,7 @@ class Contracting {
 
 }  // namespace
 
-Contraction::Contraction(const Network& network, const Stop& stop, Thoroughness values, double pair_limit)
+Contraction::Contraction(const Network& network, const StopToken& stop, Thoroughness values, double pair_limit)
     : store_(network.shared_store()) {
   variables_.resize(network.variable_count());
   std::iota(variables_.begin(), variables_.end(), 0);

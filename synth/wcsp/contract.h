@@ -17,7 +17,7 @@ class Contraction {
   /// value left, and variables with at most two neighbours: their minimum is a cost of one neighbour or of the pair.
   /// This does not change the optimum, and each makes room for the other. Pairs of more than `pair_limit` entries are
   /// not made.
-  Contraction(const Network& network, const Stop& stop, Thoroughness values = Thoroughness::dead_ends,
+  Contraction(const Network& network, const StopToken& stop, Thoroughness values = Thoroughness::dead_ends,
               double pair_limit = 4096);
 
   const Network& core() const { return core_; }

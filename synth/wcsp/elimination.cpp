@@ -12,7 +12,7 @@ namespace {
 
 class Eliminator {
  public:
-  Eliminator(const Network& network, const EliminationOrder& order, double limit, const Stop& stop)
+  Eliminator(const Network& network, const EliminationOrder& order, double limit, const StopToken& stop)
       : store_(network.store()), order_(order), limit_(limit), stop_(stop), touching_(network.variable_count()) {
     for (int v = 0; v < network.variable_count(); ++v) sizes_.push_back(network.domain(v));
     std::vector<int> unary;
@@ -161,7 +161,7 @@ class Eliminator {
   TableStore& store_;
   const EliminationOrder& order_;
   double limit_;
-  const Stop& stop_;
+  const StopToken& stop_;
   std::vector<int> sizes_;
   std::vector<CostFunction> functions_;
   std::vector<char> used_;                  ///< by function: in a bucket
@@ -173,7 +173,8 @@ class Eliminator {
 
 }  // namespace
 
-Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit, const Stop& stop) {
+Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit,
+                      const StopToken& stop) {
   return Eliminator(network, order, table_limit, stop).run();
 }
 

@@ -34,6 +34,6 @@ struct Elimination {
 /// Eliminates in the given order. Buckets with equal tables are computed once, so that repeated layers cost next to
 /// nothing. A variable with a single value is put into its neighbours' costs. A joint table above `table_limit` entries
 /// is split into mini-buckets.
-Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit, const Stop& stop);
+Elimination eliminate(const Network& network, const EliminationOrder& order, double table_limit, const StopToken& stop);
 
 }  // namespace hetsynth::synth

@@ -60,14 +60,14 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
     for (size_t e = from.ends_begin; e < from.ends_end; ++e) {
       const Quotient::End& end = quotient.ends[e];
       Edge& edge = edges_[size_t(end.edge)];
-      if (end.speaks && edge.givers[!end.first] == 0) {
+      if (end.is_representative && edge.givers[!end.first] == 0) {
         edge.handed[!end.first] = handed_;
         edge.givers[!end.first] = values[c].size();
         handed_ += padded(values[c].size());
       }
       add_end(end, values[c]);
       cell.narrow = cell.narrow && ends_.back().senders <= int(lanes);
-      if (end.speaks) sends_[end.later].push_back(e);
+      if (end.is_representative) sends_[end.later].push_back(e);
       later += end.later;
     }
     for (size_t forward : {0, 1}) send_to_[forward].push_back(sends_[forward].size());
@@ -115,7 +115,7 @@ void MessagePassing::add_end(const Quotient::End& from, const std::vector<int>& 
           false,
           std::max(table.class_count(true), table.class_count(false)) <= int(lanes),
           from.later,
-          from.speaks};
+          from.is_representative};
   const std::vector<int>&known = *edge.values[!from.first], &classes = table.classes(from.first);
   size_t at = 0;
   for (int value : values) {
@@ -125,7 +125,7 @@ void MessagePassing::add_end(const Quotient::End& from, const std::vector<int>& 
   end.plain = end.senders == int(values.size());
   for (size_t x = 0; end.plain && x < values.size(); ++x) end.plain = classes_[end.classes + x] == int(x);
   classes_.resize(padded(classes_.size()), 0);
-  if (wide_ && from.speaks && !end.plain) add_members(&end, values.size());
+  if (wide_ && from.is_representative && !end.plain) add_members(&end, values.size());
   ends_.push_back(end);
 }
 
@@ -339,8 +339,9 @@ HETSYNTH_AVX2_TOO std::vector<Rough> MessagePassing::all_handed() const {
     for (size_t e = quotient_.cells[c].ends_begin; e < quotient_.cells[c].ends_end; ++e) {
       const Quotient::End& end = quotient_.ends[e];
       char& there = known[size_t(end.edge)][!end.first];
-      if (end.speaks && !there) hand(c, e, total.data(), out.data() + edges_[size_t(end.edge)].handed[!end.first]);
-      there = there || end.speaks;
+      if (end.is_representative && !there)
+        hand(c, e, total.data(), out.data() + edges_[size_t(end.edge)].handed[!end.first]);
+      there = there || end.is_representative;
     }
   }
   return out;

@@ -82,15 +82,15 @@ class MessagePassing {
 
   /// An end of a cell, as sweeps need it.
   struct End {
-    const Rough* costs;         ///< by class of own values: by class of the others', in padded lines
-    size_t incoming, outgoing;  ///< messages
-    size_t classes;             ///< of own values: where they begin, in whole vectors
-    size_t members;             ///< of own classes: where they begin, a value of each in a vector
-    int member_rows;            ///< the most values of a class; 0: not kept, as for many values or classes
-    int senders, receivers;     ///< own classes and the others'
-    bool plain;                 ///< every value is a class of its own, in order
-    bool narrow;                ///< one vector holds the classes of either side
-    bool later, speaks;         ///< as in the quotient
+    const Rough* costs;             ///< by class of own values: by class of the others', in padded lines
+    size_t incoming, outgoing;      ///< messages
+    size_t classes;                 ///< of own values: where they begin, in whole vectors
+    size_t members;                 ///< of own classes: where they begin, a value of each in a vector
+    int member_rows;                ///< the most values of a class; 0: not kept, as for many values or classes
+    int senders, receivers;         ///< own classes and the others'
+    bool plain;                     ///< every value is a class of its own, in order
+    bool narrow;                    ///< one vector holds the classes of either side
+    bool later, is_representative;  ///< as in the quotient
   };
 
   void add_edge(const Quotient::Edge& edge, const ValueLists& values);

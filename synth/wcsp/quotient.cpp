@@ -99,7 +99,7 @@ void let_one_speak(Quotient* out) {
       Quotient::End& end = out->ends[e];
       const std::vector<int>& cells = out->edges[size_t(end.edge)].cells[!end.first];
       auto fewer = [&](int a, int b) { return out->cells[size_t(a)].count < out->cells[size_t(b)].count; };
-      end.speaks = &out->cells[size_t(*std::max_element(cells.begin(), cells.end(), fewer))] == &cell;
+      end.is_representative = &out->cells[size_t(*std::max_element(cells.begin(), cells.end(), fewer))] == &cell;
     }
 }
 

@@ -20,7 +20,7 @@ struct Quotient {
     int edge;
     bool first;   ///< the pair's a
     bool later;   ///< the other end comes later in the order of positions
-    bool speaks;  ///< of all cells at this end of the edge, this one decides on what is told to the other end
+    bool is_representative;  ///< of all cells at this end of the edge, this one decides on what is told to the other end
   };
   struct Edge {
     int table;                              ///< [value of a][value of b]

@@ -116,7 +116,7 @@ double Reparametrisation::improve(int sweeps) {
   const bool momentum = limits_.momentum && quotient_.cells.size() == size_t(network_.variable_count());
   for (int done = 0; done < sweeps && !limits_.stop.stopped(); done += sweeps_to_look)
     momentum ? sweep_with_momentum() : sweep_in_strides();
-  return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.beside)));
+  return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.constant_cost)));
 }
 
 void Reparametrisation::sweep(int times) {

@@ -48,7 +48,7 @@ struct Minimisation::State {
     direct = order.largest <= direct_limit;
     if (direct) return;
     SearchLimits of_core = limits;
-    of_core.beside += contraction.constant();
+    of_core.constant_cost += contraction.constant();
     bounded = known ? std::make_unique<BoundedSearch>(contraction.core(), of_core, *known, contraction.named(names))
                     : std::make_unique<BoundedSearch>(contraction.core(), of_core);
   }
@@ -122,7 +122,7 @@ ValueLists Minimisation::likely_values(double part) const {
   return state_->contraction.expanded(state_->bounded->likely_values(part));
 }
 
-SearchResult minimise(const Network& network, const SearchLimits& limits) {
+SearchResult solve_wcsp(const Network& network, const SearchLimits& limits) {
   return Minimisation(network, limits).finish(limits.cost_to_beat);
 }
 

@@ -15,7 +15,7 @@ namespace hetsynth::synth {
 /// 3. Bucket elimination and A*. The heuristic never overestimates; it is perfect, and A* expands one state per
 ///    variable, unless a table still exceeds the limit.
 /// When stopped early: the best assignment met, if any, and the proven bound.
-SearchResult minimise(const Network& network, const SearchLimits& limits = {});
+SearchResult solve_wcsp(const Network& network, const SearchLimits& limits = {});
 
 /// The same in two parts. The network must outlive this.
 class Minimisation {

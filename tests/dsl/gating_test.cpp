@@ -29,7 +29,7 @@ struct Case {
 class Gating : public ::testing::TestWithParam<Case> {
  protected:
   Tensor leaf(const Shape& shape) {
-    Tensor t = parameter("leaf", shape, zeros());
+    Tensor t = parameter("leaf" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
     Array array(shape);
     for (double& v : array.values) v = std::normal_distribution<>(0, 1)(random_);
     leaves_[t.node()] = std::move(array);
@@ -159,7 +159,9 @@ TEST(GatingChoice, LowerNumbersWinTies) {
 
 TEST(GatingErrors, SayWhatDoesNotFit) {
   Trace trace("model.cpp");
-  auto tensor = [](const Dims& shape) { return parameter("x", shape, zeros()); };
+  auto tensor = [](const Dims& shape) {
+    return parameter("x" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
+  };
   std::string text = error_of([&] { top1_gating(tensor({2, 8, 64})); });
   EXPECT_THAT(text, HasSubstr("gating_test.cpp"));
   EXPECT_THAT(text, HasSubstr("[top1_gating] 64 experts are more than the tokens' capacity allows"));

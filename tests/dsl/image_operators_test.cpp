@@ -27,7 +27,7 @@ class ImageOperators : public ::testing::Test {
   std::mt19937 random{11};
 
   Tensor tensor(Dims shape) {  // by value: shapes of tensors move as the program grows
-    Tensor t = parameter("x", shape, zeros());
+    Tensor t = parameter("x" + std::to_string(trace.program.nodes.size()), shape, zeros());
     leaves[t.node()] = spread_values(shape, {}, false, random);
     return t;
   }

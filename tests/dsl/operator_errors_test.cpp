@@ -20,7 +20,9 @@ class OperatorErrors : public ::testing::Test {
  protected:
   Trace trace{"model.cpp"};
 
-  Tensor tensor(const Dims& shape) { return parameter("x", shape, zeros()); }
+  Tensor tensor(const Dims& shape) {
+    return parameter("x" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
+  }
   Tensor indices(const Dims& shape, int64_t classes = 256) {
     Tensor t = trace.add_leaf(NodeKind::input, "labels", {shape, DType::i32}, std::source_location::current());
     trace.program.nodes[t.node()].data.classes = classes;
@@ -39,8 +41,8 @@ TEST_F(OperatorErrors, SayWhereTheCallIsAndWhatTheArgumentsWere) {
   EXPECT_THAT(text, HasSubstr("[matmul] inner dimensions disagree: [32,256] x [128,10]"));
   EXPECT_THAT(text, HasSubstr("expected: a second argument with 256 rows"));
   EXPECT_THAT(text, HasSubstr("128 rows"));
-  EXPECT_THAT(text, HasSubstr("argument 1 is x, f32[32,256]"));
-  EXPECT_THAT(text, HasSubstr("argument 2 is x_2, f32[128,10]"));
+  EXPECT_THAT(text, HasSubstr("argument 1 is x0, f32[32,256]"));
+  EXPECT_THAT(text, HasSubstr("argument 2 is x1, f32[128,10]"));
 }
 
 TEST_F(OperatorErrors, CompositesPointAtTheUserNotAtTheirOwnParts) {

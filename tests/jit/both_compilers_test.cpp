@@ -24,7 +24,7 @@ TEST(BothCompilers, CompileWhatIsWrittenInVectors) {
                             .include_directories = {root.string(), (root / "dsl/include").string(),
                                                     std::string(HETSYNTH_BINARY_DIR) + "/generated"}};
   int compiled = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(root / "synth")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "synth")) {
     if (entry.path().extension() != ".cpp") continue;
     const std::string text = text_of(entry.path());
     if (text.find("HETSYNTH_AVX2_TOO") == std::string::npos) continue;

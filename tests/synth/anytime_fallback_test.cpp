@@ -11,7 +11,7 @@ namespace {
 
 using namespace testing_support;
 
-TEST(QuickPlan, LiesBetweenDataParallelismAndTheBestPlan) {
+TEST(AnytimeFallback, LiesBetweenDataParallelismAndTheBestPlan) {
   const Program program = mlp(512, {256, 512, 256, 128});
   for (const double latency : {1e-7, 1e-5}) {
     const Problem problem(program, cluster_of_speeds({1e10, 1e10, 2e10, 2e10}, 1e9, latency));

@@ -45,7 +45,7 @@ Table added_up(int minimised, const std::vector<int>& scope, const std::vector<C
 }
 
 /// Functions of any of the variables, more than can be added without a look at whether the sum is still in range.
-RC_GTEST_PROP(JointTable, IsTheLeastSumOfItsFunctions, ()) {
+RC_GTEST_PROP(BucketTable, IsTheLeastSumOfItsFunctions, ()) {
   std::vector<int> domains;
   for (int v = *rc::gen::inRange(1, 6); v > 0; --v) domains.push_back(*rc::gen::inRange(1, 6));
   const int count = int(domains.size()), minimised = *rc::gen::inRange(0, count);
@@ -73,13 +73,13 @@ RC_GTEST_PROP(JointTable, IsTheLeastSumOfItsFunctions, ()) {
   RC_ASSERT(table == added_up(minimised, scope, functions, domains, store));
 }
 
-TEST(JointTable, EndsWhenStopped) {
+TEST(BucketTable, EndsWhenStopped) {
   TableStore store;
   std::vector<int> domains(7, 16), scope{0, 1, 2, 3, 4, 5};
   const CostFunction first{{0, 1, 6}, store.intern(Table(16 * 16 * 16, 1))},
       second{{2, 3, 4, 5}, store.intern(Table(16 * 16 * 16 * 16, 2))};
   Table table;
-  EXPECT_FALSE(minimum_of_sum(6, scope, {first, second}, domains, store, Stop([] { return false; }), &table));
+  EXPECT_FALSE(minimum_of_sum(6, scope, {first, second}, domains, store, StopToken([] { return false; }), &table));
 }
 
 }  // namespace

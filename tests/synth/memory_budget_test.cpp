@@ -31,7 +31,7 @@ struct OneDevice {
   int64_t need = fullest(with_memory(int64_t{1} << 40));
 };
 
-TEST(PlannableMemory, IsFilledOnlyWhereNothingGetsByWithLess) {
+TEST(MemoryBudget, IsFilledOnlyWhereNothingGetsByWithLess) {
   const OneDevice one;
   for (int64_t memory : {memory_to_fill(one.need), one.need + 1, one.need})
     EXPECT_EQ(fullest(one.with_memory(memory)), one.need) << memory;
@@ -42,7 +42,7 @@ TEST(PlannableMemory, IsFilledOnlyWhereNothingGetsByWithLess) {
   EXPECT_LE(fullest(plan), half - half / 32);
 }
 
-TEST(PlannableMemory, IsFilledWherePlanningIsEndedEarly) {
+TEST(MemoryBudget, IsFilledWherePlanningIsEndedEarly) {
   const OneDevice one;
   SynthesisOptions options = one.options();
   options.progress = [](const SynthesisProgress&) { return false; };
@@ -51,7 +51,7 @@ TEST(PlannableMemory, IsFilledWherePlanningIsEndedEarly) {
   EXPECT_EQ(fullest(plan), one.need);
 }
 
-TEST(PlannableMemory, AllOfItIsNamedWhereItDoesNotDo) {
+TEST(MemoryBudget, AllOfItIsNamedWhereItDoesNotDo) {
   const OneDevice one;
   SynthesisOptions options = one.options();
   options.pins.ratio = {1, 0};  // the memory of the other device, which is large enough, does not help
@@ -67,14 +67,14 @@ TEST(PlannableMemory, AllOfItIsNamedWhereItDoesNotDo) {
   }
 }
 
-TEST(PlannableMemory, APlanThatNeedsLittleMoreNearlyFits) {
+TEST(MemoryBudget, APlanThatNeedsLittleMoreNearlyFits) {
   const OneDevice one;
   const Plan plan = one.with_memory(int64_t{1} << 40);
   for (const auto& [percent, nearly] : {std::pair{99, true}, {92, true}, {90, false}}) {
     synth::Problem problem(one.program, cluster_of_speeds({1e9}, 1e9, 1e-6, {one.need * percent / 100}));
     Prediction prediction = plan.prediction;
     prediction.devices[0].memory_limit_bytes = problem.cluster.devices[0].memory_bytes;
-    const auto check = [&] { synth::check_plannable_memory(problem, prediction, "a plan"); };
+    const auto check = [&] { synth::check_memory_budget(problem, prediction, "a plan"); };
     try {
       check();
       FAIL() << percent;

@@ -168,7 +168,7 @@ RC_GTEST_PROP(MemorySearch, WhatIsCertainlyInMemoryCostsNoMoreThanWhatPlansTake,
   };
   SearchInput certain = priced;
   certain.memory.least = true;
-  const Picoseconds bound = minimise(build_network(problem, conversions, shares, certain).network).lower_bound;
+  const Picoseconds bound = solve_wcsp(build_network(problem, conversions, shares, certain).network).lower_bound;
   RC_ASSERT(double(bound) <= paid(search(problem, conversions, shares, {}, {}).choices) * (1 + 1e-9) + 100);
   RC_ASSERT(double(bound) <= paid(search(problem, conversions, shares, priced, {}).choices) * (1 + 1e-9) + 100);
 }
@@ -212,7 +212,7 @@ TEST(MemorySearch, PricesLeadToPlansThatFit) {
   Candidate start = make_candidate(problem, conversions, shares, fastest.choices, fastest.cost);
   ASSERT_FALSE(start.fits());
   Budget budget;
-  KeptPlans kept(budget, forbidden, 0);
+  Incumbent kept(budget, forbidden, 0);
   follow_memory_prices(problem, start, 0, &kept, budget);
   ASSERT_TRUE(kept.fits());
   EXPECT_LT(kept.best.cost, 2 * fastest.cost);

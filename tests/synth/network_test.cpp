@@ -76,7 +76,7 @@ RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
   limits.momentum = *rc::gen::arbitrary<bool>();
-  SearchResult result = minimise(network, limits);
+  SearchResult result = solve_wcsp(network, limits);
   Picoseconds best = least_cost(network);
   RC_ASSERT(result.cost == best);
   if (best >= forbidden) return;
@@ -128,7 +128,7 @@ RC_GTEST_PROP(Networks, WhatMessagesLeaveOpenIsSearchedToTheEnd, ()) {
   limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.guesses = *rc::gen::arbitrary<bool>();
   limits.momentum = *rc::gen::arbitrary<bool>();
-  const SearchResult result = minimise(network, limits);
+  const SearchResult result = solve_wcsp(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
   RC_ASSERT(result.lower_bound == result.cost);
   RC_CLASSIFY(result.relaxation < result.cost * 98 / 100, "messages leave much open");
@@ -142,7 +142,7 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
   limits.momentum = *rc::gen::arbitrary<bool>();
-  SearchResult result = minimise(network, limits);
+  SearchResult result = solve_wcsp(network, limits);
   RC_ASSERT(result.cost == least_cost(network));
 }
 
@@ -156,7 +156,7 @@ RC_GTEST_PROP(Networks, DeadEndsAndContractionKeepAnOptimum, ()) {
     RC_ASSERT(best >= forbidden);
     return;
   }
-  SearchResult core = minimise(contraction.core());
+  SearchResult core = solve_wcsp(contraction.core());
   RC_ASSERT(add(core.cost, contraction.constant()) == best);
   if (best < forbidden) RC_ASSERT(network.cost(contraction.expanded(core.assignment)) == best);
 }
@@ -325,11 +325,11 @@ TEST(Networks, AStoppedSearchKeepsAProvenBound) {
     for (int u = v + 1; u < 4; ++u) network.add_pair(v, u, store.intern({2, 0, 0, 2}));
   network.finish();
   SearchLimits limits;
-  limits.stop = Stop([] { return false; });
-  SearchResult result = minimise(network, limits);
+  limits.stop = StopToken([] { return false; });
+  SearchResult result = solve_wcsp(network, limits);
   EXPECT_FALSE(result.found());
   EXPECT_EQ(result.lower_bound, 12);
-  EXPECT_EQ(minimise(network).cost, least_cost(network));
+  EXPECT_EQ(solve_wcsp(network).cost, least_cost(network));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "programs.h"
 #include "random_programs.h"
@@ -32,6 +34,33 @@ TEST(Synthesize, SameInputSamePlan) {
   Program program = mlp(16, {20, 30, 10});
   Cluster cluster = cluster_of_speeds({1e9, 3e9, 2e9});
   EXPECT_EQ(synthesize(program, cluster).program, synthesize(program, cluster).program);
+}
+
+TEST(Synthesize, TellsWhatEveryStrategyTookAndGained) {
+  const Program program = mlp(64, {32, 64, 32});
+  const Cluster cluster = cluster_of_speeds({1e9, 3e9, 2e9});
+  std::vector<StrategyRecord> strategies;
+  SynthesisOptions options;
+  options.strategies = &strategies;
+  const Plan plan = synthesize(program, cluster, options);
+  EXPECT_EQ(plan.program, synthesize(program, cluster).program) << "being told changes nothing";
+  std::vector<std::string> names;
+  int improved = 0;
+  int64_t told = 0;
+  for (const StrategyRecord& record : strategies) {
+    names.push_back(record.name);
+    improved += record.improved;
+    told += record.searches;
+    EXPECT_GE(record.runs, 1) << record.name;
+    EXPECT_GE(record.seconds, 0) << record.name;
+    EXPECT_LE(record.improved, record.runs) << record.name;
+  }
+  EXPECT_EQ(names.front(), "bounds of meshes");
+  EXPECT_EQ(names.back(), "baselines");
+  EXPECT_THAT(names, testing::Contains("other starts"));
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size()) << "each is told of once";
+  EXPECT_GE(improved, 1) << "some strategy found the plan";
+  EXPECT_GE(told, 1) << "searches are counted where they are made";
 }
 
 TEST(Synthesize, OneDeviceConvertsNothing) {

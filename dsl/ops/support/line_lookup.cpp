@@ -15,7 +15,10 @@ void require_line_indices(std::string_view tag, int dim, const Shape& x, const T
   throw UserError({.tag = std::string(tag),
                    .message = fmt::format("indices do not fit: {} for {}", text(indices.shape), text(x)),
                    .expected = fmt::format("indices like {} in all dimensions but {}", text(x), at),
-                   .found = text(indices)});
+                   .found = text(indices),
+                   .mend = at == 0 && indices.shape.size() == 1 && x.size() > 1
+                               ? "embedding(x, indices) picks whole rows by one index each"
+                               : "broadcast(indices, shape) repeats them along the other dimensions"});
 }
 
 Space line_lookup_space(const Shape& indices, int dim, int64_t extent, bool scatters) {

@@ -23,7 +23,7 @@ class LayerProgram {
         materialiser_(at.problem, at.conversions) {
     std::tie(first_, last_) = spans();
     for (size_t d = 0; d < problem_.cluster.devices.size(); ++d)
-      if (const int64_t memory = plannable_memory(problem_, d); memory > 0 && (memory_ == 0 || memory < memory_))
+      if (const int64_t memory = memory_budget(problem_, d); memory > 0 && (memory_ == 0 || memory < memory_))
         memory_ = memory;
   }
 
