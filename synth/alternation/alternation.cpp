@@ -267,7 +267,9 @@ class Alternation {
     search_.begin_with_likely();
     const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
-    settled_ = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
+    const bool found = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
+    // Of short programs all starts are soon followed as well: gpt.cpp within 24 MiB a device is 3 % faster for it.
+    settled_ = found && is_long(problem_.program);
   }
 
   /// From the shares that suit the relaxation's program, if there are any, among what the relaxation calls likely.

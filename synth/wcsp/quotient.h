@@ -18,9 +18,10 @@ struct Quotient {
   /// One end of a pair of the cell's example.
   struct End {
     int edge;
-    bool first;   ///< the pair's a
-    bool later;   ///< the other end comes later in the order of positions
-    bool is_representative;  ///< of all cells at this end of the edge, this one decides on what is told to the other end
+    bool first;  ///< the pair's a
+    bool later;  ///< the other end comes later in the order of positions
+    bool
+        is_representative;  ///< of all cells at this end of the edge, this one decides on what is told to the other end
   };
   struct Edge {
     int table;                              ///< [value of a][value of b]

@@ -62,7 +62,7 @@ using namespace hetsynth;
 void model() {
   auto [x, labels] = synthetic_batch(4000, 6, 3);
   Tensor h = matmul(x, parameter("w0", {6, 32}, normal(0.3)));
-  for (int i = 1; i < 5; ++i) h = matmul(gelu(h), parameter("w", {32, 32}, normal(0.3)));
+  for (int i = 1; i < 5; ++i) h = matmul(gelu(h), parameter("w" + std::to_string(i), {32, 32}, normal(0.3)));
   minimize(cross_entropy(matmul(h, parameter("out", {32, 3}, normal(0.3))), labels), SGD{.learning_rate = 0.1});
 }
 )");

@@ -48,11 +48,6 @@ TEST(Starts, AProgramThatMovesItsTensorsOtherwiseIsFollowed) {
   EXPECT_LT(plan_of("RNNLM", "mixed-five.toml").prediction.step_seconds, 0.1);  // 102 ms unless it is
 }
 
-/// The program of the first shares gains nothing at others, but that next to it needs classes that it does not cut.
-TEST(Starts, TheFirstSharesAreAlwaysFollowed) {
-  EXPECT_LT(plan_of("GPT-2 124M", "v100-p100.toml").prediction.step_seconds, 1.1111);  // 1.1112 s unless they are
-}
-
 /// What is fastest at any shares is over the memories' limits by far. Nothing fits near by: other starts lead to plans.
 TEST(Starts, OthersAreFollowedWhereNothingFitsAtTheFastestShares) {
   const Plan plan = plan_of("ResNeXt-50 32x4d", "unequal.toml");
