@@ -20,8 +20,6 @@ namespace {
 constexpr int max_devices = 1 << 20;
 constexpr int max_axes = 8;
 
-bool below(int64_t index, size_t count) { return index >= 0 && uint64_t(index) < count; }
-
 /// So many elements before or after a part.
 bool may_reach(int64_t elements) { return elements >= 0 && elements <= int64_t{1} << 40; }
 

@@ -9,6 +9,9 @@
 
 namespace hetsynth {
 
+/// Whether an index of a plan names one of so many things.
+inline bool below(int64_t index, size_t count) { return index >= 0 && uint64_t(index) < count; }
+
 struct Subject {
   const Program& reference;
   const SpmdProgram& program;
