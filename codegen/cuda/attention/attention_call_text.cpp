@@ -10,8 +10,6 @@
 namespace hetsynth::codegen::cuda {
 namespace {
 
-constexpr int64_t threads_of_call = 256, most_blocks_of_call = 65536;
-
 /// to[i] = from[i].
 Kernel widening_kernel(const KernelContext& context, ValueId value, int scratch, const std::string& name) {
   const std::string& tensor = context.lowered.names[size_t(value)];
@@ -21,7 +19,7 @@ Kernel widening_kernel(const KernelContext& context, ValueId value, int scratch,
   lines.open(
       fmt::format("for (long long at = ((long long)blockIdx.x * {0} + threadIdx.x){2}; at < {1}; at += (long "
                   "long)gridDim.x * {3}) {{",
-                  threads_of_call, count, four ? " * 4" : "", threads_of_call * (four ? 4 : 1)));
+                  usual_threads, count, four ? " * 4" : "", usual_threads * (four ? 4 : 1)));
   if (four) {
     lines.add("bf16 narrow[4];");
     lines.add("load4(narrow, rounded + at);");
@@ -34,9 +32,7 @@ Kernel widening_kernel(const KernelContext& context, ValueId value, int scratch,
   lines.close();
   Kernel kernel;
   kernel.name = name;
-  kernel.threads = int(threads_of_call);
-  kernel.blocks =
-      std::clamp<int64_t>((count / (four ? 4 : 1) + threads_of_call - 1) / threads_of_call, 1, most_blocks_of_call);
+  kernel.blocks = blocks_for(count / (four ? 4 : 1), usual_threads);
   kernel.arguments = {{KernelArgument::Kind::scratch, -1, scratch, "rounded"},
                       {KernelArgument::Kind::storage, value, -1, tensor}};
   kernel.text = kernel_head(fmt::format("// {}: what cuDNN left in bf16\n", tensor), name, kernel.threads,

@@ -15,12 +15,6 @@
 
 namespace hetsynth::codegen::cuda {
 
-constexpr int64_t most_blocks = 65536;
-
-inline int64_t blocks_for(int64_t items, int64_t per_block) {
-  return std::clamp<int64_t>((items + per_block - 1) / per_block, 1, most_blocks);
-}
-
 /// Where the emitted code stands: how to reach positions, rows and columns, and where their counters are defined.
 struct GroupSpot {
   Counters* row_counters = nullptr;

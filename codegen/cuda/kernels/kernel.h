@@ -1,5 +1,7 @@
 // One generated kernel: its text and what the host side must know to launch it.
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,16 @@
 #include "codegen/passes/lower.h"
 
 namespace hetsynth::codegen::cuda {
+
+/// Threads of a block of a kernel whose elements need no other number.
+constexpr int64_t usual_threads = 256;
+/// Blocks of a launch: more than any GPU runs at once. Kernels loop over what is left.
+constexpr int64_t most_blocks = 65536;
+
+/// Blocks of a launch that goes through so many items, each block taking `per_block` at a time.
+inline int64_t blocks_for(int64_t items, int64_t per_block) {
+  return std::clamp<int64_t>((items + per_block - 1) / per_block, 1, most_blocks);
+}
 
 struct KernelArgument {
   enum class Kind : uint8_t { storage, scratch, clock };  ///< clock: where step and seed lie
@@ -22,7 +34,7 @@ struct Kernel {
   std::string text;  ///< empty if it launches a kernel of this name that stands elsewhere (share_kernels)
   std::vector<KernelArgument> arguments;
   int64_t blocks = 1;
-  int threads = 256;
+  int threads = int(usual_threads);
 };
 
 /// The kernels of one step, in order; scratch storage lives during the step alone.

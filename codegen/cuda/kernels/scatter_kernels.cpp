@@ -11,7 +11,6 @@ namespace {
 
 /// Columns one thread accumulates in registers.
 constexpr int64_t most_items = 8;
-constexpr int64_t threads = 256;
 
 class ScatterPrinter {
  public:
@@ -26,15 +25,16 @@ class ScatterPrinter {
   }
 
   Kernel print() {
-    int64_t items = std::min(most_items, (shape_.columns + threads - 1) / threads);
-    int64_t tiles = (shape_.columns + items * threads - 1) / (items * threads);
+    int64_t items = std::min(most_items, (shape_.columns + usual_threads - 1) / usual_threads);
+    int64_t tiles = (shape_.columns + items * usual_threads - 1) / (items * usual_threads);
     std::string result = arguments_.written(op_.result), sum = element_name(context_, op_);
     Lines lines(1);
-    lines.add(fmt::format("__shared__ int hits[{}];", threads));
+    lines.add(fmt::format("__shared__ int hits[{}];", usual_threads));
     lines.add(fmt::format("const {} row = blockIdx.x / {};", index_, tiles));
-    lines.add(fmt::format("const {} first = blockIdx.x % {} * {} + threadIdx.x;", index_, tiles, items * threads));
+    lines.add(
+        fmt::format("const {} first = blockIdx.x % {} * {} + threadIdx.x;", index_, tiles, items * usual_threads));
     lines.add(fmt::format("float {}[{}] = {{}};", sum, items));
-    lines.open(fmt::format("for ({} chunk = 0; chunk < {}; chunk += {}) {{", index_, shape_.hits, threads));
+    lines.open(fmt::format("for ({} chunk = 0; chunk < {}; chunk += {}) {{", index_, shape_.hits, usual_threads));
     find_hits(lines);
     lines.open("for (int hit = 0; hit < found; ++hit) {");
     accumulate(lines, items, sum);
@@ -42,14 +42,13 @@ class ScatterPrinter {
     lines.add("__syncthreads();");
     lines.close();
     lines.open(fmt::format("for (int k = 0; k < {}; ++k) {{", items));
-    lines.add(fmt::format("const {} column = first + k * {};", index_, threads));
+    lines.add(fmt::format("const {} column = first + k * {};", index_, usual_threads));
     lines.add(
         fmt::format("if (column < {}) {}[row * {} + column] = {}[k];", shape_.columns, result, shape_.columns, sum));
     lines.close();
     Kernel kernel;
     kernel.name = name_;
     kernel.blocks = shape_.rows * tiles;
-    kernel.threads = int(threads);
     kernel.arguments = arguments_.list();
     std::string comment = fmt::format(
         "// {}\n// {} rows of {}: one block owns a row and adds its hits among {} in their order, so nothing races\n",
@@ -89,7 +88,7 @@ class ScatterPrinter {
     hit.write(lines, value + column_text.text());
     lines.add("#pragma unroll");
     lines.open(fmt::format("for (int k = 0; k < {}; ++k) {{", items));
-    lines.add(fmt::format("const {} column = first + k * {};", index_, threads));
+    lines.add(fmt::format("const {} column = first + k * {};", index_, usual_threads));
     lines.add(fmt::format("if (column >= {}) break;", shape_.columns));
     lines.append(column_text.text());
     lines.add(fmt::format("{}[k] += {};", sum, value));

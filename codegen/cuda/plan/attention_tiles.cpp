@@ -5,9 +5,6 @@
 namespace hetsynth::codegen::cuda::attention {
 namespace {
 
-/// What a kernel may use of shared memory without asking the driver for more.
-constexpr int64_t most_shared_bytes = 48 << 10;
-
 /// Shared memory of a forward kernel: queries, keys and values in turn, weights.
 int64_t forward_bytes(const TileSize& size, int64_t query_features, int64_t value_features) {
   const int64_t second = std::max(query_features, value_features);

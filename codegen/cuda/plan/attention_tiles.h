@@ -15,6 +15,9 @@ namespace hetsynth::codegen::cuda::attention {
 /// 16 x 16 threads; thread (ty, tx) has rows ty, ty + 16, ... and columns (or features) tx, tx + 16, ... of a tile.
 constexpr int64_t side = 16, threads = side * side;
 
+/// Bytes of shared memory that a kernel may use without asking the driver for more.
+constexpr int64_t most_shared_bytes = 48 << 10;
+
 /// Elements from one row of a tile to the next: neighbouring rows lie in different banks.
 constexpr int64_t padded(int64_t features) { return features + 1; }
 

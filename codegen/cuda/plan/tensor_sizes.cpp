@@ -8,7 +8,6 @@ namespace hetsynth::codegen::cuda::attention {
 namespace {
 
 constexpr int64_t most_features = 128;
-constexpr int64_t most_bytes_of_tensor_tiles = 48 << 10;
 /// Registers of a thread that tile and fragments may take beside addresses and what is at hand, if three blocks are to
 /// fit on a multiprocessor: 65536 / (3 * 128) less about 50.
 constexpr int64_t registers_of_three_blocks = 120;
@@ -37,7 +36,7 @@ int64_t shared_bytes(const std::vector<Tile>& tiles, bool keeps_rows, const Tens
 std::optional<TensorSize> fitting(const std::vector<Tile>& tiles, bool keeps_rows, int64_t strips, int64_t widest) {
   for (int64_t swept : {64, 32, 16}) {
     const TensorSize size{strips, swept};
-    if (swept <= widest && shared_bytes(tiles, keeps_rows, size) <= most_bytes_of_tensor_tiles) return size;
+    if (swept <= widest && shared_bytes(tiles, keeps_rows, size) <= most_shared_bytes) return size;
   }
   return std::nullopt;
 }

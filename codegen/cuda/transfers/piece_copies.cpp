@@ -9,8 +9,6 @@
 namespace hetsynth::codegen::cuda {
 namespace {
 
-constexpr int64_t threads_of_block = 256;
-
 /// Prints one copy; every thread takes an element at a time.
 class PieceCopyPrinter {
  public:
@@ -23,8 +21,7 @@ class PieceCopyPrinter {
       over_the_packed();
     Kernel kernel;
     kernel.name = names_.kernel;
-    kernel.threads = int(threads_of_block);
-    kernel.blocks = std::clamp<int64_t>((total_ + threads_of_block - 1) / threads_of_block, 1, 65536);
+    kernel.blocks = blocks_for(total_, usual_threads);
     kernel.text = kernel_head(comment(), kernel.name, kernel.threads, parameters(type)) + lines_.text() + "}\n";
     return kernel;
   }
@@ -51,7 +48,7 @@ class PieceCopyPrinter {
     total_ = total;
     lines_.open(fmt::format(
         "for (long long at = (long long)blockIdx.x * {0} + threadIdx.x; at < {1}; at += (long long)gridDim.x * {0}) {{",
-        threads_of_block, total));
+        usual_threads, total));
   }
 
   void declare_piece() {
