@@ -57,12 +57,13 @@ bool Outline::affine(const Expression& e, Affine& out) const {
   }
 }
 
-/// The variable that a pointer comes from: a parameter or a local array.
-const Expression* Outline::base_of(const Expression& pointer) const {
+const Expression* Outline::base_of(const Expression& pointer, const OffsetVisitor& visit) const {
   const Expression* at = &pointer;
   for (;;) {
     if (at->kind == Kind::add && !at->args.empty()) {
-      at = is_pointer(at->args[0].type) ? &at->args[0] : &at->args[1];
+      const size_t inner = is_pointer(at->args[0].type) ? 0 : 1;
+      if (visit) visit(at->args[1 - inner], at->args[inner].type);
+      at = &at->args[inner];
     } else if (at->kind == Kind::variable) {
       auto made = pointers_.find(at->slot);
       if (made == pointers_.end()) return at;
@@ -77,29 +78,21 @@ const Expression* Outline::base_of(const Expression& pointer) const {
 /// affine in the counters.
 bool Outline::affine_address(const Expression& target, int64_t element_bytes, Affine& out) const {
   out = {};
-  auto add = [&](const Expression& index, int64_t scale) {
+  bool is_affine = true;
+  const auto add = [&](const Expression& index, int64_t scale) {
     Affine a;
-    if (!affine(index, a)) return false;
-    auto add_scaled = [&](int64_t& to, int64_t c) { to = sum(to, product(c, scale, index.line), index.line); };
+    is_affine = is_affine && affine(index, a);
+    if (!is_affine) return;
+    const auto add_scaled = [&](int64_t& to, int64_t c) { to = sum(to, product(c, scale, index.line), index.line); };
     add_scaled(out.constant, a.constant);
     for (auto [slot, c] : a.coefficients) add_scaled(out.coefficients[slot], c);
-    return true;
   };
-  if (!add(target.args[1], element_bytes ? element_bytes : 1)) return false;
-  const Expression* at = &target.args[0];
-  for (;;) {
-    if (at->kind == Kind::add) {
-      size_t pointer = is_pointer(at->args[0].type) ? 0 : 1;
-      if (!add(at->args[1 - pointer], element_bytes ? stride_of(at->args[pointer].type) : 1)) return false;
-      at = &at->args[pointer];
-    } else if (at->kind == Kind::variable && pointers_.count(at->slot)) {
-      at = pointers_.at(at->slot);
-    } else {
-      break;
-    }
-  }
-  if (at->kind != Kind::variable) return false;
-  out.constant = sum(out.constant, frame_[size_t(at->slot)].pointer.at, target.line);
+  add(target.args[1], element_bytes ? element_bytes : 1);
+  const Expression* base = base_of(target.args[0], [&](const Expression& index, Type counted_in) {
+    add(index, element_bytes ? stride_of(counted_in) : 1);
+  });
+  if (!is_affine || !base) return false;
+  out.constant = sum(out.constant, frame_[size_t(base->slot)].pointer.at, target.line);
   std::erase_if(out.coefficients, [](const auto& entry) { return entry.second == 0; });
   return true;
 }

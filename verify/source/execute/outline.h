@@ -2,6 +2,7 @@
 // from these the blocks of the arena that it fills. Nothing is executed for it.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -146,7 +147,10 @@ class Outline {
   bool affine_address(const Expression& target, int64_t element_bytes, Affine& out) const;
   void add_remainder(const Expression& e, int64_t scale, Store& store) const;
   void find_remainder(Store& store) const;
-  const Expression* base_of(const Expression& pointer) const;
+  /// Is told what is added to a pointer on the way from its base, and the type of pointer that this is counted in.
+  using OffsetVisitor = std::function<void(const Expression& index, Type counted_in)>;
+  /// The variable that a pointer comes from: a parameter or a local array; null if it comes from nothing of the kind.
+  const Expression* base_of(const Expression& pointer, const OffsetVisitor& visit = {}) const;
   void add_store(const Statement& s, const std::vector<int>& around, bool conditional);
   void set_limits(Store& store) const;
   bool always_empty(const std::vector<int>& around) const;

@@ -35,22 +35,13 @@ void Outline::find_remainder(Store& store) const {
   const Expression& target = store.statement->target;
   const int64_t unit = stride_of(target.args[0].type);
   add_remainder(target.args[1], unit, store);
-  const Expression* at = &target.args[0];
-  for (;;) {
-    if (at->kind == Kind::add) {
-      const size_t pointer = is_pointer(at->args[0].type) ? 0 : 1;
-      add_remainder(at->args[1 - pointer], stride_of(at->args[pointer].type), store);
-      at = &at->args[pointer];
-    } else if (at->kind == Kind::variable && pointers_.count(at->slot)) {
-      at = pointers_.at(at->slot);
-    } else {
-      break;
-    }
-  }
+  const Expression* base = base_of(target.args[0], [&](const Expression& index, Type counted_in) {
+    add_remainder(index, stride_of(counted_in), store);
+  });
   const int64_t modulus = std::exchange(store.modulus, 0);
-  if (at->kind != Kind::variable || modulus == 0) return;
+  if (!base || modulus == 0) return;
   const int line = store.statement->line;
-  store.remainder.constant = sum(store.remainder.constant, frame_[size_t(at->slot)].pointer.at, line);
+  store.remainder.constant = sum(store.remainder.constant, frame_[size_t(base->slot)].pointer.at, line);
   std::erase_if(store.remainder.coefficients, [&](const auto& entry) { return entry.second % modulus == 0; });
   std::vector<std::pair<int64_t, int>> by_stride;
   for (auto [slot, c] : store.remainder.coefficients) {
