@@ -10,6 +10,7 @@
 
 #include "cli/report.h"
 #include "codegen/fit.h"
+#include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
@@ -293,10 +294,10 @@ namespace {
 void print_strategies(const std::vector<StrategyRecord>& strategies) {
   for (const StrategyRecord& s : strategies) {
     std::string gain;
-    if (s.improved > 0) gain = fmt::format(", a better plan {} time{}", s.improved, s.improved == 1 ? "" : "s");
+    if (s.improved > 0) gain = ", a better plan " + counted(s.improved, "time");
     if (s.gained > 0) gain += fmt::format(" (steps {} shorter)", seconds_text(s.gained));
-    fmt::print(stderr, "  {:>10}  {}: {} run{}, {} search{}{}\n", seconds_text(s.seconds), s.name, s.runs,
-               s.runs == 1 ? "" : "s", s.searches, s.searches == 1 ? "" : "es", gain);
+    fmt::print(stderr, "  {:>10}  {}: {}, {}{}\n", seconds_text(s.seconds), s.name, counted(s.runs, "run"),
+               counted(s.searches, "search", "searches"), gain);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/report.h"
+#include "dsl/base/counted.h"
 #include "dsl/base/file.h"
 #include "dsl/cluster/cluster_measured.h"
 #include "runtime/cuda/cuda_probe.h"
@@ -62,8 +63,7 @@ ProbeResult measure(const std::vector<Device>& devices, double seconds) {
 
 /// "2 cores", "1 GPU".
 std::string counted(const std::vector<Device>& devices) {
-  const char* const what = devices.front().kind == DeviceKind::cuda ? "GPU" : "core";
-  return fmt::format("{} {}{}", devices.size(), what, devices.size() == 1 ? "" : "s");
+  return hetsynth::counted(int64_t(devices.size()), devices.front().kind == DeviceKind::cuda ? "GPU" : "core");
 }
 
 std::string row(const char* what, double declared, double measured, const char* unit) {

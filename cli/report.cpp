@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/considered.h"
+#include "dsl/base/counted.h"
 #include "dsl/spmd/recomputation.h"
 
 namespace hetsynth::cli {
@@ -211,8 +212,8 @@ std::string proof_text(const Prediction& p) {
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
   const Prediction& p = plan.prediction;
   auto [whole, cut] = parameters_whole_and_cut(plan.program, reference);
-  std::string out = fmt::format("plan for {} on {} ({} device{})\n", plan.model_file, plan.cluster_name,
-                                plan.devices.size(), plan.devices.size() == 1 ? "" : "s");
+  std::string out = fmt::format("plan for {} on {} ({})\n", plan.model_file, plan.cluster_name,
+                                counted(int64_t(plan.devices.size()), "device"));
   out += fmt::format("  {} parameters in {} tensors: {} whole on every device, {} cut\n", reference.parameter_count(),
                      whole + cut, whole, cut);
   for (const auto& [kind, entry] : collectives(plan.program, reference))

@@ -46,10 +46,11 @@ void warn_of_shared_cores(const std::vector<double>& duties) {
       claimed, usable_cores());
 }
 
+/// Of what communicators count.
 RankTimes difference(const RankTimes& now, const RankTimes& before) {
   return {now.compute_seconds - before.compute_seconds, now.throttle_seconds - before.throttle_seconds,
-          now.idle_seconds - before.idle_seconds,       now.transfer_seconds - before.transfer_seconds,
-          now.moved_bytes - before.moved_bytes,         now.data_seconds - before.data_seconds};
+          now.idle_seconds - before.idle_seconds, now.transfer_seconds - before.transfer_seconds,
+          now.moved_bytes - before.moved_bytes};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "runtime/cuda/cudnn_numbers.h"
 #include "runtime/cuda/nccl_ranks.h"
@@ -73,8 +74,7 @@ std::string require_architecture(const Backend& backend, const Device& device) {
   driver.device_count(&count);
   if (device.index < 0 || device.index >= count)
     refuse(device, {fmt::format("it is GPU {} of its host", device.index), fmt::format("{} GPUs", device.index + 1),
-                    fmt::format("{} GPU{}", count, count == 1 ? "" : "s"),
-                    "CUDA_VISIBLE_DEVICES may hide some; `hetsynth doctor` lists what is seen"});
+                    counted(count, "GPU"), "CUDA_VISIBLE_DEVICES may hide some; `hetsynth doctor` lists what is seen"});
   if (driver.device_get(&handle, device.index) || driver.device_attribute(&major, attribute_major, handle) ||
       driver.device_attribute(&minor, attribute_minor, handle))
     refuse(device, {fmt::format("GPU {} does not tell its architecture", device.index), "a compute capability", "none",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "runtime/rank/rank_threads.h"
 
@@ -28,8 +29,8 @@ ProcessOfRank place_ranks(const Cluster& ranks, int processes) {
   if (int(hosts.size()) != count) fitting = fmt::format("{} (one for each host) or ", hosts.size()) + fitting;
   throw UserError({{ranks.file, 0, 0},
                    "processes",
-                   fmt::format("the plan runs on {} device{} of {} host{}, and the launcher has started {} processes",
-                               count, count == 1 ? "" : "s", hosts.size(), hosts.size() == 1 ? "" : "s", processes),
+                   fmt::format("the plan runs on {} of {}, and the launcher has started {} processes",
+                               counted(count, "device"), counted(int64_t(hosts.size()), "host"), processes),
                    fitting + " processes",
                    fmt::format("{}", processes),
                    "give mpirun this number as -np; `hetsynth plan` shows the devices a plan uses"},

@@ -15,6 +15,7 @@
 #include "runtime/rank/core_quota.h"
 #include "runtime/rank/openmp.h"
 #include "runtime/rank/stall_watch.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 /// Binds the calling thread to the NUMA node of its rank: memory it touches first then lies there.
@@ -119,10 +120,6 @@ struct RankThreads::Impl {
 
 namespace {
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::vector<int> all_ranks(const RunState& state) {
   std::vector<int> out(size_t(state.ranks()));
   std::iota(out.begin(), out.end(), 0);
@@ -146,7 +143,7 @@ void RankThreads::run(const std::function<void(int)>& work) {
     impl_->changed.notify_all();
     StallWatch watch(impl_->state, impl_->quiet_seconds);
     while (!impl_->finished.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->working == 0; }))
-      if (const auto stalled = watch.look(seconds_now())) spdlog::warn("{}; Ctrl-C twice ends the run", *stalled);
+      if (const auto stalled = watch.look(wall_seconds())) spdlog::warn("{}; Ctrl-C twice ends the run", *stalled);
   }
   impl_->state.rethrow_failure();
 }

@@ -20,7 +20,6 @@ class Incumbent {
   /// By that or the best; `forbidden` if none fits.
   Picoseconds cost_to_beat() const;
   bool fits() const { return !best.empty() && best.fits(); }
-  bool wants_runners_up() const { return most_runners_up_ > 0; }
   /// Others that fit, the fastest first.
   const std::vector<Candidate>& runners_up() const { return runners_up_; }
 

@@ -19,7 +19,6 @@ class ConversionTable {
   using Edge = std::function<Conversion(NodeId node, const Form& from, const Form& to)>;
   ConversionTable(NodeId node, const std::vector<Form>& forms, const Edge& edge);
 
-  int form_count() const { return forms_; }
   const Conversion& edge(int from, int to) const { return edges_[from * forms_ + to]; }
   /// Most forms in which consumers read one tensor, the one it is computed in included. On one axis as many as it has.
   /// On two axes it has too many for all their sets to be searched: three of a tensor with two dimensions, else two.

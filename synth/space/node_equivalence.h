@@ -19,8 +19,6 @@ class ByKind {
  public:
   const T& operator[](NodeId node) const { return values_[kind_[node]]; }
   int kind(NodeId node) const { return kind_[node]; }
-  const T& of_kind(int kind) const { return values_[kind]; }
-  int kind_count() const { return int(values_.size()); }
   size_t size() const { return kind_.size(); }
   /// For the next node: the value of an earlier kind, or a new one.
   void add(int kind) { kind_.push_back(kind); }

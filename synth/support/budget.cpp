@@ -35,19 +35,13 @@ void Budget::run(const char* strategy, const std::function<Picoseconds()>& best,
   const Clock::time_point start = Clock::now();
   work();
   const Picoseconds after = best();
-  StrategyRecord& record = strategies_[strategy];
-  if (record.runs++ == 0) record.name = strategy, record.order = int64_t(strategies_.size());
-  record.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  record.searches += progress_.searches - searches;
-  record.improved += after < before;
-  if (after < before && before < forbidden) record.gained += to_seconds(before - after);
-}
-
-std::vector<StrategyRecord> Budget::strategies() const {
-  std::vector<StrategyRecord> out;
-  for (const auto& [name, record] : strategies_) out.push_back(record);
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
-  return out;
+  auto record = std::ranges::find(strategies_, strategy, &StrategyRecord::name);
+  if (record == strategies_.end()) record = strategies_.insert(record, {.name = strategy});
+  ++record->runs;
+  record->seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  record->searches += progress_.searches - searches;
+  record->improved += after < before;
+  if (after < before && before < forbidden) record->gained += to_seconds(before - after);
 }
 
 void Budget::tell() {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,7 +30,6 @@ struct StrategyRecord {
   int64_t searches = 0;  ///< at fixed shares, finished
   int improved = 0;      ///< runs after which the best plan of the mesh was a better one than before
   double gained = 0;     ///< of these that had a plan before: seconds by which the step became shorter, in all
-  int64_t order = 0;     ///< in which strategies first ran
 };
 
 }  // namespace hetsynth
@@ -70,7 +68,7 @@ class Budget {
   /// if there is none; asked before and after.
   void run(const char* strategy, const std::function<Picoseconds()>& best, const std::function<void()>& work);
   /// In the order in which they first ran.
-  std::vector<StrategyRecord> strategies() const;
+  const std::vector<StrategyRecord>& strategies() const { return strategies_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -82,7 +80,7 @@ class Budget {
   double told_seconds_ = 0;
   bool spent_ = false;
   SynthesisProgress progress_;
-  std::map<std::string, StrategyRecord> strategies_;  ///< by name
+  std::vector<StrategyRecord> strategies_;
 };
 
 }  // namespace hetsynth::synth

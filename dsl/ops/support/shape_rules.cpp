@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/counted.h"
 #include "dsl/ir/trace.h"
 
 namespace hetsynth {
@@ -87,7 +88,7 @@ void require_rank_at_least(std::string_view tag, size_t position, const TensorTy
   if (type.shape.size() >= rank) return;
   throw UserError({.tag = std::string(tag),
                    .message = fmt::format("argument {} has too few dimensions", position + 1),
-                   .expected = fmt::format("{} dimension{} or more", rank, rank == 1 ? "" : "s"),
+                   .expected = counted(int64_t(rank), "dimension") + " or more",
                    .found = text(type)});
 }
 
