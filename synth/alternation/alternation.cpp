@@ -17,11 +17,11 @@
 #include "synth/schedule/memory_floor.h"
 #include "synth/shares/ratios.h"
 #include "synth/shares/start_shares.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-constexpr int max_alternations = 6;
 /// Starts. In long programs others are followed only if memory is short.
 constexpr int first_starts = 2;
 /// One more, if the plan is so far from the bound over all shares.
@@ -49,8 +49,6 @@ constexpr double worth_tightening = 5e-3;
 constexpr double soft_price = 0.3;
 /// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
 constexpr double worth_following = 0.1;
-/// On several axes, of large networks: a search of everything would take many times as long as all before.
-constexpr double near_enough_if_large = 0.015;
 
 class Alternation {
  public:
@@ -185,7 +183,7 @@ class Alternation {
     if (!kept_.fits() || (several_axes() && !worth_proving())) return;
     if (!several_axes() && near_bound(too_long_to_prove() ? near_enough : as_good_as_proven)) return;
     Shares shares = kept_.best.shares;
-    for (int round = 0; round < max_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
+    for (int round = 0; round < most_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Candidate candidate = search_.cheaper_than_best(conversions, shares);
       if (candidate.empty()) return;
@@ -284,7 +282,7 @@ class Alternation {
   /// the shares were seen.
   void alternate(Shares shares, Among among, std::set<Shares>* seen) {
     Candidate last;
-    for (int round = 0; round < max_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
+    for (int round = 0; round < most_alternations && !budget_.spent() && seen->insert(shares).second; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
       Candidate candidate = search_.cheapest(conversions, shares, among);
       if (candidate.empty()) return;

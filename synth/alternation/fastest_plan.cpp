@@ -4,14 +4,9 @@
 
 #include "synth/schedule/lower.h"
 #include "synth/shares/start_shares.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
-namespace {
-
-constexpr int most_rounds = 6;
-
-}  // namespace
-
 Shares relaxed_shares(const Problem& problem, const ShareSearch& search, const Relaxation& relaxation,
                       const MemoryLimits& limits) {
   if (!search.has_linear_program() || relaxation.choices.empty() || relaxation.hard) return {};
@@ -33,7 +28,7 @@ Candidate relaxed_program(const Problem& problem, const ShareSearch& search, con
 Candidate fastest_from(const Problem& problem, Shares shares, const MemoryLimits& limits, ShareSearch* search,
                        Budget& budget) {
   Candidate fastest;
-  for (int round = 0; round < most_rounds && !budget.spent(); ++round) {
+  for (int round = 0; round < most_alternations && !budget.spent(); ++round) {
     const Conversions conversions(*problem.analysis, problem.cost, shares);
     Candidate candidate = search->cheapest(conversions, shares);
     if (candidate.empty() || (!fastest.empty() && candidate.cost >= fastest.cost)) break;

@@ -10,13 +10,14 @@
 #include "synth/network/search.h"
 #include "synth/schedule/memory_budget.h"
 #include "synth/shares/ratios.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Steps' time that a memory too many costs at first and at most, and how many times as much after a round in which
-/// nothing fits: where plans take less than this part of what they took, and where they do not.
-constexpr double first_price = 0.3, dearest = 30, dearer = 3, dearer_in_vain = 10;
+/// How many times as much a memory too many costs after a round in which nothing fits: where plans take less than this
+/// part of what they took, and where they do not.
+constexpr double dearer = 3, dearer_in_vain = 10;
 constexpr double worth_staying_near = 0.97;
 constexpr int most_rounds = 6;
 /// Where plans take more than this part of the memory after so many rounds prices do not help.
@@ -50,7 +51,7 @@ class PriceFollower {
  private:
   void follow() {
     const double first = at_.fullest();
-    double price = first_price, fullest = first;
+    double price = first_memory_price, fullest = first;
     for (int round = 0; round < most_rounds && !budget_.spent(); ++round) {
       const Picoseconds before = best_;
       if (!move(price)) return;
@@ -64,8 +65,8 @@ class PriceFollower {
       if (!fits) {
         const bool thriftier = at_.fullest() < worth_staying_near * fullest;
         fullest = std::min(fullest, at_.fullest());
-        if (price >= dearest || (round + 1 == rounds_to_help && fullest > worth_going_on * first)) return;
-        price = std::min(price * (thriftier ? dearer : dearer_in_vain), dearest);
+        if (price >= dearest_memory_price || (round + 1 == rounds_to_help && fullest > worth_going_on * first)) return;
+        price = std::min(price * (thriftier ? dearer : dearer_in_vain), dearest_memory_price);
       }
     }
   }

@@ -7,15 +7,13 @@
 
 #include "synth/bounds/share_bound.h"
 #include "synth/shares/ratios.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
 /// Bytes of a tensor that decide which of several unlike hosts is taken for the slowest.
 constexpr double typical_bytes = 1 << 24;
-/// Bisections end this near to the bound, below it.
-constexpr double precision = 1e-4;
-constexpr int most_halvings = 60;
 /// Gap that is left in a search over all shares on several axes, and on one of very long programs.
 constexpr double tolerance = 3e-5, tolerance_if_very_long = 5e-4;
 /// Of all values: those near the relaxation.
@@ -95,7 +93,7 @@ class BestShares {
     std::vector<PartWithin> within;  // by type
     for (const auto& type : types_.devices) within.push_back(problem_.cost.part_within(merged, even, solved, type[0]));
     double low = 0;
-    for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
+    for (int i = 0; i < most_halvings && high - low > bound_precision * high; ++i) {
       double middle = (low + high) / 2;
       (done_within(middle, within, portions) >= 1 ? high : low) = middle;
     }
@@ -309,7 +307,7 @@ PlanNetwork network_of(const Problem& problem) {
 double tolerance_of(const Problem& problem) {
   if (problem.mesh.axes.size() > 1) return tolerance;
   if (device_types(problem.cluster).devices.size() < 2) return 0;
-  return is_very_long(problem.program) ? tolerance_if_very_long : precision;
+  return is_very_long(problem.program) ? tolerance_if_very_long : bound_precision;
 }
 
 }  // namespace
@@ -325,7 +323,7 @@ Picoseconds MeshBound::after(int sweeps) {
 }
 
 Relaxation MeshBound::relaxation(Picoseconds enough) {
-  const SearchResult found = minimisation_.finish(cutoff_for_tolerance(enough, precision));
+  const SearchResult found = minimisation_.finish(cutoff_for_tolerance(enough, bound_precision));
   Relaxation out = relaxation_of(problem_, network_, found, minimisation_.likely_values(likely_part));
   const bool alike = device_types(problem_.cluster).devices.size() < 2;
   if (problem_.mesh.axes.size() < 2 && !alike) out.learnt = minimisation_.learnt(named_values(*network_));

@@ -9,16 +9,15 @@
 #include "dsl/base/error.h"
 #include "synth/network/plan_network.h"
 #include "synth/shares/ratios.h"
+#include "synth/support/parameters.h"
 #include "synth/wcsp/solve_wcsp.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Bisections end this near to the bound, below it.
-constexpr double precision = 1e-4;
-/// And searches of long programs: of the few branches there is time for, bounds are far from this.
+/// Searches of long programs end this near to the bound: of the few branches there is time for, bounds are far from
+/// this.
 constexpr double precision_if_long = 1e-3;
-constexpr int most_halvings = 60;
 /// Before them, steps from where they are likely to end.
 constexpr double first_step = 1.0 / 64;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
@@ -160,7 +159,7 @@ class BestShares {
     return class_id == branch_.class_id ? branch_.high[type] / size : granules_of(class_id);
   }
 
-  /// Of work that is divided among unequal devices, up to `precision`.
+  /// Seconds of work that is divided among unequal devices, up to `bound_precision`.
   double seconds_divided(const Work& work, int class_id) const {
     const int64_t granules = granules_of(class_id);
     double low = 0, high = 0;   // the least that types must do; all of it on each of them
@@ -185,7 +184,7 @@ class BestShares {
       else
         low = std::exchange(ahead, ahead * (1 + step));
     }
-    for (int i = 0; i < most_halvings && high - low > precision * high; ++i) {
+    for (int i = 0; i < most_halvings && high - low > bound_precision * high; ++i) {
       const double middle = (low + high) / 2;
       (done(middle) ? high : low) = middle;
     }
@@ -297,7 +296,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
              std::vector<int64_t>(types.devices.size(), granules), root, of_root});
   const int at_once = near ? most_parts : 2;
-  const double exact = is_long(problem.program) ? precision_if_long : precision;
+  const double exact = is_long(problem.program) ? precision_if_long : bound_precision;
   for (int searches = 0; searches + at_once <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;
@@ -314,7 +313,8 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
       ++searches;
       const CostsWithin costs(problem, types, part);
       // What is as good there as in the whole branch leaves nothing to raise the bound by.
-      if (!branch.choices.empty() && double(costs.of(branch.choices)) <= double(branch.bound) * (1 + 2 * precision)) {
+      if (!branch.choices.empty() &&
+          double(costs.of(branch.choices)) <= double(branch.bound) * (1 + 2 * bound_precision)) {
         if (last) return std::min(cost, branch.bound);
         open.push(part);
         continue;

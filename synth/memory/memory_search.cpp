@@ -8,14 +8,11 @@
 #include "synth/memory/plan_mixture.h"
 #include "synth/memory/recompute.h"
 #include "synth/schedule/memory_budget.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Steps' time that a full memory costs when only memory is to count. Much more would make sums overflow.
-constexpr double dearest = 30;
-/// And at first, where nothing is known.
-constexpr double first_price = 0.3;
 constexpr size_t most_points = 4;
 /// Part of the fullness that another moment must save at least for one more to be tried.
 constexpr double worth_dearer = 0.9;
@@ -26,8 +23,6 @@ constexpr double worth_proving_copies = 0.01;
 constexpr int most_dearest = 3, most_prices = 7;
 /// A bound, or a cheapest plan without limits, this near to the plan ends the search.
 constexpr double near_enough = 2e-3;
-/// Of large networks on several axes, where every price takes seconds: as in synth/alternation/alternation.cpp.
-constexpr double near_enough_if_large = 0.015;
 
 class MemorySearch {
  public:
@@ -79,7 +74,7 @@ class MemorySearch {
       between(low, known_);
       return;
     }
-    high = try_price(first_price * unit);
+    high = try_price(first_memory_price * unit);
     if (hopeless()) return;
     if (!high.fits) {
       if (high.searched()) low = high;
@@ -163,7 +158,7 @@ class MemorySearch {
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
     candidate.bound = cheapest_.bound;
     for (size_t d = 0; d < tight_.size(); ++d) tight_[d] = tight_[d] || candidate.fullness[d] > 1;
-    if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest * double(cheapest_.cost));
+    if (!candidate.fits()) watch(candidate.peak, multiplier >= dearest_memory_price * double(cheapest_.cost));
     point = {double(candidate.cost), fullness_of(candidate), multiplier, candidate.fullest(), candidate.fits()};
     bound_.limit_by(candidate.choices);
     if (!candidate.fits() && !same_program(candidate, cheapest_)) make_again(candidate);
@@ -179,7 +174,7 @@ class MemorySearch {
     for (int round = 0; round < most_dearest; ++round) {
       const auto tight = tight_;
       const size_t points = points_.size();
-      point = try_price(dearest * unit);
+      point = try_price(dearest_memory_price * unit);
       const bool same = tight == tight_ && points == points_.size();
       if (point.fits || !point.searched() || same || point.fullest > worth_dearer * fullest) break;
       fullest = point.fullest;
