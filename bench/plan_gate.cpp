@@ -60,7 +60,7 @@ std::string text_of(const Row& row) {
                      row.seconds, row.fullness, row.gap, row.far_gap);
 }
 
-/// By key. None if there is no such file.
+/// Reads the rows of a table by their keys; there are none if there is no such file.
 std::map<std::string, Row> read_rows(const std::string& path) {
   std::map<std::string, Row> rows;
   std::ifstream file(path);
@@ -77,7 +77,7 @@ std::map<std::string, Row> read_rows(const std::string& path) {
   return rows;
 }
 
-/// The least of so many runs counts as the planning's time.
+/// Plans a model on a cluster so many times; the least time counts.
 Row row_of(const ListedModel& model, const Program& program, const std::string& cluster,
            const SynthesisOptions& options, int repeats) {
   Row row{.model = model.name, .cluster = cluster, .axes = options.most_axes};
@@ -156,7 +156,7 @@ bool compare(const std::vector<Row>& rows, const std::map<std::string, Row>& oth
   return holds;
 }
 
-/// The kept tables of the clusters whose rows are all there.
+/// Writes the kept tables anew of those clusters whose rows are all there.
 void keep_tables(const std::vector<Row>& rows) {
   std::map<std::string, std::pair<std::string, size_t>> tables;  // text, and how many models
   for (const Row& row : rows) {
@@ -178,7 +178,7 @@ struct Arguments {
   SynthesisOptions options;
 };
 
-/// The same rows of one model by the benchmark of another build.
+/// Lets the benchmark of another build make the same rows of one model. Throws std::runtime_error if it makes none.
 std::map<std::string, Row> rows_beside(const Arguments& arguments, const std::string& model) {
   const std::string file = (std::filesystem::temp_directory_path() / fmt::format("gate-{}.tsv", getpid())).string();
   std::filesystem::remove(file);

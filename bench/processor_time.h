@@ -5,14 +5,15 @@
 
 namespace hetsynth {
 
-/// Of all threads of this process: unlike the time of day it hardly grows while others use the machine.
+/// Gives the seconds that all threads of this process have computed for; unlike the time of day they hardly grow while
+/// others use the machine.
 inline double processor_seconds() {
   timespec time;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-/// The most memory that this process has taken so far.
+/// Gives the most memory, in GiB, that this process has taken so far.
 inline double resident_gibibytes() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);

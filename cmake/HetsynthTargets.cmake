@@ -23,7 +23,7 @@ if(HETSYNTH_FUZZ)
 endif()
 
 # Most of the time of compiling goes into headers of other libraries, which files of one target share. With HETSYNTH_UNITY twelve files
-# are compiled as one; no two files of a folder may then give different things of their own one name.
+# are compiled as one; no two files of a library may then give different things of their own one name.
 function(hetsynth_compile_together target)
   if(HETSYNTH_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)

@@ -46,7 +46,7 @@ void warn_of_shared_cores(const std::vector<double>& duties) {
       claimed, usable_cores());
 }
 
-/// Of what communicators count.
+/// Gives what communicators have counted between two moments.
 RankTimes difference(const RankTimes& now, const RankTimes& before) {
   return {now.compute_seconds - before.compute_seconds, now.throttle_seconds - before.throttle_seconds,
           now.idle_seconds - before.idle_seconds, now.transfer_seconds - before.transfer_seconds,

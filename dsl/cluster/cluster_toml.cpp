@@ -256,7 +256,7 @@ struct Builder {
     }
   }
 
-  /// Of a host whose devices stand at the end of the list from `first` on.
+  /// Tells each device of a host, whose devices stand in the list from `first` on, how many of them are cpu devices.
   void count_cpu_devices(size_t first) {
     const auto of_host = std::span(cluster.devices).subspan(first);
     const auto count = std::ranges::count(of_host, DeviceKind::cpu, &Device::kind);

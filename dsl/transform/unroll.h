@@ -1,4 +1,4 @@
-// The same program without loops.
+// Turns a program with loops into one that computes the same without any.
 #pragma once
 #include <vector>
 
@@ -12,10 +12,10 @@ Program unrolled(const Program& program);
 /// The same, with what became of each node.
 struct Unrolling {
   Program program;
-  /// By node and turn: its copy, one if it runs once; a carry's of later turns is what it takes over. Of a stack: the
-  /// one node that joins its parts.
+  /// Holds the copies of a node by turn; a node that runs once has one, and so has a stack, whose copy joins its parts.
+  /// The copy of a carry in a later turn is what it takes over.
   std::vector<std::vector<NodeId>> copies;
-  std::vector<std::vector<NodeId>> parts;  ///< by node: of a stack, the part that each turn makes; else empty
+  std::vector<std::vector<NodeId>> parts;  ///< by node: the parts of a stack, one of each turn; empty for others
 };
 Unrolling unroll(const Program& program);
 

@@ -11,8 +11,8 @@ namespace hetsynth {
 /// UserError (exit code 1) that names both numbers for any other.
 ProcessOfRank place_ranks(const Cluster& ranks, int processes);
 
-/// By rank: how many threads a library may use inside it. What the description does not say is an equal part of the
-/// cores that the ranks on this process's machine share.
+/// Tells for every rank how many threads a library may use inside it. Where the description does not say so, ranks
+/// share the cores of this process's machine equally.
 std::vector<int> threads_of_ranks(const Cluster& ranks, const Job& job, const ProcessOfRank& process_of);
 
 }  // namespace hetsynth

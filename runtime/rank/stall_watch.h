@@ -17,8 +17,9 @@ class StallWatch {
   /// `quiet_seconds`: without progress, before a rank is told of; the second time after twice as long, and so on.
   StallWatch(const RunState& state, double quiet_seconds);
 
-  /// `now`: seconds of any clock that only goes forward. What is to be told, if something is. Call it about once a
-  /// second while ranks work: longer gaps, in which nobody ran, do not count.
+  /// Looks at all ranks and gives what is to be told of them, if anything is. `now`: seconds of any clock that only
+  /// goes forward. It is to be called about once a second while ranks work; longer gaps, in which nobody ran, do not
+  /// count.
   std::optional<std::string> look(double now);
 
  private:

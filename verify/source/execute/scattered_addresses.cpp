@@ -29,8 +29,8 @@ void Outline::add_remainder(const Expression& e, int64_t scale, Store& store) co
   store.modulus = std::gcd(store.modulus, scale);
 }
 
-/// Of a store in the arena whose address is not affine. Its remainder tells turns apart where the strides of its
-/// counters are those of a mixed radix within the modulus.
+/// Finds the part of an address in the arena that loop counters alone decide, for a store whose address is not affine.
+/// This remainder tells turns apart where the strides of its counters are those of a mixed radix within the modulus.
 void Outline::find_remainder(Store& store) const {
   const Expression& target = store.statement->target;
   const int64_t unit = stride_of(target.args[0].type);

@@ -18,7 +18,7 @@ constexpr size_t least_hits = 4;
 constexpr size_t most_disputed = 4;
 constexpr size_t most_places = 64, most_places_of_dimension = 24;
 
-/// So many of them, in any order.
+/// Keeps at most so many of the numbers, chosen at random, in any order.
 void choose_some(std::vector<int64_t>& numbers, size_t most, PseudoRandom& random) {
   for (size_t i = numbers.size(); i > 1; --i) std::swap(numbers[i - 1], numbers[size_t(random.below(int64_t(i)))]);
   if (numbers.size() > most) numbers.resize(most);
@@ -26,7 +26,7 @@ void choose_some(std::vector<int64_t>& numbers, size_t most, PseudoRandom& rando
 
 }  // namespace
 
-/// Integers that are places in some dimension of what a block may hold, or next to it.
+/// Gives integers that are places in some dimension of what a block may hold, or next to such a place.
 std::vector<int64_t> ContentsWalk::places_of(const Region& region, const std::vector<ValueId>& values) const {
   std::set<int64_t> ends, named;
   for (ValueId v : values)
@@ -42,7 +42,7 @@ std::vector<int64_t> ContentsWalk::places_of(const Region& region, const std::ve
   return out;
 }
 
-/// What single turns of the text add, and to which elements.
+/// Tells what single turns of the text add, and to which elements.
 std::vector<ContentsWalk::Term> ContentsWalk::sample_looked_up(Region& region, const Written& block,
                                                                const std::vector<int64_t>& turns,
                                                                const std::vector<ValueId>& values) {
