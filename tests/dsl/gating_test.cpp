@@ -11,6 +11,7 @@
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
 #include "tests/support/error_of.h"
+#include "tests/support/fresh_parameter.h"
 
 namespace hetsynth {
 namespace {
@@ -29,7 +30,7 @@ struct Case {
 class Gating : public ::testing::TestWithParam<Case> {
  protected:
   Tensor leaf(const Shape& shape) {
-    Tensor t = parameter("leaf" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
+    Tensor t = fresh_parameter(shape);
     Array array(shape);
     for (double& v : array.values) v = std::normal_distribution<>(0, 1)(random_);
     leaves_[t.node()] = std::move(array);
@@ -159,9 +160,7 @@ TEST(GatingChoice, LowerNumbersWinTies) {
 
 TEST(GatingErrors, SayWhatDoesNotFit) {
   Trace trace("model.cpp");
-  auto tensor = [](const Dims& shape) {
-    return parameter("x" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
-  };
+  auto tensor = [](const Dims& shape) { return fresh_parameter(shape); };
   std::string text = error_of([&] { top1_gating(tensor({2, 8, 64})); });
   EXPECT_THAT(text, HasSubstr("gating_test.cpp"));
   EXPECT_THAT(text, HasSubstr("[top1_gating] 64 experts are more than the tokens' capacity allows"));

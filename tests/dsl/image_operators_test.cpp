@@ -12,6 +12,7 @@
 #include "dsl/transform/differentiate.h"
 #include "tests/dsl/operator_testing.h"
 #include "tests/support/error_of.h"
+#include "tests/support/fresh_parameter.h"
 
 namespace hetsynth {
 namespace {
@@ -27,7 +28,7 @@ class ImageOperators : public ::testing::Test {
   std::mt19937 random{11};
 
   Tensor tensor(Dims shape) {  // by value: shapes of tensors move as the program grows
-    Tensor t = parameter("x" + std::to_string(trace.program.nodes.size()), shape, zeros());
+    Tensor t = fresh_parameter(shape);
     leaves[t.node()] = spread_values(shape, {}, false, random);
     return t;
   }

@@ -10,6 +10,7 @@
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
 #include "tests/dsl/evaluation.h"
+#include "tests/support/fresh_parameter.h"
 
 namespace hetsynth {
 namespace {
@@ -20,9 +21,7 @@ class OperatorErrors : public ::testing::Test {
  protected:
   Trace trace{"model.cpp"};
 
-  Tensor tensor(const Dims& shape) {
-    return parameter("x" + std::to_string(Trace::current().program.nodes.size()), shape, zeros());
-  }
+  Tensor tensor(const Dims& shape) { return fresh_parameter(shape); }
   Tensor indices(const Dims& shape, int64_t classes = 256) {
     Tensor t = trace.add_leaf(NodeKind::input, "labels", {shape, DType::i32}, std::source_location::current());
     trace.program.nodes[t.node()].data.classes = classes;

@@ -9,6 +9,7 @@
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
+#include "tests/support/fresh_parameter.h"
 
 namespace hetsynth {
 namespace {
@@ -64,7 +65,7 @@ void expect_error(const std::function<void()>& builder, const char* message, con
 }
 
 TEST(Bf16, RefusesMixedTypes) {
-  auto a = [] { return parameter("a" + std::to_string(Trace::current().program.nodes.size()), {3, 3}, ones()); };
+  auto a = [] { return fresh_parameter({3, 3}, ones()); };
   expect_error([&] { einsum("ij,jk->ik", cast(a(), bf16), a()); }, "the arguments have different element types",
                "cast one of them: cast(x, bf16)");
   expect_error([&] { matmul(a(), cast(a(), bf16)); }, "[matmul] the arguments have different element types",
