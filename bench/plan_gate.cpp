@@ -193,13 +193,36 @@ std::map<std::string, Row> rows_beside(const Arguments& arguments, const std::st
   return rows;
 }
 
+/// A table that is there goes on, and nothing else is written to. Throws std::runtime_error.
+std::ofstream open_table(const std::string& path) {
+  if (std::ifstream there(path); there && there.peek() != std::ifstream::traits_type::eof()) {
+    std::string first;
+    std::getline(there, first);
+    if (first != header) throw std::runtime_error(path + " is no table of this benchmark; it was left as it is");
+  }
+  std::ofstream out(path, std::ios::app);
+  if (!out) throw std::runtime_error(path + " cannot be written");
+  return out;
+}
+
+/// A gate that compares nothing would hold whatever happens. Throws std::runtime_error.
+void require_compared(const Arguments& arguments, const std::vector<Row>& rows,
+                      const std::map<std::string, Row>& others) {
+  if (arguments.against.empty() && arguments.beside.empty()) return;
+  if (std::ranges::any_of(rows, [&](const Row& row) { return others.count(row.key()) > 0; })) return;
+  throw std::runtime_error(fmt::format("{} has no row for any of these models, clusters and axes",
+                                       arguments.against.empty() ? arguments.beside : arguments.against));
+}
+
 bool run(const Arguments& arguments) {
+  if (arguments.keep && arguments.against.empty() && arguments.beside.empty())
+    throw std::runtime_error("--keep needs a gate that can hold: --against or --beside");
   const std::map<std::string, Row> known =
       arguments.out.empty() ? std::map<std::string, Row>{} : read_rows(arguments.out);
   std::map<std::string, Row> others =
       arguments.against.empty() ? std::map<std::string, Row>{} : read_rows(arguments.against);
   std::ofstream out;
-  if (!arguments.out.empty()) out.open(arguments.out, std::ios::app);
+  if (!arguments.out.empty()) out = open_table(arguments.out);
   if (known.empty()) out << header << std::endl;
   std::vector<Row> rows;
   for (const ListedModel& model : listed_models({arguments.models.begin(), arguments.models.end()})) {
@@ -216,6 +239,7 @@ bool run(const Arguments& arguments) {
     }
     if (!arguments.beside.empty()) others.merge(rows_beside(arguments, model.name));
   }
+  require_compared(arguments, rows, others);
   const bool holds = compare(rows, others);
   if (holds && arguments.keep) keep_tables(rows);
   return holds;
