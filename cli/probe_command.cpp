@@ -62,8 +62,8 @@ ProbeResult measure(const std::vector<Device>& devices, double seconds) {
 }
 
 /// "2 cores", "1 GPU".
-std::string counted(const std::vector<Device>& devices) {
-  return hetsynth::counted(int64_t(devices.size()), devices.front().kind == DeviceKind::cuda ? "GPU" : "core");
+std::string number_of(const std::vector<Device>& devices) {
+  return counted(int64_t(devices.size()), devices.front().kind == DeviceKind::cuda ? "GPU" : "core");
 }
 
 std::string row(const char* what, double declared, double measured, const char* unit) {
@@ -94,7 +94,7 @@ Command add_probe(CLI::App& app) {
     const std::vector<Device> devices = devices_of(cluster, options->host);
     const ProbeResult result = measure(devices, options->seconds);
     const Device& first = devices.front();
-    fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", counted(devices), "each",
+    fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", number_of(devices), "each",
                "was taken", "measured");
     auto taken = [&](OperatorClass operators) {
       return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
