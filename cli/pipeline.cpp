@@ -97,6 +97,7 @@ Plan searched_plan(Compilation& c) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   bool shown = false;
   SynthesisOptions options;
+  options.effort = c.effort;
   options.time_limit_seconds = c.plan_seconds;
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
@@ -228,15 +229,35 @@ std::string axes_of_word(std::string& text) {
   return fmt::format("expected a number from 1 to {}, or auto, found {}", synth::max_axes, text);
 }
 
+const std::map<std::string, Effort> efforts = {
+    {"quick", Effort::quick}, {"normal", Effort::normal}, {"full", Effort::full}};
+
 const std::map<std::string, Score> scores = {{"sum", Score::sum}, {"timeline", Score::timeline}};
+
+/// `names`: the words, as a message lists them.
+template <class Value>
+CLI::Validator one_of(const std::map<std::string, Value>& words, const std::string& names) {
+  const auto check = [&words, names](const std::string& word) {
+    return words.contains(word) ? "" : fmt::format("expected {}, found {}", names, word);
+  };
+  return {check, ""};
+}
 
 }  // namespace
 
 std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compilation) {
   CLI::Option_group& command = *app.add_option_group("Planning");
   command
+      .add_option_function<std::string>(
+          "--effort", [&compilation](const std::string& word) { compilation.effort = efforts.at(word); },
+          "How much work the search may do, the same on every machine: quick, about a second of a core; normal, about "
+          "twenty; full, until nothing more is to be found")
+      ->type_name("quick|normal|full")
+      ->default_str("normal")
+      ->check(one_of(efforts, "quick, normal or full"));
+  command
       .add_option("--time-limit", compilation.plan_seconds,
-                  "Seconds after which the best plan so far is taken; default: until it is proven best")
+                  "Seconds after which the best plan so far is taken, whatever the effort")
       ->check(at_least(0));
   command
       .add_option("--mesh-axes", compilation.mesh_axes,
@@ -254,11 +275,7 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
           "step as it unfolds, with communication beside computing on GPUs, among the best plans by the sum")
       ->type_name("sum|timeline")
       ->default_str("sum")
-      ->check(CLI::Validator(
-          [](const std::string& word) {
-            return scores.count(word) ? "" : fmt::format("expected sum or timeline, found {}", word);
-          },
-          ""));
+      ->check(one_of(scores, "sum or timeline"));
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },
@@ -296,8 +313,8 @@ void print_strategies(const std::vector<StrategyRecord>& strategies) {
     std::string gain;
     if (s.improved > 0) gain = ", a better plan " + counted(s.improved, "time");
     if (s.gained > 0) gain += fmt::format(" (steps {} shorter)", seconds_text(s.gained));
-    fmt::print(stderr, "  {:>10}  {}: {}, {}{}\n", seconds_text(s.seconds), s.name, counted(s.runs, "run"),
-               counted(s.searches, "search", "searches"), gain);
+    fmt::print(stderr, "  {:>10}  {}: {}, {}, {:.3g} million entries of cost tables{}\n", seconds_text(s.seconds),
+               s.name, counted(s.runs, "run"), counted(s.searches, "search", "searches"), double(s.work) / 1e6, gain);
   }
 }
 

@@ -28,7 +28,8 @@ struct Compilation {
   bool devices_of_plan =
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
-  std::optional<double> plan_seconds;  ///< none: until the best plan is proven
+  std::optional<double> plan_seconds;  ///< none: until the effort is spent or the best plan is proven
+  Effort effort = Effort::normal;      ///< how much work planning may do
   int mesh_axes = 2;                   ///< most axes of the meshes that are tried
   Score score = Score::sum;            ///< what decides between plans
   PlanPins pins;                       ///< what the user fixed of the plan
@@ -73,7 +74,8 @@ struct PipelineOptions {
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
-/// Adds the options of the synthesis to a command that plans: --time-limit, --mesh-axes, --score and the pins.
+/// Adds the options of the synthesis to a command that plans: --effort, --time-limit, --mesh-axes, --score and the
+/// pins.
 std::vector<CLI::Option*> add_planning_options(CLI::App& command, Compilation& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.

@@ -200,7 +200,7 @@ std::string proof_text(const Prediction& p) {
     out = p.lower_bound_seconds > 0
               ? fmt::format("lower bound {}, gap {}", seconds_text(p.lower_bound_seconds), gap(p.lower_bound_seconds))
               : "no bound yet";
-  if (p.cut_short) out += "; the search for a faster plan was ended before its time";
+  if (p.cut_short) out += "; the search for a faster plan was ended early";
   if (p.shares_bound_seconds > 0)
     out += fmt::format("; over all shares: lower bound {}, gap {}", seconds_text(p.shares_bound_seconds),
                        gap(p.shares_bound_seconds));

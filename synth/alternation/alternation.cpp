@@ -22,7 +22,7 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Starts. In long programs others are followed only if memory is short.
+/// Starts. Once patience has run out others are followed only if memory is short.
 constexpr int first_starts = 2;
 /// One more, if the plan is so far from the bound over all shares.
 constexpr double worth_one_more_start = 0.02;
@@ -34,15 +34,15 @@ constexpr double near_enough = 1e-3;
 constexpr double near_enough_if_tight = 2e-3;
 /// The other starts are followed after all where the plan that fits is so far from the bound.
 constexpr double worth_following_if_tight = 0.1;
-/// In long programs what is left between plan and bound is not worth one more search of everything.
+/// What is left between plan and bound is not worth one more search of everything.
 constexpr double as_good_as_proven = 1e-6;
 /// Where programs have more nodes, plans are near enough instead.
 constexpr size_t most_nodes_to_prove = 8000;
 /// What the shares that suit the relaxation's program must lead to for the next start to be left out.
 constexpr double near_enough_at_first = 5e-4;
-/// Of long programs a bound over all shares that is this near is left as it is, and that of very long ones: the few
-/// searches there is time for hardly make it tighter.
+/// A bound over all shares that is this near is left as it is; others are tightened by so many searches at most.
 constexpr double worth_tightening = 5e-3;
+constexpr int most_branches = 24;
 /// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
 /// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
 /// it makes values twice, or with thriftier forms.
@@ -198,22 +198,21 @@ class Alternation {
     }
   }
 
-  /// In long programs, unless memory is short.
+  /// Unless memory is short.
   int starts_to_follow() const {
     if (ample_shares_.empty()) return first_starts + !near_bound(worth_one_more_start);
     return too_long_to_prove() ? 0 : first_starts;
   }
 
-  /// After the first ones: in long programs even shares and shares by speed lead to the best plan, unless memory is
-  /// short.
-  bool are_enough_starts() const { return !several_axes() && is_long(problem_.program) && memory_is_ample(); }
+  /// After the first ones: shares by speed and even shares mostly lead to the best plan, unless memory is short.
+  bool are_enough_starts() const { return !several_axes() && !budget_.patient() && memory_is_ample(); }
 
   /// The best plan fits, and none that does not is faster.
   bool memory_is_ample() const { return kept_.best.fits() && !tight_.faster(); }
 
   /// What does not fit at some shares is so fast that no others are much faster: what fits is searched for there.
   bool only_memory_matters() const {
-    return !several_axes() && is_long(problem_.program) &&
+    return !several_axes() && !budget_.patient() &&
            double(tight_.least()) <= double(shares_bound_) * (1 + near_enough_if_tight);
   }
 
@@ -232,18 +231,16 @@ class Alternation {
     return !search_.of_likely() && search_.small_network() && kept_.best.bound < kept_.best.cost;
   }
 
-  /// Branch and bound over the shares of the class that most of the plan's work is cut by. The number of searches goes
-  /// by the size of the program, not by the clock: the same input has the same bound.
+  /// Branch and bound over the shares of the class that most of the plan's work is cut by.
   void tighten_bound() {
-    const int searches = int(std::min<size_t>(24, 16'000 / problem_.program.nodes.size()));
     if (several_axes() || relaxation_.hard || !kept_.fits() || near_bound(worth_tightening) ||
-        is_very_long(problem_.program) || !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
+        !problem_.ratio.empty() || device_types(problem_.cluster).devices.size() < 2)
       return;
     const int most = class_of_most_work(problem_, *kept_.best.spmd);
     if (most < 0) return;
     shares_bound_ =
         std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost, near_enough,
-                                                          searches, budget_.stop(), relaxation_.choices,
+                                                          most_branches, budget_.stop_of_attempt(), relaxation_.choices,
                                                           relaxation_.learnt.get(), kept_.best.shares));
     budget_.searched();
   }
@@ -252,7 +249,7 @@ class Alternation {
 
   bool too_long_to_prove() const { return problem_.program.nodes.size() > most_nodes_to_prove; }
 
-  /// In long programs on one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
+  /// On one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
   /// plan whatever the memory, and what fits near by. Settled unless memory is not short, or nothing near that plan
   /// fits.
   void settle_where_memory_is_short() {
@@ -266,8 +263,8 @@ class Alternation {
     const Candidate fastest = fastest_from(problem_, relaxed.shares, soft, &search_, budget_);
     kept_.keep(fastest);
     const bool found = !fastest.empty() && !fastest.fits() && tight_.settle(fastest, relaxed);
-    // Of short programs all starts are soon followed as well: gpt.cpp within 24 MiB a device is 3 % faster for it.
-    settled_ = found && is_long(problem_.program);
+    // While there is patience all starts are followed as well: gpt.cpp within 24 MiB a device is 3 % faster for it.
+    settled_ = found && !budget_.patient();
   }
 
   /// From the shares that suit the relaxation's program, if there are any, among what the relaxation calls likely.

@@ -14,9 +14,9 @@ namespace {
 constexpr int most_tight_shares = 2;
 /// Unless the plan takes longer than the cheapest there by more than this.
 constexpr double worth_searching_more = 0.5;
-/// The same of short programs, of which a search takes no time.
-constexpr double worth_searching_more_if_short = 0.05;
-/// And of long programs so many in a row that lead to nothing better.
+/// The same while little was done.
+constexpr double worth_searching_more_if_patient = 0.05;
+/// Later so many in a row that lead to nothing better end it.
 constexpr int most_in_vain = 2;
 /// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
 constexpr int most_tight_moves = 3;
@@ -50,11 +50,11 @@ void MemoryConstrainedShares::follow(bool of_all) {
   for (const Candidate& start : starts) {
     // The cheapest of likely values is hardly dearer than that of all.
     const Picoseconds least = of_all ? start.bound : start.cost;
-    const double worth = is_long(problem_.program) ? worth_searching_more : worth_searching_more_if_short;
+    const double worth = budget_.patient() ? worth_searching_more_if_patient : worth_searching_more;
     const bool far = double(kept_.cost_to_beat()) > double(start.bound) * (1 + worth);
     if (budget_.spent() || least >= kept_.cost_to_beat() || (searched >= most_tight_shares && !far)) return;
     in_vain = kept_.cost_to_beat() < std::exchange(last, kept_.cost_to_beat()) ? 0 : in_vain + 1;
-    if (in_vain >= most_in_vain && is_long(problem_.program)) return;
+    if (in_vain >= most_in_vain && !budget_.patient()) return;
     const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
     const MemorySearchResult found = search_at(conversions, start);
     searched += found.beaten || kept_.best.fits();

@@ -14,8 +14,8 @@ namespace {
 
 /// Bytes of a tensor that decide which of several unlike hosts is taken for the slowest.
 constexpr double typical_bytes = 1 << 24;
-/// Gap that is left in a search over all shares on several axes, and on one of very long programs.
-constexpr double tolerance = 3e-5, tolerance_if_very_long = 5e-4;
+/// Gap that is left in a search over all shares on several axes.
+constexpr double tolerance = 3e-5;
 /// Of all values: those near the relaxation.
 constexpr double likely_part = 0.1;
 
@@ -307,7 +307,7 @@ PlanNetwork network_of(const Problem& problem) {
 double tolerance_of(const Problem& problem) {
   if (problem.mesh.axes.size() > 1) return tolerance;
   if (device_types(problem.cluster).devices.size() < 2) return 0;
-  return is_very_long(problem.program) ? tolerance_if_very_long : bound_precision;
+  return bound_precision;
 }
 
 }  // namespace

@@ -15,9 +15,8 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Searches of long programs end this near to the bound: of the few branches there is time for, bounds are far from
-/// this.
-constexpr double precision_if_long = 1e-3;
+/// Searches of branches end this near to the bound: their bounds are farther from the plan.
+constexpr double branch_precision = 1e-3;
 /// Before them, steps from where they are likely to end.
 constexpr double first_step = 1.0 / 64;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
@@ -296,7 +295,6 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
              std::vector<int64_t>(types.devices.size(), granules), root, of_root});
   const int at_once = near ? most_parts : 2;
-  const double exact = is_long(problem.program) ? precision_if_long : bound_precision;
   for (int searches = 0; searches + at_once <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;
@@ -320,8 +318,8 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
         continue;
       }
       const PlanNetwork network = costs.network();
-      SearchLimits limits = limits_of(problem, stop, exact);
-      limits.cost_to_beat = cutoff_for_tolerance(wanted, exact);
+      SearchLimits limits = limits_of(problem, stop, branch_precision);
+      limits.cost_to_beat = cutoff_for_tolerance(wanted, branch_precision);
       limits.guesses = false;
       Minimisation minimisation(network.network, limits, learnt, learnt ? named_values(network) : NamedValues{});
       const SearchResult found = minimisation.finish(limits.cost_to_beat);

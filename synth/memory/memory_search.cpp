@@ -34,7 +34,7 @@ class MemorySearch {
         cost_to_beat_(cost_to_beat),
         budget_(budget),
         bound_(problem, conversions, cheapest.shares, limits_, budget) {
-    if (problem.mesh.axes.size() > 1 && is_long(problem.program)) near_enough_ = near_enough_if_large;
+    if (problem.mesh.axes.size() > 1 && !budget.patient()) near_enough_ = near_enough_if_large;
     limits_ = limits_at_prices(problem, budget.stop());
     fast_ = cheapest;
     result_.best = best;

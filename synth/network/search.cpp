@@ -11,17 +11,12 @@ namespace {
 constexpr double nearly_proven = 6e-4;
 
 /// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
-constexpr size_t long_program = 1000, very_long_program = 4500;
 constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
-/// Gap where memory has a price, also of very long programs: half of a search's time would go into the rest.
-constexpr double tolerance_at_prices = 1e-3, tolerance_at_prices_if_very_long = 2e-3;
+/// Gap where memory has a price. Half of it gains nothing in geometric mean.
+constexpr double tolerance_at_prices = 2e-3;
 
 }  // namespace
-
-bool is_long(const Program& program) { return program.nodes.size() >= long_program; }
-
-bool is_very_long(const Program& program) { return program.nodes.size() > very_long_program; }
 
 SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance) {
   SearchLimits limits;
@@ -37,8 +32,7 @@ SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tol
 }
 
 SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop) {
-  SearchLimits limits =
-      limits_of(problem, stop, is_very_long(problem.program) ? tolerance_at_prices_if_very_long : tolerance_at_prices);
+  SearchLimits limits = limits_of(problem, stop, tolerance_at_prices);
   limits.most_sweeps = 48;
   limits.thorough = false;
   limits.table_limit = std::min(limits.table_limit, 1e6);

@@ -5,17 +5,10 @@
 
 namespace hetsynth::synth {
 
-/// Programs whose search takes long enough to be cut off.
-bool is_long(const Program& program);
-/// So long that the last of gaps, less than a per mille, is left where it would take as long as all before.
-bool is_very_long(const Program& program);
-
-/// Small programs are searched to the end. In long ones message passing is cut off after a while, the sooner the longer
-/// they are and the more axes the mesh has, and what is too large for elimination then is left: the last per mille
-/// would take as long as everything before.
+/// Message passing is cut off after a while, the sooner the longer a program is and the more axes the mesh has, and
+/// what is too large for elimination then is left: the last per mille would take as long as everything before.
 SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance = 0);
-/// Of searches in which memory has a price: there are many, and a good solution to each will do, in long programs one
-/// that is not searched for to the end.
+/// Of searches in which memory has a price: there are many, and a good solution to each will do.
 SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop);
 
 /// The cost to beat with which a search to a tolerance tells bounds below `enough` exactly: it ends where the bound is
@@ -26,7 +19,7 @@ struct Solution {
   Choices choices;               ///< empty if pins or rules admit none, or the search was stopped before it met one
   Picoseconds cost = forbidden;  ///< time only
   SearchResult search;           ///< cost and bound include the price of memory
-  std::shared_ptr<const LearntMessages> learnt{};  ///< of long programs on one axis; none: not known
+  std::shared_ptr<const LearntMessages> learnt{};  ///< on one axis; none: not known
 };
 
 /// The relaxation of a problem (synth/bounds/mesh_bound.h), where its good solutions are found.

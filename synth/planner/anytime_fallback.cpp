@@ -48,8 +48,7 @@ std::vector<Pins> quick_restrictions(const Problem& problem) {
 
 Candidate anytime_fallback(const Problem& problem, Budget& budget) {
   Candidate best;
-  if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited() || !is_long(problem.program))
-    return best;
+  if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited()) return best;
   const SearchLimits limits = limits_of(problem, budget.stop(), tolerance);
   const bool alike = device_types(problem.cluster).devices.size() < 2;
   Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::proportional));

@@ -149,7 +149,7 @@ class Planning {
   /// All devices on one axis: why fewer are faster is best told by a plan, where that is soon there.
   bool is_what_others_are_told_against(const MeshCandidate& candidate) const {
     return candidate.devices()->devices.size() == all_.cluster.devices.size() && candidate.mesh().axes.size() < 2 &&
-           !is_long(all_.program);
+           budget_.patient();
   }
 
   /// What a step on it will take at least, as far as one can tell: where only the ideal is known, what is known of one
@@ -178,6 +178,7 @@ class Planning {
     const Problem& problem = candidate.problem();
     const bool wider = candidate.mesh().axes.size() == 2 && candidate.rules().nested == NestedCuts::none;
     bool narrow = false;  // the space, and try again
+    budget_.begin_mesh();
     choice_.consider(problem, candidate.bound(), [&](Picoseconds* bound) {
       check_memory_floor(problem);
       narrow = true;  // unless something fits
@@ -195,7 +196,7 @@ class Planning {
       for (Plan& plan : plans)
         if (wider) limit_bounds(candidate.least(), &plan.prediction);
       planned_ = true;
-      narrow = !plans.empty() && !is_long(all_.program) && short_of_memory(plans.front()) &&
+      narrow = !plans.empty() && budget_.patient() && short_of_memory(plans.front()) &&
                plans.front().prediction.step_seconds > to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
@@ -246,7 +247,7 @@ class Planning {
 }  // namespace
 
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options) {
-  Budget budget(options.time_limit_seconds, options.progress);
+  Budget budget(options.time_limit_seconds, options.progress, options.effort);
   const PlanPins& pins = options.pins;
   check_pins(pins, cluster);
   Problem free(reference, cluster);

@@ -22,6 +22,8 @@ enum class Score {
 };
 
 struct SynthesisOptions {
+  /// How much work the search may do.
+  Effort effort = Effort::normal;
   /// After this time the best plan so far is taken, or, before any was found, one that needs no search.
   std::optional<double> time_limit_seconds;
   /// Called every tenth of a second and for every better plan; return false to stop with the best plan so far.

@@ -13,6 +13,7 @@ bool Budget::spent() {
   if (spent_) return true;
   progress_.elapsed_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   if (limit_seconds_ && progress_.elapsed_seconds >= *limit_seconds_) spent_ = true;
+  if (progress_.best_seconds && work_ >= most_work(effort_)) spent_ = true;
   if (progress_.elapsed_seconds - told_seconds_ >= seconds_between_reports) tell();
   return spent_;
 }
@@ -31,7 +32,7 @@ void Budget::found(double step_seconds, double bound_seconds) {
 
 void Budget::run(const char* strategy, const std::function<Picoseconds()>& best, const std::function<void()>& work) {
   const Picoseconds before = best();
-  const int64_t searches = progress_.searches;
+  const int64_t searches = progress_.searches, spent_before = work_;
   const Clock::time_point start = Clock::now();
   work();
   const Picoseconds after = best();
@@ -40,6 +41,7 @@ void Budget::run(const char* strategy, const std::function<Picoseconds()>& best,
   ++record->runs;
   record->seconds += std::chrono::duration<double>(Clock::now() - start).count();
   record->searches += progress_.searches - searches;
+  record->work += work_ - spent_before;
   record->improved += after < before;
   if (after < before && before < forbidden) record->gained += to_seconds(before - after);
 }

@@ -1,5 +1,6 @@
-// How long a synthesis may take, and whom it tells.
+// How much a synthesis may do, how long it may take, and whom it tells.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "synth/support/effort.h"
 #include "synth/support/picoseconds.h"
 #include "synth/support/stop_token.h"
 
@@ -27,6 +29,7 @@ struct StrategyRecord {
   std::string name;
   int runs = 0;
   double seconds = 0;    ///< of planning
+  int64_t work = 0;      ///< entries of cost tables looked at
   int64_t searches = 0;  ///< at fixed shares, finished
   int improved = 0;      ///< runs after which the best plan of the mesh was a better one than before
   double gained = 0;     ///< of these that had a plan before: seconds by which the step became shorter, in all
@@ -42,20 +45,30 @@ class Budget {
   /// Called every tenth of a second and for every better plan; false stops the synthesis.
   using Listener = std::function<bool(const SynthesisProgress&)>;
 
-  explicit Budget(std::optional<double> limit_seconds = {}, Listener listener = {})
-      : limit_seconds_(limit_seconds), listener_(std::move(listener)), started_(Clock::now()) {}
+  explicit Budget(std::optional<double> limit_seconds = {}, Listener listener = {}, Effort effort = Effort::normal)
+      : limit_seconds_(limit_seconds), effort_(effort), listener_(std::move(listener)), started_(Clock::now()) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  /// True once the time is spent or the listener has had enough. The listener hears of it every tenth of a second.
+  /// True once the time is spent, the listener has had enough, or the work is done and there is a plan. The listener
+  /// hears of it every tenth of a second.
   bool spent();
+  /// The plan of another mesh begins.
+  void begin_mesh() { work_before_mesh_ = work_; }
+  /// Whether so little was done for the plan of this mesh that what seldom leads to anything may be tried.
+  bool patient() const { return work_ - work_before_mesh_ < patience(effort_); }
   /// Whether the time may end before the search does.
   bool limited() const { return limit_seconds_.has_value(); }
   /// Of the time; 0 without a limit, 1 once the listener has had enough.
   double part_spent();
   /// For the loops inside a search.
   StopToken stop() {
-    return StopToken([this] { return !spent(); });
+    return StopToken([this] { return !spent(); }, &work_);
+  }
+  /// For an attempt that may take a third of the work that the plan of this mesh took before, or what patience allows.
+  StopToken stop_of_attempt() {
+    const int64_t most = work_ + std::max((work_ - work_before_mesh_) / 3, patience(effort_));
+    return StopToken([this, most] { return !spent() && work_ < most; }, &work_);
   }
   /// A plan was found: step seconds, and the proven bound at its shares.
   void found(double step_seconds, double bound_seconds);
@@ -75,10 +88,12 @@ class Budget {
   void tell();
 
   std::optional<double> limit_seconds_;
+  Effort effort_;
   Listener listener_;
   Clock::time_point started_;
   double told_seconds_ = 0;
   bool spent_ = false;
+  int64_t work_ = 0, work_before_mesh_ = 0;
   SynthesisProgress progress_;
   std::vector<StrategyRecord> strategies_;
 };

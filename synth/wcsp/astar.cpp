@@ -52,6 +52,7 @@ class AStar {
       }
       if (result->expansions >= limits.expansion_limit) return;
       if (result->expansions % 1024 == 1023 && limits.stop.stopped()) return;
+      limits.stop.spend(sizes_[bucket_at(best.depth).variable]);
       open.pop();
       ++result->expansions;
       load(best.state);

@@ -87,6 +87,7 @@ class BucketTable {
       since_stop = 0;
       if (stop.stopped()) return false;
     }
+    stop.spend(int64_t(out->size() * rows_));
     return true;
   }
 

@@ -139,6 +139,8 @@ Contraction::Contraction(const Network& network, const StopToken& stop, Thorough
     }
     alive_.push_back(it->second);
   }
+  for (const Network::Pair& pair : network.pairs())
+    stop.spend(int64_t(network.domain(pair.a)) * network.domain(pair.b));
   const bool fewer =
       drop_values(network, values == Thoroughness::dead_ends ? undominated_values(network) : possible_values(network));
   if (!fewer || impossible_) core_ = network;

@@ -78,6 +78,8 @@ MessagePassing::MessagePassing(const Network& network, const Quotient& quotient,
   total_.resize(padded(widest));
   for (const Edge& edge : edges_)
     for (bool first : {true, false}) widest = std::max(widest, size_t(edge.table->class_count(first)));
+  for (const auto& sends : sends_)
+    for (size_t e : sends) sweep_entries_ += int64_t(ends_[e].senders) * ends_[e].receivers;
   by_class_.resize(padded(widest));
   sent_.resize(padded(widest));
 }

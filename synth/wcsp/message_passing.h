@@ -63,6 +63,8 @@ class MessagePassing {
   /// What each value lacks to its cell's best, cell by cell. `begins`: by cell, and behind the last.
   std::vector<Rough> excess(std::vector<size_t>* begins) const;
   size_t value_count() const { return value_count_; }
+  /// Entries of cost tables that a sweep looks at.
+  int64_t sweep_entries() const { return sweep_entries_; }
   /// In whole vectors.
   std::vector<Rough>& messages() { return messages_; }
 
@@ -117,6 +119,7 @@ class MessagePassing {
   std::vector<Cell> cells_;
   std::vector<Edge> edges_;
   size_t value_count_ = 0;
+  int64_t sweep_entries_ = 0;
   std::vector<Rough> unary_;                    ///< cell by cell, in padded lines (synth/support/simd.h)
   std::vector<Rough> messages_;                 ///< edge by edge, either end, in lines padded with 0
   std::vector<int> classes_;                    ///< end by end: class of every value, in whole vectors

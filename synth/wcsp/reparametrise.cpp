@@ -119,8 +119,13 @@ double Reparametrisation::improve(int sweeps) {
   return (reached_ - before) / std::max(1.0, std::abs(before + double(limits_.constant_cost)));
 }
 
+void Reparametrisation::sweep_once(MessagePassing* messages) {
+  messages->sweep();
+  limits_.stop.spend(messages->sweep_entries());
+}
+
 void Reparametrisation::sweep(int times) {
-  for (int i = 0; i < times && !limits_.stop.stopped(); ++i) all_.sweep();
+  for (int i = 0; i < times && !limits_.stop.stopped(); ++i) sweep_once(&all_);
 }
 
 /// Messages drift: what they changed by, several times over, is often an even better step.
@@ -153,7 +158,7 @@ void Reparametrisation::sweep_with_momentum() {
     else
       go_on(Rough(in_a_row_) / Rough(in_a_row_ + 3));
     ++in_a_row_;
-    all_.sweep();
+    sweep_once(&all_);
   }
   if (!take_if_better()) in_a_row_ = 0;
 }
@@ -177,11 +182,11 @@ std::vector<ValueLists> Reparametrisation::guesses() {
   if (all_.value_count() > few_values) {
     MessagePassing few(network_, quotient_, promising(likely_part));
     few.begin_with(all_);
-    for (int i = 0; i < likely_sweeps && !limits_.stop.stopped(); ++i) few.sweep();
+    for (int i = 0; i < likely_sweeps && !limits_.stop.stopped(); ++i) sweep_once(&few);
     few.pass_forward();
     decode(few);
     all_.begin_with(few);
-    for (int i = 0; i < settling_sweeps && !limits_.stop.stopped(); ++i) all_.sweep();
+    for (int i = 0; i < settling_sweeps && !limits_.stop.stopped(); ++i) sweep_once(&all_);
     all_.pass_forward();
     decode(all_);
   }

@@ -36,6 +36,7 @@ class Reparametrisation {
   ValueLists promising(double part) const;
 
  private:
+  void sweep_once(MessagePassing* messages);
   void sweep(int times);
   void sweep_in_strides();
   void sweep_with_momentum();

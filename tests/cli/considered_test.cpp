@@ -131,6 +131,8 @@ TEST_F(Considered, TheTimelineDecidesIfAsked) {
     EXPECT_GE(trial.value("timeline_seconds", 1e9), double(taken(timeline)["timeline_seconds"]));
   EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --score longest"),
               Fails(2, HasSubstr("--score: expected sum or timeline, found longest")));
+  EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --effort much"),
+              Fails(2, HasSubstr("--effort: expected quick, normal or full, found much")));
   EXPECT_THAT(
       place.run("plan model.cpp --cluster c.toml --mesh-axes many"),
       Fails(2, AllOf(HasSubstr("--mesh-axes: expected a number from 1 to "), HasSubstr(", or auto, found many"))));

@@ -123,7 +123,7 @@ TEST_F(PlanCommand, WhatIsGatheredTwiceIsToldApartFromWhatIsComputedTwice) {
 TEST_F(PlanCommand, ATimeLimitOfZeroGivesAPlan) {
   const Outcome plan = place.run("plan model.cpp --cluster cluster.toml --time-limit 0 -o plan.json");
   EXPECT_EQ(plan.code, 0) << plan.err;
-  EXPECT_THAT(plan.out, HasSubstr("the search for a faster plan was ended before its time"));
+  EXPECT_THAT(plan.out, HasSubstr("the search for a faster plan was ended early"));
   EXPECT_EQ(place.run("verify model.cpp plan.json").code, 0);
 }
 

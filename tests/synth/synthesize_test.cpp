@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 
@@ -61,6 +62,68 @@ TEST(Synthesize, TellsWhatEveryStrategyTookAndGained) {
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size()) << "each is told of once";
   EXPECT_GE(improved, 1) << "some strategy found the plan";
   EXPECT_GE(told, 1) << "searches are counted where they are made";
+}
+
+/// Work is counted, not time: the same on every machine and at every load.
+TEST(Synthesize, EffortIsTheSameWorkEachTime) {
+  const Program program = mlp(8, std::vector<int64_t>(40, 24));
+  const Cluster cluster = cluster_of_speeds({1e9, 2e9, 3e9}, 1e12, 1e-9);
+  std::map<Effort, double> steps;
+  int64_t least_work = 0;
+  for (const Effort effort : {Effort::quick, Effort::normal, Effort::full}) {
+    std::vector<StrategyRecord> first, second;
+    SynthesisOptions options;
+    options.most_axes = 2;
+    options.drop_devices = true;
+    options.effort = effort;
+    options.strategies = &first;
+    const Plan plan = synthesize(program, cluster, options);
+    options.strategies = &second;
+    EXPECT_EQ(synthesize(program, cluster, options).program, plan.program);
+    ASSERT_EQ(first.size(), second.size());
+    int64_t work = 0;
+    for (size_t i = 0; i < first.size(); ++i) {
+      EXPECT_EQ(first[i].work, second[i].work) << first[i].name;
+      work += first[i].work;
+    }
+    EXPECT_GT(work, least_work) << "more effort is no less work";
+    least_work = work - 1;
+    steps[effort] = plan.prediction.step_seconds;
+  }
+  EXPECT_LE(steps[Effort::full], steps[Effort::normal]);
+  EXPECT_LE(steps[Effort::normal], steps[Effort::quick]);
+}
+
+TEST(Budget, WorkEndsPlanningOnceThereIsAPlan) {
+  for (const Effort effort : {Effort::quick, Effort::normal}) {
+    synth::Budget budget({}, {}, effort);
+    budget.stop().spend(synth::most_work(effort));
+    EXPECT_FALSE(budget.spent()) << "there is no plan yet";
+    budget.found(1, 0);
+    EXPECT_TRUE(budget.spent());
+    EXPECT_TRUE(budget.stop().stopped());
+  }
+  synth::Budget full({}, {}, Effort::full);
+  full.found(1, 0);
+  full.stop().spend(int64_t(1) << 60);
+  EXPECT_FALSE(full.spent());
+}
+
+TEST(Budget, PatienceBeginsAnewWithEveryMeshAndBoundsAttempts) {
+  synth::Budget budget({}, {}, Effort::normal);
+  const int64_t patience = synth::patience(Effort::normal);
+  EXPECT_TRUE(budget.patient());
+  budget.stop().spend(6 * patience);
+  EXPECT_FALSE(budget.patient());
+  const synth::StopToken third = budget.stop_of_attempt();
+  third.spend(2 * patience - 1);
+  EXPECT_FALSE(third.stopped());
+  third.spend(1);
+  EXPECT_TRUE(third.stopped());
+  EXPECT_FALSE(budget.stop().stopped()) << "only the attempt has ended";
+  budget.begin_mesh();
+  EXPECT_TRUE(budget.patient());
+  EXPECT_FALSE(synth::Budget({}, {}, Effort::quick).patient());
 }
 
 TEST(Synthesize, OneDeviceConvertsNothing) {
