@@ -6,17 +6,27 @@
 #include "codegen/cuda/host/cuda_program.h"
 #include "codegen/interface/device_program.h"
 #include "codegen/passes/lower.h"
+#include "dsl/spmd/buckets.h"
 #include "dsl/spmd/unroll.h"
 
 namespace hetsynth {
 
 namespace {
 
+bool any_cuda(const Cluster& cluster) {
+  return std::ranges::any_of(cluster.devices, [](const Device& device) { return device.kind == DeviceKind::cuda; });
+}
+
 DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
   if (cluster.devices.at(size_t(rank)).kind == DeviceKind::cuda)
     return codegen::generate_cuda(reference, program, cluster, rank);
-  codegen::Lowered lowered = codegen::lower(reference, program, rank);
+  // GPUs carry collectives out in their place, and cpu devices that meet them do so as well.
+  const bool beside = !any_cuda(cluster);
+  const BucketedProgram buckets = bucketed(reference, program, cluster.devices);
+  codegen::Lowered lowered =
+      codegen::lower(reference, buckets.program, rank, {}, beside ? &buckets.bucket_of : nullptr);
   DeviceProgram out = codegen::describe(lowered, cluster);
+  out.buckets = beside && reference.loops.empty();
   out.files.push_back({fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster)});
   return out;
 }
@@ -35,9 +45,7 @@ void name_as_before(DeviceProgram& program, const UnrolledPlan& flat) {
 }  // namespace
 
 DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
-  const bool any_cuda = std::any_of(cluster.devices.begin(), cluster.devices.end(),
-                                    [](const Device& device) { return device.kind == DeviceKind::cuda; });
-  if (reference.loops.empty() || !any_cuda) return generate_flat(reference, program, cluster, rank);
+  if (reference.loops.empty() || !any_cuda(cluster)) return generate_flat(reference, program, cluster, rank);
   // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike.
   const UnrolledPlan flat = unroll(reference, program);
   DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank);

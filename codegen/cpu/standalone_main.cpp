@@ -131,6 +131,10 @@ static Group group_of(HetsynthContext* context, int axis) {
   return group;
 }
 
+// Here every collective is carried out where it is called.
+extern "C" int hetsynth_begin(HetsynthContext*, int, int) { return 0; }
+extern "C" int hetsynth_end(HetsynthContext*, int) { return 0; }
+
 // Every rank shows its source, then fills its own destination from all of them.
 template <class Fill>
 static int exchange(const Group& group, const void* source, const Fill& fill) {

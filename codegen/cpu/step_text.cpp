@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
@@ -44,11 +45,16 @@ class StepPrinter {
   std::string run() {
     for (ValueId leaf : l_.local.leaves) function_names_.take(l_.names[leaf]);
     print_leaves();
-    for (const Group& group : l_.groups) {
+    for (size_t g = 0; g < l_.groups.size(); ++g) {
+      const Group& group = l_.groups[g];
+      if (l_.local.ops[group.op()].loop < 0) move_to(-1);
+      end_before(g);
       move_to(l_.local.ops[group.op()].loop);
+      begin_at(g);
       print_group(group);
     }
     move_to(-1);
+    end_before(l_.groups.size());
     print_copies();
     std::string body = std::move(step_);
     std::string calls = kernels_ + body;
@@ -263,6 +269,32 @@ class StepPrinter {
   }
   static std::string scaled(const std::string& counter, int64_t stride) {
     return stride == 0 ? "" : stride == 1 ? " + " + counter : fmt::format(" + {} * {}", counter, stride);
+  }
+
+  int number_of(const Bundle& bundle) const {
+    return collectives_.id(*l_.local.ops[l_.groups[size_t(bundle.groups.front())].op()].collective);
+  }
+
+  /// Waits for the collectives whose results the group reads, or whose places it needs.
+  void end_before(size_t group) {
+    bool first = true;
+    for (const Bundle& bundle : l_.memory.bundles) {
+      if (bundle.plain() || size_t(bundle.ends_before) != group) continue;
+      if (std::exchange(first, false)) step_ += "\n";
+      const Group& last = l_.groups[size_t(bundle.groups.back())];
+      line(fmt::format("if (hetsynth_end(context, {})) return 1;  // {}{} is there", number_of(bundle),
+                       l_.names[l_.local.ops[last.op()].result],
+                       bundle.groups.size() > 1 ? " and what began with it" : ""));
+    }
+  }
+
+  void begin_at(size_t group) {
+    for (const Bundle& bundle : l_.memory.bundles)
+      if (!bundle.plain() && size_t(bundle.groups.front()) == group) {
+        step_ += "\n";
+        line(fmt::format("if (hetsynth_begin(context, {}, {})) return 1;  // beside what follows", number_of(bundle),
+                         bundle.groups.size()));
+      }
   }
 
   void print_collective(const Group& group) {

@@ -54,6 +54,12 @@ int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, 
                         int reduce, int type);
 int hetsynth_reduce_scatter(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
                             int64_t inner, const int64_t* bounds, int reduce, int type);
+/// The next `members` collectives, of which the first has this number, are carried out together and beside what
+/// follows, until hetsynth_end of the same number: by then their destinations are there, and their sources may be
+/// overwritten. Several members are all_gathers, all_reduces and reduce_scatters over one axis, none hierarchical, of
+/// which none reads what another writes.
+int hetsynth_begin(HetsynthContext*, int id, int members);
+int hetsynth_end(HetsynthContext*, int id);
 /// The whole tensor is [outer, first, middle, second, inner]. from_first: the source is cut in `first` by bounds_from
 /// and the destination in `second` by bounds_to; otherwise the source is cut in `second` and the destination in
 /// `first`. extents = {outer, first, middle, second, inner}.

@@ -9,13 +9,20 @@ ValueId Lowered::storage(ValueId value) const {
   return layout.offset == 0 && memory.offset_bytes[layout.buffer] == memory.offset_bytes[value] ? layout.buffer : value;
 }
 
-Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options) {
+Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options,
+              const std::vector<int>* bucket_of) {
   Lowered out{&reference, &program, localize(reference, program, rank), {}, {}, {}, {}};
   std::vector<FusedAttention> attention;
   if (options.fuse_attention) attention = fuse_attention(out.local, reference);
   out.layouts = lay_out(out.local);
   out.groups = group(out.local, out.layouts, attention, options);
-  out.memory = plan_memory(out.local, out.groups, out.layouts);
+  std::vector<int> bucket_of_value;
+  if (bucket_of) {
+    bucket_of_value.assign(out.local.values.size(), -1);
+    for (size_t i = 0; i < program.instructions.size(); ++i)
+      bucket_of_value[size_t(program.instructions[i].result)] = (*bucket_of)[i];
+  }
+  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of_value);
   out.names = name_values(out.local, reference);
   return out;
 }

@@ -29,12 +29,14 @@ bool runs_in_row(const Member& m) { return m.role == Role::element || m.role == 
 
 class MemoryPlanner {
  public:
-  MemoryPlanner(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts)
-      : program_(program), groups_(groups), layouts_(layouts) {}
+  MemoryPlanner(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
+                const std::vector<int>& bucket_of)
+      : program_(program), groups_(groups), layouts_(layouts), bucket_of_(bucket_of) {}
 
   MemoryPlan run() {
     index();
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
+    if (!bucket_of_.empty()) plan_.bundles = bundles(program_, groups_, layouts_, bucket_of_);
     find_turns();
     place_leaves();
     place_temporaries();
@@ -185,6 +187,13 @@ class MemoryPlanner {
         for (size_t j = 0; j < op.inputs.size(); ++j)
           if (member.source.empty() || member.source[j] < 0) touch(op.inputs[j].value, at);
       }
+    // Until a bundle is waited for, its operands and results keep their places.
+    for (const Bundle& bundle : plan_.bundles)
+      for (const int group : bundle.groups) {
+        const LocalOp& op = program_.ops[groups_[size_t(group)].op()];
+        touch(op.result, bundle.ends_before - 1);
+        for (const Operand& operand : op.inputs) touch(operand.value, bundle.ends_before - 1);
+      }
     for (const auto& output : program_.outputs) touch(output.second, end);
     if (program_.loss >= 0) touch(program_.loss, end);
     for (const MemoryPlan::Copy& copy : plan_.copies) touch(copy.from, end);
@@ -215,6 +224,7 @@ class MemoryPlanner {
   const LocalProgram& program_;
   const std::vector<Group>& groups_;
   Layouts& layouts_;
+  const std::vector<int>& bucket_of_;            ///< by value
   std::vector<std::vector<int>> groups_of_;      ///< by value: those that make or read it
   std::vector<std::vector<ValueId>> values_in_;  ///< by buffer
   std::map<NodeId, ValueId> leaf_of_;
@@ -227,8 +237,9 @@ class MemoryPlanner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts) {
-  return MemoryPlanner(program, groups, layouts).run();
+MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
+                       const std::vector<int>& bucket_of) {
+  return MemoryPlanner(program, groups, layouts, bucket_of).run();
 }
 
 }  // namespace hetsynth::codegen

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "codegen/passes/bundles.h"
 #include "codegen/passes/grouping.h"
 
 namespace hetsynth::codegen {
@@ -13,10 +14,13 @@ struct MemoryPlan {
   struct Copy {
     ValueId from, to;
   };
-  std::vector<Copy> copies;  ///< at the end of the step: new contents that could not be computed in place
+  std::vector<Copy> copies;     ///< at the end of the step: new contents that could not be computed in place
+  std::vector<Bundle> bundles;  ///< collectives, in order; none: each is carried out in its place
 };
 
-/// Redirects updates done in place to their leaf's storage in `layouts`.
-MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts);
+/// Redirects updates done in place to their leaf's storage in `layouts`. `bucket_of`: see `bundles`; empty: each
+/// collective is carried out in its place.
+MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
+                       const std::vector<int>& bucket_of = {});
 
 }  // namespace hetsynth::codegen

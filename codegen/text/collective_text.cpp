@@ -13,6 +13,12 @@ namespace hetsynth::codegen {
 namespace {
 
 constexpr std::pair<std::string_view, std::string_view> declarations[] = {
+    {"hetsynth_begin",
+     R"(// The next `members` collectives, the first of this number, are carried out together and beside what follows, until hetsynth_end of
+// the same number: then their destinations are there, and their sources may be overwritten.
+extern "C" int hetsynth_begin(HetsynthContext*, int id, int members);
+extern "C" int hetsynth_end(HetsynthContext*, int id);
+)"},
     {"hetsynth_all_gather",
      R"(extern "C" int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, long outer, long inner,
                                    const long* bounds, int type);
@@ -166,7 +172,6 @@ std::string CollectiveText::exchange_arguments(const LocalOp& op, std::string& b
                      table(i.to_table, source.type.shape[size_t(i.to_dim)]));
 }
 
-/// Number of the instruction in the SPMD program, the same on all ranks.
 int CollectiveText::id(const Instruction& instruction) const {
   const int number = made_by_.at(size_t(instruction.result));
   HETSYNTH_CHECK(number >= 0, "a collective of the program");

@@ -19,6 +19,8 @@ class CollectiveText {
   /// statement, if the call needs one. The source of a rank that gives nothing is not looked at, nor the destination of
   /// one that only sends.
   std::string call(const LocalOp& op, const std::string& source, const std::string& destination, std::string& before);
+  /// Number of the instruction in the SPMD program, the same on all ranks.
+  int id(const Instruction& instruction) const;
   /// Definitions of all tables mentioned so far.
   const std::string& tables() const { return tables_text_; }
 
@@ -26,7 +28,6 @@ class CollectiveText {
   std::string table(int table, int64_t extent);
   std::string hosts(int axis);
   std::string exchange_arguments(const LocalOp& op, std::string& before);
-  int id(const Instruction& instruction) const;
   const Lowered& lowered_;
   std::vector<int> made_by_;  ///< by value: the number of its instruction, -1 for leaves
   Names& names_;

@@ -3,21 +3,25 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 namespace hetsynth {
 namespace {
 
-constexpr double latency_times_bandwidth_bytes = double(1 << 20);
+constexpr double latency_times_bandwidth_bytes(DeviceKind kind) {
+  return kind == DeviceKind::cuda ? double(1 << 20) : double(1 << 16);
+}
 
 class BucketGatherer {
  public:
-  BucketGatherer(const Program& reference, const SpmdProgram& program) : reference_(reference), in_(program) {}
+  BucketGatherer(const Program& reference, const SpmdProgram& program, DeviceKind kind)
+      : reference_(reference), in_(program), kind_(kind) {}
 
   BucketedProgram run() {
-    find_gradients();
+    find_members();
     for (int i = 0; i < int(in_.instructions.size()); ++i) {
       for (ValueId operand : in_.instructions[size_t(i)].operands) close_if_it_makes(operand);
-      if (gradient_[size_t(i)]) add(i);
+      if (joins_[size_t(i)]) add(i);
     }
     while (!open_.empty()) close(open_.begin()->first);
     return in_order();
@@ -25,6 +29,7 @@ class BucketGatherer {
 
  private:
   using Sort = std::pair<int, int>;  ///< axis, and how its members call
+  enum How { sums, hierarchical_all_reduces, hierarchical_reduce_scatters, gathers };
   struct Open {
     std::vector<int> members;
     int64_t bytes = 0;
@@ -37,8 +42,9 @@ class BucketGatherer {
     return element_count(type.shape) * size_bytes(type.dtype);
   }
 
-  /// Collectives that add up what the backward pass makes, and whose results only the update needs.
-  void find_gradients() {
+  /// Collectives that add up what the backward pass makes and only the update needs, and that gather what the update
+  /// makes and nothing reads.
+  void find_members() {
     std::vector<bool> read(in_.values.size(), false), read_early(in_.values.size(), false);
     for (auto i = in_.instructions.rbegin(); i != in_.instructions.rend(); ++i) {
       const bool updates = node_of(i->result).phase == Phase::update;
@@ -50,21 +56,26 @@ class BucketGatherer {
         if (early) read_early[size_t(operand)] = true;
       }
     }
-    gradient_.assign(in_.instructions.size(), false);
+    joins_.assign(in_.instructions.size(), false);
     for (size_t at = 0; at < in_.instructions.size(); ++at) {
       const Instruction& i = in_.instructions[at];
+      const Phase phase = node_of(i.result).phase;
+      const bool on_cpu = kind_ == DeviceKind::cpu, levels = i.realisation == Realisation::hierarchical;
       const bool adds = (i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) &&
                         (i.reduce == ReduceOp::sum || i.reduce == ReduceOp::average);
-      gradient_[at] =
-          adds && node_of(i.result).phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
-      if (gradient_[at]) total_bytes_[i.axis] += bytes_of(i);
+      const bool gradient = adds && phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
+      const bool updated =
+          on_cpu && i.opcode == Opcode::all_gather && phase == Phase::update && !read[size_t(i.result)];
+      joins_[at] = (gradient || updated) && !(on_cpu && levels);
+      if (joins_[at]) total_bytes_[{i.axis, updated}] += bytes_of(i);
     }
   }
 
   /// Hierarchical collectives call in phases, so that those of a bucket must be alike.
   static Sort sort_of(const Instruction& i) {
-    const bool levels = i.realisation == Realisation::hierarchical;
-    return {i.axis, !levels ? 0 : i.opcode == Opcode::all_reduce ? 1 : 2};
+    if (i.opcode == Opcode::all_gather) return {i.axis, gathers};
+    if (i.realisation != Realisation::hierarchical) return {i.axis, sums};
+    return {i.axis, i.opcode == Opcode::all_reduce ? hierarchical_all_reduces : hierarchical_reduce_scatters};
   }
 
   void add(int at) {
@@ -74,7 +85,7 @@ class BucketGatherer {
     bucket.members.push_back(at);
     bucket.bytes += bytes_of(i);
     sort_of_[i.result] = sort;
-    if (bucket.bytes >= bucket_bytes(total_bytes_[i.axis])) close(sort);
+    if (bucket.bytes >= bucket_bytes(total_bytes_[{i.axis, sort.second == gathers}], kind_)) close(sort);
   }
 
   void close_if_it_makes(ValueId value) {
@@ -113,8 +124,9 @@ class BucketGatherer {
 
   const Program& reference_;
   const SpmdProgram& in_;
-  std::vector<bool> gradient_;          ///< by instruction
-  std::map<int, int64_t> total_bytes_;  ///< by axis
+  const DeviceKind kind_;
+  std::vector<bool> joins_;                              ///< by instruction: it may go into a bucket
+  std::map<std::pair<int, bool>, int64_t> total_bytes_;  ///< by axis, of sums and of gathers
   std::map<Sort, Open> open_;
   std::map<ValueId, Sort> sort_of_;  ///< results of open buckets
   std::vector<std::vector<int>> buckets_;
@@ -122,12 +134,23 @@ class BucketGatherer {
 
 }  // namespace
 
-int64_t bucket_bytes(int64_t gradient_bytes) {
-  return int64_t(std::sqrt(latency_times_bandwidth_bytes * double(gradient_bytes)));
+int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind) {
+  return int64_t(std::sqrt(latency_times_bandwidth_bytes(kind) * double(gradient_bytes)));
 }
 
-BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program) {
-  return BucketGatherer(reference, program).run();
+BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind) {
+  return BucketGatherer(reference, program, kind).run();
+}
+
+BucketedProgram without_buckets(const SpmdProgram& program) {
+  return {program, std::vector<int>(program.instructions.size(), -1)};
+}
+
+BucketedProgram bucketed(const Program& reference, const SpmdProgram& program, const std::vector<Device>& devices) {
+  const DeviceKind kind = devices.at(0).kind;
+  const auto ranks = std::span(devices).first(size_t(program.mesh.device_count()));
+  const bool alike = std::ranges::all_of(ranks, [&](const Device& device) { return device.kind == kind; });
+  return alike && reference.loops.empty() ? gather_buckets(reference, program, kind) : without_buckets(program);
 }
 
 }  // namespace hetsynth

@@ -1,13 +1,15 @@
-// Gradients that devices add up together: their collectives are put one behind the other, where the last gradient of
-// the bucket is ready, and start as one.
+// Gradients that devices add up together, and new parameters that they gather together: the collectives of a bucket are
+// put one behind the other, where the last of what they move is ready, and start as one.
 //
 // A collective costs a latency, and what comes back last delays the update by its own length. With T bytes of gradients
 // in buckets of S bytes, at latency a and bandwidth B, that is T/S a + S/B, least at S = sqrt(a B T). The text of a
-// rank follows from its plan alone, which knows no links, so a B is taken as 1 MiB: between that of hosts (10 us at 25
-// GB/s) and that of NVLink (10 us at 400 GB/s). GPT-2's 0.5 GB make buckets of 22 MiB.
+// rank follows from its plan alone, which knows no links, so a B is taken as 1 MiB for GPUs, between that of hosts (10
+// us at 25 GB/s) and that of NVLink (10 us at 400 GB/s), and as 64 KiB for cpu devices (0.5 ms at 1 Gb/s, 50 us at 10
+// Gb/s). GPT-2's 0.5 GB make buckets of 22 MiB and 6 MiB.
 #pragma once
 #include <vector>
 
+#include "dsl/cluster/cluster.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth {
@@ -17,12 +19,19 @@ struct BucketedProgram {
   std::vector<int> bucket_of;  ///< by instruction of `program`; -1: in none
 };
 
-/// Bytes of a bucket where so many bytes of gradients are added up along an axis.
-int64_t bucket_bytes(int64_t gradient_bytes);
+/// Bytes of a bucket where so many bytes of gradients are added up along an axis, by devices of a kind.
+int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 
 /// A bucket is of one axis, hierarchical or not, and holds two or more all-reduces and reduce-scatters of gradients: of
 /// what the backward pass makes and nothing but the update needs. It is closed when it is full, and before anything
-/// reads of it. Expects a program without loops (dsl/spmd/unroll.h); the same for all ranks.
-BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program);
+/// reads of it. On cpu devices others hold two or more all-gathers, not hierarchical, of what the update makes and
+/// nothing reads before the next step, and hierarchical ones stay alone. Expects a program without loops
+/// (dsl/spmd/unroll.h); the same for all ranks.
+BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind);
+/// The same program with every collective on its own.
+BucketedProgram without_buckets(const SpmdProgram& program);
+/// As devices of one kind carry the program out, that have no loops to go through; every collective on its own where
+/// kinds meet, or loops are left. `devices`: in rank order.
+BucketedProgram bucketed(const Program& reference, const SpmdProgram& program, const std::vector<Device>& devices);
 
 }  // namespace hetsynth

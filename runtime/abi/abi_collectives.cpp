@@ -36,6 +36,12 @@ CollectiveCall start_call(CollectiveKind kind, int id, int axis, const void* sou
 
 extern "C" {
 
+int hetsynth_begin(HetsynthContext* context, int id, int members) {
+  return communicator_of(context).begin(id, members) ? 0 : 1;
+}
+
+int hetsynth_end(HetsynthContext* context, int id) { return communicator_of(context).end(id) ? 0 : 1; }
+
 int hetsynth_all_gather(HetsynthContext* context, int id, int axis, const void* source, void* destination,
                         int64_t outer, int64_t inner, const int64_t* bounds, int type) {
   return hetsynth_hierarchical_all_gather(context, id, axis, source, destination, outer, inner, bounds, type, nullptr);
@@ -162,7 +168,9 @@ int hetsynth_receive(HetsynthContext* context, int id, int axis, void* destinati
 namespace hetsynth {
 
 std::vector<std::pair<std::string, void*>> abi_symbols() {
-  return {{"hetsynth_all_gather", reinterpret_cast<void*>(&hetsynth_all_gather)},
+  return {{"hetsynth_begin", reinterpret_cast<void*>(&hetsynth_begin)},
+          {"hetsynth_end", reinterpret_cast<void*>(&hetsynth_end)},
+          {"hetsynth_all_gather", reinterpret_cast<void*>(&hetsynth_all_gather)},
           {"hetsynth_all_reduce", reinterpret_cast<void*>(&hetsynth_all_reduce)},
           {"hetsynth_reduce_scatter", reinterpret_cast<void*>(&hetsynth_reduce_scatter)},
           {"hetsynth_all_to_all", reinterpret_cast<void*>(&hetsynth_all_to_all)},

@@ -103,6 +103,11 @@ std::vector<int> leaders_of(const std::vector<int>& members, const std::vector<b
   return out;
 }
 
+std::string text(std::span<const CollectiveCall> calls) {
+  if (calls.size() == 1) return text(calls[0]);
+  return fmt::format("{} and {} more up to instruction {}", text(calls[0]), calls.size() - 1, calls.back().id);
+}
+
 bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.id == b.id && a.axis == b.axis && a.type == b.type && a.reduce == b.reduce &&
          a.root == b.root && a.to == b.to && a.from_first == b.from_first && a.count == b.count && a.outer == b.outer &&

@@ -61,6 +61,8 @@ struct CollectiveCall {
 
 /// "all_reduce of instruction 12, axis 0, 4096 f32, sum".
 std::string text(const CollectiveCall& call);
+/// Of calls that are carried out together: the first, and how many more.
+std::string text(std::span<const CollectiveCall> calls);
 /// Whether two ranks called the same thing: everything but the buffers.
 bool same_call(const CollectiveCall& a, const CollectiveCall& b);
 
@@ -93,6 +95,11 @@ class Communicator {
   /// Carries out a collective. False: the run is being aborted, the data are not valid, and the rank must leave its
   /// step.
   virtual bool run(const CollectiveCall& call) = 0;
+  /// The next `members` calls, of which the first has this number, are carried out together and beside what the rank
+  /// does, until `end` of the same number. Until then nobody reads their destinations nor writes to their sources and
+  /// destinations. None of them reads what another writes. False as for `run`.
+  virtual bool begin(int /*id*/, int /*members*/) { return true; }
+  virtual bool end(int /*id*/) { return true; }
   virtual int rank() const = 0;
   /// Ranks along a mesh axis, and this rank's place among them; 0 for an axis that the mesh does not have.
   virtual int group_size(int axis) const = 0;

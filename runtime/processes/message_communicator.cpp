@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 
@@ -12,8 +13,9 @@
 #include "dsl/spmd/hosts.h"
 #include "runtime/collectives/collective_pieces.h"
 #include "runtime/collectives/collectives_transfer.h"
-#include "runtime/collectives/rank_clock.h"
+#include "runtime/collectives/rank_communicator.h"
 #include "runtime/processes/host_exchange.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {
@@ -38,10 +40,24 @@ struct Levels {
   bool leads() const { return own.member == 0; }
 };
 
-class MessageCommunicator : public Communicator {
+/// What one call sends to every member of the group, and what becomes of what they send: `expected` elements come from
+/// each, and are handed to `take`.
+struct Part {
+  const CollectiveCall* call = nullptr;
+  std::function<Piece(int to)> sent{};
+  std::function<void(int from, const std::byte* bytes)> take{};
+  std::function<int64_t(int from)> expected{};
+
+  int64_t element_bytes() const { return bytes_per_element(call->type); }
+  size_t bytes_to(int member) const { return size_t(sent(member).elements() * element_bytes()); }
+  size_t bytes_from(int member) const { return size_t(expected(member) * element_bytes()); }
+  void pack(int to, std::byte* at) const { copy_out(call->source, sent(to), element_bytes(), at); }
+};
+
+class MessageExchange final : public Exchange {
  public:
-  MessageCommunicator(int rank, double duty, RunState& state, Job& job, const ProcessOfRank& process_of)
-      : rank_(rank), state_(state), job_(job), process_of_(process_of), clock_(duty) {}
+  MessageExchange(int rank, RunState& state, Job& job, const ProcessOfRank& process_of)
+      : rank_(rank), state_(state), job_(job), process_of_(process_of) {}
 
   /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
   void join(const std::vector<int>& members, const std::vector<int>& leaders) {
@@ -49,12 +65,10 @@ class MessageCommunicator : public Communicator {
     leaders_.push_back(group_of(leaders));
   }
 
-  bool run(const CollectiveCall& call) override {
-    clock_.stop_compute();
-    state_.begin_exchange(rank_, text(call));
-    const bool done = meet(call);
+  bool carry_out(std::span<const CollectiveCall> calls) override {
+    state_.begin_exchange(rank_, text(calls));
+    const bool done = meet(calls);
     state_.end_exchange(rank_);
-    clock_.start_compute();
     return done;
   }
   int rank() const override { return rank_; }
@@ -62,32 +76,30 @@ class MessageCommunicator : public Communicator {
   int coordinate(int axis) const override {
     return axis >= 0 && size_t(axis) < groups_.size() ? groups_[size_t(axis)].member : 0;
   }
-  const RankTimes& times() const override { return clock_.times; }
-  void begin_step() override { clock_.start_compute(); }
-  void end_step() override { clock_.stop_compute(); }
+  const RankTimes& times() const override { return times_; }
 
  private:
   Group group_of(const std::vector<int>& ranks) const {
     return {ranks, int(std::ranges::find(ranks, rank_) - ranks.begin()), 0};
   }
 
-  bool meet(const CollectiveCall& call) {
-    if (call.axis < 0 || size_t(call.axis) >= groups_.size()) {
-      state_.fail(rank_, "called " + text(call) + ", but the mesh has no such axis");
+  bool meet(std::span<const CollectiveCall> calls) {
+    const CollectiveCall& first = calls.front();
+    if (first.axis < 0 || size_t(first.axis) >= groups_.size()) {
+      state_.fail(rank_, "called " + text(first) + ", but the mesh has no such axis");
       return false;
     }
-    Group& group = (reduces_among_leaders(call) ? leaders_ : groups_)[size_t(call.axis)];
+    Group& group = (reduces_among_leaders(first) ? leaders_ : groups_)[size_t(first.axis)];
     try {
-      check_call(call, int(group.ranks.size()));
+      for (const CollectiveCall& call : calls) check_call(call, int(group.ranks.size()));
     } catch (const UserError& error) {
       state_.fail(rank_, error.what());
       return false;
     }
     if (state_.aborted()) return false;
-    if (!call.hosts.empty()) return by_host(levels(group, call), call);
-    if (call.kind == CollectiveKind::all_reduce) return all_reduce(group, call);
-    if (call.kind == CollectiveKind::reduce_scatter) return reduce(group, call, call.destination);
-    return move(call.kind == CollectiveKind::send ? pair(group, call) : group, call);
+    if (may_join(first)) return together(group, calls);
+    if (!first.hosts.empty()) return by_host(levels(group, first), first);
+    return move(first.kind == CollectiveKind::send ? pair(group, first) : group, first);
   }
 
   /// Sender and receiver, as a group of two.
@@ -97,64 +109,110 @@ class MessageCommunicator : public Communicator {
   }
 
   bool move(Group& group, const CollectiveCall& call) {
-    return move(group, call, [&](int other) { return piece_sent(call, group.member, other, int(group.ranks.size())); });
+    const Part part =
+        moved(group, call, [&](int other) { return piece_sent(call, group.member, other, int(group.ranks.size())); });
+    return exchange(group, text(call), {&part, 1});
   }
 
   /// The collective as it is: what others send goes to its place in the destination.
-  bool move(Group& group, const CollectiveCall& call, const std::function<Piece(int)>& sent) {
-    const int64_t size = bytes_per_element(call.type);
-    return exchange(
-        group, call, sent,
-        [&](int from, const std::byte* bytes) {
-          clock_.times.moved_bytes += copy_in(bytes, piece_received(call, from, group.member), size, call.destination);
-        },
-        [&](int from) { return piece_received(call, from, group.member).elements(); });
+  Part moved(const Group& group, const CollectiveCall& call, std::function<Piece(int)> sent) {
+    const int member = group.member;
+    return {&call, std::move(sent),
+            [this, &call, member](int from, const std::byte* bytes) {
+              times_.moved_bytes +=
+                  copy_in(bytes, piece_received(call, from, member), bytes_per_element(call.type), call.destination);
+            },
+            [&call, member](int from) { return piece_received(call, from, member).elements(); }};
   }
 
-  /// Reduces this member's part of all sources, in coordinate order, into `destination`.
-  bool reduce(Group& group, const CollectiveCall& call, void* destination) {
-    const auto members = group.ranks.size();
+  /// All of them in one message to every other member, and one more where shares that were reduced go to all.
+  bool together(Group& group, std::span<const CollectiveCall> calls) {
+    const int members = int(group.ranks.size());
+    const Piece none{};
+    std::vector<Reduction> reductions;
+    std::deque<std::vector<int64_t>> bounds;
+    std::vector<CollectiveCall> gathers;  // of shares, as all-gathers whose sources lie in their destinations
+    std::vector<Part> parts, parts_of_gathers;
+    reductions.reserve(calls.size());
+    gathers.reserve(calls.size());
+    for (const CollectiveCall& call : calls) {
+      if (call.kind == CollectiveKind::all_gather) {
+        parts.push_back(moved(
+            group, call, [&group, &call, members](int to) { return piece_sent(call, group.member, to, members); }));
+        continue;
+      }
+      const bool all = call.kind == CollectiveKind::all_reduce;
+      const Piece own = all ? all_reduce_share(call.count, group.member, members) : none;
+      void* const to = static_cast<std::byte*>(call.destination) + own.offset * bytes_per_element(call.type);
+      reductions.push_back(reduction(group, call, to));
+      parts.push_back(reductions.back().part);
+      if (!all) continue;
+      std::vector<int64_t>& cut = bounds.emplace_back();
+      for (int j = 0; j <= members; ++j) cut.push_back(call.count * j / members);
+      CollectiveCall& gather = gathers.emplace_back(call);
+      gather.kind = CollectiveKind::all_gather;
+      gather.outer = gather.inner = 1;
+      gather.bounds = cut;
+      gather.source = call.destination;
+      parts_of_gathers.push_back(moved(group, gather, [own](int) { return own; }));
+    }
+    const std::string what = text(calls);
+    if (!exchange(group, what, parts)) return false;
+    for (const Reduction& each : reductions) carry_out(group, each);
+    return gathers.empty() || exchange(group, what, parts_of_gathers);
+  }
+
+  /// A sum of this member's part of all sources, in coordinate order.
+  struct Reduction {
+    Part part;
+    CollectiveCall call;
+    void* destination = nullptr;
+    int64_t elements = 0;
+    std::shared_ptr<std::vector<std::vector<std::byte>>> sources;  ///< by member
+  };
+
+  Reduction reduction(const Group& group, const CollectiveCall& call, void* destination) const {
+    const int members = int(group.ranks.size()), member = group.member;
     const int64_t size = bytes_per_element(call.type);
-    const auto part = [&](int to) { return piece_sent(call, group.member, to, int(members)); };
-    const int64_t elements = part(group.member).elements();
-    std::vector<std::vector<std::byte>> parts(members);
-    const auto keep = [&](int from, const std::byte* bytes) {
-      parts[size_t(from)].assign(bytes, bytes + elements * size);
-    };
-    if (!exchange(group, call, part, keep, [&](int) { return elements; })) return false;
+    Reduction out;
+    out.call = call;
+    out.destination = destination;
+    out.elements = piece_sent(call, member, member, members).elements();
+    out.sources = std::make_shared<std::vector<std::vector<std::byte>>>(size_t(members));
+    out.part = {&call, [&call, member, members](int to) { return piece_sent(call, member, to, members); },
+                [sources = out.sources, bytes = out.elements * size](int from, const std::byte* at) {
+                  (*sources)[size_t(from)].assign(at, at + bytes);
+                },
+                [elements = out.elements](int) { return elements; }};
+    return out;
+  }
+
+  /// The reduction itself is that of shared memory: of a tensor that is all this member's.
+  void carry_out(const Group& group, const Reduction& reduction) {
     const double start = wall_seconds();
-    // The reduction itself is that of shared memory: of a tensor that is all this member's.
+    const size_t members = group.ranks.size();
     std::vector<int64_t> bounds(members + 1, 0);
-    std::fill(bounds.begin() + group.member + 1, bounds.end(), elements);
-    std::vector<CollectiveCall> calls(members, call);
+    std::fill(bounds.begin() + group.member + 1, bounds.end(), reduction.elements);
+    std::vector<CollectiveCall> calls(members, reduction.call);
     std::vector<const CollectiveCall*> pointers;
     for (size_t j = 0; j < members; ++j) {
       calls[j].kind = CollectiveKind::reduce_scatter;
       calls[j].outer = calls[j].inner = 1;
       calls[j].bounds = bounds;
-      calls[j].source = parts[j].data();
-      calls[j].destination = destination;
+      calls[j].source = (*reduction.sources)[j].data();
+      calls[j].destination = reduction.destination;
       pointers.push_back(&calls[j]);
     }
-    clock_.times.moved_bytes += transfer(pointers, group.member);
-    clock_.times.transfer_seconds += wall_seconds() - start;
-    return true;
+    times_.moved_bytes += transfer(pointers, group.member);
+    times_.transfer_seconds += wall_seconds() - start;
   }
 
-  bool all_reduce(Group& group, const CollectiveCall& call) {
-    const int members = int(group.ranks.size());
-    const Piece own = all_reduce_share(call.count, group.member, members);
-    const int64_t size = bytes_per_element(call.type);
-    if (!reduce(group, call, static_cast<std::byte*>(call.destination) + own.offset * size)) return false;
-    // All shares to all: an all-gather whose source lies in the destination.
-    std::vector<int64_t> bounds;
-    for (int j = 0; j <= members; ++j) bounds.push_back(call.count * j / members);
-    CollectiveCall gather = call;
-    gather.kind = CollectiveKind::all_gather;
-    gather.outer = gather.inner = 1;
-    gather.bounds = bounds;
-    gather.source = call.destination;
-    return move(group, gather, [&](int) { return own; });
+  /// Reduces this member's part of all sources, in coordinate order, into `destination`.
+  bool reduce(Group& group, const CollectiveCall& call, void* destination) {
+    const Reduction own = reduction(group, call, destination);
+    if (!exchange(group, text(call), {&own.part, 1})) return false;
+    carry_out(group, own);
+    return true;
   }
 
   Levels& levels(const Group& along, const CollectiveCall& call) {
@@ -178,7 +236,7 @@ class MessageCommunicator : public Communicator {
         if (!reduce_at_leader(levels, call, call.count, sum)) return false;
         CollectiveCall among = call;
         among.source = sum.data();
-        if (levels.leads() && !all_reduce(levels.leaders, among)) return false;
+        if (levels.leads() && !together(levels.leaders, {&among, 1})) return false;
         return hand_on(levels, call, call.count);
       }
       case CollectiveKind::all_gather:
@@ -237,8 +295,7 @@ class MessageCommunicator : public Communicator {
     const bool gathered = exchange(
         levels.own, host, [&](int to) { return to == 0 ? own : dense(0); },
         [&](int from, const std::byte* bytes) {
-          if (levels.leads())
-            clock_.times.moved_bytes += copy_in(bytes, piece_received(host, from, 0), size, block.data());
+          if (levels.leads()) times_.moved_bytes += copy_in(bytes, piece_received(host, from, 0), size, block.data());
         },
         [&](int from) { return levels.leads() ? piece_received(host, from, 0).elements() : 0; });
     among.source = block.data();
@@ -264,7 +321,7 @@ class MessageCommunicator : public Communicator {
     return exchange(
         levels.own, host, [&](int to) { return levels.leads() ? piece_sent(host, 0, to, members) : dense(0); },
         [&](int from, const std::byte* bytes) {
-          if (from == 0) clock_.times.moved_bytes += copy_in(bytes, own, size, call.destination);
+          if (from == 0) times_.moved_bytes += copy_in(bytes, own, size, call.destination);
         },
         [&](int from) { return from == 0 ? own.elements() : 0; });
   }
@@ -277,7 +334,7 @@ class MessageCommunicator : public Communicator {
       own.source = packed.bytes.data();
       return exchange(
           group, own, [&](int to) { return packed.to[size_t(to)]; },
-          [&](int from, const std::byte* bytes) { clock_.times.moved_bytes += parts.take(phase, from, bytes); },
+          [&](int from, const std::byte* bytes) { times_.moved_bytes += parts.take(phase, from, bytes); },
           [&](int from) { return parts.expected(phase, from); });
     };
     using enum HostExchange::Phase;
@@ -296,56 +353,70 @@ class MessageCommunicator : public Communicator {
     return hosts.here(call.root) || hand_on(levels, call, call.count);
   }
 
-  /// Sends every other member `sent` of the source, and hands what comes from each member (also this one) to
-  /// `take(from, bytes)`; `expected(from)` elements come.
-  template <class Take, class Expected>
-  bool exchange(Group& group, const CollectiveCall& call, const std::function<Piece(int)>& sent, const Take& take,
-                const Expected& expected) {
-    const int64_t size = bytes_per_element(call.type);
+  /// One message to every other member, with what all parts send to it, and one from each.
+  bool exchange(Group& group, const std::string& what, std::span<const Part> parts) {
     const double start = wall_seconds();
-    const Header header = header_of(group, call);
+    const Header header = header_of(group, what, parts);
+    const auto total = [&](auto bytes, int member) {
+      size_t sum = 0;
+      for (const Part& part : parts) sum += (part.*bytes)(member);
+      return sum;
+    };
+    const auto pack = [&](int to, std::byte* at) {
+      for (const Part& part : parts) part.pack(to, at), at += part.bytes_to(to);
+    };
+    const auto take = [&](int from, const std::byte* at) {
+      for (const Part& part : parts) part.take(from, at), at += part.bytes_from(from);
+    };
     std::vector<std::unique_ptr<Message>> incoming, all;
     std::vector<int> senders;
     for (int j = 0; j < int(group.ranks.size()); ++j) {
       if (j == group.member) continue;
       senders.push_back(j);
       incoming.push_back(job_.group().receive(process(group, j), tag(group.ranks[size_t(j)], rank_),
-                                              sizeof header + size_t(expected(j) * size)));
+                                              sizeof header + total(&Part::bytes_from, j)));
     }
     for (int j : senders) {
-      const Piece piece = sent(j);
-      std::vector<std::byte> bytes(sizeof header + size_t(piece.elements() * size));
+      std::vector<std::byte> bytes(sizeof header + total(&Part::bytes_to, j));
       std::memcpy(bytes.data(), &header, sizeof header);
-      copy_out(call.source, piece, size, bytes.data() + sizeof header);
+      pack(j, bytes.data() + sizeof header);
       all.push_back(job_.group().send(process(group, j), tag(rank_, group.ranks[size_t(j)]), std::move(bytes)));
     }
-    std::vector<std::byte> own(size_t(expected(group.member) * size));
-    copy_out(call.source, sent(group.member), size, own.data());
+    std::vector<std::byte> own(total(&Part::bytes_from, group.member));
+    pack(group.member, own.data());
     const double packed = wall_seconds();
-    const bool complete = wait(incoming, group, call) && agree(incoming, senders, group, call, header);
-    clock_.times.idle_seconds += wall_seconds() - packed;
+    const bool complete = wait(incoming, group, what) && agree(incoming, senders, group, what, header);
+    times_.idle_seconds += wall_seconds() - packed;
     if (!complete) return false;
     const double arrived = wall_seconds();
     for (size_t i = 0; i < senders.size(); ++i) take(senders[i], incoming[i]->bytes().data() + sizeof header);
     take(group.member, own.data());
-    clock_.times.transfer_seconds += packed - start + wall_seconds() - arrived;
-    return wait(all, group, call);
+    times_.transfer_seconds += packed - start + wall_seconds() - arrived;
+    return wait(all, group, what);
+  }
+
+  /// Of one call.
+  bool exchange(Group& group, const CollectiveCall& call, std::function<Piece(int)> sent,
+                std::function<void(int, const std::byte*)> take, std::function<int64_t(int)> expected) {
+    const Part part{&call, std::move(sent), std::move(take), std::move(expected)};
+    return exchange(group, text(call), {&part, 1});
   }
 
   int process(const Group& group, int member) const { return process_of_[size_t(group.ranks[size_t(member)])]; }
   int tag(int from, int to) const { return first_free_tag + from * state_.ranks() + to; }
 
-  Header header_of(Group& group, const CollectiveCall& call) const {
-    const std::string words = text(call);
+  Header header_of(Group& group, const std::string& what, std::span<const Part> parts) const {
+    std::string all;
+    for (const Part& part : parts) all += text(*part.call) + "\n";
     Header out;
     out.number = group.number++;
-    out.hash = std::hash<std::string>{}(words);
-    std::memcpy(out.text, words.data(), std::min(words.size(), sizeof out.text - 1));
+    out.hash = std::hash<std::string>{}(all);
+    std::memcpy(out.text, what.data(), std::min(what.size(), sizeof out.text - 1));
     return out;
   }
 
   /// False, with the run failed or failing, if the messages do not come.
-  bool wait(const std::vector<std::unique_ptr<Message>>& messages, const Group& group, const CollectiveCall& call) {
+  bool wait(const std::vector<std::unique_ptr<Message>>& messages, const Group& group, const std::string& what) {
     SignalPatience patience;
     const bool done = wait_for(messages, [&] { return state_.aborted() || patience.is_over(); });
     if (!done && !state_.aborted()) {
@@ -356,20 +427,20 @@ class MessageCommunicator : public Communicator {
       state_.fail(rank_,
                   fmt::format("told to stop by a signal while it waited in {} for {}; if nobody stopped the run, "
                               "one of these processes has died",
-                              text(call), fmt::join(others, ", ")));
+                              what, fmt::join(others, ", ")));
     }
     return done;
   }
 
   bool agree(const std::vector<std::unique_ptr<Message>>& incoming, const std::vector<int>& senders, const Group& group,
-             const CollectiveCall& call, const Header& own) {
+             const std::string& what, const Header& own) {
     for (size_t i = 0; i < senders.size(); ++i) {
       Header header;
       std::memcpy(&header, incoming[i]->bytes().data(), sizeof header);
       header.text[sizeof header.text - 1] = '\0';
       if (!incoming[i]->truncated() && header.number == own.number && header.hash == own.hash) continue;
       state_.fail(rank_, fmt::format("ranks met in different collectives:\n  {}: {}\n  {}: {}", state_.describe(rank_),
-                                     text(call), state_.describe(group.ranks[size_t(senders[i])]), header.text));
+                                     what, state_.describe(group.ranks[size_t(senders[i])]), header.text));
       return false;
     }
     return true;
@@ -379,7 +450,7 @@ class MessageCommunicator : public Communicator {
   RunState& state_;
   Job& job_;
   const ProcessOfRank process_of_;
-  RankClock clock_;
+  RankTimes times_;
   std::vector<Group> groups_, leaders_;                            ///< per mesh axis
   std::map<std::pair<int, int>, Group> pairs_;                     ///< by sender and receiver
   std::map<std::pair<int, std::vector<int64_t>>, Levels> levels_;  ///< by axis and hosts
@@ -393,12 +464,12 @@ std::vector<std::unique_ptr<Communicator>> message_communicators(const Mesh& mes
   std::vector<std::unique_ptr<Communicator>> out(size_t(mesh.device_count()));
   for (int rank = 0; rank < mesh.device_count(); ++rank) {
     if (process_of[size_t(rank)] != job.process()) continue;
-    auto communicator = std::make_unique<MessageCommunicator>(rank, duties[size_t(rank)], state, job, process_of);
+    auto exchange = std::make_unique<MessageExchange>(rank, state, job, process_of);
     for (int axis = 0; axis < int(mesh.axes.size()); ++axis) {
       const std::vector<int> members = mesh.group(rank, axis);
-      communicator->join(members, leaders_of(members, on_gpu));
+      exchange->join(members, leaders_of(members, on_gpu));
     }
-    out[size_t(rank)] = std::move(communicator);
+    out[size_t(rank)] = rank_communicator(std::move(exchange), duties[size_t(rank)], state, Overlap::beside);
   }
   return out;
 }

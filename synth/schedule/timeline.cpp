@@ -1,48 +1,62 @@
 #include "synth/schedule/timeline.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/buckets.h"
+#include "synth/model/communication_cost.h"
+#include "synth/model/problem.h"
 
 namespace hetsynth {
 namespace {
 
+Cluster with_latency_alone(Cluster cluster) {
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  cluster.between.bandwidth_bytes_per_second = unlimited;
+  for (Host& host : cluster.hosts) host.inside.bandwidth_bytes_per_second = unlimited;
+  return cluster;
+}
+
 class Simulation {
  public:
   /// `whole`: every span is kept, not just when the step ends.
-  Simulation(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-             const std::vector<Device>& devices, bool whole)
+  Simulation(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding,
+             bool whole)
       : program_(program),
         prices_(prices),
-        devices_(devices),
+        unfolding_(unfolding),
+        devices_(unfolding.beside.size()),
         staged_(has_stages(program)),
         whole_(whole),
-        spans_(devices.size()),
-        ready_(program.values.size(), std::vector<double>(devices.size(), 0)),
-        compute_free_(devices.size(), 0),
-        communication_free_(devices.size(), 0) {
+        spans_(prices.size(), std::vector<TimelineSpan>(devices_)),
+        ready_(program.values.size(), std::vector<double>(devices_, 0)),
+        compute_free_(devices_, 0),
+        communication_free_(devices_, 0) {
     HETSYNTH_CHECK(prices.size() == program.instructions.size(), "a price per instruction");
-    out_.devices.resize(devices.size());
+    HETSYNTH_CHECK(unfolding.order.size() == prices.size(), "every instruction once");
+    out_.devices.resize(devices_);
     for (size_t axis = 0; axis < program.mesh.axes.size(); ++axis) {
       groups_.emplace_back();
-      for (size_t d = 0; d < devices.size(); ++d)
+      for (size_t d = 0; d < devices_; ++d)
         if (program.mesh.coordinate(int(d), int(axis)) == 0)
           groups_.back().push_back(program.mesh.group(int(d), int(axis)));
     }
   }
 
   Timeline run() {
-    for (size_t i = 0; i < prices_.size(); ++i) {
-      if (staged_) std::fill(spans_.begin(), spans_.end(), TimelineSpan{});
-      prices_[i].communicates() ? communicate(i) : compute(i);
-      std::vector<double>& ready = ready_[size_t(program_.instructions[i].result)];
-      for (size_t d = 0; d < devices_.size(); ++d) {
-        ready[d] = spans_[d].end;
-        out_.seconds = std::max(out_.seconds, spans_[d].end);
+    for (size_t at = 0; at < unfolding_.order.size();) {
+      const int first = unfolding_.order[at], bundle = unfolding_.bundle_of[size_t(first)];
+      std::vector<int> together{first};
+      for (++at; bundle >= 0 && at < unfolding_.order.size(); ++at) {
+        if (unfolding_.bundle_of[size_t(unfolding_.order[at])] != bundle) break;
+        together.push_back(unfolding_.order[at]);
       }
-      if (whole_) out_.spans.push_back(spans_);
+      prices_[size_t(first)].communicates() ? communicate(together) : compute(size_t(first));
     }
-    for (size_t d = 0; whole_ && d < devices_.size(); ++d) add_up(d);
+    if (whole_)
+      for (size_t d = 0; d < devices_; ++d) add_up(d);
+    if (whole_) out_.spans = std::move(spans_);
     return std::move(out_);
   }
 
@@ -56,33 +70,48 @@ class Simulation {
   }
 
   /// The stream that carries the device's collectives.
-  double& communication_stream(size_t d) {
-    return devices_[d].kind == DeviceKind::cuda ? communication_free_[d] : compute_free_[d];
-  }
+  double& communication_stream(size_t d) { return unfolding_.beside[d] ? communication_free_[d] : compute_free_[d]; }
 
   void compute(size_t i) {
-    for (size_t d = 0; d < devices_.size(); ++d) {
+    for (size_t d = 0; d < devices_; ++d) {
       if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
       const double start = std::max(operands_ready(i, d), compute_free_[d]);
       const double end = start + prices_[i].device_seconds[d];
-      spans_[d] = {start, end};
+      spans_[i][d] = {start, end};
       compute_free_[d] = end;
+      done(i, d, end);
     }
   }
 
-  void communicate(size_t i) {
-    const Instruction& instruction = program_.instructions[i];
-    for (const std::vector<int>& all : groups_[size_t(instruction.axis)]) {
+  void done(size_t i, size_t d, double end) {
+    ready_[size_t(program_.instructions[i].result)][d] = end;
+    out_.seconds = std::max(out_.seconds, end);
+  }
+
+  /// All begin when the last device has the last of their operands, and are there when all are done.
+  void communicate(const std::vector<int>& together) {
+    const Instruction& first = program_.instructions[size_t(together[0])];
+    double latency = 0;
+    for (const int i : together) latency = std::max(latency, unfolding_.latency[size_t(i)]);
+    for (const std::vector<int>& all : groups_[size_t(first.axis)]) {
       std::vector<int> group = all;
-      if (staged_) std::erase_if(group, [&](int member) { return !takes_part(program_, instruction, member); });
-      double start = 0, seconds = 0;
-      for (int member : group) {
-        start = std::max({start, operands_ready(i, size_t(member)), communication_stream(size_t(member))});
-        seconds = std::max(seconds, prices_[i].device_seconds[size_t(member)]);
+      if (staged_) std::erase_if(group, [&](int member) { return !takes_part(program_, first, member); });
+      double start = 0;
+      for (const int member : group) {
+        start = std::max(start, communication_stream(size_t(member)));
+        for (const int i : together) start = std::max(start, operands_ready(size_t(i), size_t(member)));
       }
-      const double end = start + seconds;
-      for (int member : group) {
-        spans_[size_t(member)] = {start, end};
+      double end = start;
+      for (const int i : together) {
+        const double begun = end;
+        double seconds = 0;
+        for (const int member : group) seconds = std::max(seconds, prices_[size_t(i)].device_seconds[size_t(member)]);
+        end += together.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
+        if (i == together.back() && together.size() > 1) end += latency;
+        for (const int member : group) spans_[size_t(i)][size_t(member)] = {begun, end};
+      }
+      for (const int member : group) {
+        for (const int i : together) done(size_t(i), size_t(member), end);
         communication_stream(size_t(member)) = end;
       }
     }
@@ -92,8 +121,8 @@ class Simulation {
   void add_up(size_t d) {
     DeviceTimeline& sums = out_.devices[d];
     std::vector<TimelineSpan> computing, communicating;
-    for (size_t i = 0; i < prices_.size(); ++i)
-      (prices_[i].communicates() ? communicating : computing).push_back(out_.spans[i][d]);
+    for (const int i : unfolding_.order)
+      (prices_[size_t(i)].communicates() ? communicating : computing).push_back(spans_[size_t(i)][d]);
     for (const TimelineSpan& span : computing) sums.compute_seconds += span.end - span.start;
     for (const TimelineSpan& span : communicating) sums.communication_seconds += span.end - span.start;
     for (size_t a = 0, b = 0; a < computing.size() && b < communicating.size();) {
@@ -108,9 +137,10 @@ class Simulation {
 
   const SpmdProgram& program_;
   const std::vector<InstructionPrice>& prices_;
-  const std::vector<Device>& devices_;
+  const Unfolding& unfolding_;
+  const size_t devices_;
   const bool staged_, whole_;
-  std::vector<TimelineSpan> spans_;                    ///< by device: of the instruction at hand
+  std::vector<std::vector<TimelineSpan>> spans_;       ///< [instruction][device]
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
@@ -119,14 +149,45 @@ class Simulation {
 
 }  // namespace
 
-Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                  const std::vector<Device>& devices) {
-  return Simulation(program, prices, devices, true).run();
+Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding) {
+  return Simulation(program, prices, unfolding, true).run();
 }
 
 double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                         const std::vector<Device>& devices) {
-  return Simulation(program, prices, devices, false).run().seconds;
+                         const Unfolding& unfolding) {
+  return Simulation(program, prices, unfolding, false).run().seconds;
 }
+
+Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {
+  return synth::unfolding_of(synth::problem_of(reference, program, cluster), program);
+}
+
+namespace synth {
+
+Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
+  const Cluster& cluster = problem.cluster;
+  const size_t instructions = program.instructions.size();
+  Unfolding out;
+  const auto is_cuda = [](const Device& device) { return device.kind == DeviceKind::cuda; };
+  const bool cores_alone = std::ranges::none_of(cluster.devices, is_cuda);
+  for (const Device& device : cluster.devices)
+    out.beside.push_back(is_cuda(device) || (cores_alone && cluster.hosts.size() > 1));
+  const BucketedProgram buckets = bucketed(problem.program, program, cluster.devices);
+  std::vector<int> made_by(program.values.size(), -1);
+  for (size_t i = 0; i < instructions; ++i) made_by[size_t(program.instructions[i].result)] = int(i);
+  out.bundle_of.resize(instructions);
+  for (size_t i = 0; i < instructions; ++i) {
+    out.order.push_back(made_by[size_t(buckets.program.instructions[i].result)]);
+    out.bundle_of[size_t(out.order.back())] = buckets.bucket_of[i];
+  }
+  const Cluster fast = with_latency_alone(cluster);
+  const CommunicationCost latency = problem.cost.communication().over(fast);
+  const Pricer pricer(problem, program, &latency);
+  for (const Instruction& instruction : program.instructions)
+    out.latency.push_back(communicates(instruction.opcode) ? pricer.price(instruction).seconds : 0);
+  return out;
+}
+
+}  // namespace synth
 
 }  // namespace hetsynth

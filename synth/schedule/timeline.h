@@ -1,7 +1,7 @@
 // A step as it unfolds on every device: instructions in order on a device's streams, each as soon as its operands are
 // there; a collective begins when the last device of its group is ready. Unlike the sum that the search minimises,
-// devices wait for one another at collectives only, and on devices with a stream for communication (cuda) that overlaps
-// with computing.
+// devices wait for one another at collectives only, collectives that go together have one latency, and on devices with a
+// stream for communication that overlaps with computing.
 #pragma once
 #include <vector>
 
@@ -26,11 +26,25 @@ struct Timeline {
   std::vector<DeviceTimeline> devices;
 };
 
-/// `prices`: of the program's instructions. `devices`: in rank order; their kinds tell how many streams they have.
-Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                  const std::vector<Device>& devices);
+/// How devices carry the instructions out.
+struct Unfolding {
+  std::vector<int> order;            ///< instructions as devices come to them
+  std::vector<int> bundle_of;        ///< by instruction: collectives that go together; -1: alone
+  std::vector<double> latency;       ///< by instruction, seconds of its price; what goes together has the largest once
+  std::vector<bool> beside;          ///< by device: it has a stream for communication
+};
+
+/// As generated programs do it: in buckets (dsl/spmd/buckets.h); beside computing on GPUs, and on cpu devices if they
+/// are on several hosts.
+Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster);
+namespace synth {
+Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program);
+}
+
+/// `prices`: of the program's instructions.
+Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding);
 /// When its last device is done.
 double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                         const std::vector<Device>& devices);
+                         const Unfolding& unfolding);
 
 }  // namespace hetsynth

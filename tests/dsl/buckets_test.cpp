@@ -36,7 +36,7 @@ struct Gradients {
 
 /// By instruction in the new order: the tensor, with the letter of its bucket where it is in one.
 std::vector<std::string> order(const Program& program, const SpmdProgram& plan) {
-  const BucketedProgram out = gather_buckets(program, plan);
+  const BucketedProgram out = gather_buckets(program, plan, DeviceKind::cuda);
   std::vector<std::string> names;
   for (size_t i = 0; i < out.program.instructions.size(); ++i) {
     const Instruction& instruction = out.program.instructions[i];
@@ -74,7 +74,7 @@ TEST(Buckets, SmallGradientsTravelTogetherWhenTheLastOfThemIsReady) {
 TEST(Buckets, AreClosedWhenTheyAreFullWhileTheBackwardPassGoesOn) {
   // Four gradients of 1 MiB: of 4 MiB in all, a bucket takes 2 MiB.
   const Gradients g(4, 512);
-  EXPECT_EQ(bucket_bytes(int64_t(4) << 20), int64_t(2) << 20);
+  EXPECT_EQ(bucket_bytes(int64_t(4) << 20, DeviceKind::cuda), int64_t(2) << 20);
   EXPECT_THAT(order(g.program, summed(g.program, 4)),
               ElementsAre("g0", "g1", "g0+ A", "g1+ A", "g2", "g3", "g2+ B", "g3+ B", "new0", "new1", "new2", "new3"));
 }

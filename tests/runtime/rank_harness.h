@@ -91,6 +91,13 @@ class RankHarness {
     return processes_ ? processes_->communicator(rank) : *communicators_[static_cast<size_t>(rank)];
   }
 
+  /// Transport::messages: what became of a rank's process.
+  RunState& state_of_process(int rank) { return processes_->state(rank); }
+  std::string failure_of_process(int rank) {
+    const auto failure = state_of_process(rank).failure();
+    return failure ? failure->message : "";
+  }
+
   /// Runs `body(rank, context)` on all ranks; throws as RankThreads::run does.
   void run(const std::function<void(int, HetsynthContext*)>& body) {
     const auto work = [&](int rank) {

@@ -189,7 +189,8 @@ TEST(HierarchicalPlans, AreMadeWhereLinksBetweenHostsAreSlow) {
     const auto flat = price_instructions(program, ring, cluster);
     for (size_t i = 0; i < prices.size(); ++i) EXPECT_LE(prices[i].seconds, flat[i].seconds);
     EXPECT_LT(step_seconds(prices), step_seconds(flat));
-    EXPECT_LT(simulate(plan.program, prices, cluster.devices).seconds, simulate(ring, flat, cluster.devices).seconds);
+    EXPECT_LT(simulate(plan.program, prices, unfolding_of(program, plan.program, cluster)).seconds,
+              simulate(ring, flat, unfolding_of(program, ring, cluster)).seconds);
   }
 }
 

@@ -14,6 +14,15 @@ namespace {
 using namespace testing_support;
 
 /// x is gathered while y, which does not need it, is computed; z needs both. Seconds of each are given.
+Unfolding in_order(size_t instructions, size_t devices, bool beside) {
+  Unfolding out;
+  for (size_t i = 0; i < instructions; ++i) out.order.push_back(int(i));
+  out.bundle_of.assign(instructions, -1);
+  out.latency.assign(instructions, 0);
+  out.beside.assign(devices, beside);
+  return out;
+}
+
 struct Example {
   Example() {
     NodeId x = b.input("x", {6, 4});
@@ -44,9 +53,7 @@ struct Example {
     return out;
   }
   Timeline on(DeviceKind kind) const {
-    Cluster cluster = cluster_of_speeds({1, 1});
-    for (Device& device : cluster.devices) device.kind = kind;
-    return simulate(spmd, prices, cluster.devices);
+    return simulate(spmd, prices, in_order(3, 2, kind == DeviceKind::cuda));
   }
   ProgramBuilder b;
   SpmdProgram spmd;
@@ -77,9 +84,7 @@ TEST(Timeline, StagesWorkAtOnce) {
     spmd.instructions.insert(spmd.instructions.end(), {make, send, use});
     prices.insert(prices.end(), {Example::price({4, 0}, 0), Example::price({1, 1}, 96), Example::price({0, 4}, 0)});
   }
-  Cluster cluster = cluster_of_speeds({1, 1});
-  for (Device& device : cluster.devices) device.kind = DeviceKind::cuda;
-  const Timeline timeline = simulate(spmd, prices, cluster.devices);
+  const Timeline timeline = simulate(spmd, prices, in_order(6, 2, true));
   // 4 | 4        on stage 0
   //     5 | 4 4  on stage 1, from 5 to 13, in place of 18 one after the other
   EXPECT_EQ(timeline.seconds, 13);
@@ -120,7 +125,7 @@ TEST(Timeline, LiesBetweenADevicesWorkAndTheSumOfInstructions) {
       for (Device& device : cluster.devices) device.kind = kind;
       Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
       auto prices = price_instructions(program, plan.program, cluster);
-      Timeline timeline = simulate(plan.program, prices, cluster.devices);
+      Timeline timeline = simulate(plan.program, prices, unfolding_of(program, plan.program, cluster));
       EXPECT_LE(timeline.seconds, step_seconds(prices) * (1 + 1e-9) + 1e-12 * double(prices.size()));
       for (const DeviceTimeline& device : timeline.devices) {
         EXPECT_GE(timeline.seconds, std::max(device.compute_seconds, device.communication_seconds));

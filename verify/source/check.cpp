@@ -50,12 +50,12 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   BucketedProgram bucketed;
   std::unique_ptr<StepWalk> walk;
   try {
+    bucketed = source.buckets ? gather_buckets(reference, program, on_device ? DeviceKind::cuda : DeviceKind::cpu)
+                              : without_buckets(program);
     if (on_device) {
-      bucketed = source.buckets ? gather_buckets(reference, program)
-                                : BucketedProgram{program, std::vector<int>(program.instructions.size(), -1)};
       walk = std::make_unique<DeviceWalk>(reference, bucketed, source, options, unit);
     } else {
-      walk = std::make_unique<Walk>(reference, program, source, options, unit, numbers);
+      walk = std::make_unique<Walk>(reference, bucketed, source, options, unit, numbers);
     }
     walk->run();
     say(Verdict::proved, "the text does what the program says", 0);

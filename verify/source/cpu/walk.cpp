@@ -24,13 +24,18 @@ bool calls_anything(const Statement& s) {
 void Walk::run() {
   begin();
   follow(*function_);
+  if (!under_way_.empty())
+    throw Differs(fmt::format("collective {} is begun, but not waited for", under_way_.front().number),
+                  under_way_.front().line);
   finish();
 }
 
 void Walk::loop(const Statement& s) {
   if (calls_anything(s)) return turns(s);
   ++statements;
-  understand(std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_), function_->slots);
+  const auto region = std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_);
+  understand(region, function_->slots);
+  expect_undisturbed(*region, {}, s.line);
 }
 
 /// The turns of a loop of the program, one after the other.
@@ -44,9 +49,103 @@ void Walk::turns(const Statement& s) {
 }
 
 void Walk::checked(const Expression& value, int line) {
-  if (value.kind != Kind::call || !is_collective(value.name)) throw NotFollowed("a condition", line);
+  if (value.kind != Kind::call) throw NotFollowed("a condition", line);
   ++statements;
-  collective(value);
+  if (value.name == "hetsynth_begin") return begin_collectives(value);
+  if (value.name == "hetsynth_end") return end_collectives(value);
+  if (!is_collective(value.name)) throw NotFollowed("a condition", line);
+  called(value);
+}
+
+/// Of the bucket that the next collective is in: as many as this rank calls.
+size_t Walk::members_of_next_bucket() const {
+  const int bucket = bucket_of_[next_collective_];
+  size_t count = 1;
+  for (size_t i = next_collective_ + 1; bucket >= 0 && i < bucket_of_.size() && bucket_of_[i] == bucket; ++i)
+    count += exchanges(program_.instructions[i]);
+  return count;
+}
+
+void Walk::expect_all_called(int line) const {
+  if (!under_way_.empty() && under_way_.back().to_come > 0)
+    throw Differs(fmt::format("{} of the collectives that began with {} are not called", under_way_.back().to_come,
+                              under_way_.back().number),
+                  line);
+}
+
+void Walk::begin_collectives(const Expression& call) {
+  expect_all_called(call.line);
+  if (call.args.size() != 3) throw NotFollowed("a call with other arguments", call.line);
+  const Instruction* next = next_exchange();
+  if (!next) throw Differs("collectives are begun, but the program has no further one", call.line);
+  const NodeId node = program_.values[size_t(next->result)].node;
+  expect_number(call.args[1], numbers_.empty() ? int64_t(next_collective_) : numbers_[next_collective_],
+                "the number of the collective that is begun", node);
+  const size_t members = members_of_next_bucket();
+  expect_number(call.args[2], int64_t(members), "the number of collectives that are begun", node);
+  under_way_.push_back({constant(call.args[1]), members, {}, call.line});
+}
+
+void Walk::end_collectives(const Expression& call) {
+  expect_all_called(call.line);
+  if (call.args.size() != 2) throw NotFollowed("a call with other arguments", call.line);
+  const auto found = std::ranges::find(under_way_, constant(call.args[1]), &UnderWay::number);
+  if (found == under_way_.end())
+    throw Differs(fmt::format("collective {} is waited for, but is not under way", constant(call.args[1])), call.line);
+  under_way_.erase(found);
+}
+
+/// A collective, in its place or as a member of those that were begun last.
+void Walk::called(const Expression& call) {
+  const bool member = !under_way_.empty() && under_way_.back().to_come > 0;
+  const Instruction* next = next_exchange();
+  if (next && !member && members_of_next_bucket() > 1)
+    throw Differs(fmt::format("{} is called alone, but the program has it with others in a bucket", call.name),
+                  call.line, program_.values[size_t(next->result)].node);
+  collective(call);
+  const std::vector<Access> accesses = accesses_of(call, *next);
+  expect_free(accesses, call.name, call.line);
+  if (!member) return;
+  UnderWay& own = under_way_.back();
+  own.accesses.insert(own.accesses.end(), accesses.begin(), accesses.end());
+  --own.to_come;
+}
+
+std::vector<Walk::Access> Walk::accesses_of(const Expression& call, const Instruction& i) const {
+  const auto bytes = [&](size_t argument, ValueId value, bool writes) {
+    const int64_t at = pointer(call.args[argument]).at;
+    return Access{at, at + meaning_.bytes(value), writes};
+  };
+  const bool sends = i.opcode == Opcode::send;
+  if (sends && program_.mesh.coordinate(source_.rank, i.axis) == i.root) return {bytes(3, i.operands[0], false)};
+  if (sends) return {bytes(3, i.result, true)};
+  std::vector<Access> out{bytes(4, i.result, true)};
+  if (on_rank(i.operands[0])) out.push_back(bytes(3, i.operands[0], false));
+  return out;
+}
+
+void Walk::expect_undisturbed(const Region& region, const std::vector<int64_t>& points_to, int line) const {
+  if (under_way_.empty()) return;
+  expect_all_called(line);
+  std::vector<Access> accesses;
+  for (const int64_t at : points_to)
+    if (const Resident* there = memory_.at(at)) accesses.push_back({there->begin, there->end, false});
+  for (const auto& [begin, end] : places_read_) accesses.push_back({begin, end, false});
+  for (const Written& block : region.written()) accesses.push_back({block.begin, block.end, true});
+  expect_free(accesses, region.function_name(), line);
+}
+
+void Walk::expect_free(const std::vector<Access>& accesses, const std::string& what, int line) const {
+  for (const UnderWay& running : under_way_)
+    for (const Access& theirs : running.accesses)
+      for (const Access& ours : accesses)
+        if ((ours.writes || theirs.writes) && ours.begin < theirs.end && theirs.begin < ours.end)
+          throw Differs(
+              fmt::format("{} {} bytes {} to {}, which collective {} (line {}), not waited for yet, may still {}", what,
+                          ours.writes ? "writes" : "reads", std::max(ours.begin, theirs.begin),
+                          std::min(ours.end, theirs.end), running.number, running.line,
+                          theirs.writes ? "write" : "read"),
+              line);
 }
 
 void Walk::declare(const Statement& s) {
@@ -76,6 +175,7 @@ void Walk::call(const Statement& s) {
   if (kernel.parameters.size() != e.args.size()) throw NotFollowed("a call with other arguments", s.line);
   Frame frame(kernel.slots.size());
   std::vector<std::string> names = kernel.slots;
+  std::vector<int64_t> points_to;
   for (size_t i = 0; i < e.args.size(); ++i) {
     Type type = kernel.parameters[i].type;
     if (type == Type::integer)
@@ -84,10 +184,13 @@ void Walk::call(const Statement& s) {
       frame[i].pointer = pointer(e.args[i]), frame[i].pointer.through = int(i);
     else
       throw NotFollowed("an argument of another type", s.line);
+    if (is_pointer(type) && !kernel.parameters[i].writable) points_to.push_back(frame[i].pointer.at);
     if (e.args[i].kind == Kind::variable) names[i] = function_->slots[size_t(e.args[i].slot)];
   }
   ++statements;
-  understand(std::make_shared<LoopRegion>(kernel, kernel.body, std::move(frame), unit_, memory_), names);
+  const auto region = std::make_shared<LoopRegion>(kernel, kernel.body, std::move(frame), unit_, memory_);
+  understand(region, names);
+  expect_undisturbed(*region, points_to, s.line);
 }
 
 }  // namespace hetsynth::source

@@ -38,6 +38,7 @@ class ContentsWalk : public StepWalk {
   /// A call of the runtime's collectives (codegen/interface/abi.h).
   void collective(const Expression& call);
   const Instruction* next_exchange();
+  void expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const;
   void pass_collective();
   void expect_contents(ValueId value, int64_t byte, const std::string& what, int line);
   /// The element at this index must lie at this byte.
@@ -176,7 +177,6 @@ class ContentsWalk : public StepWalk {
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
 
   void sent(const Expression& call, const Instruction& i);
-  void expect_number(const Expression& found, int64_t expected, const std::string& what, NodeId node) const;
   void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                     NodeId node) const;
 

@@ -1,0 +1,27 @@
+// How the ranks of a group exchange data: one implementation in shared memory, one by messages between processes.
+#pragma once
+#include <span>
+
+#include "runtime/collectives/communicator.h"
+
+namespace hetsynth {
+
+/// One rank's part of all exchanges. Called from one thread at a time.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// Carries calls out together: either one, or some of one axis of which none reads what another writes, each an
+  /// all_reduce, a reduce_scatter or an all_gather that is not hierarchical. False: the run is being aborted, the data
+  /// are not valid.
+  virtual bool carry_out(std::span<const CollectiveCall> calls) = 0;
+  virtual int rank() const = 0;
+  virtual int group_size(int axis) const = 0;
+  virtual int coordinate(int axis) const = 0;
+  /// Idle and transfer time, and bytes moved. Not while calls are carried out.
+  virtual const RankTimes& times() const = 0;
+};
+
+/// Whether calls of this sort may be carried out together with others.
+bool may_join(const CollectiveCall& call);
+
+}  // namespace hetsynth

@@ -1,0 +1,214 @@
+#include "runtime/collectives/rank_communicator.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "runtime/collectives/rank_clock.h"
+
+namespace hetsynth {
+namespace {
+
+/// Calls that are carried out together, with tables of their own: those of the program may lie on its stack.
+struct Bundle {
+  int id = 0;  ///< number of the first
+  size_t members = 1;
+  std::vector<CollectiveCall> calls;
+  std::deque<std::vector<int64_t>> tables;  ///< a deque: what calls point to stays where it is
+
+  bool complete() const { return calls.size() == members; }
+  void add(const CollectiveCall& given) {
+    CollectiveCall& call = calls.emplace_back(given);
+    for (std::span<const int64_t>* table : {&call.bounds, &call.bounds_to, &call.hosts})
+      if (!table->empty()) *table = tables.emplace_back(table->begin(), table->end());
+  }
+};
+
+class RankCommunicator final : public Communicator {
+ public:
+  RankCommunicator(std::unique_ptr<Exchange> exchange, double duty, RunState& state, Overlap overlap)
+      : exchange_(std::move(exchange)), state_(state), clock_(duty) {
+    if (overlap == Overlap::beside) thread_ = std::thread([this] { serve(); });
+  }
+  ~RankCommunicator() override {
+    {
+      std::lock_guard lock(mutex_);
+      leaving_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  RankCommunicator(const RankCommunicator&) = delete;
+  RankCommunicator& operator=(const RankCommunicator&) = delete;
+
+  bool begin(int id, int members) override {
+    if (members < 1) return fails(fmt::format("began {} collectives at instruction {}", members, id));
+    if (open_)
+      return fails(fmt::format("began collective {} before all that began with {} were called", id, open_->id));
+    open_.emplace();
+    open_->id = id;
+    open_->members = size_t(members);
+    return true;
+  }
+
+  bool run(const CollectiveCall& call) override {
+    if (!open_) return carry_out_now(call);
+    if (open_->calls.empty() && call.id != open_->id)
+      return fails(fmt::format("began collective {}, but called {}", open_->id, text(call)));
+    if (open_->members > 1 && (!may_join(call) || call.axis != (open_->calls.empty() ? call : open_->calls[0]).axis))
+      return fails(fmt::format("called {} together with others", text(call)));
+    open_->add(call);
+    if (!open_->complete()) return true;
+    Bundle bundle = std::move(*open_);
+    open_.reset();
+    if (!thread_.joinable()) return counted([&] { return exchange_->carry_out(bundle.calls); });
+    std::lock_guard lock(mutex_);
+    if (failed_) return false;
+    waiting_.push_back(std::move(bundle));
+    changed_.notify_all();
+    return true;
+  }
+
+  bool end(int id) override {
+    if (open_)
+      return fails(fmt::format("waits for collective {} before all that began with {} were called", id, open_->id));
+    if (!thread_.joinable()) return !state_.aborted();
+    {
+      std::lock_guard lock(mutex_);
+      if (!under_way(id)) return !failed_;
+    }
+    return counted([&] { return wait([&] { return !under_way(id); }); });
+  }
+
+  int rank() const override { return exchange_->rank(); }
+  int group_size(int axis) const override { return exchange_->group_size(axis); }
+  int coordinate(int axis) const override { return exchange_->coordinate(axis); }
+  const RankTimes& times() const override { return clock_.times; }
+  void begin_step() override {
+    open_.reset();
+    clock_.start_compute();
+  }
+  void end_step() override {
+    clock_.stop_compute();
+    if (thread_.joinable()) wait([&] { return waiting_.empty() && !busy_; });
+  }
+
+ private:
+  bool carry_out_now(const CollectiveCall& call) {
+    return counted([&] {
+      // Calls keep their order: all ranks of a group make them in the same one.
+      if (thread_.joinable() && !wait([&] { return waiting_.empty() && !busy_; })) return false;
+      return exchange_->carry_out({&call, 1});
+    });
+  }
+
+  bool fails(const std::string& message) {
+    state_.fail(rank(), message);
+    return false;
+  }
+
+  /// The rank does not compute meanwhile. What it waits for the thread is divided into idle and transfer time as the
+  /// thread's time was.
+  template <class Work>
+  bool counted(const Work& work) {
+    clock_.stop_compute();
+    const double start = wall_seconds();
+    const bool done = work();
+    const double exposed = wall_seconds() - start;
+    const RankTimes now = exchanged();
+    const double idle = now.idle_seconds - seen_.idle_seconds, moving = now.transfer_seconds - seen_.transfer_seconds;
+    const double part = idle + moving > 0 ? std::min(1.0, exposed / (idle + moving)) : 0;
+    clock_.times.idle_seconds += part * idle;
+    clock_.times.transfer_seconds += part * moving;
+    clock_.times.moved_bytes += now.moved_bytes - seen_.moved_bytes;
+    seen_ = now;
+    clock_.start_compute();
+    return done;
+  }
+
+  RankTimes exchanged() {
+    std::lock_guard lock(mutex_);
+    return thread_.joinable() && busy_ ? published_ : exchange_->times();
+  }
+
+  // With mutex_ held:
+  bool under_way(int id) const {
+    if (busy_ && current_ == id) return true;
+    for (const Bundle& bundle : waiting_)
+      if (bundle.id == id) return true;
+    return false;
+  }
+
+  template <class Condition>
+  bool wait(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, condition);
+    return !failed_;
+  }
+
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return leaving_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      const Bundle bundle = std::move(waiting_.front());
+      waiting_.pop_front();
+      busy_ = true;
+      current_ = bundle.id;
+      published_ = exchange_->times();
+      const bool given_up = failed_;
+      lock.unlock();
+      const bool done = !given_up && carried_out(bundle);
+      lock.lock();
+      failed_ = failed_ || !done;
+      busy_ = false;
+      done_.notify_all();
+    }
+  }
+
+  bool carried_out(const Bundle& bundle) {
+    try {
+      return exchange_->carry_out(bundle.calls);
+    } catch (const std::exception& error) {
+      state_.fail(rank(), error.what(), std::current_exception());
+    } catch (...) {
+      state_.fail(rank(), "an exchange failed", std::current_exception());
+    }
+    return false;
+  }
+
+  const std::unique_ptr<Exchange> exchange_;
+  RunState& state_;
+  RankClock clock_;
+  std::optional<Bundle> open_;  ///< begun, and not all of its calls made
+  RankTimes seen_;              ///< of the exchange, when the rank looked last
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  ///< what the thread has to do
+  std::condition_variable done_;     ///< what it has done
+  std::deque<Bundle> waiting_;
+  RankTimes published_;  ///< of the exchange, before what is being carried out
+  int current_ = -1;     ///< being carried out, if busy
+  bool busy_ = false, failed_ = false, leaving_ = false;
+  std::thread thread_;  ///< last: it uses all others
+};
+
+}  // namespace
+
+bool may_join(const CollectiveCall& call) {
+  const bool kind = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter ||
+                    call.kind == CollectiveKind::all_gather;
+  return kind && call.hosts.empty();
+}
+
+std::unique_ptr<Communicator> rank_communicator(std::unique_ptr<Exchange> exchange, double duty, RunState& state,
+                                                Overlap overlap) {
+  return std::make_unique<RankCommunicator>(std::move(exchange), duty, state, overlap);
+}
+
+}  // namespace hetsynth

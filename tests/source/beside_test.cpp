@@ -1,0 +1,176 @@
+// Collectives beside computing in the generated text of cpu devices: a wait that is missing, late or for something else,
+// a bucket with other members, and places that are used again too early are found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "synth/baselines/peers/peers.h"
+#include "tests/codegen/harness.h"
+#include "tests/codegen/models.h"
+#include "tests/source/fixture.h"
+
+namespace hetsynth::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+/// Gradients are reduced and scattered, every device updates its part, and gathers the rest.
+const Generated& sharded_update() {
+  static const Generated out = [] {
+    const Program program = mlp_program();
+    const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
+    for (const PeerPlan& peer : peer_plans(program, cluster))
+      if (peer.name.find("ZeRO-1") != std::string::npos) {
+        Generated made{program, peer.plan->program, {}};
+        for (int rank = 0; rank < 3; ++rank) made.devices.push_back(generate(program, made.plan, cluster, rank));
+        return made;
+      }
+    throw std::runtime_error("no such peer");
+  }();
+  return out;
+}
+
+using Lines = std::vector<std::string>;
+
+Lines lines_of(int rank) {
+  Lines out;
+  std::istringstream text(sharded_update().devices[size_t(rank)].files.front().text);
+  for (std::string line; std::getline(text, line);) out.push_back(line);
+  return out;
+}
+
+SourceCheck checked(const Lines& lines, int rank = 1) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return check(sharded_update(), rank, text);
+}
+
+/// In the step, not among the declarations.
+std::vector<size_t> with(const Lines& lines, const std::string& words) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].find(words) != std::string::npos && lines[i].find("if (") != std::string::npos) out.push_back(i);
+  return out;
+}
+
+TEST(BesideSource, IsGeneratedAndAgreesWithItsPlan) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const Lines lines = lines_of(rank);
+    const SourceCheck result = checked(lines, rank);
+    EXPECT_EQ(result.verdict, Verdict::proved) << result.summary;
+    EXPECT_FALSE(with(lines, "hetsynth_begin(").empty());
+    EXPECT_EQ(with(lines, "hetsynth_begin(").size(), with(lines, "hetsynth_end(").size());
+    EXPECT_FALSE(std::ranges::none_of(lines, [](const std::string& line) {
+      return std::regex_search(line, std::regex(R"(hetsynth_begin\(context, \d+, [2-9]\))"));
+    })) << "some travel together";
+  }
+}
+
+TEST(BesideSource, AWaitThatIsMissingIsFound) {
+  const Lines lines = lines_of(1);
+  for (const size_t at : with(lines, "hetsynth_end(")) {
+    Lines edited = lines;
+    edited.erase(edited.begin() + ptrdiff_t(at));
+    const SourceCheck result = checked(edited);
+    EXPECT_EQ(result.verdict, Verdict::refuted) << lines[at];
+    EXPECT_THAT(result.summary, AnyOf(HasSubstr("not waited for yet, may still"), HasSubstr("but not waited for")));
+  }
+}
+
+TEST(BesideSource, AWaitThatIsLateIsFound) {
+  const Lines lines = lines_of(1);
+  int late = 0;
+  for (const size_t at : with(lines, "hetsynth_end(")) {
+    Lines edited = lines;
+    edited.erase(edited.begin() + ptrdiff_t(at));
+    const auto end = std::ranges::find(edited, "  return 0;");
+    ASSERT_NE(end, edited.end());
+    edited.insert(end, lines[at]);
+    const SourceCheck result = checked(edited);
+    if (result.verdict == Verdict::proved) continue;  // nobody needed it before
+    EXPECT_EQ(result.verdict, Verdict::refuted);
+    EXPECT_THAT(result.summary, HasSubstr("not waited for yet, may still "));
+    ++late;
+  }
+  EXPECT_GE(late, 1);
+}
+
+TEST(BesideSource, AnEarlyWaitIsRightAndAWrongOneIsFound) {
+  const Lines lines = lines_of(1);
+  for (const size_t at : with(lines, "hetsynth_end(")) {
+    const std::string number = std::regex_replace(lines[at], std::regex(R"(.*context, (\d+)\).*)"), "$1");
+    const size_t begin = with(lines, "hetsynth_begin(context, " + number + ",").at(0);
+    size_t last = begin;  // the members follow the line that begins them
+    const int members = std::stoi(std::regex_replace(lines[begin], std::regex(R"(.*, (\d+)\)\) return.*)"), "$1"));
+    for (int seen = 0; seen < members; seen += lines[last].find("if (hetsynth_") != std::string::npos) ++last;
+    Lines early = lines;
+    early.erase(early.begin() + ptrdiff_t(at));
+    early.insert(early.begin() + ptrdiff_t(last) + 1, lines[at]);
+    EXPECT_EQ(checked(early).verdict, Verdict::proved) << lines[at];
+    Lines other = lines;
+    other[at] = std::regex_replace(lines[at], std::regex(R"(context, \d+\))"), "context, 4999)");
+    EXPECT_THAT(checked(other).summary, HasSubstr("collective 4999 is waited for, but is not under way"));
+    Lines among = lines;  // before its last member is called
+    among.insert(among.begin() + ptrdiff_t(last), lines[at]);
+    EXPECT_THAT(checked(among).summary, HasSubstr("are not called"));
+  }
+}
+
+TEST(BesideSource, OtherMembersAreFound) {
+  const Lines lines = lines_of(1);
+  for (const size_t at : with(lines, "hetsynth_begin(")) {
+    Lines fewer = lines, alone = lines;
+    fewer[at] = std::regex_replace(lines[at], std::regex(R"(, (\d+)\)\) return)"), ", 7)) return");
+    EXPECT_THAT(checked(fewer).summary, HasSubstr("the number of collectives that are begun is 7"));
+    alone.erase(alone.begin() + ptrdiff_t(at));
+    const SourceCheck result = checked(alone);
+    EXPECT_EQ(result.verdict, Verdict::refuted) << lines[at];
+  }
+  // Members that trade places, and one that is lost.
+  int traded = 0;
+  for (const size_t at : with(lines, "hetsynth_reduce_scatter(")) {
+    size_t next = at + 1;
+    while (next < lines.size() && lines[next].find("hetsynth_") == std::string::npos) ++next;
+    if (next == lines.size() || lines[next].find("hetsynth_reduce_scatter(") == std::string::npos) continue;
+    Lines swapped = lines, lost = lines;
+    std::swap(swapped[at], swapped[next]);
+    EXPECT_EQ(checked(swapped).verdict, Verdict::refuted) << lines[at];
+    lost.erase(lost.begin() + ptrdiff_t(at));
+    EXPECT_EQ(checked(lost).verdict, Verdict::refuted) << lines[at];
+    ++traded;
+  }
+  EXPECT_GE(traded, 1);
+}
+
+/// What is computed while a collective is under way is put where that reads or writes.
+TEST(BesideSource, APlaceThatIsUsedAgainTooEarlyIsFound) {
+  const Lines lines = lines_of(1);
+  const std::regex declared(R"(.* (\w+) = \(float\*\)\(arena \+ (\d+)\);.*)");
+  int found = 0;
+  for (const size_t begin : with(lines, "hetsynth_begin(")) {
+    const std::string number = std::regex_replace(lines[begin], std::regex(R"(.*context, (\d+),.*)"), "$1");
+    const size_t end = with(lines, "hetsynth_end(context, " + number + ")").at(0);
+    std::string source;  // of its first member
+    std::smatch match;
+    for (size_t i = begin; i < end && source.empty(); ++i)
+      if (std::regex_search(lines[i], match, std::regex(R"(\(context, \d+, \d+, (\w+), \w+,)"))) source = match[1];
+    std::string place;
+    for (const std::string& line : lines)
+      if (std::regex_match(line, match, declared) && match[1] == source) place = match[2];
+    for (size_t i = begin; i < end; ++i) {
+      if (!std::regex_match(lines[i], match, declared) || match[2] == place) continue;
+      Lines edited = lines;
+      edited[i] = std::regex_replace(lines[i], std::regex(R"(arena \+ \d+)"), "arena + " + place);
+      const SourceCheck result = checked(edited);
+      EXPECT_EQ(result.verdict, Verdict::refuted) << lines[i];
+      found += result.summary.find("not waited for yet, may still read") != std::string::npos;
+    }
+  }
+  EXPECT_GE(found, 1);
+}
+
+}  // namespace
+}  // namespace hetsynth::test
