@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Hosts of unequal speed on one machine, and what trains fastest on them. docs/benchmarks.md, "The unequal bed", explains.
+
+As root:
+    bench/bed/bed.py run                       # makes a bed, measures, plans, trains in turn, prints a table, removes it
+    bench/bed/bed.py up --bed four             # a bed to work in by hand
+    bench/bed/bed.py exec h0 COMMAND ...       # a command on one of its hosts
+    bench/bed/bed.py mpirun COMMAND ...        # a process of it on every host
+    bench/bed/bed.py down
+"""
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+from faults import BedFault, Stopped, Usage
+from hosts import CONTROL, Bed, check_machine, describe
+from measure import add_run_options, complete, measure
+
+BEDS = {  # Quotas of a core. All of a bed fit on two cores.
+    "two": [0.6, 0.3],
+    "four": [0.6, 0.5, 0.4, 0.3],
+    "six": [0.5, 0.4, 0.3, 0.25, 0.2, 0.1],
+}
+UNITS = {"Gb/s": 1e9, "Mb/s": 1e6}
+
+
+def quota_list(text):
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise Usage(f"{text!r} are no quotas", "numbers with commas between them: 0.6,0.5,0.4") from None
+
+
+def link_list(text):
+    out = []
+    for part in text.split(","):
+        for unit, factor in UNITS.items():
+            if part.strip().endswith(unit):
+                try:
+                    out.append(float(part.strip()[:-len(unit)]) * factor)
+                except ValueError:
+                    pass
+                break
+    if len(out) != len(text.split(",")) or not all(1e6 <= bits <= 1e11 for bits in out):
+        raise Usage(f"{text!r} are no links", "1 Mb/s to 100 Gb/s: 200Mb/s, or one for each host: 1Gb/s,1Gb/s,100Mb/s")
+    return out
+
+
+def hosts_of(options):
+    return describe(quota_list(options.quotas) if options.quotas else BEDS[options.bed], link_list(options.links))
+
+
+def add_shape(parser):
+    parser.add_argument("--bed", choices=BEDS, default="four",
+                        help="; ".join(f"{name}: quotas of {','.join(map(str, q))} of a core" for name, q in BEDS.items()))
+    parser.add_argument("--quotas", metavar="LIST", help="quotas of other hosts than the bed's: 0.9,0.45,0.45")
+    parser.add_argument("--links", metavar="LIST", default="1Gb/s",
+                        help="rate of all hosts' links in each direction, or a list by host: 1Gb/s,1Gb/s,200Mb/s,100Mb/s; "
+                             "default: 1Gb/s")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, help_text):
+        out = commands.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
+        out.add_argument("--name", default="bed", help="which bed; several may be up at once; default: bed")
+        return out
+
+    run_parser = command("run", "make a bed, train on it in several ways in turn, print a table, remove the bed")
+    add_shape(run_parser)
+    add_run_options(run_parser)
+    add_shape(command("up", "make a bed, after removing one of that name"))
+    command("down", "end all that runs on a bed, and remove it")
+    command("ls", "the hosts of a bed")
+    command("check", "whether beds can be made here; exit code 77 if not")
+    on_host = command("exec", f"run a command on a host ({CONTROL}: the one without limits)")
+    on_host.add_argument("host")
+    on_host.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    command("mpirun", "run a command on every host under mpirun").add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    command("cut", "cut a host off, as if its cable were pulled").add_argument("host")
+    command("mend", "undo cut").add_argument("host")
+    command("guard", "remove the bed when standard input ends (used by run)")
+    return parser.parse_args(arguments)
+
+
+def become(words):
+    sys.stdout.flush()
+    os.execvp(words[0], words)
+
+
+def guard(bed):
+    """Removes the bed if the command that made it dies without having done so, whatever killed it."""
+    if sys.stdin.buffer.read() != b"done":
+        bed.down()
+
+
+def start_guard(bed):
+    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "guard", "--name", bed.name],
+                            stdin=subprocess.PIPE, start_new_session=True)
+
+
+def run_in_bed(bed, options):
+    """A bed for as long as it takes to measure. It is removed whatever happens, unless --keep says otherwise."""
+    hosts, rows = hosts_of(options), complete(options)
+    bed.lock()
+    watcher = start_guard(bed)
+    kept = False
+    try:
+        bed.up(hosts)
+        measure(bed, options, rows)
+        kept = options.keep
+    finally:
+        if not kept:
+            bed.down()
+        watcher.communicate(b"done")
+
+
+def print_hosts(bed):
+    for host in bed.load().hosts:
+        print(f"{host.name}  {host.address}  {host.quota:g} of core {host.core}  {host.link_bits / 1e6:g} Mb/s")
+
+
+def stop(signal_number, _):
+    raise Stopped(signal_number)
+
+
+def main(arguments):
+    options = parse(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN if options.command == "guard" else stop)
+    if options.command not in ("ls", "exec", "mpirun", "guard"):
+        check_machine()
+    bed = Bed(options.name)
+    if options.command == "run":
+        run_in_bed(bed, options)
+    elif options.command == "up":
+        bed.lock()
+        bed.up(hosts_of(options))
+        print_hosts(bed)
+    elif options.command == "down":
+        bed.lock()
+        bed.down()
+    elif options.command == "ls":
+        print_hosts(bed)
+    elif options.command == "check":
+        print("beds can be made here")
+    elif options.command == "exec":
+        become(bed.enter(options.host) + options.words)
+    elif options.command == "mpirun":
+        become(bed.load().mpirun(bed.hosts) + options.words)
+    elif options.command in ("cut", "mend"):
+        bed.set_link(options.host, "down" if options.command == "cut" else "up")
+    elif options.command == "guard":
+        guard(bed)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except BedFault as fault:
+        print(fault, file=sys.stderr)
+        sys.exit(fault.code)
+    except Stopped as stopped:
+        print("stopped by a signal; the bed is removed", file=sys.stderr)
+        sys.exit(stopped.code)
