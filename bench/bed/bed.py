@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Hosts of unequal speed on one machine, and what trains fastest on them. docs/benchmarks.md, "The unequal bed", explains.
+"""Hosts of unequal speed on one machine, and what trains fastest on them (docs/benchmarks.md, "The unequal bed").
 
 As root:
-    bench/bed/bed.py run                       # makes a bed, measures, plans, trains in turn, prints a table, removes it
+    bench/bed/bed.py run                      # makes a bed, measures, plans, trains, prints a table, removes it
     bench/bed/bed.py up --bed four             # a bed to work in by hand
     bench/bed/bed.py exec h0 COMMAND ...       # a command on one of its hosts
     bench/bed/bed.py mpirun COMMAND ...        # a process of it on every host
@@ -13,6 +13,10 @@ import os
 import signal
 import subprocess
 import sys
+
+if sys.version_info < (3, 11):
+    print(f"error: [bed] this is Python {sys.version.split()[0]}, and 3.11 is needed", file=sys.stderr)
+    sys.exit(77)
 
 from faults import BedFault, Stopped, Usage
 from hosts import CONTROL, Bed, check_machine, describe
@@ -43,8 +47,8 @@ def link_list(text):
                 except ValueError:
                     pass
                 break
-    if len(out) != len(text.split(",")) or not all(1e6 <= bits <= 1e11 for bits in out):
-        raise Usage(f"{text!r} are no links", "1 Mb/s to 100 Gb/s: 200Mb/s, or one for each host: 1Gb/s,1Gb/s,100Mb/s")
+    if len(out) != len(text.split(",")) or not all(1e7 <= bits <= 1e11 for bits in out):
+        raise Usage(f"{text!r} are no links", "10 Mb/s to 100 Gb/s: 200Mb/s, or one for each host: 1Gb/s,1Gb/s,100Mb/s")
     return out
 
 
@@ -53,12 +57,12 @@ def hosts_of(options):
 
 
 def add_shape(parser):
-    parser.add_argument("--bed", choices=BEDS, default="four",
-                        help="; ".join(f"{name}: quotas of {','.join(map(str, q))} of a core" for name, q in BEDS.items()))
+    named = "; ".join(f"{name}: {','.join(map(str, quotas))} of a core" for name, quotas in BEDS.items())
+    parser.add_argument("--bed", choices=BEDS, default="four", help=f"{named}; default: four")
     parser.add_argument("--quotas", metavar="LIST", help="quotas of other hosts than the bed's: 0.9,0.45,0.45")
     parser.add_argument("--links", metavar="LIST", default="1Gb/s",
-                        help="rate of all hosts' links in each direction, or a list by host: 1Gb/s,1Gb/s,200Mb/s,100Mb/s; "
-                             "default: 1Gb/s")
+                        help="rate of all hosts' links in each direction, or a list by host: "
+                             "1Gb/s,1Gb/s,200Mb/s,100Mb/s; default: 1Gb/s")
 
 
 def parse(arguments):
@@ -88,9 +92,10 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def become(words):
-    sys.stdout.flush()
-    os.execvp(words[0], words)
+def become(launcher, words):
+    if not words:
+        raise Usage("there is no command to run")
+    os.execvp(launcher[0], launcher + words)
 
 
 def guard(bed):
@@ -150,9 +155,9 @@ def main(arguments):
     elif options.command == "check":
         print("beds can be made here")
     elif options.command == "exec":
-        become(bed.enter(options.host) + options.words)
+        become(bed.enter(options.host), options.words)
     elif options.command == "mpirun":
-        become(bed.load().mpirun(bed.hosts) + options.words)
+        become(bed.load().mpirun(bed.hosts), options.words)
     elif options.command in ("cut", "mend"):
         bed.set_link(options.host, "down" if options.command == "cut" else "up")
     elif options.command == "guard":

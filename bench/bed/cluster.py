@@ -1,9 +1,9 @@
 """Measures a bed and describes it as a cluster file.
 
-`hetsynth probe` measures what this machine's cores deliver, all that the bed uses at the same time. It is run outside of
-the quotas, and what it found is multiplied by each host's quota: a quota lets short work run at full speed until it is used
-up, so that inside of it the median of many short calls, which is what probe takes, is that of a whole core. Probe does not
-measure links between hosts; these are measured here, over TCP.
+`hetsynth probe` measures what this machine's cores deliver, all that the bed uses at the same time. It is run outside
+of the quotas, and what it found is multiplied by each host's quota: a quota lets short work run at full speed until it
+is used up, so that inside of it the median of many short calls, which is what probe takes, is that of a whole core.
+Probe does not measure links between hosts; these are measured here, over TCP.
 """
 import json
 import os
@@ -13,7 +13,7 @@ import sys
 import tomllib
 
 from faults import BedFault
-from hosts import CONTROL
+from hosts import CONTROL, LEAST_BURST
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 HOST_MEMORY = "2 GiB"  # Declared: nothing limits what a host of the bed uses.
@@ -21,7 +21,7 @@ FASTER_THAN_POSSIBLE = 1.05
 
 
 def finish(words, what, **more):
-    """The output of a command of hetsynth. Throws BedFault with what it said."""
+    """The output of a command. Throws BedFault with what it said if it fails."""
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)
     if done.returncode:
         raise BedFault(f"{what} failed with exit code {done.returncode}:\n{(done.stderr or done.stdout).rstrip()}",
@@ -62,7 +62,7 @@ def scaled(measured, quota):
 def measure_link(bed, there, here):
     """Between two hosts, by tcp.py. Throws BedFault if the link carries more than it was given."""
     rate = min(there.link_bits, here.link_bits) / 8
-    count = max(4_000_000, int(rate * 0.15))
+    count = max(40 * LEAST_BURST, int(rate * 0.15))  # So much that bursts, which go at full speed, hardly count.
     script = os.path.join(OWN_FOLDER, "tcp.py")
     server = subprocess.Popen(bed.enter(there.name) + [sys.executable, script, "serve"], stdout=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, text=True, start_new_session=True)
@@ -102,13 +102,15 @@ def host_text(host, measured):
 
 def cluster_text(hosts, measured, links):
     """The cluster file of these hosts; one of them alone has no network."""
-    text = ("# Made by bench/bed: speeds are those that `hetsynth probe` measured on a whole core times the host's quota,\n"
+    text = ("# Made by bench/bed: speeds are what `hetsynth probe` measured on a whole core times the host's quota,\n"
             "# links are measured over TCP, memory is declared.\n")
     text += f'name = "bed-{len(hosts)}"\n'
     if len(hosts) > 1:
         # A cluster file has one rate for all links, so that of the slowest.
         bandwidth = min(links[host.name]["bandwidth"] for host in hosts)
         latency = max(links[host.name]["latency"] for host in hosts)
-        text += (f'\n[between]\nbandwidth = "{min(host.link_bits for host in hosts) / 1e6:g} Mb/s"\nlatency = "100 us"\n'
-                 f'measured = {{ bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us" }}\n')
+        declared = min(host.link_bits for host in hosts) / 1e6
+        measured_text = f'bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us"'
+        text += (f'\n[between]\nbandwidth = "{declared:g} Mb/s"\nlatency = "100 us"\n'
+                 f'measured = {{ {measured_text} }}\n')
     return text + "".join(host_text(host, measured) for host in hosts)

@@ -1,4 +1,4 @@
-"""The GPT of examples/gpt.cpp in PyTorch, trained by one process of a group: what a person would write for unequal hosts.
+"""The GPT of examples/gpt.cpp in PyTorch, trained by one process of a group, as a person would write it.
 
 Every process takes `batches[rank]` windows of text a step. Gradients are averaged by DistributedDataParallel over Gloo;
 a loss that is weighted by the number of windows makes this the mean over all of them. The first process writes a log of

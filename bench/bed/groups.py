@@ -1,7 +1,7 @@
 """Control groups of a bed: one for each host, with a quota of CPU time, below one for the whole bed.
 
-Version 1 has a hierarchy for quotas (cpu) and one that counts (cpuacct), which may be mounted together or apart; version
-2 has one for both. Only folders below `hetsynth-bed-NAME` are made, written to and removed.
+Version 1 has a hierarchy for quotas (cpu) and one that counts (cpuacct), which may be mounted together or apart;
+version 2 has one for both. Only folders below `hetsynth-bed-NAME` are made, written to and removed.
 """
 import os
 import re

@@ -5,8 +5,8 @@
     host h1                                                       +-- bridge -- ctl: where launchers run, not limited
       eth0 10.77.0.2 -- tc tbf -->  veth pair  <-- tc tbf -- h1 --+
 
-All of it is named after the bed and lies in namespaces of its own, so that beds, and a bed and the machine's network, do
-not touch. `Bed.down` finds what is to be removed by these names, whatever became of the command that made it.
+All of it is named after the bed and lies in namespaces of its own, so that beds, and a bed and the machine's network,
+do not touch. `Bed.down` finds what is to be removed by these names, whatever became of the command that made it.
 """
 import fcntl
 import json
@@ -25,6 +25,7 @@ from groups import groups_of
 NETWORK = "10.77.0.0/24"
 CONTROL = "ctl"  # The host that has no quota and no limit of its link.
 FULLEST_CORE = 0.95  # A core whose hosts may use all of it has nothing left for the kernel's share of the network.
+LEAST_BURST = 16_000  # bytes
 STATE = "/run/hetsynth-bed"
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "taskset": "util-linux"}
 
@@ -188,7 +189,7 @@ class Bed:
     @staticmethod
     def limit_link(namespace, interface, bits):
         # 2 ms of the rate, and no less than a large packet: less, and the rate is not reached.
-        burst = max(16_000, int(bits / 8 * 0.002))
+        burst = max(LEAST_BURST, int(bits / 8 * 0.002))
         run("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate", f"{int(bits)}bit", "burst",
             str(burst), "latency", "200ms")
 

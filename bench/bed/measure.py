@@ -1,4 +1,6 @@
 """`bed.py run`: measures a bed, plans for it, trains on it in every way in turn, and prints the table."""
+import argparse
+import math
 import os
 import shutil
 import sys
@@ -18,12 +20,15 @@ GPT_OPTIONS = {"layers", "heads", "width", "seq"}  # those that ddp_gpt.py has t
 
 
 def number_of(kind, least):
+    """For argparse: text to a finite number that is not below `least`."""
     def convert(text):
-        value = kind(text)
-        if value < least:
-            raise ValueError
-        return value
-    convert.__name__ = f"number of at least {least}"
+        try:
+            value = kind(text)
+            if least <= value < math.inf:
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number from {least} on")
     return convert
 
 
@@ -32,9 +37,11 @@ def add_run_options(parser):
     parser.add_argument("--batch", type=number_of(int, 1), help="samples a step")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the model")
     parser.add_argument("--only", metavar="ROWS", help=f"rows of the table: {', '.join(ROWS)}; default: all")
-    parser.add_argument("--repeats", type=number_of(int, 1), default=5, help="times every row is measured, in turn; default: 5")
+    parser.add_argument("--repeats", type=number_of(int, 1), default=5,
+                        help="times every row is measured, in turn; default: 5")
     parser.add_argument("--steps", type=number_of(int, 3), default=30, help="steps of a run; default: 30")
-    parser.add_argument("--warmup", type=number_of(int, 1), default=5, help="first steps, which are left out; default: 5")
+    parser.add_argument("--warmup", type=number_of(int, 1), default=5,
+                        help="first steps of a run, which are left out; default: 5")
     parser.add_argument("--foreign", type=number_of(float, 0), default=0.25,
                         help="cores that others may use before a run is invalid; default: 0.25")
     parser.add_argument("--start-seconds", type=number_of(float, 1), default=300,
@@ -136,6 +143,7 @@ class Measurement:
             file.write(cluster_text(self.bed.hosts, self.measured, self.links))
         if len({host.link_bits for host in self.bed.hosts}) > 1:
             say("links differ, and a cluster file has one rate for all: plans are made for the slowest")
+        say("planning, and compiling what is planned")
         planner = self.planner = Planner(self.bed, options, self.folder, self.measured, self.links)
         self.rows = [planner.row(key) for key in self.keys]
         for row in self.rows:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from cluster import OWN_FOLDER, cluster_text, finish
 from faults import BedFault, Usage
+from hosts import CONTROL
 
 ROWS = {
     "alone": "fastest host alone",
@@ -17,7 +18,10 @@ ROWS = {
     "plan": "the plan",
 }
 COLLECTIVES = {"all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast", "halo_exchange", "send"}
-# Data parallelism is the best plan at given shares that adds up gradients and does nothing else between devices.
+# The best plan at given shares that adds up and does nothing else between devices is data parallelism, if that pays.
+# `hetsynth plan` tells what data parallelism takes in its report, by these names, but has no option to write that plan.
+BASELINES = {"even": "even data parallel", "proportional": "speed-proportional data parallel"}
+SAME_PLAN = 0.03  # Predictions that differ by more are of different plans; rounded shares make less of a difference.
 ALL_REDUCE_ALONE = ["--forbid", "all_gather,reduce_scatter,all_to_all,broadcast,halo_exchange"]
 INFEASIBLE = 4  # exit code of `hetsynth plan`
 
@@ -46,7 +50,7 @@ def shares_of(total, weights):
         step = 1 if sum(out) < total else -1
         candidates = [i for i in range(len(out)) if step > 0 or out[i] > 1]
         if not candidates:
-            raise Usage(f"a batch of {total} has less than a sample for each of {len(weights)} hosts", "a larger --batch")
+            raise Usage(f"a batch of {total} has no sample for each of {len(weights)} hosts", "a larger --batch")
         out[max(candidates, key=lambda i: step * (exact[i] - out[i]))] += step
     return out
 
@@ -90,8 +94,8 @@ class Planner:
         with open(row.cluster, "w") as file:
             file.write(cluster_text(hosts, self.measured, self.links))
         try:
-            finish([self.options.hetsynth, "plan", self.options.model, "--cluster", row.cluster, "-o", row.plan] +
-                   self.model_words + words, f"planning {key}")
+            command = [self.options.hetsynth, "plan", self.options.model, "--cluster", row.cluster, "-o", row.plan]
+            finish(self.bed.enter(CONTROL) + command + self.model_words + words, f"planning {key}")
         except BedFault as fault:
             if fault.code != INFEASIBLE:
                 raise
@@ -113,7 +117,14 @@ class Planner:
             return self.plan(key, hosts, self.options.plan_option)
         if key in ("even", "proportional"):
             ratio = [1] * len(hosts) if key == "even" else [round(speed / max(self.speeds), 4) for speed in self.speeds]
-            return self.plan(key, hosts, ["--ratio", ",".join(map(str, ratio))] + ALL_REDUCE_ALONE)
+            row = self.plan(key, hosts, ["--ratio", ",".join(map(str, ratio))] + ALL_REDUCE_ALONE)
+            if row.predicted:
+                wanted, found = row.predicted["baselines"].get(BASELINES[key]), row.predicted["step_seconds"]
+                if wanted is None:
+                    row.why_not = "does not fit"
+                elif abs(found / wanted - 1) > SAME_PLAN:
+                    row.why_not = "no such plan: to do all of the work everywhere is faster"
+            return row
         used = [self.fastest] if key == "torch-alone" else hosts
         weights = self.speeds if key == "ddp-hand" else [1] * len(used)
         return Row(key, used, batches=shares_of(self.options.batch, weights))
@@ -121,7 +132,8 @@ class Planner:
     def prepare(self, row):
         """Compiles the programs of a row at full speed, so that the hosts of the bed find them in the cache."""
         if row.plan and not row.why_not:
-            finish(self.run_words(row) + ["--steps", "1"], f"a step of {row.title} on one machine", cwd=self.folder)
+            words = self.bed.enter(CONTROL) + self.run_words(row) + ["--steps", "1"]
+            finish(words, f"a step of {row.title} on one machine", cwd=self.folder)
 
     def run_words(self, row):
         return [self.options.hetsynth, "run", self.options.model, "--cluster", row.cluster, "--plan", row.plan,

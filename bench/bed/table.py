@@ -16,7 +16,8 @@ def summary(row, base, hosts):
     valid = [result for result in row.results if result["valid"]]
     used = valid or row.results
     out = {"row": row.key, "title": row.title, "why_not": row.why_not, "unit": None, "per_second": None, "times": None,
-           "step_seconds": None, "predicted_step_seconds": row.predicted.get("step_seconds"), "predicted_to_measured": None,
+           "step_seconds": None, "predicted_step_seconds": row.predicted.get("step_seconds"),
+           "predicted_to_measured": None,
            "predicted_memory_bytes": row.predicted.get("memory_bytes"), "memory_bytes": None, "resident_bytes": None,
            "foreign_cores": None, "runs": len(row.results), "valid_runs": len(valid),
            "hosts": [host.name for host in row.hosts], "loss": None,
@@ -55,7 +56,7 @@ def busy_text(row):
 
 def state(row):
     if row["why_not"] or not row["runs"]:
-        return row["why_not"] or "not measured"
+        return "see below" if len(row["why_not"]) > len("does not fit") else row["why_not"] or "not measured"
     return f"{row['valid_runs']} of {row['runs']}" + ("" if row["valid_runs"] else " INVALID")
 
 
@@ -80,17 +81,20 @@ def columns(rows, hosts):
 
 def text(rows, hosts):
     shown = columns(rows, hosts)
-    lines = [[head[0] for head in shown], [head[1] for head in shown]] + [[head[2](row) for head in shown] for row in rows]
+    lines = [[head[0] for head in shown], [head[1] for head in shown]]
+    lines += [[head[2](row) for head in shown] for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
     out = ""
     for line in lines:
-        cells = [cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths))]
+        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
         out += "  ".join(cells).rstrip() + "\n"
     return out + "".join(parts_text(row) for row in rows)
 
 
 def parts_text(row):
     """Where the step of a row goes: what was planned, and what its hosts say of it."""
+    if row["why_not"]:
+        return f"{row['title']}: {row['why_not']}\n"
     if not row.get("collectives") or not row.get("parts"):
         return ""
     count = sum(row["collectives"].values())

@@ -58,8 +58,8 @@ def measure(address, count, rounds):
 
         get(count), put(count)  # The first transfer finds out how much the connection carries.
         small = statistics.median(get(8) for _ in range(200))
-        return {"from_there": count / statistics.median(get(count) - small for _ in range(rounds)),
-                "to_there": count / statistics.median(put(count) - small for _ in range(rounds)),
+        return {"from_there": count / statistics.median(get(count) for _ in range(rounds)),
+                "to_there": count / statistics.median(put(count) for _ in range(rounds)),
                 "latency": small / 2}
 
 

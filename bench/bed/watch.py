@@ -1,6 +1,6 @@
 """Runs one training on a bed and watches it: how far it is, how busy the hosts are, and whether all are still there.
 
-A host whose link was cut is not noticed by mpirun at all, so it is noticed here, and the processes are ended from outside.
+mpirun does not notice a host whose link was cut, so it is noticed here, and the processes are ended from outside.
 """
 import ctypes
 import json
@@ -17,7 +17,7 @@ from hosts import CONTROL
 POLL_SECONDS = 0.05
 LOST_SECONDS = 4  # A host that does not answer for so long is lost. Its link may be full for a second.
 GRACE_SECONDS = 8  # After the first process failed, for the others to end by themselves and say what they saw.
-STALL_SECONDS, STALL_STEPS = 15, 10  # Without a step for so long, and so many times as long as a step takes, is a stall.
+STALL_SECONDS, STALL_STEPS = 15, 10  # No step for so long, and for so many times as long as a step takes, is a stall.
 CLONE_NEWNET = 0x40000000
 
 
@@ -159,8 +159,10 @@ class Training:
 
     def watch(self, heart):
         began = last_step = time.monotonic()
-        first = last = None
-        resident, failed = 0, None
+        # What was used before the steps that count, and after them. Where steps come faster than they are looked at,
+        # all of the run stands for them.
+        first, last = Usage.now(self.bed), None
+        resident, failed, warm = 0, None, False
         while True:
             ended = [process.poll() for process in self.processes]
             new = self.log.read()
@@ -168,10 +170,10 @@ class Training:
             if new:
                 last_step = now
                 count = len(self.log.records)
-                if first is None and count >= self.warmup:
-                    first, first_count = Usage.now(self.bed), count
-                elif first is not None and count <= self.steps:
-                    last, last_count = Usage.now(self.bed), count
+                if not warm and self.warmup <= count < self.steps:
+                    first, warm = Usage.now(self.bed), True
+                elif count <= self.steps:
+                    last = Usage.now(self.bed)
                 resident = max(resident, resident_bytes(self.bed.groups))
             if all(code == 0 for code in ended):
                 break
@@ -185,9 +187,9 @@ class Training:
                               (f", and host {', '.join(silent)} does not answer" if silent else ""))
             self.check_progress(now, began, last_step)
             time.sleep(POLL_SECONDS)
-        if last is None:
+        if len(self.log.records) != self.steps:
             self.fail(f"it ended after {len(self.log.records)} steps of {self.steps}")
-        return self.watched(first, last, self.log.records[first_count:last_count], resident)
+        return self.watched(first, last or Usage.now(self.bed), self.log.records[self.warmup:], resident)
 
     def check_progress(self, now, began, last_step):
         records = self.log.records
