@@ -13,14 +13,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 if sys.version_info < (3, 11):
     print(f"error: [bed] this is Python {sys.version.split()[0]}, and 3.11 is needed", file=sys.stderr)
     sys.exit(77)
 
 from faults import BedFault, Stopped, Usage
-from hosts import CONTROL, Bed, check_machine, describe
-from measure import add_run_options, complete, measure
+from hosts import CONTROL, SIGNALS, Bed, check_machine, describe
+from measure import add_run_options, complete, is_torch, measure
+from torch_place import torch_python
 
 BEDS = {  # Quotas of a core. All of a bed fit on two cores.
     "two": [0.6, 0.3],
@@ -102,26 +104,45 @@ def guard(bed):
     """Removes the bed if the command that made it dies without having done so, whatever killed it."""
     if sys.stdin.buffer.read() != b"done":
         bed.down()
+        time.sleep(0.3)  # What that command had just started may have been made in the meantime.
+        bed.down()
 
 
 def start_guard(bed):
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "guard", "--name", bed.name],
-                            stdin=subprocess.PIPE, start_new_session=True)
+    """A process that watches this one. A signal that asks for the end lets it remove the bed, and then ends this one.
+
+    A signal handler that raised an exception could do so anywhere in the standard library, and leave a lock behind.
+    """
+    watcher = subprocess.Popen([sys.executable, os.path.abspath(__file__), "guard", "--name", bed.name],
+                               stdin=subprocess.PIPE, start_new_session=True)
+
+    def stop(number, _):
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        os.close(watcher.stdin.fileno())
+        os.waitpid(watcher.pid, 0)
+        os.write(2, b"stopped by a signal; the bed is removed\n")
+        os._exit(128 + number)
+
+    for number in SIGNALS:
+        signal.signal(number, stop)
+    return watcher
 
 
 def run_in_bed(bed, options):
     """A bed for as long as it takes to measure. It is removed whatever happens, unless --keep says otherwise."""
     hosts, rows = hosts_of(options), complete(options)
+    python = torch_python(options.cache) if any(map(is_torch, rows)) else ""
     bed.lock()
     watcher = start_guard(bed)
     kept = False
     try:
         bed.up(hosts)
-        measure(bed, options, rows)
+        measure(bed, options, rows, python)
         kept = options.keep
     finally:
         if not kept:
             bed.down()
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         watcher.communicate(b"done")
 
 
@@ -130,14 +151,14 @@ def print_hosts(bed):
         print(f"{host.name}  {host.address}  {host.quota:g} of core {host.core}  {host.link_bits / 1e6:g} Mb/s")
 
 
-def stop(signal_number, _):
-    raise Stopped(signal_number)
+def raise_stopped(number, _):
+    raise Stopped(number)
 
 
 def main(arguments):
     options = parse(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN if options.command == "guard" else stop)
+    if options.command == "guard":
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if options.command not in ("ls", "exec", "mpirun", "guard"):
         check_machine()
     bed = Bed(options.name)
@@ -145,6 +166,8 @@ def main(arguments):
         run_in_bed(bed, options)
     elif options.command == "up":
         bed.lock()
+        for number in SIGNALS:
+            signal.signal(number, raise_stopped)
         bed.up(hosts_of(options))
         print_hosts(bed)
     elif options.command == "down":
@@ -170,6 +193,9 @@ if __name__ == "__main__":
     except BedFault as fault:
         print(fault, file=sys.stderr)
         sys.exit(fault.code)
+    except OSError as error:
+        print(f"error: [bed] {error}", file=sys.stderr)
+        sys.exit(1)
     except Stopped as stopped:
         print("stopped by a signal; the bed is removed", file=sys.stderr)
         sys.exit(stopped.code)

@@ -100,15 +100,15 @@ def host_text(host, measured):
             f'  memory = "{HOST_MEMORY}"\n  measured = {scaled(measured, host.quota)}\n')
 
 
-def cluster_text(hosts, measured, links):
-    """The cluster file of these hosts; one of them alone has no network."""
+def cluster_text(hosts, measured, links, faster=1):
+    """The cluster file of these hosts, as if links were so many times as fast; one host alone has no network."""
     text = ("# Made by bench/bed: speeds are what `hetsynth probe` measured on a whole core times the host's quota,\n"
             "# links are measured over TCP, memory is declared.\n")
     text += f'name = "bed-{len(hosts)}"\n'
     if len(hosts) > 1:
         # A cluster file has one rate for all links, so that of the slowest.
-        bandwidth = min(links[host.name]["bandwidth"] for host in hosts)
-        latency = max(links[host.name]["latency"] for host in hosts)
+        bandwidth = min(links[host.name]["bandwidth"] for host in hosts) * faster
+        latency = max(links[host.name]["latency"] for host in hosts) / faster
         declared = min(host.link_bits for host in hosts) / 1e6
         measured_text = f'bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us"'
         text += (f'\n[between]\nbandwidth = "{declared:g} Mb/s"\nlatency = "100 us"\n'

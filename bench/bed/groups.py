@@ -1,7 +1,8 @@
 """Control groups of a bed: one for each host, with a quota of CPU time, below one for the whole bed.
 
 Version 1 has a hierarchy for quotas (cpu) and one that counts (cpuacct), which may be mounted together or apart;
-version 2 has one for both. Only folders below `hetsynth-bed-NAME` are made, written to and removed.
+version 2 has one for both. Only folders `hetsynth-bed-NAME` are made, written to and removed; the uppermost group of
+version 2 is told to hand the controller `cpu` down, where it does not yet.
 """
 import os
 import re

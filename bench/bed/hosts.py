@@ -26,6 +26,7 @@ NETWORK = "10.77.0.0/24"
 CONTROL = "ctl"  # The host that has no quota and no limit of its link.
 FULLEST_CORE = 0.95  # A core whose hosts may use all of it has nothing left for the kernel's share of the network.
 LEAST_BURST = 16_000  # bytes
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 STATE = "/run/hetsynth-bed"
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "taskset": "util-linux"}
 
@@ -141,9 +142,13 @@ class Bed:
                            "wait for it, or take another name: --name") from None
 
     def up(self, hosts):
-        """Makes the bed; what an earlier one of this name left is removed first. Leaves nothing behind if it fails."""
+        """Makes the bed; what an earlier one of this name left is removed first. Leaves nothing behind if it fails.
+
+        Signals wait until all is there: what is just being made could not be found to be removed.
+        """
         self.down()
         self.hosts = hosts
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             os.makedirs(os.path.join(self.folder, "tmp"))
             self.groups.make()
@@ -154,12 +159,15 @@ class Bed:
             self.write_agent()
             with open(os.path.join(self.folder, "bed.json"), "w") as file:
                 json.dump([asdict(host) for host in hosts], file)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         except OSError as error:
             self.down()
             raise BedFault(f"the bed cannot be made: {error}") from error
         except BaseException:
             self.down()
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def make_switch(self):
         switch = self.namespace("switch")
@@ -216,7 +224,7 @@ class Bed:
 
     def down(self):
         """Ends all processes of the bed and removes all of it, as far as it is there. Signals wait until it is done."""
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.groups.kill()
             prefix = self.namespace("")

@@ -10,7 +10,7 @@ from cluster import cluster_text, measure_links, probe_cores
 from faults import BedFault, Usage
 from rows import ROWS, Planner
 import table
-from torch_place import default_cache, torch_python
+from torch_place import default_cache
 from watch import Training
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -44,6 +44,8 @@ def add_run_options(parser):
                         help="first steps of a run, which are left out; default: 5")
     parser.add_argument("--foreign", type=number_of(float, 0), default=0.25,
                         help="cores that others may use before a run is invalid; default: 0.25")
+    parser.add_argument("--again", type=number_of(int, 0), default=0,
+                        help="times an invalid run is made again before it is counted as such; default: 0")
     parser.add_argument("--start-seconds", type=number_of(float, 1), default=300,
                         help="how long a run may take to its first step; default: 300")
     parser.add_argument("--plan-option", action="append", default=[], metavar="WORD",
@@ -120,7 +122,7 @@ def result_of(watched, hosts, repeat, limit):
         waiting = sum(record["idle"][device] * record["seconds"] for record in records) / seconds
         computing = sum(record["compute_seconds"][device] for record in records) / seconds
         parts[host.name] = {"computing": computing, "waiting": waiting,
-                                       "communicating": max(0.0, 1 - waiting - computing)}
+                            "communicating": max(0.0, 1 - waiting - computing)}
     return {"repeat": repeat, "unit": unit.removesuffix("_per_second"), "per_second": work / seconds,
             "step_seconds": seconds / len(records), "busy": watched.busy, "foreign_cores": watched.foreign,
             "valid": watched.foreign <= limit, "loss": records[-1]["loss"], "parts": parts,
@@ -129,13 +131,12 @@ def result_of(watched, hosts, repeat, limit):
 
 
 class Measurement:
-    def __init__(self, bed, options, keys, folder):
-        self.bed, self.options, self.keys, self.folder = bed, options, keys, folder
+    def __init__(self, bed, options, keys, folder, python):
+        self.bed, self.options, self.keys, self.folder, self.python = bed, options, keys, folder, python
         self.rows = []
 
     def prepare(self):
         options = self.options
-        self.python = torch_python(options.cache) if any(map(is_torch, self.keys)) else ""
         say(f"measuring the cores and links of {len(self.bed.hosts)} hosts")
         self.measured = probe_cores(self.bed, options.hetsynth, self.folder)
         self.links = measure_links(self.bed)
@@ -150,6 +151,13 @@ class Measurement:
             planner.prepare(row)
 
     def train(self, row, repeat):
+        """Adds one result to a row: the first that was not disturbed, or the least disturbed of all that were made."""
+        results = []
+        while len(results) <= self.options.again and not (results and results[-1]["valid"]):
+            results.append(self.train_once(row, repeat))
+        row.results.append(min(results, key=lambda result: result["foreign_cores"]))
+
+    def train_once(self, row, repeat):
         place = os.path.join(self.folder, f"{row.key}-{repeat}")
         log = place + ".steps"
         if os.path.exists(log):
@@ -157,9 +165,9 @@ class Measurement:
         training = Training(self.bed, row.title, self.planner.commands(row, log, self.python), log, place + ".txt",
                             self.options.steps, self.options.warmup, self.options.start_seconds)
         result = result_of(training.run(), row.hosts, repeat, self.options.foreign)
-        row.results.append(result)
         say(f"  {repeat + 1} of {self.options.repeats}  {row.title:<30} {result['step_seconds'] * 1e3:8.1f} ms a step"
             f"  other load {result['foreign_cores']:.2f}" + ("" if result["valid"] else "  INVALID"))
+        return result
 
     def train_all(self):
         for repeat in range(self.options.repeats):
@@ -184,10 +192,11 @@ class Measurement:
             table.write(self.options.out, self.described(), rows)
 
 
-def measure(bed, options, keys):
+def measure(bed, options, keys, python):
+    """Measures and prints. `python`: the one that has PyTorch, if a row needs it."""
     folder = options.work or tempfile.mkdtemp(prefix="hetsynth-bed-")
     os.makedirs(folder, exist_ok=True)
-    measurement = Measurement(bed, options, keys, os.path.abspath(folder))
+    measurement = Measurement(bed, options, keys, os.path.abspath(folder), python)
     try:
         measurement.prepare()
         try:

@@ -18,11 +18,12 @@ ROWS = {
     "plan": "the plan",
 }
 COLLECTIVES = {"all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast", "halo_exchange", "send"}
-# The best plan at given shares that adds up and does nothing else between devices is data parallelism, if that pays.
+# The best plan at given shares that adds up and does nothing else between devices is data parallelism, where that pays.
 # `hetsynth plan` tells what data parallelism takes in its report, by these names, but has no option to write that plan.
 BASELINES = {"even": "even data parallel", "proportional": "speed-proportional data parallel"}
 SAME_PLAN = 0.03  # Predictions that differ by more are of different plans; rounded shares make less of a difference.
 ALL_REDUCE_ALONE = ["--forbid", "all_gather,reduce_scatter,all_to_all,broadcast,halo_exchange"]
+FASTER_LINKS = [1, 10, 100, 1000]  # times as fast, until data parallelism pays
 INFEASIBLE = 4  # exit code of `hetsynth plan`
 
 
@@ -87,12 +88,13 @@ class Planner:
                        for host in bed.hosts]
         self.fastest = bed.hosts[self.speeds.index(max(self.speeds))]
 
-    def plan(self, key, hosts, words):
-        """A row for the plan that `hetsynth plan` makes with these words."""
-        row = Row(key, hosts, os.path.join(self.folder, f"{len(hosts)}-{hosts[0].name}.toml"),
-                  os.path.join(self.folder, f"{key}.json"))
+    def plan(self, key, hosts, words, faster=1):
+        """A row for the plan that `hetsynth plan` makes with these words, if links were so many times as fast."""
+        kind = f"-links-x{faster}" if faster > 1 else ""
+        row = Row(key, hosts, os.path.join(self.folder, f"{len(hosts)}-{hosts[0].name}{kind}.toml"),
+                  os.path.join(self.folder, f"{key}{kind}.json"))
         with open(row.cluster, "w") as file:
-            file.write(cluster_text(hosts, self.measured, self.links))
+            file.write(cluster_text(hosts, self.measured, self.links, faster))
         try:
             command = [self.options.hetsynth, "plan", self.options.model, "--cluster", row.cluster, "-o", row.plan]
             finish(self.bed.enter(CONTROL) + command + self.model_words + words, f"planning {key}")
@@ -116,18 +118,41 @@ class Planner:
         if key == "plan":
             return self.plan(key, hosts, self.options.plan_option)
         if key in ("even", "proportional"):
-            ratio = [1] * len(hosts) if key == "even" else [round(speed / max(self.speeds), 4) for speed in self.speeds]
-            row = self.plan(key, hosts, ["--ratio", ",".join(map(str, ratio))] + ALL_REDUCE_ALONE)
-            if row.predicted:
-                wanted, found = row.predicted["baselines"].get(BASELINES[key]), row.predicted["step_seconds"]
-                if wanted is None:
-                    row.why_not = "does not fit"
-                elif abs(found / wanted - 1) > SAME_PLAN:
-                    row.why_not = "no such plan: to do all of the work everywhere is faster"
-            return row
+            return self.data_parallel(key)
         used = [self.fastest] if key == "torch-alone" else hosts
         weights = self.speeds if key == "ddp-hand" else [1] * len(used)
         return Row(key, used, batches=shares_of(self.options.batch, weights))
+
+    def data_parallel(self, key):
+        """Where links are too slow for data parallelism to pay, its plan is that for faster ones."""
+        ratio = [1] * len(self.bed.hosts) if key == "even" else [round(s / max(self.speeds), 4) for s in self.speeds]
+        words = ["--ratio", ",".join(map(str, ratio))] + ALL_REDUCE_ALONE
+        first = None
+        for faster in FASTER_LINKS:
+            row = self.plan(key, self.bed.hosts, words, faster)
+            first = first or row
+            baseline = row.predicted.get("baselines", {}).get(BASELINES[key])
+            if not baseline:
+                row.why_not = "does not fit"
+                return row
+            if abs(row.predicted["step_seconds"] / baseline - 1) < SAME_PLAN:
+                return row if faster == 1 else self.taken_over(row, first, first.predicted["baselines"][BASELINES[key]])
+        first.why_not = "the planner makes no such plan"
+        return first
+
+    @staticmethod
+    def taken_over(row, other, step_seconds):
+        """The plan of a row for the cluster of another one of the same devices, where it takes so long."""
+        with open(row.plan) as file:
+            plan = json.load(file)
+        with open(other.plan) as file:
+            plan["cluster"] = json.load(file)["cluster"]
+        del plan["prediction"]  # It was of the other links.
+        computing = row.predicted["step_seconds"] - row.predicted["communication_seconds"]
+        predicted = row.predicted | {"step_seconds": step_seconds, "communication_seconds": step_seconds - computing}
+        with open(other.plan, "w") as file:
+            json.dump(plan, file)
+        return Row(row.key, row.hosts, other.cluster, other.plan, predicted=predicted)
 
     def prepare(self, row):
         """Compiles the programs of a row at full speed, so that the hosts of the bed find them in the cache."""

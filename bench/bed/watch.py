@@ -152,9 +152,11 @@ class Training:
             return self.watch(heart)
         finally:
             heart.over.set()
+            for process in self.processes:
+                process.kill()  # It may not have joined its group yet.
             self.bed.groups.kill()
             for process in self.processes:
-                process.wait(5)
+                process.wait()
             heart.join(3)
 
     def watch(self, heart):
