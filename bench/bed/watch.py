@@ -87,7 +87,7 @@ def machine_busy_seconds():
 
 
 @dataclass
-class Usage:
+class Used:
     """What had been used at a moment: seconds of CPU time, of the machine, of the bed and of each host."""
     time: float
     machine: float
@@ -98,7 +98,7 @@ class Usage:
     def now(bed):
         groups = bed.groups
         # This process, which watches, counts as the bed's.
-        return Usage(time.monotonic(), machine_busy_seconds(), groups.used_seconds() + time.process_time(),
+        return Used(time.monotonic(), machine_busy_seconds(), groups.used_seconds() + time.process_time(),
                      {host.name: groups.used_seconds(host.name) for host in bed.hosts})
 
 
@@ -112,10 +112,11 @@ class Watched:
 
 
 def resident_bytes(groups):
+    """Of the largest process of the bed, the most that it had in memory."""
     most = 0
-    for host in groups.processes():
+    for pid in groups.processes():
         try:
-            with open(f"/proc/{host}/status") as file:
+            with open(f"/proc/{pid}/status") as file:
                 most = max([most] + [int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:")])
         except OSError:
             pass  # The process has ended.
@@ -163,7 +164,7 @@ class Training:
         began = last_step = time.monotonic()
         # What was used before the steps that count, and after them. Where steps come faster than they are looked at,
         # all of the run stands for them.
-        first, last = Usage.now(self.bed), None
+        first, last = Used.now(self.bed), None
         resident, failed, warm = 0, None, False
         while True:
             ended = [process.poll() for process in self.processes]
@@ -173,9 +174,9 @@ class Training:
                 last_step = now
                 count = len(self.log.records)
                 if not warm and self.warmup <= count < self.steps:
-                    first, warm = Usage.now(self.bed), True
+                    first, warm = Used.now(self.bed), True
                 elif count <= self.steps:
-                    last = Usage.now(self.bed)
+                    last = Used.now(self.bed)
                 resident = max(resident, resident_bytes(self.bed.groups))
             if all(code == 0 for code in ended):
                 break
@@ -191,7 +192,7 @@ class Training:
             time.sleep(POLL_SECONDS)
         if len(self.log.records) != self.steps:
             self.fail(f"it ended after {len(self.log.records)} steps of {self.steps}")
-        return self.watched(first, last or Usage.now(self.bed), self.log.records[self.warmup:], resident)
+        return self.watched(first, last or Used.now(self.bed), self.log.records[self.warmup:], resident)
 
     def check_progress(self, now, began, last_step):
         records = self.log.records
