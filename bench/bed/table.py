@@ -88,13 +88,21 @@ def text(rows, hosts):
     for line in lines:
         cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
         out += "  ".join(cells).rstrip() + "\n"
-    return out + "".join(parts_text(row) for row in rows)
+    return out + "".join(remark(row, hosts) for row in rows)
+
+
+def remark(row, hosts):
+    """What there is to say of a row below the table: why it is empty, who was left out, where its step goes."""
+    if row["why_not"]:
+        return f"{row['title']}: {row['why_not']}\n"
+    out = ""
+    if row["row"] == "plan" and len(row["hosts"]) < len(hosts):
+        out = f"{row['title']} leaves hosts out, which do not pay: it uses {', '.join(row['hosts'])}\n"
+    return out + parts_text(row)
 
 
 def parts_text(row):
     """Where the step of a row goes: what was planned, and what its hosts say of it."""
-    if row["why_not"]:
-        return f"{row['title']}: {row['why_not']}\n"
     if not row.get("collectives") or not row.get("parts"):
         return ""
     count = sum(row["collectives"].values())
