@@ -43,8 +43,8 @@ Command add_explain(CLI::App& app) {
                             {},
                             memory_at_peak(c.reference, c.plan.program, c.cluster),
                             on_one_ring(c.plan, c.reference, c.cluster)};
-    explanation.timeline = simulate(c.plan.program, explanation.prices,
-                                    unfolding_of(c.reference, c.plan.program, c.cluster));
+    explanation.timeline =
+        simulate(c.plan.program, explanation.prices, unfolding_of(c.reference, c.plan.program, c.cluster));
     if (!options->page.empty())
       write_file_atomically(options->page, "timeline", timeline_page(c.plan, c.reference, explanation.prices));
     if (options->json)

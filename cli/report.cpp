@@ -207,6 +207,17 @@ std::string proof_text(const Prediction& p) {
   return out;
 }
 
+/// What to expect of a run: collectives that go together have one latency, and some run beside computing.
+std::string unfolding_text(const Prediction& p) {
+  const Trial* own = p.taken();
+  if (!own || own->communication_seconds <= 0) return "";
+  const double saved = std::max(0.0, own->step_seconds - own->timeline_seconds);
+  return fmt::format(
+      "  {:<34} {:>12}  ({:.0f} % of {} of communication costs nothing: together, or beside computing)\n",
+      "as it unfolds", seconds_text(own->timeline_seconds), 100 * std::min(1.0, saved / own->communication_seconds),
+      seconds_text(own->communication_seconds));
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
@@ -223,6 +234,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
   out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
+  out += unfolding_text(p);
   return out + baselines_text(p) + considered_text(p) + micro_batches_text(plan) + small_batch_text(plan, reference);
 }
 
@@ -233,6 +245,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   out["cluster"] = plan.cluster_name;
   out["parameters"] = reference.parameter_count();
   out["step_seconds"] = p.step_seconds;
+  if (const Trial* own = p.taken()) out["timeline_seconds"] = own->timeline_seconds;
   out["lower_bound_seconds"] = p.lower_bound_seconds;
   if (p.cut_short) out["cut_short"] = true;
   if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;

@@ -6,7 +6,6 @@
 #include "codegen/cuda/host/cuda_program.h"
 #include "codegen/interface/device_program.h"
 #include "codegen/passes/lower.h"
-#include "dsl/spmd/buckets.h"
 #include "dsl/spmd/unroll.h"
 
 namespace hetsynth {
@@ -21,12 +20,8 @@ DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program
   if (cluster.devices.at(size_t(rank)).kind == DeviceKind::cuda)
     return codegen::generate_cuda(reference, program, cluster, rank);
   // GPUs carry collectives out in their place, and cpu devices that meet them do so as well.
-  const bool beside = !any_cuda(cluster);
-  const BucketedProgram buckets = bucketed(reference, program, cluster.devices);
-  codegen::Lowered lowered =
-      codegen::lower(reference, buckets.program, rank, {}, beside ? &buckets.bucket_of : nullptr);
+  codegen::Lowered lowered = codegen::lower(reference, program, rank, {}, !any_cuda(cluster));
   DeviceProgram out = codegen::describe(lowered, cluster);
-  out.buckets = beside && reference.loops.empty();
   out.files.push_back({fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster)});
   return out;
 }

@@ -16,7 +16,8 @@ def summary(row, base, hosts):
     valid = [result for result in row.results if result["valid"]]
     used = valid or row.results
     out = {"row": row.key, "title": row.title, "why_not": row.why_not, "unit": None, "per_second": None, "times": None,
-           "step_seconds": None, "predicted_step_seconds": row.predicted.get("step_seconds"),
+           "step_seconds": None,
+           "predicted_step_seconds": row.predicted.get("unfolds_seconds") or row.predicted.get("step_seconds"),
            "predicted_to_measured": None,
            "predicted_memory_bytes": row.predicted.get("memory_bytes"), "memory_bytes": None, "resident_bytes": None,
            "foreign_cores": None, "runs": len(row.results), "valid_runs": len(valid),
@@ -107,8 +108,8 @@ def parts_text(row):
         return ""
     count = sum(row["collectives"].values())
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(row["collectives"].items()))
-    share = row["predicted_communication_seconds"] / row["predicted_step_seconds"]
-    out = f"{row['title']}: {count} collectives a step ({kinds}), predicted to take {100 * share:.0f} % of it\n"
+    out = (f"{row['title']}: {count} collectives a step ({kinds}), predicted to take "
+           f"{1e3 * row['predicted_communication_seconds']:.0f} ms one by one\n")
     for host, parts in row["parts"].items():
         out += (f"  {host}: computes {100 * parts['computing']:.0f} % of the step, communicates "
                 f"{100 * parts['communicating']:.0f} %, waits {100 * parts['waiting']:.0f} %\n")

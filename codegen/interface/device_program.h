@@ -33,7 +33,7 @@ struct DeviceProgram {
   DeviceKind kind = DeviceKind::cpu;
   std::string architecture;       ///< cuda: "sm_80"
   std::vector<SourceFile> files;  ///< host source first; cuda: then the kernels
-  /// Collectives come in the order of gather_buckets (dsl/spmd/buckets.h) instead of the plan's; on all ranks of
+  /// cuda: collectives come in the order of gather_buckets (dsl/spmd/buckets.h) instead of the plan's; on all ranks of
   /// a plan or on none.
   bool buckets = false;
   int64_t arena_bytes = 0;

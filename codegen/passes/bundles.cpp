@@ -4,6 +4,7 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/buckets.h"
 
 namespace hetsynth::codegen {
 namespace {
@@ -48,9 +49,8 @@ std::vector<Bundle> bundles(const LocalProgram& program, const std::vector<Group
     const Group& group = groups[size_t(g)];
     const LocalOp& op = program.ops[size_t(group.op())];
     const Touched touched = touched_by(program, group, layouts);
-    const bool begins = group.kind == Group::Kind::collective && op.loop < 0;
-    const int bucket = begins ? bucket_of[size_t(op.result)] : -1;
-    const bool joins = bucket >= 0 && bucket == last_bucket;
+    const int bucket = group.kind == Group::Kind::collective ? bucket_of[size_t(op.result)] : -1;
+    const bool begins = bucket >= 0, joins = begins && bucket == last_bucket;
     for (auto open = under_way.begin(); open != under_way.end();) {
       const bool own = joins && open + 1 == under_way.end();
       const bool waits = op.loop >= 0 || meet(touched.read, open->touched.written) ||

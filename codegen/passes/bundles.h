@@ -19,12 +19,8 @@ struct Bundle {
   bool plain() const { return groups.size() == 1 && ends_before == groups.front() + 1; }
 };
 
-/// Bundles that may be under way at one time. Two keep the link busy; more let a rank compute on where exchanges take
-/// long for a while.
-constexpr int most_under_way = 4;
-
-/// Of all collectives that run once, in order. `bucket_of`: by value, the bucket of the collective that makes it, -1
-/// where it is in none. What is in a loop is carried out in its place.
+/// Of all collectives in buckets, in order. `bucket_of`: by value, the bucket of the collective that makes it, -1 where
+/// it is carried out in its place. At most most_under_way are under way at one time.
 std::vector<Bundle> bundles(const LocalProgram& program, const std::vector<Group>& groups, const Layouts& layouts,
                             const std::vector<int>& bucket_of);
 

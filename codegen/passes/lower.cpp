@@ -10,19 +10,17 @@ ValueId Lowered::storage(ValueId value) const {
 }
 
 Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options,
-              const std::vector<int>* bucket_of) {
+              bool beside) {
   Lowered out{&reference, &program, localize(reference, program, rank), {}, {}, {}, {}};
   std::vector<FusedAttention> attention;
   if (options.fuse_attention) attention = fuse_attention(out.local, reference);
   out.layouts = lay_out(out.local);
   out.groups = group(out.local, out.layouts, attention, options);
-  std::vector<int> bucket_of_value;
-  if (bucket_of) {
-    bucket_of_value.assign(out.local.values.size(), -1);
-    for (size_t i = 0; i < program.instructions.size(); ++i)
-      bucket_of_value[size_t(program.instructions[i].result)] = (*bucket_of)[i];
-  }
-  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of_value);
+  std::vector<int> bucket_of;  // by value
+  if (beside) bucket_of.assign(out.local.values.size(), -1);
+  for (const Instruction& instruction : program.instructions)
+    if (beside) bucket_of[size_t(instruction.result)] = instruction.bucket;
+  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of);
   out.names = name_values(out.local, reference);
   return out;
 }

@@ -24,10 +24,10 @@ struct Lowered {
   ValueId storage(ValueId value) const;
 };
 
-/// Runs localize, lay out, group, plan memory. Program and reference must outlive the result. `bucket_of`: of
-/// collectives that may run beside computing, by instruction; null: each is carried out in its place.
+/// Runs localize, lay out, group, plan memory. Program and reference must outlive the result. `beside`: collectives run
+/// beside computing where the plan says so.
 Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options = {},
-              const std::vector<int>* bucket_of = nullptr);
+              bool beside = false);
 
 /// Arena size and slots: all of the result but the source.
 DeviceProgram describe(const Lowered& lowered, const Cluster& cluster);

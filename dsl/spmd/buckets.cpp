@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
-#include <span>
 
 namespace hetsynth {
 namespace {
@@ -146,11 +146,83 @@ BucketedProgram without_buckets(const SpmdProgram& program) {
   return {program, std::vector<int>(program.instructions.size(), -1)};
 }
 
-BucketedProgram bucketed(const Program& reference, const SpmdProgram& program, const std::vector<Device>& devices) {
-  const DeviceKind kind = devices.at(0).kind;
-  const auto ranks = std::span(devices).first(size_t(program.mesh.device_count()));
-  const bool alike = std::ranges::all_of(ranks, [&](const Device& device) { return device.kind == kind; });
-  return alike && reference.loops.empty() ? gather_buckets(reference, program, kind) : without_buckets(program);
+BucketedProgram as_planned(const SpmdProgram& program) {
+  BucketedProgram out{program, {}};
+  for (const Instruction& instruction : program.instructions) out.bucket_of.push_back(instruction.bucket);
+  return out;
+}
+
+SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
+  BucketedProgram gathered =
+      reference.loops.empty() ? gather_buckets(reference, program, DeviceKind::cpu) : without_buckets(program);
+  SpmdProgram out = std::move(gathered.program);
+  int next = 0, last = -1;
+  for (size_t i = 0; i < out.instructions.size(); ++i) {
+    Instruction& instruction = out.instructions[i];
+    const int bucket = gathered.bucket_of[i];
+    if (communicates(instruction.opcode) && loop_of(reference, out, instruction) < 0)
+      instruction.bucket = bucket >= 0 && bucket == last ? next - 1 : next++;
+    last = bucket;
+  }
+  return out;
+}
+
+std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program) {
+  const Instruction& own = program.instructions.back();
+  if (own.bucket < 0) return "";
+  const auto joins = [](const Instruction& i) {
+    return (i.opcode == Opcode::all_gather || i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) &&
+           i.realisation != Realisation::hierarchical;
+  };
+  if (loop_of(reference, program, own) >= 0) return "a collective in a loop is carried out in its place";
+  bool beside = true;  // all from there to here are of the bucket
+  for (auto other = program.instructions.rbegin() + 1; other != program.instructions.rend(); ++other) {
+    if (other->bucket != own.bucket) {
+      beside = false;
+      continue;
+    }
+    if (!beside) return "collectives of one bucket stand one behind the other";
+    if (other->axis != own.axis) return "collectives of one bucket are over one axis";
+    if (!joins(own) || !joins(*other))
+      return "only all-gathers, all-reduces and reduce-scatters that are not hierarchical share a bucket";
+    if (std::ranges::find(own.operands, other->result) != own.operands.end())
+      return "a collective reads what another one of its bucket makes";
+  }
+  return "";
+}
+
+std::vector<int> waited_for_before(const Program& reference, const SpmdProgram& program) {
+  const int end = int(program.instructions.size());
+  std::vector<int> out(program.instructions.size(), end);
+  std::map<ValueId, int> made_in;                          // results under way: the bucket
+  std::deque<std::pair<int, std::vector<int>>> under_way;  // bucket and its instructions
+  const auto wait = [&](int bucket, int before) {
+    const auto found = std::ranges::find(under_way, bucket, &std::pair<int, std::vector<int>>::first);
+    if (found == under_way.end()) return;
+    for (const int member : found->second) {
+      out[size_t(member)] = before;
+      made_in.erase(program.instructions[size_t(member)].result);
+    }
+    under_way.erase(found);
+  };
+  for (int i = 0; i < end; ++i) {
+    const Instruction& instruction = program.instructions[size_t(i)];
+    for (const ValueId operand : instruction.operands)
+      if (const auto made = made_in.find(operand); made != made_in.end()) wait(made->second, i);
+    if (!under_way.empty() && !reference.loops.empty() && loop_of(reference, program, instruction) >= 0)
+      while (!under_way.empty()) wait(under_way.front().first, i);
+    if (instruction.bucket < 0) {
+      out[size_t(i)] = i + 1;
+      continue;
+    }
+    if (under_way.empty() || under_way.back().first != instruction.bucket) {
+      while (int(under_way.size()) >= most_under_way) wait(under_way.front().first, i);
+      under_way.push_back({instruction.bucket, {}});
+    }
+    under_way.back().second.push_back(i);
+    made_in[instruction.result] = instruction.bucket;
+  }
+  return out;
 }
 
 }  // namespace hetsynth

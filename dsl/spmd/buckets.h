@@ -30,8 +30,26 @@ int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind);
 /// The same program with every collective on its own.
 BucketedProgram without_buckets(const SpmdProgram& program);
-/// As devices of one kind carry the program out, that have no loops to go through; every collective on its own where
-/// kinds meet, or loops are left. `devices`: in rank order.
-BucketedProgram bucketed(const Program& reference, const SpmdProgram& program, const std::vector<Device>& devices);
+/// As the plan says it.
+BucketedProgram as_planned(const SpmdProgram& program);
+
+/// The program of cpu devices with buckets in it: all collectives that run once may run beside computing, and those of
+/// gather_buckets begin together.
+SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program);
+
+/// Largest number of a bucket.
+constexpr int max_bucket = 1'000'000;
+/// Buckets that may be under way at one time. Two keep a link busy; more let a device compute on where exchanges take
+/// long for a while.
+constexpr int most_under_way = 4;
+
+/// Why the last instruction may not have the bucket that it has; empty if it may. Collectives of one bucket stand one
+/// behind the other, none reads what another makes, and none is in a loop. Where there are several they are
+/// all-gathers, all-reduces and reduce-scatters over one axis, and not hierarchical.
+std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program);
+
+/// By instruction: that before which its bucket is waited for; the number of instructions: the step ends before. Of
+/// those in no bucket the next.
+std::vector<int> waited_for_before(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

@@ -11,6 +11,11 @@
 
 namespace hetsynth {
 
+const Trial* Prediction::taken() const {
+  const auto own = std::ranges::find(considered, "taken", &Trial::outcome);
+  return own == considered.end() ? nullptr : &*own;
+}
+
 SpmdProgram canonical(const SpmdProgram& program) {
   SpmdProgram result;
   result.mesh = program.mesh;
@@ -43,6 +48,7 @@ SpmdProgram canonical(const SpmdProgram& program) {
     if (fields.root) to.root = from.root;
     if (fields.to) to.to = from.to;
     if (fields.halo) to.before = from.before, to.after = from.after;
+    if (communicates(from.opcode)) to.bucket = from.bucket;
     to.cause = from.cause;
     result.instructions.push_back(std::move(to));
   }

@@ -59,6 +59,9 @@ struct Prediction {
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
   std::vector<Trial> considered;  ///< in the order of planning, the plan's own among them; empty: not searched for
+
+  /// The plan's own; none if the plan was not searched for.
+  const Trial* taken() const;
 };
 
 /// What generation needs to know of a device, kept in the plan so that a plan can be inspected without its cluster

@@ -10,6 +10,7 @@
 
 #include "dsl/base/suggest.h"
 #include "dsl/cluster/cluster.h"
+#include "dsl/spmd/buckets.h"
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/nested_cut.h"
 #include "dsl/spmd/plan_text.h"
@@ -211,8 +212,11 @@ class DecisionReader {
     }
     if (reader.has("of")) of = node(reader.member("of"));
     if (reader.has("cause")) instruction.cause = label(reader.member("cause"));
+    if (reader.has("bucket")) instruction.bucket = int(reader.member("bucket").integer(0, max_bucket));
     instruction.result = define(reader.member("result"), of, placements(reader.member("placement"), reference_[of]));
     program_.instructions.push_back(std::move(instruction));
+    if (const std::string why = why_not_in_bucket(reference_, program_); !why.empty())
+      reader.member("bucket").fail(why, "", "", "give it a number of its own, or leave \"bucket\" out");
   }
 
   void check_fields(const JsonReader& reader, Opcode opcode) const {
@@ -231,6 +235,7 @@ class DecisionReader {
     need(fields.halo, {"before", "after"});
     std::vector<std::string> optional{"of", "cause"};
     if (fields.realisation) optional.emplace_back("realisation");
+    if (communicates(opcode)) optional.emplace_back("bucket");
     reader.check_members(required, optional);
   }
 

@@ -118,6 +118,7 @@ class Writer {
     if (fields.to) line.integer("to", instruction.to);
     if (fields.halo) line.integer("before", instruction.before).integer("after", instruction.after);
     if (fields.realisation) line.string("realisation", name(instruction.realisation));
+    if (instruction.bucket >= 0) line.integer("bucket", instruction.bucket);
   }
 
   std::string splits(const Instruction& instruction) const {

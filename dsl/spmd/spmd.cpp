@@ -255,6 +255,7 @@ std::string instruction_text(const SpmdProgram& program, const Program& referenc
   if (i.opcode == Opcode::send) out += fmt::format(" from {} to {}", i.root, i.to);
   if (i.opcode == Opcode::halo_exchange) out += fmt::format(" before {} after {}", i.before, i.after);
   if (i.realisation != Realisation::native) out += " " + std::string(name(i.realisation));
+  if (i.bucket >= 0) out += fmt::format(" bucket {}", i.bucket);
   if (!i.cause.empty()) out += "  # " + i.cause;
   return out + "\n";
 }

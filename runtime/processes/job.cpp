@@ -43,6 +43,9 @@ bool SignalPatience::is_over() {
 }
 
 bool wait_for(const std::vector<std::unique_ptr<Message>>& messages, const std::function<bool()>& stop) {
+  constexpr int tries_without_sleep = 4;
+  constexpr std::chrono::duration<double> shortest_sleep{20e-6}, longest_sleep{500e-6};
+  const Clock::time_point start = Clock::now();
   size_t first = 0;
   for (int tries = 0;; ++tries) {
     // All are asked each time: messages move on only so.
@@ -54,11 +57,14 @@ bool wait_for(const std::vector<std::unique_ptr<Message>>& messages, const std::
     }
     if (all) return true;
     if (stop()) return false;
-    // There may be more processes than cores: spinning would take them away from those that are waited for.
-    if (tries < 100)
+    // Asking takes a core away from those that are waited for, and from this rank's own computing beside the exchange.
+    // So one asks the less often the longer it takes, and is late by an eighth of the wait at most.
+    if (tries < tries_without_sleep) {
       std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      continue;
+    }
+    const std::chrono::duration<double> waited = Clock::now() - start;
+    std::this_thread::sleep_for(std::clamp(waited / 8, shortest_sleep, longest_sleep));
   }
 }
 

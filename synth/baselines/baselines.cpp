@@ -8,6 +8,7 @@
 #include "synth/mesh/device_subsets.h"
 #include "synth/schedule/candidate.h"
 #include "synth/schedule/memory_budget.h"
+#include "synth/schedule/plan_buckets.h"
 #include "synth/shares/start_shares.h"
 
 namespace hetsynth::synth {
@@ -135,7 +136,7 @@ Plan assemble(const Problem& problem, const Shares& shares, SpmdProgram program,
               const std::vector<std::vector<double>>& fractions) {
   Plan plan = identify_plan(problem.program, problem.analysis->program_hash(), problem.cluster);
   plan.ratios = fractions;
-  plan.program = std::move(program);
+  plan.program = in_buckets_if_they_fit(problem, shares, std::move(program));
   plan.prediction = predict(problem, shares, plan.program);
   plan.prediction.lower_bound_seconds = 0;
   return plan;

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "dsl/spmd/buckets.h"
 #include "dsl/spmd/nested_cut.h"
 #include "synth/schedule/price.h"
 
@@ -70,6 +71,14 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, cons
     const Instruction& instruction = spmd.instructions[i];
     last[instruction.result] = std::max(last[instruction.result], i);
     for (ValueId operand : instruction.operands) last[operand] = i;
+  }
+  // What is under way keeps its operands and its result.
+  const std::vector<int> waited = waited_for_before(problem.program, spmd);
+  for (int i = 0; i < end; ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    if (instruction.bucket < 0) continue;
+    last[instruction.result] = std::max(last[instruction.result], waited[i] - 1);
+    for (ValueId operand : instruction.operands) last[operand] = std::max(last[operand], waited[i] - 1);
   }
   for (ValueId leaf : spmd.leaves) last[leaf] = end;
   for (const auto& [target, value] : spmd.finals) last[value] = end;

@@ -26,7 +26,7 @@ class Simulation {
       : program_(program),
         prices_(prices),
         unfolding_(unfolding),
-        devices_(unfolding.beside.size()),
+        devices_(size_t(program.mesh.device_count())),
         staged_(has_stages(program)),
         whole_(whole),
         spans_(prices.size(), std::vector<TimelineSpan>(devices_)),
@@ -70,7 +70,9 @@ class Simulation {
   }
 
   /// The stream that carries the device's collectives.
-  double& communication_stream(size_t d) { return unfolding_.beside[d] ? communication_free_[d] : compute_free_[d]; }
+  double& communication_stream(int i, int d) {
+    return (unfolding_.beside[size_t(i)] ? communication_free_ : compute_free_)[size_t(d)];
+  }
 
   void compute(size_t i) {
     for (size_t d = 0; d < devices_; ++d) {
@@ -98,7 +100,8 @@ class Simulation {
       if (staged_) std::erase_if(group, [&](int member) { return !takes_part(program_, first, member); });
       double start = 0;
       for (const int member : group) {
-        start = std::max(start, communication_stream(size_t(member)));
+        // Those that are waited for at once keep their place behind those that are under way.
+        start = std::max({start, communication_stream(together[0], member), communication_free_[size_t(member)]});
         for (const int i : together) start = std::max(start, operands_ready(size_t(i), size_t(member)));
       }
       double end = start;
@@ -112,7 +115,7 @@ class Simulation {
       }
       for (const int member : group) {
         for (const int i : together) done(size_t(i), size_t(member), end);
-        communication_stream(size_t(member)) = end;
+        communication_stream(together[0], member) = end;
       }
     }
   }
@@ -169,16 +172,22 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
   const size_t instructions = program.instructions.size();
   Unfolding out;
   const auto is_cuda = [](const Device& device) { return device.kind == DeviceKind::cuda; };
+  const bool all_cuda = std::ranges::all_of(cluster.devices, is_cuda);
   const bool cores_alone = std::ranges::none_of(cluster.devices, is_cuda);
-  for (const Device& device : cluster.devices)
-    out.beside.push_back(is_cuda(device) || (cores_alone && cluster.hosts.size() > 1));
-  const BucketedProgram buckets = bucketed(problem.program, program, cluster.devices);
+  const BucketedProgram buckets = all_cuda && problem.program.loops.empty()
+                                      ? gather_buckets(problem.program, program, DeviceKind::cuda)
+                                  : cores_alone ? as_planned(program)
+                                                : without_buckets(program);
   std::vector<int> made_by(program.values.size(), -1);
   for (size_t i = 0; i < instructions; ++i) made_by[size_t(program.instructions[i].result)] = int(i);
   out.bundle_of.resize(instructions);
+  out.beside.resize(instructions);
   for (size_t i = 0; i < instructions; ++i) {
-    out.order.push_back(made_by[size_t(buckets.program.instructions[i].result)]);
-    out.bundle_of[size_t(out.order.back())] = buckets.bucket_of[i];
+    const auto own = size_t(made_by[size_t(buckets.program.instructions[i].result)]);
+    out.order.push_back(int(own));
+    out.bundle_of[own] = buckets.bucket_of[i];
+    // GPUs that meet cpu devices in a collective wait for it.
+    out.beside[own] = all_cuda || (cores_alone && cluster.hosts.size() > 1 && buckets.bucket_of[i] >= 0);
   }
   const Cluster fast = with_latency_alone(cluster);
   const CommunicationCost latency = problem.cost.communication().over(fast);

@@ -1,7 +1,7 @@
 // A step as it unfolds on every device: instructions in order on a device's streams, each as soon as its operands are
 // there; a collective begins when the last device of its group is ready. Unlike the sum that the search minimises,
-// devices wait for one another at collectives only, collectives that go together have one latency, and on devices with a
-// stream for communication that overlaps with computing.
+// devices wait for one another at collectives only, collectives that go together have one latency, and on devices with
+// a stream for communication that overlaps with computing.
 #pragma once
 #include <vector>
 
@@ -28,14 +28,14 @@ struct Timeline {
 
 /// How devices carry the instructions out.
 struct Unfolding {
-  std::vector<int> order;            ///< instructions as devices come to them
-  std::vector<int> bundle_of;        ///< by instruction: collectives that go together; -1: alone
-  std::vector<double> latency;       ///< by instruction, seconds of its price; what goes together has the largest once
-  std::vector<bool> beside;          ///< by device: it has a stream for communication
+  std::vector<int> order;       ///< instructions as devices come to them
+  std::vector<int> bundle_of;   ///< by instruction: collectives that go together; -1: alone
+  std::vector<double> latency;  ///< by instruction, seconds of its price; what goes together has the largest once
+  std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
 };
 
-/// As generated programs do it: in buckets (dsl/spmd/buckets.h); beside computing on GPUs, and on cpu devices if they
-/// are on several hosts.
+/// As generated programs do it (dsl/spmd/buckets.h): on GPUs all collectives run beside computing and gradients go in
+/// buckets; cpu devices on several hosts do what the plan says.
 Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster);
 namespace synth {
 Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program);

@@ -123,5 +123,86 @@ TEST(Buckets, AreOfOneAxis) {
               ElementsAre("g0", "g1", "g2", "g0+ A", "g2+ A", "g3", "g1+ B", "g3+ B", "new0", "new1", "new2", "new3"));
 }
 
+/// As `order`, of the program of cpu devices: every collective has the letter of its bucket.
+std::vector<std::string> planned(const Program& program, const SpmdProgram& plan) {
+  std::vector<std::string> names;
+  for (const Instruction& instruction : plan.instructions) {
+    names.push_back(program[plan.values[size_t(instruction.result)].node].name);
+    if (instruction.bucket >= 0) names.back() += fmt::format("+ {}", char('A' + instruction.bucket));
+  }
+  return names;
+}
+
+TEST(PlannedBuckets, EveryCollectiveOfCpuDevicesMayRunBesideComputing) {
+  const Gradients g(3), alone(1);
+  EXPECT_THAT(planned(g.program, with_buckets(g.program, summed(g.program, 3))),
+              ElementsAre("g0", "g1", "g2", "g0+ A", "g1+ A", "g2+ A", "new0", "new1", "new2"));
+  EXPECT_THAT(planned(alone.program, with_buckets(alone.program, summed(alone.program, 1))),
+              ElementsAre("g0", "g0+ A", "new0"));
+  // At 64 KiB of latency times bandwidth, two gradients of 256 KiB each fill a bucket.
+  EXPECT_EQ(bucket_bytes(int64_t(1) << 20, DeviceKind::cpu), int64_t(1) << 18);
+}
+
+/// ZeRO-1: gradients are scattered, every device updates its rows, and gathers the others'.
+SpmdProgram sharded_updates(const Program& program, int count) {
+  PlanBuilder plan(program, {{"dp", 2}});
+  const int batch = plan.table("batch", 0, 6, {0, 2, 6}), rows = plan.table("rows", 0, 8, {0, 3, 8});
+  const ValueId x = plan.leaf("x", {Placement::sharded(0, batch)}), y = plan.leaf("y", {Placement::sharded(0, batch)});
+  std::vector<ValueId> parts;
+  for (int i = 0; i < count; ++i) plan.leaf(fmt::format("w{}", i), {Placement::replicated()});
+  for (int i = 0; i < count; ++i)
+    parts.push_back(plan.reduce_scatter(plan.compute(fmt::format("g{}", i), {x, y}, {{"b", batch}}), 0, 0, rows));
+  for (int i = 0; i < count; ++i) {
+    const ValueId own = plan.slice(ValueId(2 + i), 0, 0, rows);
+    const ValueId next = plan.compute(fmt::format("new{}", i), {own, parts[size_t(i)]}, {{"k", rows}});
+    plan.final(fmt::format("w{}", i), plan.all_gather(next, 0));
+  }
+  return plan.plan;
+}
+
+TEST(PlannedBuckets, WhatTheUpdateGathersTravelsTogetherAtTheEnd) {
+  const Gradients g(2);
+  EXPECT_THAT(planned(g.program, with_buckets(g.program, sharded_updates(g.program, 2))),
+              ElementsAre("g0", "g1", "g0+ A", "g1+ A", "w0", "new0", "w1", "new1", "new0+ B", "new1+ B"));
+}
+
+TEST(PlannedBuckets, AreWaitedForWhereTheyAreRead) {
+  const Gradients g(2);
+  const SpmdProgram plan = with_buckets(g.program, sharded_updates(g.program, 2));
+  //                                 g0 g1 +A +A w0 new0 w1 new1 +B  +B
+  EXPECT_THAT(waited_for_before(g.program, plan), ElementsAre(1, 2, 5, 5, 5, 6, 7, 8, 10, 10));
+}
+
+TEST(PlannedBuckets, AFewAreUnderWayAtOnce) {
+  const int count = most_under_way + 2;
+  const Gradients g(count);
+  SpmdProgram plan = summed(g.program, count);
+  int bucket = 0;
+  for (Instruction& instruction : plan.instructions)
+    if (communicates(instruction.opcode)) instruction.bucket = bucket++;
+  const std::vector<int> waited = waited_for_before(g.program, plan);
+  EXPECT_EQ(waited[1], 2 * most_under_way + 1) << "when the fifth begins";
+  EXPECT_EQ(waited[3], 2 * most_under_way + 3);
+  EXPECT_EQ(waited[5], 2 * count + 2) << "where it is read";
+}
+
+TEST(PlannedBuckets, WhatMayNotShareABucketIsSaid) {
+  const Gradients g(2);
+  SpmdProgram plan = summed(g.program, 2);  // g0 g0+ g1 g1+ new0 new1
+  plan.instructions.resize(4);
+  plan.instructions[1].bucket = plan.instructions[3].bucket = 0;
+  EXPECT_EQ(why_not_in_bucket(g.program, plan), "collectives of one bucket stand one behind the other");
+  std::swap(plan.instructions[1], plan.instructions[2]);
+  EXPECT_EQ(why_not_in_bucket(g.program, plan), "");
+  plan.instructions[2].opcode = Opcode::broadcast;
+  EXPECT_EQ(why_not_in_bucket(g.program, plan),
+            "only all-gathers, all-reduces and reduce-scatters that are not hierarchical share a bucket");
+  plan.instructions[2].opcode = Opcode::all_reduce;
+  plan.instructions[3].operands = {plan.instructions[2].result};
+  EXPECT_EQ(why_not_in_bucket(g.program, plan), "a collective reads what another one of its bucket makes");
+  plan.instructions[3].axis = 1;
+  EXPECT_EQ(why_not_in_bucket(g.program, plan), "collectives of one bucket are over one axis");
+}
+
 }  // namespace
 }  // namespace hetsynth::test

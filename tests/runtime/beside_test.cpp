@@ -34,8 +34,7 @@ struct Call {
     void* result = (*into)[size_t(rank)].data();
     if (kind == 0)
       return hetsynth_all_reduce(context, id, 0, source, result, int64_t((*into)[size_t(rank)].size()), 0, 0);
-    if (kind == 1)
-      return hetsynth_reduce_scatter(context, id, 0, source, result, outer, inner, bounds.data(), 0, 0);
+    if (kind == 1) return hetsynth_reduce_scatter(context, id, 0, source, result, outer, inner, bounds.data(), 0, 0);
     return hetsynth_all_gather(context, id, 0, source, result, outer, inner, bounds.data(), 0);
   }
 };

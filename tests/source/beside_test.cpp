@@ -1,11 +1,12 @@
-// Collectives beside computing in the generated text of cpu devices: a wait that is missing, late or for something else,
-// a bucket with other members, and places that are used again too early are found.
+// Collectives beside computing in the generated text of cpu devices: a wait that is missing, late or for something
+// else, a bucket with other members, and places that are used again too early are found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <sstream>
 
+#include "dsl/spmd/buckets.h"
 #include "synth/baselines/peers/peers.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
@@ -24,7 +25,7 @@ const Generated& sharded_update() {
     const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
     for (const PeerPlan& peer : peer_plans(program, cluster))
       if (peer.name.find("ZeRO-1") != std::string::npos) {
-        Generated made{program, peer.plan->program, {}};
+        Generated made{program, with_buckets(program, peer.plan->program), {}};
         for (int rank = 0; rank < 3; ++rank) made.devices.push_back(generate(program, made.plan, cluster, rank));
         return made;
       }

@@ -52,9 +52,7 @@ struct Example {
     out.bytes = bytes;
     return out;
   }
-  Timeline on(DeviceKind kind) const {
-    return simulate(spmd, prices, in_order(3, 2, kind == DeviceKind::cuda));
-  }
+  Timeline on(DeviceKind kind) const { return simulate(spmd, prices, in_order(3, 2, kind == DeviceKind::cuda)); }
   ProgramBuilder b;
   SpmdProgram spmd;
   std::vector<InstructionPrice> prices;

@@ -50,11 +50,11 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
   BucketedProgram bucketed;
   std::unique_ptr<StepWalk> walk;
   try {
-    bucketed = source.buckets ? gather_buckets(reference, program, on_device ? DeviceKind::cuda : DeviceKind::cpu)
-                              : without_buckets(program);
     if (on_device) {
+      bucketed = source.buckets ? gather_buckets(reference, program, DeviceKind::cuda) : without_buckets(program);
       walk = std::make_unique<DeviceWalk>(reference, bucketed, source, options, unit);
     } else {
+      bucketed = as_planned(program);
       walk = std::make_unique<Walk>(reference, bucketed, source, options, unit, numbers);
     }
     walk->run();

@@ -22,7 +22,8 @@ bool all_cuda(const SpmdProgram& program, const Cluster& cluster) {
 DeviceProgram generate_cuda(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
                             const cuda::ElementTypes& types) {
   const bool buckets = all_cuda(program, cluster);
-  const BucketedProgram bucketed = hetsynth::bucketed(reference, program, cluster.devices);
+  const BucketedProgram bucketed =
+      buckets ? gather_buckets(reference, program, DeviceKind::cuda) : without_buckets(program);
   cuda::DeviceSchedule schedule = cuda::schedule(reference, bucketed, cluster, rank, types);
   cuda::share_kernels(schedule);
   DeviceProgram out = describe(schedule.lowered, cluster);

@@ -22,7 +22,7 @@ struct RankSource {
   std::string file_name;
   std::string text;      ///< host source
   std::string kernels;   ///< cuda: source of its kernels
-  bool buckets = false;  ///< gradients travel in buckets (dsl/spmd/buckets.h); in all ranks of a plan or in none
+  bool buckets = false;  ///< cuda: gradients travel in buckets (dsl/spmd/buckets.h); in all ranks of a plan or in none
   int64_t arena_bytes = 0;
   std::vector<ArenaSlot> leaves;   ///< written before the step; parameters and states are read after it
   std::vector<ArenaSlot> outputs;  ///< read after the step

@@ -1,0 +1,22 @@
+#include "synth/schedule/plan_buckets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dsl/spmd/buckets.h"
+#include "synth/schedule/memory_budget.h"
+#include "synth/schedule/schedule.h"
+
+namespace hetsynth::synth {
+
+SpmdProgram in_buckets_if_they_fit(const Problem& problem, const Shares& shares, SpmdProgram program) {
+  const auto is_cpu = [](const Device& device) { return device.kind == DeviceKind::cpu; };
+  if (problem.cluster.hosts.size() < 2 || !std::ranges::all_of(problem.cluster.devices, is_cpu)) return program;
+  SpmdProgram bucketed = with_buckets(problem.program, program);
+  const std::vector<int64_t> needed = peak_memory(problem, shares, bucketed);
+  for (size_t device = 0; device < needed.size(); ++device)
+    if (const int64_t budget = memory_budget(problem, device); budget > 0 && needed[device] > budget) return program;
+  return bucketed;
+}
+
+}  // namespace hetsynth::synth

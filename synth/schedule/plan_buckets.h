@@ -1,0 +1,13 @@
+// Which collectives of a plan go together and run beside computing.
+#pragma once
+#include "dsl/spmd/spmd.h"
+#include "synth/model/problem.h"
+
+namespace hetsynth::synth {
+
+/// Of cpu devices on several hosts: the program with buckets (dsl/spmd/buckets.h), unless a device's memory is too
+/// small for what is then there at once. All other devices carry the program out as it is; GPUs make buckets of their
+/// own.
+SpmdProgram in_buckets_if_they_fit(const Problem& problem, const Shares& shares, SpmdProgram program);
+
+}  // namespace hetsynth::synth
