@@ -370,13 +370,17 @@ class MessageExchange final : public Exchange {
     };
     std::vector<std::unique_ptr<Message>> incoming, all;
     std::vector<int> senders;
-    for (int j = 0; j < int(group.ranks.size()); ++j) {
-      if (j == group.member) continue;
+    const int members = int(group.ranks.size());
+    // Each begins with the member behind it: if all began with the first, they would share its link while those of the
+    // others are idle, and take up to twice as long.
+    for (int k = 1; k < members; ++k) {
+      const int j = (group.member + members - k) % members;
       senders.push_back(j);
       incoming.push_back(job_.group().receive(process(group, j), tag(group.ranks[size_t(j)], rank_),
                                               sizeof header + total(&Part::bytes_from, j)));
     }
-    for (int j : senders) {
+    for (int k = 1; k < members; ++k) {
+      const int j = (group.member + k) % members;
       std::vector<std::byte> bytes(sizeof header + total(&Part::bytes_to, j));
       std::memcpy(bytes.data(), &header, sizeof header);
       pack(j, bytes.data() + sizeof header);
