@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "dsl/spmd/plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/plan_builder.h"
 
 namespace hetsynth::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// `count` parameters [width, width] with gradients x^T y, made in the order g0, g1, ..., and steps new0 = w0 - g0.
 struct Gradients {
@@ -202,6 +206,27 @@ TEST(PlannedBuckets, WhatMayNotShareABucketIsSaid) {
   EXPECT_EQ(why_not_in_bucket(g.program, plan), "a collective reads what another one of its bucket makes");
   plan.instructions[3].axis = 1;
   EXPECT_EQ(why_not_in_bucket(g.program, plan), "collectives of one bucket are over one axis");
+}
+
+TEST(PlannedBuckets, AreWrittenAndReadBackAndRefusedWithTheirPlace) {
+  const Gradients g(2);
+  Plan plan;
+  plan.model_hash = hash_text(g.program);
+  plan.program = with_buckets(g.program, sharded_updates(g.program, 2));
+  for (const char* name : {"fast", "slow"}) plan.devices.push_back({.name = name});
+  const std::string json = plan_to_json(plan, g.program);
+  EXPECT_THAT(json, HasSubstr("\"realisation\": \"native\", \"bucket\": 1"));
+  const auto read = [&](const std::string& text) { return plan_from_json(text, "p.json", g.program); };
+  EXPECT_EQ(read(json).program, canonical(plan.program));
+  EXPECT_EQ(plan_to_json(read(json), g.program), json);
+  EXPECT_THAT(text(plan.program, g.program), HasSubstr(" bucket 1"));
+  // The second member of the first bucket joins the second one, which begins later.
+  std::string torn = json;
+  const size_t second = torn.find("\"bucket\": 0", torn.find("\"bucket\": 0") + 1);
+  torn.replace(second, 11, "\"bucket\": 1");
+  EXPECT_THAT(error_of([&] { read(torn); }),
+              AllOf(HasSubstr("p.json:"), HasSubstr("bucket] collectives of one bucket stand one behind the other"),
+                    HasSubstr("give it a number of its own, or leave \"bucket\" out")));
 }
 
 }  // namespace

@@ -187,6 +187,11 @@ const std::string reduce_head =
 INSTANTIATE_TEST_SUITE_P(
     Each, WrongPlan,
     ::testing::ValuesIn(std::vector<BrokenPlan>{
+        {"BucketOfAComputation",
+         "{\"op\": \"compute\", ",
+         "{\"op\": \"compute\", \"bucket\": 0, ",
+         {"p.json:", "unknown member \"bucket\""}},
+        {"NegativeBucket", reduce_head, reduce_head + ", \"bucket\": -1", {"p.json:", "the number is out of range"}},
         {"NewerSchema",
          "\"schema\": 1",
          "\"schema\": 2",
