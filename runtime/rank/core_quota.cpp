@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
 
 namespace hetsynth {
 
@@ -15,20 +18,58 @@ std::optional<int> cores_of_quota(std::string_view text) {
   return std::max(1, static_cast<int>(std::min(most, (quota + period - 1) / period)));
 }
 
-std::optional<int> quota_of_this_process(const std::string& root, const std::string& own_group) {
-  // "0::/user.slice/job" of version 2; other lines are of version 1.
-  std::filesystem::path group;
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& file) {
+  std::stringstream out;
+  out << std::ifstream(file).rdbuf();
+  return out.str();
+}
+
+/// As version 2 has it in cpu.max: of version 1 quota and period are files of their own.
+std::string limit_of(const fs::path& group, bool version_2) {
+  if (version_2) return text_of(group / "cpu.max");
+  return text_of(group / "cpu.cfs_quota_us") + " " + text_of(group / "cpu.cfs_period_us");
+}
+
+/// Where the processor's controller is mounted, and the process's group there.
+struct Hierarchy {
+  fs::path mount, group;
+  bool version_2 = true;
+};
+
+std::vector<Hierarchy> hierarchies(const fs::path& root, const std::string& own_group) {
+  std::vector<Hierarchy> out;
   std::ifstream groups(own_group);
-  for (std::string line; std::getline(groups, line);)
-    if (line.starts_with("0::/")) group = line.substr(4);
-  std::optional<int> least;
-  for (std::filesystem::path at = group;; at = at.parent_path()) {
-    std::stringstream text;
-    text << std::ifstream(std::filesystem::path(root) / at / "cpu.max").rdbuf();
-    const std::optional<int> cores = cores_of_quota(text.str());
-    if (cores && (!least || *cores < *least)) least = cores;
-    if (at.empty()) return least;
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/user.slice/job" of version 2, "4:cpu,cpuacct:/job" of version 1.
+    const size_t first = line.find(':'), second = line.find(":/", first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 2);
+    if (controllers.empty()) out.push_back({root, group, true});
+    if (("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
+    for (const std::string& folder : {controllers, std::string("cpu")})
+      if (std::error_code none; fs::is_directory(root / folder, none)) {
+        out.push_back({root / folder, group, false});
+        break;
+      }
   }
+  return out;
+}
+
+}  // namespace
+
+std::optional<int> quota_of_this_process(const std::string& root, const std::string& own_group) {
+  std::optional<int> least;
+  for (const Hierarchy& hierarchy : hierarchies(root, own_group))
+    for (fs::path at = hierarchy.group;; at = at.parent_path()) {
+      const std::optional<int> cores = cores_of_quota(limit_of(hierarchy.mount / at, hierarchy.version_2));
+      if (cores && (!least || *cores < *least)) least = cores;
+      if (at.empty()) break;
+    }
+  return least;
 }
 
 }  // namespace hetsynth

@@ -10,7 +10,8 @@ namespace hetsynth {
 /// it). None if there is no limit.
 std::optional<int> cores_of_quota(std::string_view text);
 
-/// The least quota of the process's control group and those around it, below `root`. None: no limit, or no groups.
+/// The least quota of the process's control group and those around it, below `root`, of either version of control
+/// groups. None: no limit, or no groups.
 std::optional<int> quota_of_this_process(const std::string& root = "/sys/fs/cgroup",
                                          const std::string& own_group = "/proc/self/cgroup");
 

@@ -14,12 +14,12 @@ namespace {
 using namespace testing_support;
 
 /// x is gathered while y, which does not need it, is computed; z needs both. Seconds of each are given.
-Unfolding in_order(size_t instructions, size_t devices, bool beside) {
+Unfolding in_order(size_t instructions, bool beside) {
   Unfolding out;
   for (size_t i = 0; i < instructions; ++i) out.order.push_back(int(i));
   out.bundle_of.assign(instructions, -1);
   out.latency.assign(instructions, 0);
-  out.beside.assign(devices, beside);
+  out.beside.assign(instructions, beside);
   return out;
 }
 
@@ -52,7 +52,7 @@ struct Example {
     out.bytes = bytes;
     return out;
   }
-  Timeline on(DeviceKind kind) const { return simulate(spmd, prices, in_order(3, 2, kind == DeviceKind::cuda)); }
+  Timeline on(DeviceKind kind) const { return simulate(spmd, prices, in_order(3, kind == DeviceKind::cuda)); }
   ProgramBuilder b;
   SpmdProgram spmd;
   std::vector<InstructionPrice> prices;
@@ -82,7 +82,7 @@ TEST(Timeline, StagesWorkAtOnce) {
     spmd.instructions.insert(spmd.instructions.end(), {make, send, use});
     prices.insert(prices.end(), {Example::price({4, 0}, 0), Example::price({1, 1}, 96), Example::price({0, 4}, 0)});
   }
-  const Timeline timeline = simulate(spmd, prices, in_order(6, 2, true));
+  const Timeline timeline = simulate(spmd, prices, in_order(6, true));
   // 4 | 4        on stage 0
   //     5 | 4 4  on stage 1, from 5 to 13, in place of 18 one after the other
   EXPECT_EQ(timeline.seconds, 13);
@@ -113,6 +113,37 @@ TEST(Timeline, CoresDoOneThingAfterTheOtherAndWaitAtCollectivesOnly) {
   EXPECT_EQ(timeline.spans[2][1].start, 6);  // does not wait for the other device
   EXPECT_EQ(timeline.devices[1].hidden_seconds, 0);
   EXPECT_EQ(timeline.devices[1].idle_seconds, 2);
+}
+
+/// Two gathers of one bucket begin when the operands of both are there and cost the larger latency once.
+TEST(Timeline, CollectivesThatGoTogetherHaveOneLatency) {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {6, 4}), y = b.op("y", "ab->ab", {x}), z = b.op("z", "ab->ab", {x});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"dev", 2}};
+  spmd.tables = {{"rows", 0, 6, {0, 3, 6}}};
+  const auto part = Placement::sharded(0, 0);
+  spmd.values = {{"x@S0", x, {part}}, {"y@S0", y, {part}}, {"z@S0", z, {part}}, {"y@R", y, {}}, {"z@R", z, {}}};
+  spmd.leaves = {0};
+  spmd.instructions.resize(4);
+  for (int i = 0; i < 4; ++i) spmd.instructions[size_t(i)].result = i + 1;
+  spmd.instructions[0].operands = spmd.instructions[1].operands = {0};
+  for (int i : {2, 3}) {
+    spmd.instructions[size_t(i)].opcode = Opcode::all_gather;
+    spmd.instructions[size_t(i)].operands = {i - 1};
+    spmd.instructions[size_t(i)].axis = 0;
+  }
+  const std::vector<InstructionPrice> prices = {Example::price({3, 1}, 0), Example::price({2, 2}, 0),
+                                                Example::price({5, 5}, 96), Example::price({4, 4}, 96)};
+  Unfolding unfolding = in_order(4, true);
+  unfolding.latency = {0, 0, 2, 1};
+  EXPECT_EQ(simulate(spmd, prices, unfolding).seconds, 3 + 5 + 4) << "one by one, the first beside the second operator";
+  unfolding.bundle_of = {-1, -1, 7, 7};
+  const Timeline timeline = simulate(spmd, prices, unfolding);
+  EXPECT_EQ(timeline.seconds, 5 + (5 - 2) + (4 - 1) + 2);
+  EXPECT_EQ(timeline.spans[2][1].start, 5);
+  EXPECT_EQ(timeline.spans[3][0].end, timeline.seconds);
+  EXPECT_EQ(timeline.devices[0].communication_seconds, 8);
 }
 
 /// Waiting less can only help: the sum over instructions bounds the timeline, a device's own work bounds it from below.
