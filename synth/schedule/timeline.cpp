@@ -34,7 +34,9 @@ class Simulation {
         compute_free_(devices_, 0),
         communication_free_(devices_, 0) {
     HETSYNTH_CHECK(prices.size() == program.instructions.size(), "a price per instruction");
-    HETSYNTH_CHECK(unfolding.order.size() == prices.size(), "every instruction once");
+    HETSYNTH_CHECK(unfolding.order.size() == prices.size() && unfolding.beside.size() == prices.size() &&
+                       unfolding.bundle_of.size() == prices.size() && unfolding.latency.size() == prices.size(),
+                   "an entry per instruction");
     out_.devices.resize(devices_);
     for (size_t axis = 0; axis < program.mesh.axes.size(); ++axis) {
       groups_.emplace_back();
