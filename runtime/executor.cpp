@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <map>
 #include <thread>
@@ -191,7 +192,15 @@ struct Executor::Impl {
     context.seed = seed;
     context.communicator = &communicator;
     communicator.begin_step();
-    const int result = work ? rank.device->profile(context, *work) : rank.device->step(context);
+    int result = 0;
+    try {
+      result = work ? rank.device->profile(context, *work) : rank.device->step(context);
+    } catch (const std::exception& error) {
+      // Told before it waits for what is under way, which uses the rank's memory.
+      state.fail(rank_number, error.what(), std::current_exception());
+      communicator.end_step();
+      throw;
+    }
     communicator.end_step();
     if (result != 0) state.fail(rank_number, fmt::format("the generated step returned {}", result));
   }

@@ -56,7 +56,8 @@ std::vector<Bundle> bundles(const LocalProgram& program, const std::vector<Group
       const bool waits = op.loop >= 0 || meet(touched.read, open->touched.written) ||
                          meet(touched.written, open->touched.written) || meet(touched.written, open->touched.read);
       HETSYNTH_CHECK(!(own && waits), "members of a bucket do not depend on each other");
-      open = waits ? end(open, g) : open + 1;
+      // What a later member needs is waited for before the first one: nothing stands between them.
+      open = waits ? end(open, joins ? out.back().groups.front() : g) : open + 1;
     }
     last_bucket = bucket;
     if (!begins) continue;

@@ -104,6 +104,7 @@ class MemoryPlanner {
       const Member* writer = nullptr;
       for (const Member& member : group.members)
         if (program_.ops[member.op].result == value) writer = &member;
+      if (!writer && travels_with(group, value)) return false;
       bool in_place = writer && group.kind == Group::Kind::loops;
       for (const Member& reader : group.members)
         for (size_t j = 0; j < program_.ops[reader.op].inputs.size(); ++j) {
@@ -113,6 +114,12 @@ class MemoryPlanner {
       written = written || writer;
     }
     return written;
+  }
+
+  /// Whether the group is a collective that goes together with the one that makes the value: neither comes first.
+  bool travels_with(const Group& group, ValueId value) const {
+    return !bucket_of_.empty() && bucket_of_[value] >= 0 && group.kind == Group::Kind::collective &&
+           bucket_of_[program_.ops[group.op()].result] == bucket_of_[value];
   }
 
   /// Whether the reader takes each element before the writer overwrites it, at the same point of the nest.

@@ -207,15 +207,18 @@ std::vector<int> waited_for_before(const Program& reference, const SpmdProgram& 
   };
   for (int i = 0; i < end; ++i) {
     const Instruction& instruction = program.instructions[size_t(i)];
+    // What a later member of a bucket needs is waited for before the first one: nothing stands between them.
+    const bool joins = instruction.bucket >= 0 && !under_way.empty() && under_way.back().first == instruction.bucket;
+    const int before = joins ? under_way.back().second.front() : i;
     for (const ValueId operand : instruction.operands)
-      if (const auto made = made_in.find(operand); made != made_in.end()) wait(made->second, i);
+      if (const auto made = made_in.find(operand); made != made_in.end()) wait(made->second, before);
     if (!under_way.empty() && !reference.loops.empty() && loop_of(reference, program, instruction) >= 0)
       while (!under_way.empty()) wait(under_way.front().first, i);
     if (instruction.bucket < 0) {
       out[size_t(i)] = i + 1;
       continue;
     }
-    if (under_way.empty() || under_way.back().first != instruction.bucket) {
+    if (!joins) {
       while (int(under_way.size()) >= most_under_way) wait(under_way.front().first, i);
       under_way.push_back({instruction.bucket, {}});
     }

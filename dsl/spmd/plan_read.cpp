@@ -2,6 +2,7 @@
 // before it is used.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -170,6 +171,12 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
                           {"hosts", "carried"});
   plan.program = read_decisions(decisions, reference, plan.devices.size());
   plan.ratios = read_ratios(decisions.member("ratios"), plan.program.mesh);
+  const auto is_cuda = [](const PlanDevice& device) { return device.kind == DeviceKind::cuda; };
+  const auto in_bucket = [](const Instruction& instruction) { return instruction.bucket >= 0; };
+  if (std::ranges::any_of(plan.devices, is_cuda) && std::ranges::any_of(plan.program.instructions, in_bucket))
+    decisions.member("instructions")
+        .fail("a collective has a bucket, but some devices are GPUs", "buckets among cpu devices alone", "",
+              "leave \"bucket\" out; GPUs make buckets of their own");
   if (root.has("prediction")) plan.prediction = read_prediction(root.member("prediction"), plan.devices.size());
   return plan;
 }

@@ -94,31 +94,42 @@ class Simulation {
 
   /// All begin when the last device has the last of their operands, and are there when all are done.
   void communicate(const std::vector<int>& together) {
-    const Instruction& first = program_.instructions[size_t(together[0])];
+    const auto takes = [&](int i, int member) {
+      return !staged_ || takes_part(program_, program_.instructions[size_t(i)], member);
+    };
     double latency = 0;
     for (const int i : together) latency = std::max(latency, unfolding_.latency[size_t(i)]);
-    for (const std::vector<int>& all : groups_[size_t(first.axis)]) {
-      std::vector<int> group = all;
-      if (staged_) std::erase_if(group, [&](int member) { return !takes_part(program_, first, member); });
+    for (const std::vector<int>& group : groups_[size_t(program_.instructions[size_t(together[0])].axis)]) {
       double start = 0;
-      for (const int member : group) {
-        // Those that are waited for at once keep their place behind those that are under way.
-        start = std::max({start, communication_stream(together[0], member), communication_free_[size_t(member)]});
-        for (const int i : together) start = std::max(start, operands_ready(size_t(i), size_t(member)));
+      std::vector<int> mine;  // those of them that this group carries out: others may be of other stages
+      for (const int i : together) {
+        bool any = false;
+        for (const int member : group) {
+          if (!takes(i, member)) continue;
+          any = true;
+          // Those that are waited for at once keep their place behind those that are under way.
+          start = std::max({start, communication_stream(i, member), communication_free_[size_t(member)],
+                            operands_ready(size_t(i), size_t(member))});
+        }
+        if (any) mine.push_back(i);
       }
       double end = start;
-      for (const int i : together) {
+      for (const int i : mine) {
         const double begun = end;
         double seconds = 0;
-        for (const int member : group) seconds = std::max(seconds, prices_[size_t(i)].device_seconds[size_t(member)]);
-        end += together.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
-        if (i == together.back() && together.size() > 1) end += latency;
-        for (const int member : group) spans_[size_t(i)][size_t(member)] = {begun, end};
+        for (const int member : group)
+          if (takes(i, member)) seconds = std::max(seconds, prices_[size_t(i)].device_seconds[size_t(member)]);
+        end += mine.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
+        if (i == mine.back() && mine.size() > 1) end += latency;
+        for (const int member : group)
+          if (takes(i, member)) spans_[size_t(i)][size_t(member)] = {begun, end};
       }
-      for (const int member : group) {
-        for (const int i : together) done(size_t(i), size_t(member), end);
-        communication_stream(together[0], member) = end;
-      }
+      for (const int i : mine)
+        for (const int member : group) {
+          if (!takes(i, member)) continue;
+          done(size_t(i), size_t(member), end);
+          communication_stream(i, member) = end;
+        }
     }
   }
 

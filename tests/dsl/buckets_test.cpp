@@ -177,6 +177,19 @@ TEST(PlannedBuckets, AreWaitedForWhereTheyAreRead) {
   EXPECT_THAT(waited_for_before(g.program, plan), ElementsAre(1, 2, 5, 5, 5, 6, 7, 8, 10, 10));
 }
 
+/// Nothing stands between the members of a bucket: what a later one needs is there before the first begins.
+TEST(PlannedBuckets, AMembersOperandIsWaitedForBeforeTheFirstMember) {
+  const Gradients g(2);
+  SpmdProgram plan = sharded_updates(g.program, 2);  // g0 +0 g1 +1 w0 new0 +a w1 new1 +b
+  std::vector<Instruction>& all = plan.instructions;
+  const Instruction reduce = all[1], gather = all[6];
+  // g0, its sum alone, and a bucket of something else and a gather of that sum.
+  all = {all[0], all[2], reduce, all[3], gather};
+  all[2].bucket = 0, all[3].bucket = all[4].bucket = 1;
+  all[4].operands = {reduce.result};
+  EXPECT_EQ(waited_for_before(g.program, plan)[2], 3);
+}
+
 TEST(PlannedBuckets, AFewAreUnderWayAtOnce) {
   const int count = most_under_way + 2;
   const Gradients g(count);
@@ -220,6 +233,11 @@ TEST(PlannedBuckets, AreWrittenAndReadBackAndRefusedWithTheirPlace) {
   EXPECT_EQ(read(json).program, canonical(plan.program));
   EXPECT_EQ(plan_to_json(read(json), g.program), json);
   EXPECT_THAT(text(plan.program, g.program), HasSubstr(" bucket 1"));
+  // GPUs make buckets of their own.
+  std::string on_gpus = json;
+  const size_t kind = on_gpus.find("\"kind\": \"cpu\"");
+  on_gpus.replace(kind, 13, "\"kind\": \"cuda\"");
+  EXPECT_THAT(error_of([&] { read(on_gpus); }), HasSubstr("a collective has a bucket, but some devices are GPUs"));
   // The second member of the first bucket joins the second one, which begins later.
   std::string torn = json;
   const size_t second = torn.find("\"bucket\": 0", torn.find("\"bucket\": 0") + 1);

@@ -8,6 +8,7 @@
 
 #include "dsl/spmd/buckets.h"
 #include "synth/baselines/peers/peers.h"
+#include "synth/planner/synthesize.h"
 #include "tests/codegen/harness.h"
 #include "tests/codegen/models.h"
 #include "tests/source/fixture.h"
@@ -171,6 +172,72 @@ TEST(BesideSource, APlaceThatIsUsedAgainTooEarlyIsFound) {
     }
   }
   EXPECT_GE(found, 1);
+}
+
+/// Gradients are summed within hosts first and then among them, in buckets: a member of the second kind reads what one
+/// of the first makes.
+TEST(BesideSource, OfTwoAxesAgreesWithItsPlan) {
+  const Program program = mlp_program();
+  Cluster cluster = unequal_cluster({5e9, 4e9, 5e9, 4e9});
+  cluster.hosts.push_back(cluster.hosts[0]);
+  cluster.hosts[1].name = "other";
+  cluster.devices[2].host = cluster.devices[3].host = 1;
+  cluster.between = {1e8, 1e-4};
+  SynthesisOptions options;
+  options.most_axes = 2;
+  options.pins.mesh = {2, 2};
+  Generated g{program, synthesize(program, cluster, options).program, {}};
+  EXPECT_TRUE(std::ranges::any_of(g.plan.instructions, [](const Instruction& i) { return i.bucket >= 0; }));
+  for (int rank = 0; rank < 4; ++rank) {
+    g.devices.push_back(generate(program, g.plan, cluster, rank));
+    const SourceCheck result = check(g, rank);
+    EXPECT_EQ(result.verdict, Verdict::proved) << "line " << result.line << ": " << result.summary << "\n"
+                                               << g.devices.back().files.front().text;
+  }
+}
+
+/// An old parameter is gathered in the bucket that gathers the new one: neither comes first, so that the new one is not
+/// put in the place of the old.
+TEST(BesideSource, MembersThatReadAndReplaceALeafHaveTheirOwnPlaces) {
+  const Program program = mlp_program();
+  const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
+  SpmdProgram plan = sharded_update().plan;
+  std::vector<Instruction>& all = plan.instructions;
+  for (size_t last = 1; last < all.size(); ++last) {
+    if (all[last].opcode != Opcode::all_gather || all[last].bucket < 0 || all[last].bucket != all[last - 1].bucket)
+      continue;
+    size_t first = last;
+    while (first > 0 && all[first - 1].bucket == all[last].bucket) --first;
+    const NodeId node = plan.values[size_t(all[last].result)].node;
+    const auto target = std::ranges::find(plan.finals, all[last].result, &std::pair<NodeId, ValueId>::second);
+    ASSERT_NE(target, plan.finals.end());
+    const auto leaf = std::ranges::find_if(
+        plan.leaves, [&](ValueId value) { return plan.values[size_t(value)].node == target->first; });
+    ASSERT_NE(leaf, plan.leaves.end());
+    const Placements cut = plan.values[size_t(all[last].operands[0])].placements;
+    const auto add = [&](const char* name, Placements placements) {
+      plan.values.push_back({name, target->first, std::move(placements)});
+      return ValueId(plan.values.size()) - 1;
+    };
+    Instruction slice, gather = all[last];
+    slice.opcode = Opcode::slice;
+    slice.axis = gather.axis, slice.dim = gather.dim, slice.table = gather.table;
+    slice.operands = {*leaf};
+    slice.result = add("part of the old", cut);
+    gather.operands = {slice.result};
+    gather.result = add("copy of the old", {Placement::replicated()});
+    all.insert(all.begin() + ptrdiff_t(last), gather);
+    all.insert(all.begin() + ptrdiff_t(first), slice);
+    EXPECT_EQ(program[node].phase, Phase::update);
+    break;
+  }
+  ASSERT_NE(plan.values.size(), sharded_update().plan.values.size());
+  Generated g{program, plan, {}};
+  for (int rank = 0; rank < 3; ++rank) {
+    g.devices.push_back(generate(program, g.plan, cluster, rank));
+    const SourceCheck result = check(g, rank);
+    EXPECT_EQ(result.verdict, Verdict::proved) << "line " << result.line << ": " << result.summary;
+  }
 }
 
 }  // namespace

@@ -146,6 +146,40 @@ TEST(Timeline, CollectivesThatGoTogetherHaveOneLatency) {
   EXPECT_EQ(timeline.devices[0].communication_seconds, 8);
 }
 
+/// A bucket may hold what different stages move: each waits for its own members.
+TEST(Timeline, MembersOfABucketMayBeOfDifferentStages) {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {6, 4}), y = b.op("y", "ab->ab", {x}), z = b.op("z", "ab->ab", {x}),
+               u = b.op("u", "ab->ab", {z});
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"pp", 2}, {"dp", 2}};
+  spmd.tables = {{"rows", 1, 6, {0, 3, 6}}};
+  const auto all = Placement::replicated(), part = Placement::sharded(0, 0);
+  spmd.values = {{"x@S0", x, {all, part}},
+                 {"y@S0", y, {Placement::stage(0), part}},
+                 {"z@S0", z, {Placement::stage(1), part}},
+                 {"y@R", y, {Placement::stage(0), all}},
+                 {"z@R", z, {Placement::stage(1), all}},
+                 {"u", u, {Placement::stage(1), all}}};
+  spmd.leaves = {0};
+  spmd.instructions.resize(5);
+  for (int i = 0; i < 5; ++i) spmd.instructions[size_t(i)].result = i + 1;
+  const auto operands = {0, 0, 1, 2, 4};
+  for (size_t i = 0; i < 5; ++i) spmd.instructions[i].operands = {operands.begin()[i]};
+  for (size_t i : {0, 1, 4}) spmd.instructions[i].splits = {Split::on_stage(i == 0 ? 0 : 1), {}};
+  for (size_t i : {2, 3}) spmd.instructions[i].opcode = Opcode::all_gather, spmd.instructions[i].axis = 1;
+  const std::vector<InstructionPrice> prices = {Example::price({3, 3, 0, 0}, 0), Example::price({0, 0, 2, 2}, 0),
+                                                Example::price({5, 5, 0, 0}, 96), Example::price({0, 0, 4, 4}, 96),
+                                                Example::price({0, 0, 1, 1}, 0)};
+  Unfolding unfolding = in_order(5, true);
+  unfolding.bundle_of = {-1, -1, 0, 0, -1};
+  const Timeline timeline = simulate(spmd, prices, unfolding);
+  EXPECT_EQ(timeline.spans[2][0].end, 3 + 5);
+  EXPECT_EQ(timeline.spans[3][2].end, 2 + 4);
+  EXPECT_EQ(timeline.spans[4][3].start, 6) << "it waits for what its own stage gathers";
+  EXPECT_EQ(timeline.seconds, 8);
+}
+
 /// Waiting less can only help: the sum over instructions bounds the timeline, a device's own work bounds it from below.
 TEST(Timeline, LiesBetweenADevicesWorkAndTheSumOfInstructions) {
   Program program = mlp(96, {48, 64, 40});
