@@ -18,6 +18,9 @@ namespace {
 /// What a handful of scalars in slots of 64 bytes amounts to, and buckets of scalars.
 constexpr double small = 4096;
 
+/// Part of an arena: in models of so few tensors the gaps that first fit leaves differ by so much when lives change.
+constexpr double close = 0.05;
+
 std::vector<ListedModel> first_of_each_file() {
   std::vector<ListedModel> models = listed_models();
   std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
@@ -62,7 +65,7 @@ TEST_P(InBuckets, TextAndMemoryAreAsPlanned) {
       };
       const double without = double(generate(traced.program, none, four, rank).arena_bytes);
       EXPECT_EQ(planned(plan.program), double(plan.prediction.devices[size_t(rank)].memory_bytes));
-      EXPECT_NEAR(planned(plan.program) - planned(none), double(device.arena_bytes) - without, 0.02 * without + small)
+      EXPECT_NEAR(planned(plan.program) - planned(none), double(device.arena_bytes) - without, close * without + small)
           << "rank " << rank;
     }
   }
