@@ -226,7 +226,7 @@ TEST(PlannedBuckets, AreWrittenAndReadBackAndRefusedWithTheirPlace) {
   Plan plan;
   plan.model_hash = hash_text(g.program);
   plan.program = with_buckets(g.program, sharded_updates(g.program, 2));
-  for (const char* name : {"fast", "slow"}) plan.devices.push_back({.name = name});
+  for (const char* name : {"fast", "slow"}) plan.devices.emplace_back().name = name;
   const std::string json = plan_to_json(plan, g.program);
   EXPECT_THAT(json, HasSubstr("\"realisation\": \"native\", \"bucket\": 1"));
   const auto read = [&](const std::string& text) { return plan_from_json(text, "p.json", g.program); };
