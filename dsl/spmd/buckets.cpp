@@ -1,5 +1,7 @@
 #include "dsl/spmd/buckets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -156,39 +158,39 @@ SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
   BucketedProgram gathered =
       reference.loops.empty() ? gather_buckets(reference, program, DeviceKind::cpu) : without_buckets(program);
   SpmdProgram out = std::move(gathered.program);
-  int next = 0, last = -1;
+  int next = 0, last = -1, members = 0;
   for (size_t i = 0; i < out.instructions.size(); ++i) {
     Instruction& instruction = out.instructions[i];
     const int bucket = gathered.bucket_of[i];
-    if (communicates(instruction.opcode) && loop_of(reference, out, instruction) < 0)
-      instruction.bucket = bucket >= 0 && bucket == last ? next - 1 : next++;
+    if (communicates(instruction.opcode) && loop_of(reference, out, instruction) < 0) {
+      const bool joins = bucket >= 0 && bucket == last && members < most_members;
+      members = joins ? members + 1 : 1;
+      instruction.bucket = joins ? next - 1 : next++;
+    }
     last = bucket;
   }
   return out;
 }
 
-std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program) {
+std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program, bool met) {
   const Instruction& own = program.instructions.back();
   if (own.bucket < 0) return "";
+  if (loop_of(reference, program, own) >= 0) return "a collective in a loop is carried out in its place";
   const auto joins = [](const Instruction& i) {
     return (i.opcode == Opcode::all_gather || i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) &&
            i.realisation != Realisation::hierarchical;
   };
-  if (loop_of(reference, program, own) >= 0) return "a collective in a loop is carried out in its place";
-  bool beside = true;  // all from there to here are of the bucket
-  for (auto other = program.instructions.rbegin() + 1; other != program.instructions.rend(); ++other) {
-    if (other->bucket != own.bucket) {
-      beside = false;
-      continue;
-    }
-    if (!beside) return "collectives of one bucket stand one behind the other";
+  int members = 1;
+  for (auto other = program.instructions.rbegin() + 1;
+       other != program.instructions.rend() && other->bucket == own.bucket; ++other) {
     if (other->axis != own.axis) return "collectives of one bucket are over one axis";
     if (!joins(own) || !joins(*other))
       return "only all-gathers, all-reduces and reduce-scatters that are not hierarchical share a bucket";
     if (std::ranges::find(own.operands, other->result) != own.operands.end())
       return "a collective reads what another one of its bucket makes";
+    if (++members > most_members) return fmt::format("a bucket has at most {} collectives", most_members);
   }
-  return "";
+  return met && members == 1 ? "collectives of one bucket stand one behind the other" : "";
 }
 
 std::vector<int> waited_for_before(const Program& reference, const SpmdProgram& program) {

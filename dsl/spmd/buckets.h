@@ -43,10 +43,14 @@ constexpr int max_bucket = 1'000'000;
 /// long for a while.
 constexpr int most_under_way = 4;
 
+/// Most collectives of a bucket.
+constexpr int most_members = 16'384;
+
 /// Why the last instruction may not have the bucket that it has; empty if it may. Collectives of one bucket stand one
 /// behind the other, none reads what another makes, and none is in a loop. Where there are several they are
-/// all-gathers, all-reduces and reduce-scatters over one axis, and not hierarchical.
-std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program);
+/// all-gathers, all-reduces and reduce-scatters over one axis, and not hierarchical. `met`: some instruction before has
+/// that bucket.
+std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program, bool met);
 
 /// By instruction: that before which its bucket is waited for; the number of instructions: the step ends before. Of
 /// those in no bucket the next.

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "dsl/base/suggest.h"
 #include "dsl/cluster/cluster.h"
@@ -215,7 +216,9 @@ class DecisionReader {
     if (reader.has("bucket")) instruction.bucket = int(reader.member("bucket").integer(0, max_bucket));
     instruction.result = define(reader.member("result"), of, placements(reader.member("placement"), reference_[of]));
     program_.instructions.push_back(std::move(instruction));
-    if (const std::string why = why_not_in_bucket(reference_, program_); !why.empty())
+    const int bucket = program_.instructions.back().bucket;
+    const bool met = bucket >= 0 && !buckets_.insert(bucket).second;
+    if (const std::string why = why_not_in_bucket(reference_, program_, met); !why.empty())
       reader.member("bucket").fail(why, "", "", "give it a number of its own, or leave \"bucket\" out");
   }
 
@@ -484,6 +487,7 @@ class DecisionReader {
   const Program& reference_;
   NodeNames nodes_;
   size_t devices_;
+  std::unordered_set<int> buckets_;  ///< met so far
   SpmdProgram program_;
   std::map<std::string, int> axes_, tables_;
   std::map<std::string, ValueId> values_;

@@ -208,17 +208,17 @@ TEST(PlannedBuckets, WhatMayNotShareABucketIsSaid) {
   SpmdProgram plan = summed(g.program, 2);  // g0 g0+ g1 g1+ new0 new1
   plan.instructions.resize(4);
   plan.instructions[1].bucket = plan.instructions[3].bucket = 0;
-  EXPECT_EQ(why_not_in_bucket(g.program, plan), "collectives of one bucket stand one behind the other");
+  EXPECT_EQ(why_not_in_bucket(g.program, plan, true), "collectives of one bucket stand one behind the other");
   std::swap(plan.instructions[1], plan.instructions[2]);
-  EXPECT_EQ(why_not_in_bucket(g.program, plan), "");
+  EXPECT_EQ(why_not_in_bucket(g.program, plan, true), "");
   plan.instructions[2].opcode = Opcode::broadcast;
-  EXPECT_EQ(why_not_in_bucket(g.program, plan),
+  EXPECT_EQ(why_not_in_bucket(g.program, plan, true),
             "only all-gathers, all-reduces and reduce-scatters that are not hierarchical share a bucket");
   plan.instructions[2].opcode = Opcode::all_reduce;
   plan.instructions[3].operands = {plan.instructions[2].result};
-  EXPECT_EQ(why_not_in_bucket(g.program, plan), "a collective reads what another one of its bucket makes");
+  EXPECT_EQ(why_not_in_bucket(g.program, plan, true), "a collective reads what another one of its bucket makes");
   plan.instructions[3].axis = 1;
-  EXPECT_EQ(why_not_in_bucket(g.program, plan), "collectives of one bucket are over one axis");
+  EXPECT_EQ(why_not_in_bucket(g.program, plan, true), "collectives of one bucket are over one axis");
 }
 
 TEST(PlannedBuckets, AreWrittenAndReadBackAndRefusedWithTheirPlace) {
