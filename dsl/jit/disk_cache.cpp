@@ -159,11 +159,22 @@ bool DiskCache::store(const std::string& key, std::string_view bytes) const {
     first = pruned.insert(path).second;
   }
   if (first) prune();
-  const std::string temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
-  const Descriptor file(
-      ::openat(folder.number(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const auto make = [&](const std::string& name) {
+    return ::openat(folder.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  };
+  std::string temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
+  int number = make(temporary);
+  // Before it was locked, another process may have taken it for abandoned and removed it.
+  for (int tries = 0; number >= 0 && tries < 8; ++tries) {
+    (void)::flock(number, LOCK_EX);
+    struct stat status {};
+    if (::fstat(number, &status) != 0 || status.st_nlink > 0) break;
+    ::close(number);
+    temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
+    number = make(temporary);
+  }
+  const Descriptor file(number);
   if (!file) return false;
-  (void)::flock(file.number(), LOCK_EX);
   if (put(file.number(), header_of(key, bytes)) && put(file.number(), bytes) &&
       ::renameat(folder.number(), temporary.c_str(), folder.number(), key.c_str()) == 0)
     return true;
