@@ -143,29 +143,9 @@ void NewFile::remove_abandoned() const {
 }
 
 void NewFile::open_new(unsigned mode) {
-  constexpr int most_tries = 100;
-  for (int tries = 0; tries < most_tries; ++tries) {
-    temporary_ = fmt::format("{}{:016x}.tmp", prefix_of(name_), unpredictable());
-    number_ = uninterrupted([&] {
-      return ::openat(folder_number_, temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    });
-    if (number_ < 0 && errno == EEXIST) continue;
-    if (number_ < 0) refuse(errno, "");
-    temporary_path_ = (fs::path(folder_) / temporary_).string();
-    // Without locks the file is not taken for an abandoned one either: nobody else can lock it.
-    (void)uninterrupted([&] { return ::flock(number_, LOCK_EX); });
-    struct stat status {};
-    if (::fstat(number_, &status) != 0) {
-      const int error = errno;
-      ::unlinkat(folder_number_, temporary_.c_str(), 0);
-      refuse(error, "");
-    }
-    if (status.st_nlink > 0) return;
-    // Another writer took it for abandoned before it was locked.
-    ::close(number_);
-    number_ = -1;
-  }
-  refuse(EEXIST, "");
+  number_ = make_locked_file(folder_number_, prefix_of(name_), ".tmp", mode, &temporary_);
+  if (number_ < 0) refuse(errno, "");
+  temporary_path_ = (fs::path(folder_) / temporary_).string();
 }
 
 void NewFile::put(std::span<const std::byte> bytes, int64_t offset) {
@@ -228,6 +208,29 @@ void NewFile::place(const std::string& previous) {
   // Not every file system syncs folders; one that does and fails has perhaps lost the rename.
   if (uninterrupted([&] { return ::fsync(folder_number_); }) != 0 && errno != EINVAL && errno != EROFS)
     refuse(errno, "it is in place, but the folder did not reach the disk");
+}
+
+int make_locked_file(int folder, std::string_view prefix, std::string_view ending, unsigned mode, std::string* name) {
+  constexpr int most_tries = 100;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    *name = fmt::format("{}{:016x}{}", prefix, unpredictable(), ending);
+    const int number = uninterrupted(
+        [&] { return ::openat(folder, name->c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode); });
+    if (number < 0 && errno == EEXIST) continue;
+    if (number < 0) return -1;
+    // Without locks the file is not taken for an abandoned one either: nobody else can lock it.
+    (void)uninterrupted([&] { return ::flock(number, LOCK_EX); });
+    struct stat status {};
+    const int error = ::fstat(number, &status) == 0 ? 0 : errno;
+    if (error == 0 && status.st_nlink > 0) return number;
+    ::close(number);
+    if (error == 0) continue;  // another writer took it for abandoned before it was locked
+    ::unlinkat(folder, name->c_str(), 0);
+    errno = error;
+    return -1;
+  }
+  errno = EEXIST;
+  return -1;
 }
 
 void check_writable(const std::string& path, const std::string& what) { const NewFile probe(path, what); }

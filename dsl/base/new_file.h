@@ -50,6 +50,11 @@ class NewFile {
   bool placed_ = false;
 };
 
+/// Makes and locks a new file in the folder of a descriptor. A writer locks its file as long as it lives, so that
+/// others know one that was left behind; what was taken for that before it was locked is made anew. `name` becomes
+/// prefix, sixteen digits that nobody can foresee, and ending. Returns the descriptor, or -1 with errno.
+int make_locked_file(int folder, std::string_view prefix, std::string_view ending, unsigned mode, std::string* name);
+
 /// Throws as NewFile does if no file can be written at `path`; leaves everything as it was.
 void check_writable(const std::string& path, const std::string& what);
 

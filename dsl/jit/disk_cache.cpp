@@ -4,12 +4,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "dsl/base/hash.h"
+#include "dsl/base/new_file.h"
 #include "dsl/jit/cache_folder.h"
 
 namespace hetsynth {
@@ -33,13 +32,6 @@ std::string header_of(const std::string& key, std::string_view payload) {
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
   return value && *value ? value : nullptr;
-}
-
-uint64_t unpredictable() {
-  uint64_t out = 0;
-  if (::getrandom(&out, sizeof out, GRND_NONBLOCK) == ssize_t(sizeof out)) return out;
-  static std::atomic<uint64_t> counter{0};  // O_EXCL guards what a guess could do
-  return uint64_t(::getpid()) << 32 | counter++;
 }
 
 constexpr std::string_view new_prefix = ".new-";
@@ -159,21 +151,8 @@ bool DiskCache::store(const std::string& key, std::string_view bytes) const {
     first = pruned.insert(path).second;
   }
   if (first) prune();
-  const auto make = [&](const std::string& name) {
-    return ::openat(folder.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  };
-  std::string temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
-  int number = make(temporary);
-  // Before it was locked, another process may have taken it for abandoned and removed it.
-  for (int tries = 0; number >= 0 && tries < 8; ++tries) {
-    (void)::flock(number, LOCK_EX);
-    struct stat status {};
-    if (::fstat(number, &status) != 0 || status.st_nlink > 0) break;
-    ::close(number);
-    temporary = fmt::format("{}{:016x}", new_prefix, unpredictable());
-    number = make(temporary);
-  }
-  const Descriptor file(number);
+  std::string temporary;
+  const Descriptor file(make_locked_file(folder.number(), new_prefix, "", 0600, &temporary));
   if (!file) return false;
   if (put(file.number(), header_of(key, bytes)) && put(file.number(), bytes) &&
       ::renameat(folder.number(), temporary.c_str(), folder.number(), key.c_str()) == 0)
