@@ -33,9 +33,7 @@ void Walk::run() {
 void Walk::loop(const Statement& s) {
   if (calls_anything(s)) return turns(s);
   ++statements;
-  const auto region = std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_);
-  understand(region, function_->slots);
-  expect_undisturbed(*region, {}, s.line);
+  follow_region(std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_), function_->slots, {}, s.line);
 }
 
 /// The turns of a loop of the program, one after the other.
@@ -57,7 +55,7 @@ void Walk::checked(const Expression& value, int line) {
   called(value);
 }
 
-/// Of the bucket that the next collective is in: as many as this rank calls.
+/// Returns how many members of the next collective's bucket this rank calls.
 size_t Walk::members_of_next_bucket() const {
   const int bucket = bucket_of_[next_collective_];
   size_t count = 1;
@@ -103,7 +101,7 @@ void Walk::called(const Expression& call) {
     throw Differs(fmt::format("{} is called alone, but the program has it with others in a bucket", call.name),
                   call.line, program_.values[size_t(next->result)].node);
   collective(call);
-  const std::vector<Access> accesses = accesses_of(call, *next);
+  const std::vector<Touched> accesses = accesses_of(call, *next);
   expect_free(accesses, call.name, call.line);
   if (!member) return;
   UnderWay& own = under_way_.back();
@@ -111,41 +109,32 @@ void Walk::called(const Expression& call) {
   --own.to_come;
 }
 
-std::vector<Walk::Access> Walk::accesses_of(const Expression& call, const Instruction& i) const {
+std::vector<Walk::Touched> Walk::accesses_of(const Expression& call, const Instruction& i) const {
   const auto bytes = [&](size_t argument, ValueId value, bool writes) {
     const int64_t at = pointer(call.args[argument]).at;
-    return Access{at, at + meaning_.bytes(value), writes};
+    return Touched{at, at + meaning_.bytes(value), writes};
   };
   const bool sends = i.opcode == Opcode::send;
   if (sends && program_.mesh.coordinate(source_.rank, i.axis) == i.root) return {bytes(3, i.operands[0], false)};
   if (sends) return {bytes(3, i.result, true)};
-  std::vector<Access> out{bytes(4, i.result, true)};
+  std::vector<Touched> out{bytes(4, i.result, true)};
   if (on_rank(i.operands[0])) out.push_back(bytes(3, i.operands[0], false));
   return out;
 }
 
-void Walk::expect_undisturbed(const Region& region, const std::vector<int64_t>& points_to, int line) const {
-  if (under_way_.empty()) return;
+void Walk::follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                         const std::vector<int64_t>& points_to, int line) {
   expect_all_called(line);
-  std::vector<Access> accesses;
-  for (const int64_t at : points_to)
-    if (const Resident* there = memory_.at(at)) accesses.push_back({there->begin, there->end, false});
-  for (const auto& [begin, end] : places_read_) accesses.push_back({begin, end, false});
-  for (const Written& block : region.written()) accesses.push_back({block.begin, block.end, true});
-  expect_free(accesses, region.function_name(), line);
+  expect_free(understood(region, names, points_to), region->function_name(), line);
 }
 
-void Walk::expect_free(const std::vector<Access>& accesses, const std::string& what, int line) const {
+void Walk::expect_free(const std::vector<Touched>& accesses, const std::string& what, int line) const {
   for (const UnderWay& running : under_way_)
-    for (const Access& theirs : running.accesses)
-      for (const Access& ours : accesses)
-        if ((ours.writes || theirs.writes) && ours.begin < theirs.end && theirs.begin < ours.end)
-          throw Differs(
-              fmt::format("{} {} bytes {} to {}, which collective {} (line {}), not waited for yet, may still {}", what,
-                          ours.writes ? "writes" : "reads", std::max(ours.begin, theirs.begin),
-                          std::min(ours.end, theirs.end), running.number, running.line,
-                          theirs.writes ? "write" : "read"),
-              line);
+    if (const std::optional<Conflict> found = conflict(accesses, running.accesses))
+      throw Differs(fmt::format("{} {} bytes {} to {}, which collective {} (line {}), not waited for yet, may still {}",
+                                what, found->ours_writes ? "writes" : "reads", found->begin, found->end, running.number,
+                                running.line, found->theirs_writes ? "write" : "read"),
+                    line);
 }
 
 void Walk::declare(const Statement& s) {
@@ -188,9 +177,8 @@ void Walk::call(const Statement& s) {
     if (e.args[i].kind == Kind::variable) names[i] = function_->slots[size_t(e.args[i].slot)];
   }
   ++statements;
-  const auto region = std::make_shared<LoopRegion>(kernel, kernel.body, std::move(frame), unit_, memory_);
-  understand(region, names);
-  expect_undisturbed(*region, points_to, s.line);
+  follow_region(std::make_shared<LoopRegion>(kernel, kernel.body, std::move(frame), unit_, memory_), names, points_to,
+                s.line);
 }
 
 }  // namespace hetsynth::source

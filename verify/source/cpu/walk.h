@@ -21,15 +21,11 @@ class Walk final : public ContentsWalk {
   void run() override;
 
  private:
-  struct Access {
-    int64_t begin = 0, end = 0;  ///< bytes
-    bool writes = false;
-  };
   /// Collectives that were begun together.
   struct UnderWay {
     int64_t number = 0;
     size_t to_come = 0;  ///< members that are still to be called
-    std::vector<Access> accesses;
+    std::vector<Touched> accesses;
     int line = 0;
   };
 
@@ -43,11 +39,11 @@ class Walk final : public ContentsWalk {
   void end_collectives(const Expression& call);
   void called(const Expression& call);
   size_t members_of_next_bucket() const;
-  std::vector<Access> accesses_of(const Expression& call, const Instruction& i) const;
-  /// What a piece of text has read and written, which was understood last; `points_to`: bytes that it was given to
-  /// read.
-  void expect_undisturbed(const Region& region, const std::vector<int64_t>& points_to, int line) const;
-  void expect_free(const std::vector<Access>& accesses, const std::string& what, int line) const;
+  std::vector<Touched> accesses_of(const Expression& call, const Instruction& i) const;
+  /// Understands a piece of text. `points_to`: bytes that it was given to read.
+  void follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                     const std::vector<int64_t>& points_to, int line);
+  void expect_free(const std::vector<Touched>& accesses, const std::string& what, int line) const;
   /// No members are still to be called.
   void expect_all_called(int line) const;
 

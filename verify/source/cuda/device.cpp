@@ -149,7 +149,7 @@ void DeviceWalk::attention(const Statement& s, const Expression& e) {
   memory_.clear(workspace, end);
   Issued out{{{workspace, end, true}}, "attention", s.line};
   if (gradient)
-    for (const Access& left : left_by_forward(e, s.line)) out.accesses.push_back(left);
+    for (const Touched& left : left_by_forward(e, s.line)) out.accesses.push_back(left);
   std::set<int> scratch;
   for (size_t argument :
        {A::o, A::statistics, A::Place(A::q_gradient), A::Place(A::k_gradient), A::Place(A::v_gradient)})
@@ -165,7 +165,7 @@ void DeviceWalk::attention(const Statement& s, const Expression& e) {
 }
 
 /// The gradient takes result and statistics of a forward call with the same operands, sizes, strides, scale and mask.
-std::vector<DeviceWalk::Access> DeviceWalk::left_by_forward(const Expression& e, int line) const {
+std::vector<DeviceWalk::Touched> DeviceWalk::left_by_forward(const Expression& e, int line) const {
   using A = AttentionArguments;
   const auto table = [&](const Expression& call, size_t argument) {
     const auto found = arrays_.find(call.args[argument].slot);
@@ -181,7 +181,7 @@ std::vector<DeviceWalk::Access> DeviceWalk::left_by_forward(const Expression& e,
     for (size_t argument : {A::q, A::k, A::v, A::o, A::statistics})
       same = same && pointer(x[argument]).at == pointer(y[argument]).at;
     if (!same) continue;
-    std::vector<Access> out;
+    std::vector<Touched> out;
     for (size_t argument : {A::o, A::statistics}) {
       const Resident* there = memory_.at(pointer(x[argument]).at);
       const bool left = there && there->unrecognised && there->unrecognised->line == forward_line;
@@ -300,20 +300,10 @@ void DeviceWalk::launch(const Expression& e) {
                 scratch, places, stream(e.args[1]), description, e.line);
 }
 
-/// Of what is written, exactly that counts as accessed; of what is read, all that lies where something was read or
-/// where an argument points to.
 void DeviceWalk::follow_region(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
                                const std::set<int>& scratch, const std::vector<int64_t>& arguments, Stream on,
                                const std::string& what, int line) {
-  Issued out{{}, what, line};
-  std::set<std::pair<int64_t, int64_t>> read;
-  for (int64_t at : arguments)
-    if (const Resident* there = memory_.at(at)) read.insert({there->begin, there->end});
-  understand(region, names, scratch);
-  read.insert(places_read_.begin(), places_read_.end());
-  for (auto [begin, end] : read) out.accesses.push_back({begin, end, false});
-  for (const Written& block : region->written()) out.accesses.push_back({block.begin, block.end, true});
-  issue(on, std::move(out));
+  issue(on, {understood(region, names, arguments, scratch), what, line});
 }
 
 void DeviceWalk::copy(const Expression& e) {
@@ -394,15 +384,14 @@ void DeviceWalk::through_host(const Expression& e) {
 /// What was issued to the other stream and is not surely done must not touch the same bytes, unless both only read.
 void DeviceWalk::issue(Stream stream, Issued issued) {
   Stream other = stream == compute ? communication : compute;
-  for (size_t n = clocks_[stream][other]; n < issued_[other].size(); ++n)
-    for (const Access& theirs : issued_[other][n].accesses)
-      for (const Access& ours : issued.accesses)
-        if ((ours.writes || theirs.writes) && ours.begin < theirs.end && theirs.begin < ours.end)
-          throw Differs(fmt::format("{} {} bytes {} to {} while {} (line {}) may still {} them: no event orders them",
-                                    issued.what, ours.writes ? "writes" : "reads", std::max(ours.begin, theirs.begin),
-                                    std::min(ours.end, theirs.end), issued_[other][n].what, issued_[other][n].line,
-                                    theirs.writes ? "write" : "read"),
-                        issued.line);
+  for (size_t n = clocks_[stream][other]; n < issued_[other].size(); ++n) {
+    const Issued& theirs = issued_[other][n];
+    if (const std::optional<Conflict> found = conflict(issued.accesses, theirs.accesses))
+      throw Differs(fmt::format("{} {} bytes {} to {} while {} (line {}) may still {} them: no event orders them",
+                                issued.what, found->ours_writes ? "writes" : "reads", found->begin, found->end,
+                                theirs.what, theirs.line, found->theirs_writes ? "write" : "read"),
+                    issued.line);
+  }
   issued_[stream].push_back(std::move(issued));
 }
 

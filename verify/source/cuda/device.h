@@ -28,13 +28,9 @@ class DeviceWalk final : public ContentsWalk {
 
  private:
   enum Stream { compute, communication };
-  struct Access {
-    int64_t begin = 0, end = 0;  ///< bytes
-    bool writes = false;
-  };
   /// Something issued to a stream.
   struct Issued {
-    std::vector<Access> accesses;
+    std::vector<Touched> accesses;
     std::string what;
     int line = 0;
   };
@@ -92,7 +88,7 @@ class DeviceWalk final : public ContentsWalk {
   void attention(const Statement& s, const Expression& e);
   void launch(const Expression& e);
   const Function& launched(const Expression& number) const;
-  std::vector<Access> left_by_forward(const Expression& gradient, int line) const;
+  std::vector<Touched> left_by_forward(const Expression& gradient, int line) const;
   void copy(const Expression& e);
   std::pair<ValueId, std::vector<int64_t>> copied(int64_t from, int64_t bytes, int line);
   void order(const Expression& e);
@@ -121,9 +117,9 @@ class DeviceWalk final : public ContentsWalk {
   std::vector<Call> pieces(const Instruction& i, const std::vector<int64_t>& cut, int64_t each) const;
   std::vector<Call> exchanged(const Instruction& i) const;
   void expect_calls(Exchange& e, const std::vector<Call>& wanted, const std::string& what) const;
-  std::vector<Access> accesses(const Call& call, const Instruction& i) const;
-  void expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const;
-  void expect_in_place(const std::vector<Access>& both, const Call& call, const Instruction& i) const;
+  std::vector<Touched> accesses(const Call& call, const Instruction& i) const;
+  void expect_apart(const std::vector<std::vector<Touched>>& by_call, int line) const;
+  void expect_in_place(const std::vector<Touched>& both, const Call& call, const Instruction& i) const;
   void move_pieces(const Instruction& i, Exchange& out) const;
   std::string description(const Instruction& i) const;
 

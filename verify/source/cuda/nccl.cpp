@@ -137,7 +137,7 @@ void DeviceWalk::end_group(int line) {
 }
 
 void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
-  std::map<int, std::vector<std::vector<Access>>> by_phase;
+  std::map<int, std::vector<std::vector<Touched>>> by_phase;
   Issued out{{}, "the " + description(*exchanges.front().instruction), line};
   for (const Exchange& e : exchanges)
     for (const Call& call : e.calls) {
@@ -148,16 +148,16 @@ void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
   for (const Exchange& e : exchanges) expect_operand(e);
   for (const Exchange& e : exchanges) put_result(e);
   for (const auto& [phase, by_call] : by_phase)
-    for (const std::vector<Access>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
+    for (const std::vector<Touched>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
   if (!exchanges.front().calls.empty()) out.line = exchanges.front().calls.front().line;
   issue(communication, std::move(out));
 }
 
-void DeviceWalk::expect_apart(const std::vector<std::vector<Access>>& by_call, int line) const {
+void DeviceWalk::expect_apart(const std::vector<std::vector<Touched>>& by_call, int line) const {
   for (size_t a = 0; a < by_call.size(); ++a)
     for (size_t b = 0; b < by_call.size(); ++b)
-      for (const Access& writes : by_call[a])
-        for (const Access& other : by_call[b])
+      for (const Touched& writes : by_call[a])
+        for (const Touched& other : by_call[b])
           if (a != b && writes.writes && writes.begin < other.end && other.begin < writes.end)
             throw Differs(fmt::format("calls of a group access the same bytes {} to {}",
                                       std::max(writes.begin, other.begin), std::min(writes.end, other.end)),
@@ -263,7 +263,7 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
 }
 
 /// NCCL reads where it writes only in place: a rank's own share where it lies in the whole.
-void DeviceWalk::expect_in_place(const std::vector<Access>& both, const Call& call, const Instruction& i) const {
+void DeviceWalk::expect_in_place(const std::vector<Touched>& both, const Call& call, const Instruction& i) const {
   if (both.size() < 2 || both[0].begin >= both[1].end || both[1].begin >= both[0].end) return;
   const int64_t shares =
       me_among(call.over, i.axis) * call.numbers[Call::count] * size_bytes(node_of(i.result).type.dtype);
@@ -276,7 +276,7 @@ void DeviceWalk::expect_in_place(const std::vector<Access>& both, const Call& ca
 }
 
 /// The bytes that a call touches on this rank.
-std::vector<DeviceWalk::Access> DeviceWalk::accesses(const Call& call, const Instruction& i) const {
+std::vector<DeviceWalk::Touched> DeviceWalk::accesses(const Call& call, const Instruction& i) const {
   const int64_t ranks = count_of(call.over, i.axis), me = me_among(call.over, i.axis);
   const int64_t bytes = call.numbers[Call::count] * size_bytes(node_of(i.result).type.dtype);
   const bool roots = call.name != "ncclBroadcast" && call.name != "ncclReduce";
@@ -286,10 +286,10 @@ std::vector<DeviceWalk::Access> DeviceWalk::accesses(const Call& call, const Ins
       call.numbers[Call::to_at] >= 0 && (roots || call.name == "ncclBroadcast" || call.numbers[Call::peer] == me);
   const int64_t from_bytes = call.name == "ncclReduceScatter" ? bytes * ranks : bytes;
   const int64_t to_bytes = call.name == "ncclAllGather" ? bytes * ranks : bytes;
-  std::vector<Access> out;
+  std::vector<Touched> out;
   if (reads) out.push_back({call.numbers[Call::from_at], call.numbers[Call::from_at] + from_bytes, false});
   if (writes) out.push_back({call.numbers[Call::to_at], call.numbers[Call::to_at] + to_bytes, true});
-  for (const Access& access : out)
+  for (const Touched& access : out)
     if (access.end > source_.arena_bytes)
       throw Differs(fmt::format("the {} goes beyond the arena of {} bytes", description(i), source_.arena_bytes),
                     call.line, program_.values[size_t(i.result)].node);

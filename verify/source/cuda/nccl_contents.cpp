@@ -92,7 +92,7 @@ void DeviceWalk::put_result(const Exchange& e) {
   const ValueId value = e.instruction->result;
   // What a padded share is longer by is nothing, nor is what a leader holds for others, who may have none itself.
   for (const Call& call : e.calls)
-    for (const Access& access : accesses(call, *e.instruction))
+    for (const Touched& access : accesses(call, *e.instruction))
       if (access.writes) memory_.clear(access.begin, access.end);
   if (e.target < 0 || !on_rank(value) || meaning_.count(value) == 0) return;
   const std::vector<Range>& ranges = meaning_.ranges(value);

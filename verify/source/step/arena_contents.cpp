@@ -214,6 +214,30 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
   for (const auto& [block, error] : unrecognised) keep_unrecognised(region, *block, beside, error);
 }
 
+std::vector<ContentsWalk::Touched> ContentsWalk::understood(const std::shared_ptr<Region>& region,
+                                                            const std::vector<std::string>& names,
+                                                            const std::vector<int64_t>& points_to,
+                                                            const std::set<int>& scratch) {
+  std::set<std::pair<int64_t, int64_t>> read;
+  for (const int64_t at : points_to)  // before what is written takes its place
+    if (const Resident* there = memory_.at(at)) read.insert({there->begin, there->end});
+  understand(region, names, scratch);
+  read.insert(places_read_.begin(), places_read_.end());
+  std::vector<Touched> out;
+  for (const auto& [begin, end] : read) out.push_back({begin, end, false});
+  for (const Written& block : region->written()) out.push_back({block.begin, block.end, true});
+  return out;
+}
+
+std::optional<ContentsWalk::Conflict> ContentsWalk::conflict(const std::vector<Touched>& ours,
+                                                             const std::vector<Touched>& theirs) {
+  for (const Touched& b : theirs)
+    for (const Touched& a : ours)
+      if ((a.writes || b.writes) && a.begin < b.end && b.begin < a.end)
+        return Conflict{std::max(a.begin, b.begin), std::min(a.end, b.end), a.writes, b.writes};
+  return std::nullopt;
+}
+
 /// It is computed again whenever it is read: from what it was computed from now.
 void ContentsWalk::keep_unrecognised(const std::shared_ptr<Region>& region, const Written& block,
                                      const std::set<ValueId>& beside, std::exception_ptr error) {

@@ -14,6 +14,18 @@ namespace hetsynth::source {
 
 class ContentsWalk : public StepWalk {
  protected:
+  /// Bytes of the arena that are read or written.
+  struct Touched {
+    int64_t begin = 0, end = 0;
+    bool writes = false;
+  };
+  /// Bytes that two touch, of which one writes.
+  struct Conflict {
+    int64_t begin = 0, end = 0;
+    bool ours_writes = false, theirs_writes = false;
+  };
+  static std::optional<Conflict> conflict(const std::vector<Touched>& ours, const std::vector<Touched>& theirs);
+
   /// `numbers`: by instruction, the one that the text calls it by; empty: its own.
   ContentsWalk(const Program& reference, const SpmdProgram& program, const RankSource& source,
                const SourceOptions& options, Unit& unit, std::vector<int> numbers);
@@ -26,6 +38,10 @@ class ContentsWalk : public StepWalk {
   /// `names`: by slot, what people call the memory behind it; `scratch`: what of it may be no value of the program.
   void understand(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
                   const std::set<int>& scratch = {});
+  /// Understands a region as above and returns what it touches: exactly what is written, and of what is read all that
+  /// lies where something was read or where an argument points to.
+  std::vector<Touched> understood(const std::shared_ptr<Region>& region, const std::vector<std::string>& names,
+                                  const std::vector<int64_t>& points_to, const std::set<int>& scratch = {});
   /// A number that is the same in every step.
   int64_t constant(const Expression& e) const;
   /// The same, or the number of the step.
