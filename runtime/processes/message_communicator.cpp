@@ -1,7 +1,6 @@
 #include "runtime/processes/message_communicator.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,50 +13,24 @@
 #include "runtime/collectives/collective_pieces.h"
 #include "runtime/collectives/collectives_transfer.h"
 #include "runtime/collectives/rank_communicator.h"
+#include "runtime/processes/group_messages.h"
 #include "runtime/processes/host_exchange.h"
 #include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {
 
-/// In front of every message, so that ranks which call different collectives notice.
-struct Header {
-  uint64_t number = 0;  ///< of the rank's collectives in this group
-  uint64_t hash = 0;    ///< of the call
-  char text[112] = {};  ///< of the call, for the message
-};
-
-struct Group {
-  std::vector<int> ranks;
-  int member = 0;
-  uint64_t number = 0;
-};
-
 /// The members of a group on this rank's host, and the first ones of all hosts, which lead.
 struct Levels {
   GroupHosts hosts;
-  Group own, leaders;
+  MessageGroup own, leaders;
   bool leads() const { return own.member == 0; }
-};
-
-/// What one call sends to every member of the group, and what becomes of what they send: `expected` elements come from
-/// each, and are handed to `take`.
-struct Part {
-  const CollectiveCall* call = nullptr;
-  std::function<Piece(int to)> sent{};
-  std::function<void(int from, const std::byte* bytes)> take{};
-  std::function<int64_t(int from)> expected{};
-
-  int64_t element_bytes() const { return bytes_per_element(call->type); }
-  size_t bytes_to(int member) const { return size_t(sent(member).elements() * element_bytes()); }
-  size_t bytes_from(int member) const { return size_t(expected(member) * element_bytes()); }
-  void pack(int to, std::byte* at) const { copy_out(call->source, sent(to), element_bytes(), at); }
 };
 
 class MessageExchange final : public Exchange {
  public:
   MessageExchange(int rank, RunState& state, Job& job, const ProcessOfRank& process_of)
-      : rank_(rank), state_(state), job_(job), process_of_(process_of) {}
+      : rank_(rank), state_(state), process_of_(process_of), messages_(rank, state, job, process_of_, times_) {}
 
   /// By axis, in order: all ranks of the group, and those that stand for it in calls among leaders.
   void join(const std::vector<int>& members, const std::vector<int>& leaders) {
@@ -79,7 +52,7 @@ class MessageExchange final : public Exchange {
   const RankTimes& times() const override { return times_; }
 
  private:
-  Group group_of(const std::vector<int>& ranks) const {
+  MessageGroup group_of(const std::vector<int>& ranks) const {
     return {ranks, int(std::ranges::find(ranks, rank_) - ranks.begin()), 0};
   }
 
@@ -89,7 +62,7 @@ class MessageExchange final : public Exchange {
       state_.fail(rank_, "called " + text(first) + ", but the mesh has no such axis");
       return false;
     }
-    Group& group = (reduces_among_leaders(first) ? leaders_ : groups_)[size_t(first.axis)];
+    MessageGroup& group = (reduces_among_leaders(first) ? leaders_ : groups_)[size_t(first.axis)];
     try {
       for (const CollectiveCall& call : calls) check_call(call, int(group.ranks.size()));
     } catch (const UserError& error) {
@@ -103,19 +76,19 @@ class MessageExchange final : public Exchange {
   }
 
   /// Sender and receiver, as a group of two.
-  Group& pair(const Group& along, const CollectiveCall& send) {
+  MessageGroup& pair(const MessageGroup& along, const CollectiveCall& send) {
     const int sender = along.ranks[size_t(send.root)], receiver = along.ranks[size_t(send.to)];
     return pairs_.try_emplace({sender, receiver}, group_of({sender, receiver})).first->second;
   }
 
-  bool move(Group& group, const CollectiveCall& call) {
-    const Part part =
+  bool move(MessageGroup& group, const CollectiveCall& call) {
+    const MessagePart part =
         moved(group, call, [&](int other) { return piece_sent(call, group.member, other, int(group.ranks.size())); });
-    return exchange(group, text(call), {&part, 1});
+    return messages_.exchange(group, text(call), {&part, 1});
   }
 
   /// The collective as it is: what others send goes to its place in the destination.
-  Part moved(const Group& group, const CollectiveCall& call, std::function<Piece(int)> sent) {
+  MessagePart moved(const MessageGroup& group, const CollectiveCall& call, std::function<Piece(int)> sent) {
     const int member = group.member;
     return {&call, std::move(sent),
             [this, &call, member](int from, const std::byte* bytes) {
@@ -125,14 +98,14 @@ class MessageExchange final : public Exchange {
             [&call, member](int from) { return piece_received(call, from, member).elements(); }};
   }
 
-  /// All of them in one message to every other member, and one more where shares that were reduced go to all.
-  bool together(Group& group, std::span<const CollectiveCall> calls) {
+  /// Carries the calls out with one message to every other member, and one more where shares that were reduced go to
+  /// all.
+  bool together(MessageGroup& group, std::span<const CollectiveCall> calls) {
     const int members = int(group.ranks.size());
-    const Piece none{};
     std::vector<Reduction> reductions;
     std::deque<std::vector<int64_t>> bounds;
     std::vector<CollectiveCall> gathers;  // of shares, as all-gathers whose sources lie in their destinations
-    std::vector<Part> parts, parts_of_gathers;
+    std::vector<MessagePart> parts, parts_of_gathers;
     reductions.reserve(calls.size());
     gathers.reserve(calls.size());
     for (const CollectiveCall& call : calls) {
@@ -142,7 +115,7 @@ class MessageExchange final : public Exchange {
         continue;
       }
       const bool all = call.kind == CollectiveKind::all_reduce;
-      const Piece own = all ? all_reduce_share(call.count, group.member, members) : none;
+      const Piece own = all ? all_reduce_share(call.count, group.member, members) : Piece{};
       void* const to = static_cast<std::byte*>(call.destination) + own.offset * bytes_per_element(call.type);
       reductions.push_back(reduction(group, call, to));
       parts.push_back(reductions.back().part);
@@ -157,21 +130,21 @@ class MessageExchange final : public Exchange {
       parts_of_gathers.push_back(moved(group, gather, [own](int) { return own; }));
     }
     const std::string what = text(calls);
-    if (!exchange(group, what, parts)) return false;
+    if (!messages_.exchange(group, what, parts)) return false;
     for (const Reduction& each : reductions) carry_out(group, each);
-    return gathers.empty() || exchange(group, what, parts_of_gathers);
+    return gathers.empty() || messages_.exchange(group, what, parts_of_gathers);
   }
 
   /// A sum of this member's part of all sources, in coordinate order.
   struct Reduction {
-    Part part;
+    MessagePart part;
     CollectiveCall call;
     void* destination = nullptr;
     int64_t elements = 0;
     std::shared_ptr<std::vector<std::vector<std::byte>>> sources;  ///< by member
   };
 
-  Reduction reduction(const Group& group, const CollectiveCall& call, void* destination) const {
+  Reduction reduction(const MessageGroup& group, const CollectiveCall& call, void* destination) const {
     const int members = int(group.ranks.size()), member = group.member;
     const int64_t size = bytes_per_element(call.type);
     Reduction out;
@@ -188,7 +161,7 @@ class MessageExchange final : public Exchange {
   }
 
   /// The reduction itself is that of shared memory: of a tensor that is all this member's.
-  void carry_out(const Group& group, const Reduction& reduction) {
+  void carry_out(const MessageGroup& group, const Reduction& reduction) {
     const double start = wall_seconds();
     const size_t members = group.ranks.size();
     std::vector<int64_t> bounds(members + 1, 0);
@@ -208,14 +181,14 @@ class MessageExchange final : public Exchange {
   }
 
   /// Reduces this member's part of all sources, in coordinate order, into `destination`.
-  bool reduce(Group& group, const CollectiveCall& call, void* destination) {
+  bool reduce(MessageGroup& group, const CollectiveCall& call, void* destination) {
     const Reduction own = reduction(group, call, destination);
-    if (!exchange(group, text(call), {&own.part, 1})) return false;
+    if (!messages_.exchange(group, text(call), {&own.part, 1})) return false;
     carry_out(group, own);
     return true;
   }
 
-  Levels& levels(const Group& along, const CollectiveCall& call) {
+  Levels& levels(const MessageGroup& along, const CollectiveCall& call) {
     auto [entry, fresh] = levels_.try_emplace({call.axis, std::vector(call.hosts.begin(), call.hosts.end())});
     Levels& out = entry->second;
     if (!fresh) return out;
@@ -328,7 +301,7 @@ class MessageExchange final : public Exchange {
 
   bool all_to_all_by_host(Levels& levels, const CollectiveCall& call) {
     HostExchange parts(call, levels.hosts, levels.hosts.leader() + levels.own.member);
-    const auto phase = [&](Group& group, HostExchange::Phase phase) {
+    const auto phase = [&](MessageGroup& group, HostExchange::Phase phase) {
       const HostExchange::Packed packed = parts.sent(phase);
       CollectiveCall own = call;
       own.source = packed.bytes.data();
@@ -353,110 +326,20 @@ class MessageExchange final : public Exchange {
     return hosts.here(call.root) || hand_on(levels, call, call.count);
   }
 
-  /// One message to every other member, with what all parts send to it, and one from each.
-  bool exchange(Group& group, const std::string& what, std::span<const Part> parts) {
-    const double start = wall_seconds();
-    const Header header = header_of(group, what, parts);
-    const auto total = [&](auto bytes, int member) {
-      size_t sum = 0;
-      for (const Part& part : parts) sum += (part.*bytes)(member);
-      return sum;
-    };
-    const auto pack = [&](int to, std::byte* at) {
-      for (const Part& part : parts) part.pack(to, at), at += part.bytes_to(to);
-    };
-    const auto take = [&](int from, const std::byte* at) {
-      for (const Part& part : parts) part.take(from, at), at += part.bytes_from(from);
-    };
-    std::vector<std::unique_ptr<Message>> incoming, all;
-    std::vector<int> senders;
-    const int members = int(group.ranks.size());
-    // Each begins with the member behind it: if all began with the first, they would share its link while those of the
-    // others are idle, and take up to twice as long.
-    for (int k = 1; k < members; ++k) {
-      const int j = (group.member + members - k) % members;
-      senders.push_back(j);
-      incoming.push_back(job_.group().receive(process(group, j), tag(group.ranks[size_t(j)], rank_),
-                                              sizeof header + total(&Part::bytes_from, j)));
-    }
-    for (int k = 1; k < members; ++k) {
-      const int j = (group.member + k) % members;
-      std::vector<std::byte> bytes(sizeof header + total(&Part::bytes_to, j));
-      std::memcpy(bytes.data(), &header, sizeof header);
-      pack(j, bytes.data() + sizeof header);
-      all.push_back(job_.group().send(process(group, j), tag(rank_, group.ranks[size_t(j)]), std::move(bytes)));
-    }
-    std::vector<std::byte> own(total(&Part::bytes_from, group.member));
-    pack(group.member, own.data());
-    const double packed = wall_seconds();
-    const bool complete = wait(incoming, group, what) && agree(incoming, senders, group, what, header);
-    times_.idle_seconds += wall_seconds() - packed;
-    if (!complete) return false;
-    const double arrived = wall_seconds();
-    for (size_t i = 0; i < senders.size(); ++i) take(senders[i], incoming[i]->bytes().data() + sizeof header);
-    take(group.member, own.data());
-    times_.transfer_seconds += packed - start + wall_seconds() - arrived;
-    return wait(all, group, what);
-  }
-
-  /// Of one call.
-  bool exchange(Group& group, const CollectiveCall& call, std::function<Piece(int)> sent,
+  /// Exchanges what one call sends.
+  bool exchange(MessageGroup& group, const CollectiveCall& call, std::function<Piece(int)> sent,
                 std::function<void(int, const std::byte*)> take, std::function<int64_t(int)> expected) {
-    const Part part{&call, std::move(sent), std::move(take), std::move(expected)};
-    return exchange(group, text(call), {&part, 1});
-  }
-
-  int process(const Group& group, int member) const { return process_of_[size_t(group.ranks[size_t(member)])]; }
-  int tag(int from, int to) const { return first_free_tag + from * state_.ranks() + to; }
-
-  Header header_of(Group& group, const std::string& what, std::span<const Part> parts) const {
-    std::string all;
-    for (const Part& part : parts) all += text(*part.call) + "\n";
-    Header out;
-    out.number = group.number++;
-    out.hash = std::hash<std::string>{}(all);
-    std::memcpy(out.text, what.data(), std::min(what.size(), sizeof out.text - 1));
-    return out;
-  }
-
-  /// False, with the run failed or failing, if the messages do not come.
-  bool wait(const std::vector<std::unique_ptr<Message>>& messages, const Group& group, const std::string& what) {
-    SignalPatience patience;
-    const bool done = wait_for(messages, [&] { return state_.aborted() || patience.is_over(); });
-    if (!done && !state_.aborted()) {
-      std::vector<std::string> others;
-      for (const int rank : group.ranks)
-        if (process_of_[size_t(rank)] != job_.process())
-          others.push_back(fmt::format("{} ({})", state_.describe(rank), job_.describe(process_of_[size_t(rank)])));
-      state_.fail(rank_,
-                  fmt::format("told to stop by a signal while it waited in {} for {}; if nobody stopped the run, "
-                              "one of these processes has died",
-                              what, fmt::join(others, ", ")));
-    }
-    return done;
-  }
-
-  bool agree(const std::vector<std::unique_ptr<Message>>& incoming, const std::vector<int>& senders, const Group& group,
-             const std::string& what, const Header& own) {
-    for (size_t i = 0; i < senders.size(); ++i) {
-      Header header;
-      std::memcpy(&header, incoming[i]->bytes().data(), sizeof header);
-      header.text[sizeof header.text - 1] = '\0';
-      if (!incoming[i]->truncated() && header.number == own.number && header.hash == own.hash) continue;
-      state_.fail(rank_, fmt::format("ranks met in different collectives:\n  {}: {}\n  {}: {}", state_.describe(rank_),
-                                     what, state_.describe(group.ranks[size_t(senders[i])]), header.text));
-      return false;
-    }
-    return true;
+    const MessagePart part{&call, std::move(sent), std::move(take), std::move(expected)};
+    return messages_.exchange(group, text(call), {&part, 1});
   }
 
   const int rank_;
   RunState& state_;
-  Job& job_;
   const ProcessOfRank process_of_;
   RankTimes times_;
-  std::vector<Group> groups_, leaders_;                            ///< per mesh axis
-  std::map<std::pair<int, int>, Group> pairs_;                     ///< by sender and receiver
+  GroupMessages messages_;
+  std::vector<MessageGroup> groups_, leaders_;                     ///< per mesh axis
+  std::map<std::pair<int, int>, MessageGroup> pairs_;              ///< by sender and receiver
   std::map<std::pair<int, std::vector<int64_t>>, Levels> levels_;  ///< by axis and hosts
 };
 

@@ -5,13 +5,11 @@
 
 #include "dsl/spmd/spmd.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/processes/group_messages.h"
 #include "runtime/processes/job.h"
 #include "runtime/rank/run_state.h"
 
 namespace hetsynth {
-
-/// The process that each rank of a run belongs to.
-using ProcessOfRank = std::vector<int>;
 
 /// By rank, for the ranks of this process; null for others. As shared_memory_communicators, and with the same results
 /// to the bit: reductions add in coordinate order. Every member sends each other one the part it needs; an all-reduce

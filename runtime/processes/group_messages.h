@@ -1,0 +1,68 @@
+// Messages between the processes of a group's members: what calls send to each other one, in one message.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/collectives/collective_pieces.h"
+#include "runtime/processes/job.h"
+#include "runtime/rank/run_state.h"
+
+namespace hetsynth {
+
+/// The process that each rank of a run belongs to.
+using ProcessOfRank = std::vector<int>;
+
+struct MessageGroup {
+  std::vector<int> ranks;
+  int member = 0;       ///< this rank's place among them
+  uint64_t number = 0;  ///< of the exchange that comes next
+};
+
+/// What one call sends to every member of the group, and what becomes of what they send: `expected` elements come from
+/// each, and are handed to `take`.
+struct MessagePart {
+  const CollectiveCall* call = nullptr;
+  std::function<Piece(int to)> sent{};
+  std::function<void(int from, const std::byte* bytes)> take{};
+  std::function<int64_t(int from)> expected{};
+
+  int64_t element_bytes() const { return bytes_per_element(call->type); }
+  size_t bytes_to(int member) const { return size_t(sent(member).elements() * element_bytes()); }
+  size_t bytes_from(int member) const { return size_t(expected(member) * element_bytes()); }
+  void pack(int to, std::byte* at) const { copy_out(call->source, sent(to), element_bytes(), at); }
+};
+
+/// One rank's messages.
+class GroupMessages {
+ public:
+  /// `times`: where idle and transfer time are added up. All arguments must outlive this.
+  GroupMessages(int rank, RunState& state, Job& job, const ProcessOfRank& process_of, RankTimes& times)
+      : rank_(rank), state_(state), job_(job), process_of_(process_of), times_(times) {}
+
+  /// One message to every other member, with what all parts send to it, and one from each. `what` says in messages what
+  /// is exchanged. False, with the run failed or failing, if the messages do not come or members call different things.
+  bool exchange(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts);
+
+ private:
+  struct Header;
+  using Messages = std::vector<std::unique_ptr<Message>>;
+  Header header_of(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts) const;
+  bool wait(const Messages& messages, const MessageGroup& group, const std::string& what);
+  bool agree(const Messages& incoming, const std::vector<int>& senders, const MessageGroup& group,
+             const std::string& what, const Header& own);
+  int process(const MessageGroup& group, int member) const { return process_of_[size_t(group.ranks[size_t(member)])]; }
+  int tag(int from, int to) const { return first_free_tag + from * state_.ranks() + to; }
+
+  const int rank_;
+  RunState& state_;
+  Job& job_;
+  const ProcessOfRank& process_of_;
+  RankTimes& times_;
+};
+
+}  // namespace hetsynth
