@@ -12,15 +12,12 @@ namespace hetsynth {
 
 namespace {
 
-bool any_cuda(const Cluster& cluster) {
-  return std::ranges::any_of(cluster.devices, [](const Device& device) { return device.kind == DeviceKind::cuda; });
-}
-
 DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
   if (cluster.devices.at(size_t(rank)).kind == DeviceKind::cuda)
     return codegen::generate_cuda(reference, program, cluster, rank);
   // GPUs carry collectives out in their place, and cpu devices that meet them do so as well.
-  codegen::Lowered lowered = codegen::lower(reference, program, rank, {}, !any_cuda(cluster));
+  codegen::Lowered lowered =
+      codegen::lower(reference, program, rank, {}, all_of_kind(cluster.devices, DeviceKind::cpu));
   DeviceProgram out = codegen::describe(lowered, cluster);
   out.files.push_back({fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster)});
   return out;
@@ -40,7 +37,8 @@ void name_as_before(DeviceProgram& program, const UnrolledPlan& flat) {
 }  // namespace
 
 DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
-  if (reference.loops.empty() || !any_cuda(cluster)) return generate_flat(reference, program, cluster, rank);
+  if (reference.loops.empty() || all_of_kind(cluster.devices, DeviceKind::cpu))
+    return generate_flat(reference, program, cluster, rank);
   // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike.
   const UnrolledPlan flat = unroll(reference, program);
   DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank);

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
@@ -40,7 +39,13 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
 
 class StepPrinter {
  public:
-  StepPrinter(const Lowered& lowered, const Cluster& cluster) : l_(lowered), cluster_(cluster) {}
+  StepPrinter(const Lowered& lowered, const Cluster& cluster) : l_(lowered), cluster_(cluster) {
+    for (const Bundle& bundle : l_.memory.bundles) {
+      if (bundle.plain()) continue;
+      begins_at_.emplace(bundle.groups.front(), &bundle);
+      ends_before_.emplace(bundle.ends_before, &bundle);
+    }
+  }
 
   std::string run() {
     for (ValueId leaf : l_.local.leaves) function_names_.take(l_.names[leaf]);
@@ -277,24 +282,23 @@ class StepPrinter {
 
   /// Waits for the collectives whose results the group reads, or whose places it needs.
   void end_before(size_t group) {
-    bool first = true;
-    for (const Bundle& bundle : l_.memory.bundles) {
-      if (bundle.plain() || size_t(bundle.ends_before) != group) continue;
-      if (std::exchange(first, false)) step_ += "\n";
-      const Group& last = l_.groups[size_t(bundle.groups.back())];
+    const auto [first, last] = ends_before_.equal_range(int(group));
+    if (first != last) step_ += "\n";
+    for (auto at = first; at != last; ++at) {
+      const Bundle& bundle = *at->second;
+      const Group& member = l_.groups[size_t(bundle.groups.back())];
       line(fmt::format("if (hetsynth_end(context, {})) return 1;  // {}{} is there", number_of(bundle),
-                       l_.names[l_.local.ops[last.op()].result],
+                       l_.names[l_.local.ops[member.op()].result],
                        bundle.groups.size() > 1 ? " and what began with it" : ""));
     }
   }
 
   void begin_at(size_t group) {
-    for (const Bundle& bundle : l_.memory.bundles)
-      if (!bundle.plain() && size_t(bundle.groups.front()) == group) {
-        step_ += "\n";
-        line(fmt::format("if (hetsynth_begin(context, {}, {})) return 1;  // beside what follows", number_of(bundle),
-                         bundle.groups.size()));
-      }
+    const auto at = begins_at_.find(int(group));
+    if (at == begins_at_.end()) return;
+    step_ += "\n";
+    line(fmt::format("if (hetsynth_begin(context, {}, {})) return 1;  // beside what follows", number_of(*at->second),
+                     at->second->groups.size()));
   }
 
   void print_collective(const Group& group) {
@@ -320,9 +324,11 @@ class StepPrinter {
   const Lowered& l_;
   const Cluster& cluster_;
   std::string kernels_, step_, table_text_;
-  int loop_ = -1;                                 ///< that is open
-  size_t before_loop_ = 0;                        ///< place in step_
-  std::map<std::string, std::string> functions_;  ///< numbered text -> name
+  int loop_ = -1;                                  ///< that is open
+  size_t before_loop_ = 0;                         ///< place in step_
+  std::map<std::string, std::string> functions_;   ///< numbered text -> name
+  std::map<int, const Bundle*> begins_at_;         ///< by group
+  std::multimap<int, const Bundle*> ends_before_;  ///< by group
   std::set<ValueId> declared_;
   Names function_names_, table_names_;
   CollectiveText collectives_{l_, table_names_};

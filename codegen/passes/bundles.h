@@ -19,8 +19,9 @@ struct Bundle {
   bool plain() const { return groups.size() == 1 && ends_before == groups.front() + 1; }
 };
 
-/// Of all collectives in buckets, in order. `bucket_of`: by value, the bucket of the collective that makes it, -1 where
-/// it is carried out in its place. At most most_under_way are under way at one time.
+/// Returns the bundles of all collectives that have a bucket, in order of execution. `bucket_of` has, by value, the
+/// bucket of the collective that makes it, and -1 where that is carried out in its place. At most most_under_way
+/// bundles are under way at one time.
 std::vector<Bundle> bundles(const LocalProgram& program, const std::vector<Group>& groups, const Layouts& layouts,
                             const std::vector<int>& bucket_of);
 

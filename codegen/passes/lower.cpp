@@ -17,9 +17,11 @@ Lowered lower(const Program& reference, const SpmdProgram& program, int rank, co
   out.layouts = lay_out(out.local);
   out.groups = group(out.local, out.layouts, attention, options);
   std::vector<int> bucket_of;  // by value
-  if (beside) bucket_of.assign(out.local.values.size(), -1);
-  for (const Instruction& instruction : program.instructions)
-    if (beside) bucket_of[size_t(instruction.result)] = instruction.bucket;
+  if (beside) {
+    bucket_of.assign(out.local.values.size(), -1);
+    for (const Instruction& instruction : program.instructions)
+      bucket_of[size_t(instruction.result)] = instruction.bucket;
+  }
   out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of);
   out.names = name_values(out.local, reference);
   return out;

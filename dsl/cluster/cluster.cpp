@@ -77,6 +77,10 @@ bool Cluster::same_type(int a, int b) const {
          });
 }
 
+bool all_of_kind(std::span<const Device> devices, DeviceKind kind) {
+  return std::ranges::all_of(devices, [&](const Device& device) { return device.kind == kind; });
+}
+
 int cores_of(const Device& device, int cores_of_machine) {
   return device.cores > 0 ? device.cores : std::max(1, cores_of_machine / device.cpu_devices_of_host);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,9 @@ struct Cluster {
   Link slowest_link() const;
   bool same_type(int a, int b) const;  ///< equal kind, model, architecture, speeds, memory and duty
 };
+
+/// Whether all of the devices are of this kind.
+bool all_of_kind(std::span<const Device> devices, DeviceKind kind);
 
 /// Cores that a cpu device stands for on a machine that has so many: what the description says, or else an equal part
 /// for each cpu device of the host, whether a plan uses those or not. At least 1.

@@ -28,9 +28,9 @@ int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 /// nothing reads before the next step, and hierarchical ones stay alone. Expects a program without loops
 /// (dsl/spmd/unroll.h); the same for all ranks.
 BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind);
-/// The same program with every collective on its own.
+/// Returns the same program with every collective on its own.
 BucketedProgram without_buckets(const SpmdProgram& program);
-/// As the plan says it.
+/// Returns the same program with the buckets that its instructions name.
 BucketedProgram as_planned(const SpmdProgram& program);
 
 /// The program of cpu devices with buckets in it: all collectives that run once may run beside computing, and those of
@@ -52,8 +52,8 @@ constexpr int most_members = 16'384;
 /// that bucket.
 std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program, bool met);
 
-/// By instruction: that before which its bucket is waited for; the number of instructions: the step ends before. Of
-/// those in no bucket the next.
+/// Returns, by instruction, the number of the instruction before which its bucket is waited for. The number of
+/// instructions means that the step ends first. An instruction in no bucket is done before the next one.
 std::vector<int> waited_for_before(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

@@ -136,8 +136,9 @@ struct Instruction {
   int root = 0;
   int to = 0;                     ///< send: the coordinate that receives
   int64_t before = 0, after = 0;  ///< halo_exchange: as in Placement
-  /// Of collectives that may run beside computing: those of one number stand one behind the other, begin together, and
-  /// are waited for where their results are read (dsl/spmd/buckets.h). -1: carried out in its place.
+  /// A collective that has a bucket may run beside computing. Collectives of one bucket stand one behind the other,
+  /// begin together, and are waited for where their results are read (dsl/spmd/buckets.h). -1 means that the
+  /// instruction is carried out in its place.
   int bucket = -1;
   std::string cause;  ///< why a collective is there, for people; not part of the meaning
   bool operator==(const Instruction&) const = default;

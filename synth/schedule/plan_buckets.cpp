@@ -1,6 +1,5 @@
 #include "synth/schedule/plan_buckets.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "dsl/spmd/buckets.h"
@@ -10,8 +9,7 @@
 namespace hetsynth::synth {
 
 SpmdProgram in_buckets_if_they_fit(const Problem& problem, const Shares& shares, SpmdProgram program) {
-  const auto is_cpu = [](const Device& device) { return device.kind == DeviceKind::cpu; };
-  if (problem.cluster.hosts.size() < 2 || !std::ranges::all_of(problem.cluster.devices, is_cpu)) return program;
+  if (problem.cluster.hosts.size() < 2 || !all_of_kind(problem.cluster.devices, DeviceKind::cpu)) return program;
   SpmdProgram bucketed = with_buckets(problem.program, program);
   const std::vector<int64_t> needed = peak_memory(problem, shares, bucketed);
   for (size_t device = 0; device < needed.size(); ++device)

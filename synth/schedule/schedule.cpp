@@ -61,6 +61,21 @@ void extend_to_readers(const Problem& problem, const SpmdProgram& spmd, const At
   }
 }
 
+/// Collectives that run beside computing keep their operands and results until they are waited for. Programs that are
+/// only looked at on the way to a plan have none.
+void keep_while_under_way(const Problem& problem, const SpmdProgram& spmd, std::vector<int>* last) {
+  const auto in_bucket = [](const Instruction& instruction) { return instruction.bucket >= 0; };
+  if (std::ranges::none_of(spmd.instructions, in_bucket)) return;
+  const std::vector<int> waited = waited_for_before(problem.program, spmd);
+  for (size_t i = 0; i < spmd.instructions.size(); ++i) {
+    const Instruction& instruction = spmd.instructions[i];
+    if (!in_bucket(instruction)) continue;
+    const auto keep = [&](ValueId value) { (*last)[value] = std::max((*last)[value], waited[i] - 1); };
+    keep(instruction.result);
+    for (const ValueId operand : instruction.operands) keep(operand);
+  }
+}
+
 }  // namespace
 
 std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, const AttentionRuns& attention,
@@ -72,14 +87,7 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, cons
     last[instruction.result] = std::max(last[instruction.result], i);
     for (ValueId operand : instruction.operands) last[operand] = i;
   }
-  // What is under way keeps its operands and its result.
-  const std::vector<int> waited = waited_for_before(problem.program, spmd);
-  for (int i = 0; i < end; ++i) {
-    const Instruction& instruction = spmd.instructions[i];
-    if (instruction.bucket < 0) continue;
-    last[instruction.result] = std::max(last[instruction.result], waited[i] - 1);
-    for (ValueId operand : instruction.operands) last[operand] = std::max(last[operand], waited[i] - 1);
-  }
+  keep_while_under_way(problem, spmd, &last);
   for (ValueId leaf : spmd.leaves) last[leaf] = end;
   for (const auto& [target, value] : spmd.finals) last[value] = end;
   if (spmd.loss >= 0) last[spmd.loss] = end;

@@ -29,7 +29,7 @@ class Simulation {
         devices_(size_t(program.mesh.device_count())),
         staged_(has_stages(program)),
         whole_(whole),
-        spans_(prices.size(), std::vector<TimelineSpan>(devices_)),
+        spans_(whole ? prices.size() : 0, std::vector<TimelineSpan>(devices_)),
         ready_(program.values.size(), std::vector<double>(devices_, 0)),
         compute_free_(devices_, 0),
         communication_free_(devices_, 0) {
@@ -56,9 +56,8 @@ class Simulation {
       }
       prices_[size_t(first)].communicates() ? communicate(together) : compute(size_t(first));
     }
-    if (whole_)
-      for (size_t d = 0; d < devices_; ++d) add_up(d);
-    if (whole_) out_.spans = std::move(spans_);
+    for (size_t d = 0; whole_ && d < devices_; ++d) add_up(d);
+    out_.spans = std::move(spans_);
     return std::move(out_);
   }
 
@@ -81,7 +80,7 @@ class Simulation {
       if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
       const double start = std::max(operands_ready(i, d), compute_free_[d]);
       const double end = start + prices_[i].device_seconds[d];
-      spans_[i][d] = {start, end};
+      if (whole_) spans_[i][d] = {start, end};
       compute_free_[d] = end;
       done(i, d, end);
     }
@@ -122,7 +121,7 @@ class Simulation {
         end += mine.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
         if (i == mine.back() && mine.size() > 1) end += latency;
         for (const int member : group)
-          if (takes(i, member)) spans_[size_t(i)][size_t(member)] = {begun, end};
+          if (whole_ && takes(i, member)) spans_[size_t(i)][size_t(member)] = {begun, end};
       }
       for (const int i : mine)
         for (const int member : group) {
@@ -156,7 +155,7 @@ class Simulation {
   const Unfolding& unfolding_;
   const size_t devices_;
   const bool staged_, whole_;
-  std::vector<std::vector<TimelineSpan>> spans_;       ///< [instruction][device]
+  std::vector<std::vector<TimelineSpan>> spans_;       ///< [instruction][device], if whole
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
@@ -184,9 +183,8 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
   const Cluster& cluster = problem.cluster;
   const size_t instructions = program.instructions.size();
   Unfolding out;
-  const auto is_cuda = [](const Device& device) { return device.kind == DeviceKind::cuda; };
-  const bool all_cuda = std::ranges::all_of(cluster.devices, is_cuda);
-  const bool cores_alone = std::ranges::none_of(cluster.devices, is_cuda);
+  const bool all_cuda = all_of_kind(cluster.devices, DeviceKind::cuda);
+  const bool cores_alone = all_of_kind(cluster.devices, DeviceKind::cpu);
   const BucketedProgram buckets = all_cuda && problem.program.loops.empty()
                                       ? gather_buckets(problem.program, program, DeviceKind::cuda)
                                   : cores_alone ? as_planned(program)

@@ -2,26 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <span>
 
 #include "codegen/cuda/host/host_text.h"
 #include "codegen/cuda/host/shared_kernels.h"
 
 namespace hetsynth::codegen {
-namespace {
-
-/// Devices of other kinds carry collectives out in the order of the plan, and meet GPUs in them.
-bool all_cuda(const SpmdProgram& program, const Cluster& cluster) {
-  const auto ranks = cluster.devices.begin() + program.mesh.device_count();
-  return std::all_of(cluster.devices.begin(), ranks,
-                     [](const Device& device) { return device.kind == DeviceKind::cuda; });
-}
-
-}  // namespace
-
 DeviceProgram generate_cuda(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
                             const cuda::ElementTypes& types) {
-  const bool buckets = all_cuda(program, cluster);
+  // Devices of other kinds carry collectives out in the order of the plan, and meet GPUs in them.
+  const std::span<const Device> ranks = std::span(cluster.devices).first(size_t(program.mesh.device_count()));
+  const bool buckets = all_of_kind(ranks, DeviceKind::cuda);
   const BucketedProgram bucketed =
       buckets ? gather_buckets(reference, program, DeviceKind::cuda) : without_buckets(program);
   cuda::DeviceSchedule schedule = cuda::schedule(reference, bucketed, cluster, rank, types);
