@@ -61,7 +61,7 @@ struct CollectiveCall {
 
 /// "all_reduce of instruction 12, axis 0, 4096 f32, sum".
 std::string text(const CollectiveCall& call);
-/// Of calls that are carried out together: the first, and how many more.
+/// Names the first of some calls that are carried out together, and how many more there are.
 std::string text(std::span<const CollectiveCall> calls);
 /// Whether two ranks called the same thing: everything but the buffers.
 bool same_call(const CollectiveCall& a, const CollectiveCall& b);

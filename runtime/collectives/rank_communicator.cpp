@@ -136,7 +136,7 @@ class RankCommunicator final : public Communicator {
     return thread_.joinable() && busy_ ? published_ : exchange_->times();
   }
 
-  // With mutex_ held:
+  // The caller holds mutex_.
   bool under_way(int id) const {
     if (busy_ && current_ == id) return true;
     for (const Bundle& bundle : waiting_)

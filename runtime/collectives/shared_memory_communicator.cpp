@@ -44,7 +44,7 @@ struct SharedGroup {
     for (size_t i = 0; i < calls.size(); ++i) own[i].set(calls[i]);
     called[member] = calls.size();
   }
-  /// Of all members: the call of this number.
+  /// Returns the call of this number of every member.
   std::vector<const CollectiveCall*> calls(size_t number) const {
     std::vector<const CollectiveCall*> out;
     for (const std::vector<Post>& of_member : posts) out.push_back(&of_member[number].call);

@@ -28,13 +28,13 @@ std::string text_of(const fs::path& file) {
   return out.str();
 }
 
-/// As version 2 has it in cpu.max: of version 1 quota and period are files of their own.
+/// Returns quota and period as version 2 has them in cpu.max; in version 1 they are files of their own.
 std::string limit_of(const fs::path& group, bool version_2) {
   if (version_2) return text_of(group / "cpu.max");
   return text_of(group / "cpu.cfs_quota_us") + " " + text_of(group / "cpu.cfs_period_us");
 }
 
-/// Where the processor's controller is mounted, and the process's group there.
+/// A hierarchy of groups that limits processors: where it is mounted, and the process's group in it.
 struct Hierarchy {
   fs::path mount, group;
   bool version_2 = true;

@@ -198,13 +198,14 @@ class Alternation {
     }
   }
 
-  /// Unless memory is short.
+  /// Returns how many starts are followed in any case; others follow unless are_enough_starts says so.
   int starts_to_follow() const {
     if (ample_shares_.empty()) return first_starts + !near_bound(worth_one_more_start);
     return too_long_to_prove() ? 0 : first_starts;
   }
 
-  /// After the first ones: shares by speed and even shares mostly lead to the best plan, unless memory is short.
+  /// Returns whether no more starts are followed after the first ones: shares by speed and even shares mostly lead to
+  /// the best plan, unless memory is short.
   bool are_enough_starts() const { return !several_axes() && !budget_.patient() && memory_is_ample(); }
 
   /// The best plan fits, and none that does not is faster.

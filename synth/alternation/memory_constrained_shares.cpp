@@ -14,7 +14,7 @@ namespace {
 constexpr int most_tight_shares = 2;
 /// Unless the plan takes longer than the cheapest there by more than this.
 constexpr double worth_searching_more = 0.5;
-/// The same while little was done.
+/// While little was done, this much longer is reason enough.
 constexpr double worth_searching_more_if_patient = 0.05;
 /// Later so many in a row that lead to nothing better end it.
 constexpr int most_in_vain = 2;

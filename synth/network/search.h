@@ -8,7 +8,7 @@ namespace hetsynth::synth {
 /// Message passing is cut off after a while, the sooner the longer a program is and the more axes the mesh has, and
 /// what is too large for elimination then is left: the last per mille would take as long as everything before.
 SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance = 0);
-/// Of searches in which memory has a price: there are many, and a good solution to each will do.
+/// Limits of searches in which memory has a price: there are many of them, and a good solution to each will do.
 SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop);
 
 /// The cost to beat with which a search to a tolerance tells bounds below `enough` exactly: it ends where the bound is

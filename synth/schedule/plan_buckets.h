@@ -5,9 +5,9 @@
 
 namespace hetsynth::synth {
 
-/// Of cpu devices on several hosts: the program with buckets (dsl/spmd/buckets.h), unless a device's memory is too
-/// small for what is then there at once. All other devices carry the program out as it is; GPUs make buckets of their
-/// own.
+/// Returns the program with buckets (dsl/spmd/buckets.h) where all devices are cpu devices on several hosts, and their
+/// memories have room for what is then there at once. All other devices carry the program out as it is; GPUs make
+/// buckets of their own.
 SpmdProgram in_buckets_if_they_fit(const Problem& problem, const Shares& shares, SpmdProgram program);
 
 }  // namespace hetsynth::synth

@@ -34,8 +34,8 @@ struct Unfolding {
   std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
 };
 
-/// As generated programs do it (dsl/spmd/buckets.h): on GPUs all collectives run beside computing and gradients go in
-/// buckets; cpu devices on several hosts do what the plan says.
+/// Returns how generated programs carry a program out (dsl/spmd/buckets.h): on GPUs all collectives run beside
+/// computing and gradients go in buckets; cpu devices on several hosts do what the plan says.
 Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster);
 namespace synth {
 Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program);

@@ -65,7 +65,8 @@ class Budget {
   StopToken stop() {
     return StopToken([this] { return !spent(); }, &work_);
   }
-  /// For an attempt that may take a third of the work that the plan of this mesh took before, or what patience allows.
+  /// Returns a token for an attempt that may take a third of the work that the plan of this mesh took before, or what
+  /// patience allows.
   StopToken stop_of_attempt() {
     const int64_t most = work_ + std::max((work_ - work_before_mesh_) / 3, patience(effort_));
     return StopToken([this, most] { return !spent() && work_ < most; }, &work_);

@@ -21,12 +21,6 @@ constexpr double small = 4096;
 /// Part of an arena: in models of so few tensors the gaps that first fit leaves differ by so much when lives change.
 constexpr double close = 0.05;
 
-std::vector<ListedModel> first_of_each_file() {
-  std::vector<ListedModel> models = listed_models();
-  std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
-  return models;
-}
-
 /// Two on each of two hosts.
 Cluster four_on_two_hosts() {
   Cluster four = three_uneven_devices();

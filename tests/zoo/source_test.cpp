@@ -18,12 +18,6 @@ const SynthesisOptions options{.time_limit_seconds = 1, .progress = {}};
 /// Room for variables' padding at tiny sizes, where it is more than the part that is taken away.
 constexpr int64_t padding_bytes = 2048;
 
-std::vector<ListedModel> first_of_each_file() {
-  std::vector<ListedModel> models = listed_models();
-  std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
-  return models;
-}
-
 /// Each device gets this part of what it takes with as much memory as it wants. Nothing where no plan fits.
 std::optional<Plan> plan_within(const Program& program, const Plan& roomy, double part, Cluster& cluster) {
   for (size_t d = 0; d < cluster.devices.size(); ++d)

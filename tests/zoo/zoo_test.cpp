@@ -23,12 +23,6 @@ class Zoo : public ::testing::TestWithParam<ListedModel> {};
 
 std::string name_of(const ::testing::TestParamInfo<ListedModel>& info) { return test_name(info.param.name); }
 
-std::vector<ListedModel> first_of_each_file() {
-  std::vector<ListedModel> models = listed_models();
-  std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
-  return models;
-}
-
 class PublishedSize : public Zoo {};
 INSTANTIATE_TEST_SUITE_P(Models, PublishedSize, ::testing::ValuesIn(listed_models()), name_of);
 

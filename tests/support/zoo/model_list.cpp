@@ -184,4 +184,10 @@ double flops_per_sample(const Program& program) {
   return total / double(samples_per_step(program));
 }
 
+std::vector<ListedModel> first_of_each_file() {
+  std::vector<ListedModel> models = listed_models();
+  std::erase_if(models, [](const ListedModel& model) { return !model.first_of_file; });
+  return models;
+}
+
 }  // namespace hetsynth::testing

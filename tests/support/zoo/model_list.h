@@ -43,6 +43,8 @@ void PrintTo(const ListedModel& model, std::ostream* out);
 std::vector<ListedModel> models_of(const std::string& file);
 /// All models of examples/, by file name and then in the file's order.
 std::vector<ListedModel> listed_models();
+/// Returns the first model of every file, whose tiny size stands for all of that file.
+std::vector<ListedModel> first_of_each_file();
 /// Those of these names; none: all. Throws std::runtime_error with a name that none of them has.
 std::vector<ListedModel> listed_models(const std::set<std::string>& names);
 
