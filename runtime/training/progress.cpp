@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/processes/mpi.h"
 #include "runtime/rank/throttle.h"
 
 namespace hetsynth {
@@ -57,7 +58,8 @@ std::string text_of_duration(double seconds) {
 
 ProgressOptions progress_for_standard_output() {
   ProgressOptions options;
-  options.terminal = isatty(STDOUT_FILENO) != 0;
+  // A launcher gives its processes terminals of their own, wherever it writes what they say.
+  options.terminal = isatty(STDOUT_FILENO) != 0 && launched_processes() < 2;
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) options.width = size.ws_col;
   return options;

@@ -36,13 +36,10 @@ constexpr double near_enough_if_tight = 2e-3;
 constexpr double worth_following_if_tight = 0.1;
 /// What is left between plan and bound is not worth one more search of everything.
 constexpr double as_good_as_proven = 1e-6;
-/// Where programs have more nodes, plans are near enough instead.
-constexpr size_t most_nodes_to_prove = 8000;
 /// What the shares that suit the relaxation's program must lead to for the next start to be left out.
 constexpr double near_enough_at_first = 5e-4;
-/// A bound over all shares that is this near is left as it is; others are tightened by so many searches at most.
+/// A bound over all shares that is this near is left as it is.
 constexpr double worth_tightening = 5e-3;
-constexpr int most_branches = 24;
 /// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
 /// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
 /// it makes values twice, or with thriftier forms.
@@ -181,7 +178,7 @@ class Alternation {
   /// Everything at the best shares, if that was not searched yet: what is faster, and what other shares that leads to.
   void search_best_shares() {
     if (!kept_.fits() || (several_axes() && !worth_proving())) return;
-    if (!several_axes() && near_bound(too_long_to_prove() ? near_enough : as_good_as_proven)) return;
+    if (!several_axes() && near_bound(as_good_as_proven)) return;
     Shares shares = kept_.best.shares;
     for (int round = 0; round < most_alternations && !budget_.spent() && kept_.best.bound < kept_.best.cost; ++round) {
       const Conversions conversions(*problem_.analysis, problem_.cost, shares);
@@ -199,10 +196,7 @@ class Alternation {
   }
 
   /// Returns how many starts are followed in any case; others follow unless are_enough_starts says so.
-  int starts_to_follow() const {
-    if (ample_shares_.empty()) return first_starts + !near_bound(worth_one_more_start);
-    return too_long_to_prove() ? 0 : first_starts;
-  }
+  int starts_to_follow() const { return first_starts + (ample_shares_.empty() && !near_bound(worth_one_more_start)); }
 
   /// Returns whether no more starts are followed after the first ones: shares by speed and even shares mostly lead to
   /// the best plan, unless memory is short.
@@ -247,8 +241,6 @@ class Alternation {
   }
 
   bool several_axes() const { return search_.several_axes(); }
-
-  bool too_long_to_prove() const { return problem_.program.nodes.size() > most_nodes_to_prove; }
 
   /// On one axis, where the relaxation's program does not fit at the shares that suit it: the fastest
   /// plan whatever the memory, and what fits near by. Settled unless memory is not short, or nothing near that plan

@@ -15,10 +15,6 @@
 namespace hetsynth::synth {
 namespace {
 
-/// How many times as much a memory too many costs after a round in which nothing fits: where plans take less than this
-/// part of what they took, and where they do not.
-constexpr double dearer = 3, dearer_in_vain = 10;
-constexpr double worth_staying_near = 0.97;
 constexpr int most_rounds = 6;
 /// Where plans take more than this part of the memory after so many rounds prices do not help.
 constexpr int rounds_to_help = 3;
@@ -63,10 +59,9 @@ class PriceFollower {
       if (fits && (!other || best_ >= before)) return;
       if (double(at_.cost) > double(best_) * (1 - worth_fitting)) return;
       if (!fits) {
-        const bool thriftier = at_.fullest() < worth_staying_near * fullest;
         fullest = std::min(fullest, at_.fullest());
         if (price >= dearest_memory_price || (round + 1 == rounds_to_help && fullest > worth_going_on * first)) return;
-        price = std::min(price * (thriftier ? dearer : dearer_in_vain), dearest_memory_price);
+        price = std::min(price * price_step, dearest_memory_price);
       }
     }
   }

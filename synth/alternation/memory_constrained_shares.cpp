@@ -12,10 +12,6 @@ namespace {
 
 /// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
 constexpr int most_tight_shares = 2;
-/// Unless the plan takes longer than the cheapest there by more than this.
-constexpr double worth_searching_more = 0.5;
-/// While little was done, this much longer is reason enough.
-constexpr double worth_searching_more_if_patient = 0.05;
 /// Later so many in a row that lead to nothing better end it.
 constexpr int most_in_vain = 2;
 /// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
@@ -50,9 +46,7 @@ void MemoryConstrainedShares::follow(bool of_all) {
   for (const Candidate& start : starts) {
     // The cheapest of likely values is hardly dearer than that of all.
     const Picoseconds least = of_all ? start.bound : start.cost;
-    const double worth = budget_.patient() ? worth_searching_more_if_patient : worth_searching_more;
-    const bool far = double(kept_.cost_to_beat()) > double(start.bound) * (1 + worth);
-    if (budget_.spent() || least >= kept_.cost_to_beat() || (searched >= most_tight_shares && !far)) return;
+    if (budget_.spent() || least >= kept_.cost_to_beat() || searched >= most_tight_shares) return;
     in_vain = kept_.cost_to_beat() < std::exchange(last, kept_.cost_to_beat()) ? 0 : in_vain + 1;
     if (in_vain >= most_in_vain && !budget_.patient()) return;
     const Conversions conversions(*problem_.analysis, problem_.cost, start.shares);
@@ -61,7 +55,7 @@ void MemoryConstrainedShares::follow(bool of_all) {
     if (found.beaten && kept_.cost_to_beat() == kept_.to_beat()) continue;  // by a plan from elsewhere
     Shares at = start.shares;
     // The most thrifty program may fit at other shares.
-    if (!found.best.fits() && far) {
+    if (!found.best.fits()) {
       const Picoseconds before = kept_.cost_to_beat();
       if (!move(found.best) || kept_.cost_to_beat() >= before) continue;
       at = kept_.best.shares;

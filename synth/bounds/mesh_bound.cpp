@@ -14,8 +14,6 @@ namespace {
 
 /// Bytes of a tensor that decide which of several unlike hosts is taken for the slowest.
 constexpr double typical_bytes = 1 << 24;
-/// Gap that is left in a search over all shares on several axes.
-constexpr double tolerance = 3e-5;
 /// Of all values: those near the relaxation.
 constexpr double likely_part = 0.1;
 
@@ -305,8 +303,7 @@ PlanNetwork network_of(const Problem& problem) {
 
 /// Among devices that are all alike the relaxation may be the whole search.
 double tolerance_of(const Problem& problem) {
-  if (problem.mesh.axes.size() > 1) return tolerance;
-  if (device_types(problem.cluster).devices.size() < 2) return 0;
+  if (problem.mesh.axes.size() < 2 && device_types(problem.cluster).devices.size() < 2) return 0;
   return bound_precision;
 }
 

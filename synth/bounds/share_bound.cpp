@@ -15,9 +15,7 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Searches of branches end this near to the bound: their bounds are farther from the plan.
-constexpr double branch_precision = 1e-3;
-/// Before them, steps from where they are likely to end.
+/// Bisections over seconds begin from a bracket: it grows from the likely end by this part, doubled each time.
 constexpr double first_step = 1.0 / 64;
 /// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
 /// too far from that plan for its shares to tell where the bound is low.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/error.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -13,8 +14,6 @@ constexpr double nearly_proven = 6e-4;
 /// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
 constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
 constexpr double sweeps_by_node = 2e6;
-/// Gap where memory has a price. Half of it gains nothing in geometric mean.
-constexpr double tolerance_at_prices = 2e-3;
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // What message passing has worked out for one network, told by names, so that it can begin with it in another of the
 // same program: at other costs most messages are nearly the same.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -36,5 +37,27 @@ class LearntMessages {
   std::unordered_map<uint64_t, size_t> begins_;
   std::vector<Rough> messages_;
 };
+
+inline Rough* LearntMessages::add(int64_t from, int64_t to) {
+  begins_[key(from, to)] = messages_.size();
+  messages_.resize(messages_.size() + values_.at(to).size(), 0);
+  return messages_.data() + begins_.at(key(from, to));
+}
+
+inline const Rough* LearntMessages::line(int64_t from, int64_t to) const {
+  const auto it = begins_.find(key(from, to));
+  return it == begins_.end() ? nullptr : messages_.data() + it->second;
+}
+
+inline std::vector<int> LearntMessages::places(int64_t variable, const std::vector<int64_t>& values) const {
+  std::vector<int> out(values.size(), -1);
+  const auto known = values_.find(variable);
+  if (known == values_.end()) return out;
+  for (size_t x = 0; x < values.size(); ++x) {
+    const auto at = std::ranges::find(known->second, values[x]);
+    if (at != known->second.end()) out[x] = int(at - known->second.begin());
+  }
+  return out;
+}
 
 }  // namespace hetsynth::synth

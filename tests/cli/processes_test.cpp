@@ -65,6 +65,7 @@ TEST_F(Processes, TrainAsOneProcessDoes) {
     // One of them speaks.
     EXPECT_THAT(ran.out, HasSubstr("12 steps in"));
     EXPECT_EQ(ran.out.find("12 steps in"), ran.out.rfind("12 steps in"));
+    EXPECT_THAT(ran.out, AllOf(HasSubstr("step  0/11"), Not(HasSubstr("\33")))) << "lines, not one that is updated";
     EXPECT_EQ(place.read(name + ".st"), place.read("one.st"));
     EXPECT_THAT(place.read(name + ".json"), AllOf(HasSubstr("\"step\":11"), HasSubstr("\"host1.d11\":")));
   }
