@@ -125,9 +125,10 @@ Planned plan_and_prove(const Program& program, const Cluster& cluster, const Opt
   }
   const Prediction& p = plan.prediction;
   out.step = seconds_text(p.step_seconds);
-  out.gap = p.optimal                    ? "optimal"
-            : p.lower_bound_seconds <= 0 ? "no bound yet"
-                                         : fmt::format("{:.2g} %", 100 * (p.step_seconds / p.lower_bound_seconds - 1));
+  out.gap = p.optimal ? "optimal"
+            : p.lower_bound_seconds <= 0
+                ? "no bound yet"
+                : fmt::format("{:.2g} %", 100 * (p.objective_seconds / p.lower_bound_seconds - 1));
   const Verification proof = verify(program, plan.program, {.time_limit_seconds = 300});
   out.proof = fmt::format("{}{}", seconds_text(proof.seconds),
                           proof.verdict == Verdict::proved ? "" : fmt::format(", {}", name(proof.verdict)));

@@ -89,9 +89,9 @@ Row row_of(const ListedModel& model, const Program& program, const std::string& 
       const Plan plan = synthesize(program, devices, options);
       row.fits = true;
       const Prediction& p = plan.prediction;
-      row.step_picoseconds = std::llround(p.step_seconds * 1e12);
-      row.gap = 1 - p.lower_bound_seconds / p.step_seconds;
-      row.far_gap = 1 - p.shares_bound_seconds / p.step_seconds;
+      row.step_picoseconds = std::llround(p.objective_seconds * 1e12);
+      row.gap = 1 - p.lower_bound_seconds / p.objective_seconds;
+      row.far_gap = 1 - p.shares_bound_seconds / p.objective_seconds;
       for (const DevicePrediction& device : p.devices) row.fullness = std::max(row.fullness, device.fullness());
     } catch (const UserError& error) {
       if (error.code() != ExitCode::infeasible) throw;

@@ -135,8 +135,8 @@ class Bench {
     const double plan_seconds = seconds_of([&] { plan = synthesize(program, cluster, options); });
     fmt::print("{:<44} {:>6} {:>9.3f} {:>8} {:>9.3f} {:>8} {:>11.4g} {:>6.2f}\n", name, program.nodes.size(),
                search_seconds, gap_text(double(found.cost), double(found.lower_bound)), plan_seconds,
-               gap_text(plan.prediction.step_seconds, plan.prediction.lower_bound_seconds),
-               plan.prediction.step_seconds * 1e3, resident_gibibytes());
+               gap_text(plan.prediction.objective_seconds, plan.prediction.lower_bound_seconds),
+               plan.prediction.objective_seconds * 1e3, resident_gibibytes());
     std::fflush(stdout);
   }
 

@@ -39,9 +39,7 @@ std::string parts_text(const Trial& trial) {
 }
 
 std::string found_text(const Trial& trial) {
-  std::string out = fmt::format("step {}: {}", seconds_text(trial.step_seconds), parts_text(trial));
-  if (trial.communication_seconds > 0) out += fmt::format("; as it unfolds {}", seconds_text(trial.timeline_seconds));
-  return out;
+  return fmt::format("step {}: {}", seconds_text(trial.step_seconds), parts_text(trial));
 }
 
 /// Differs from one of the same mesh in no figure that is printed.
@@ -70,8 +68,9 @@ std::string why_left_out(const Plan& plan) {
   if (with->step_seconds > 0)
     return fmt::format("with all {} devices a step takes {}, {}: {}; {}", all, seconds_text(seconds), times,
                        parts_text(*with), dominant_text(*with));
-  if (seconds >= own->step_seconds)
-    return fmt::format("with all {} devices no step is below {}, {}", all, seconds_text(seconds), times);
+  if (seconds >= own->added_seconds())
+    return fmt::format("with all {} devices instructions add up to no less than {}, here to {}", all,
+                       seconds_text(seconds), seconds_text(own->added_seconds()));
   return fmt::format("with all {} devices: {}", all, with->outcome);
 }
 
@@ -85,7 +84,8 @@ std::string considered_text(const Prediction& prediction) {
     out += fmt::format("  {} on {}: ", fmt::join(trial.mesh, " x "), trial.devices);
     if (trial.step_seconds > 0) out += found_text(trial) + "; ";
     out += trial.outcome;
-    if (trial.bound_seconds > 0) out += fmt::format(" (no plan on it is below {})", seconds_text(trial.bound_seconds));
+    if (trial.bound_seconds > 0)
+      out += fmt::format(" (no plan on it adds up to less than {})", seconds_text(trial.bound_seconds));
     out += "\n";
   }
   return out;
@@ -103,8 +103,8 @@ Json considered_json(const Prediction& prediction) {
       entry.update({{"step_seconds", trial.step_seconds},
                     {"compute_seconds", trial.compute_seconds},
                     {"communication_seconds", trial.communication_seconds},
-                    {"latency_seconds", trial.latency_seconds},
-                    {"timeline_seconds", trial.timeline_seconds}});
+                    {"hideable_seconds", trial.hideable_seconds},
+                    {"latency_seconds", trial.latency_seconds}});
     out.push_back(std::move(entry));
   }
   return out;

@@ -50,7 +50,8 @@ std::string phases_text(const Explanation& e) {
 /// Layers repeat: what is alike but for the numbers in its name is one row.
 struct Row {
   size_t first;
-  int count = 1;
+  std::vector<size_t> more = {};
+  int count() const { return 1 + int(more.size()); }
 };
 
 std::string without_numbers(const std::string& name) {
@@ -74,10 +75,10 @@ std::vector<Row> dearest_rows(const Explanation& e, bool communicating, How how)
     if (fresh)
       rows.push_back({i});
     else
-      ++rows[it->second].count;
+      rows[it->second].more.push_back(i);
   }
   std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    return e.prices[a.first].seconds * a.count > e.prices[b.first].seconds * b.count;
+    return e.prices[a.first].seconds * a.count() > e.prices[b.first].seconds * b.count();
   });
   return rows;
 }
@@ -87,7 +88,7 @@ std::string place_text(const SourceLocation& where) {
   return fmt::format("{}:{}", where.file.substr(where.file.rfind('/') + 1), where.line);
 }
 
-std::string count_text(const Row& row) { return row.count > 1 ? fmt::format("{} x", row.count) : ""; }
+std::string count_text(const Row& row) { return row.count() > 1 ? fmt::format("{} x", row.count()) : ""; }
 
 std::string more_text(size_t rows, int lines) {
   return lines > 0 && rows > size_t(lines) ? fmt::format("  and {} more rows (--all)\n", rows - size_t(lines)) : "";
@@ -129,10 +130,24 @@ std::string movement_text(const Instruction& instruction) {
   return fmt::format("{} {}", name(instruction.opcode), name(instruction.realisation));
 }
 
+/// How much of the row's communication runs beside computing, and beside what most of all.
+std::string hidden_text(const Explanation& e, const Row& row, const std::vector<HiddenPart>& hidden) {
+  double seconds = e.prices[row.first].seconds * row.count(), beside = hidden[row.first].seconds;
+  size_t longest = row.first;
+  for (const size_t i : row.more) {
+    beside += hidden[i].seconds;
+    if (hidden[i].seconds > hidden[longest].seconds) longest = i;
+  }
+  if (hidden[longest].beside < 0) return "";
+  return fmt::format("  {:>19}{:.0f} % of it hidden, most beside {}\n", "", 100 * std::min(1.0, beside / seconds),
+                     result_node(e, size_t(hidden[longest].beside)).name);
+}
+
 std::string collectives_text(const Explanation& e, int lines) {
   auto how = [&](size_t i) { return movement_text(e.plan.program.instructions[i]); };
   auto rows = dearest_rows(e, true, how);
   if (rows.empty()) return "nothing is communicated\n";
+  const std::vector<HiddenPart> hidden = hidden_parts(e.prices, e.timeline);
   std::string out = "collectives, the dearest first\n";
   for (size_t r = 0; r < rows.size() && (lines == 0 || r < size_t(lines)); ++r) {
     const InstructionPrice& price = e.prices[rows[r].first];
@@ -141,6 +156,7 @@ std::string collectives_text(const Explanation& e, int lines) {
     out += fmt::format("  {:>6} {:>10}  {:<28} {:<22} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
                        node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
     if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
+    out += hidden_text(e, rows[r], hidden);
     if (const double flat = e.ring_seconds[rows[r].first]; flat > 0)
       out += fmt::format("  {:>19}within hosts first, then between them: {} would take {}\n", "",
                          e.plan.program.instructions[rows[r].first].opcode == Opcode::all_to_all
@@ -156,7 +172,7 @@ std::string signed_seconds(double seconds) {
 }
 
 std::string others_text(const Explanation& e) {
-  StepTotals own = totals(e.prices);
+  const StepTotals own = totals(e.prices, e.timeline.seconds);
   std::string out = "what was not taken, and why (the runner-up first)\n";
   for (const Alternative& other : e.others) {
     if (!other.totals) {
@@ -164,7 +180,7 @@ std::string others_text(const Explanation& e) {
       continue;
     }
     out += fmt::format("  {:<34} {:>10}  {} a step: computing {}, communicating {}\n", other.name,
-                       seconds_text(other.totals->step()), signed_seconds(other.totals->step() - own.step()),
+                       seconds_text(other.totals->step), signed_seconds(other.totals->step - own.step),
                        signed_seconds(other.totals->computing - own.computing),
                        signed_seconds(other.totals->communicating - own.communicating));
   }
@@ -205,15 +221,15 @@ std::string memory_text(const Explanation& e) {
 }
 
 Json totals_json(const StepTotals& totals) {
-  return {{"step_seconds", totals.step()},
+  return {{"step_seconds", totals.step},
           {"computing_seconds", totals.computing},
           {"communicating_seconds", totals.communicating}};
 }
 
 }  // namespace
 
-StepTotals totals(const std::vector<InstructionPrice>& prices) {
-  StepTotals out;
+StepTotals totals(const std::vector<InstructionPrice>& prices, double step) {
+  StepTotals out{.step = step};
   for (const InstructionPrice& price : prices)
     (price.communicates() ? out.communicating : out.computing) += price.seconds;
   return out;
@@ -225,16 +241,17 @@ std::vector<Alternative> alternatives(const Plan& plan, const Program& reference
     // One device alone is below.
     if (trial.step_seconds <= 0 || trial.outcome == "taken" || trial.device_count == 1) continue;
     const std::string name = fmt::format("mesh {} over {} devices", fmt::join(trial.mesh, " x "), trial.device_count);
-    const StepTotals totals{trial.compute_seconds, trial.communication_seconds};
+    const StepTotals totals{trial.step_seconds, trial.compute_seconds, trial.communication_seconds};
     const auto same = [&](const Alternative& a) {
-      return a.name == name && seconds_text(a.totals->step()) == seconds_text(totals.step());
+      return a.name == name && seconds_text(a.totals->step) == seconds_text(totals.step);
     };
     if (std::none_of(out.begin(), out.end(), same)) out.push_back({name, totals, ""});
   }
   auto add = [&](const char* name, auto make) {
     try {
       Plan plan = make();
-      out.push_back({name, totals(price_instructions(reference, plan.program, ranks_of(plan, cluster))), ""});
+      const std::vector<InstructionPrice> prices = price_instructions(reference, plan.program, ranks_of(plan, cluster));
+      out.push_back({name, totals(prices, plan.prediction.step_seconds), ""});
     } catch (const UserError& error) {
       out.push_back({name, {}, error.diagnostic().message + ", " + error.diagnostic().found});
     }
@@ -244,7 +261,7 @@ std::vector<Alternative> alternatives(const Plan& plan, const Program& reference
       [&] { return data_parallel_plan(reference, cluster, RatioRule::proportional); });
   add("tensor parallel", [&] { return tensor_parallel_plan(reference, cluster, RatioRule::proportional); });
   if (plan.devices.size() > 1) add("fastest device alone", [&] { return single_device_plan(reference, cluster); });
-  std::ranges::stable_sort(out, {}, [](const Alternative& a) { return a.totals ? a.totals->step() : HUGE_VAL; });
+  std::ranges::stable_sort(out, {}, [](const Alternative& a) { return a.totals ? a.totals->step : HUGE_VAL; });
   return out;
 }
 
@@ -272,7 +289,8 @@ std::string explanation_text(const Explanation& e, int lines) {
 }
 
 std::string explanation_json(const Explanation& e) {
-  Json out = totals_json(totals(e.prices));
+  Json out = totals_json(totals(e.prices, e.timeline.seconds));
+  const std::vector<HiddenPart> hidden = hidden_parts(e.prices, e.timeline);
   out["instructions"] = Json::array();
   for (size_t i = 0; i < e.prices.size(); ++i) {
     const Instruction& instruction = e.plan.program.instructions[i];
@@ -280,15 +298,17 @@ std::string explanation_json(const Explanation& e) {
     Json entry = {{"op", name(instruction.opcode)}, {"node", node.name},
                   {"phase", name(node.phase)},      {"where", node.where.text()},
                   {"seconds", e.prices[i].seconds}, {"device_seconds", e.prices[i].device_seconds}};
-    if (e.prices[i].communicates())
+    if (e.prices[i].communicates()) {
       entry.update(
           {{"bytes", e.prices[i].bytes}, {"realisation", name(instruction.realisation)}, {"cause", instruction.cause}});
-    else
+      entry["hidden_seconds"] = hidden[i].seconds;
+      if (hidden[i].beside >= 0) entry["hidden_beside"] = result_node(e, size_t(hidden[i].beside)).name;
+    } else {
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
+    }
     if (e.ring_seconds[i] > 0) entry["ring_seconds"] = e.ring_seconds[i];
     out["instructions"].push_back(std::move(entry));
   }
-  out["timeline_seconds"] = e.timeline.seconds;
   out["devices"] = Json::array();
   for (size_t d = 0; d < e.memory.size(); ++d) {
     const DeviceTimeline& timeline = e.timeline.devices[d];

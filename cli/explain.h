@@ -11,13 +11,13 @@
 
 namespace hetsynth::cli {
 
-/// Seconds of a step by what they are spent on; they add up to the step.
+/// Seconds of a step as it unfolds, and what its instructions add up to, each as long as on its slowest device.
 struct StepTotals {
+  double step = 0;
   double computing = 0;
   double communicating = 0;
-  double step() const { return computing + communicating; }
 };
-StepTotals totals(const std::vector<InstructionPrice>& prices);
+StepTotals totals(const std::vector<InstructionPrice>& prices, double step);
 
 /// A plan that was not taken.
 struct Alternative {

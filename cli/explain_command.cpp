@@ -52,7 +52,7 @@ Command add_explain(CLI::App& app) {
     else
       fmt::print("{}{}", plan_text(c.plan, c.reference, c.left_out),
                  explanation_text(explanation, options->all ? 0 : 12));
-    double priced = step_seconds(explanation.prices), predicted = c.plan.prediction.step_seconds;
+    const double priced = explanation.timeline.seconds, predicted = c.plan.prediction.step_seconds;
     if (!options->json && std::abs(priced - predicted) > 1e-3 * predicted)
       fmt::print("note: the plan file predicts {} a step, its program costs {}: it was edited\n",
                  seconds_text(predicted), seconds_text(priced));

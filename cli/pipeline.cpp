@@ -102,7 +102,6 @@ Plan searched_plan(Compilation& c) {
   options.drop_devices = true;
   options.most_axes = c.mesh_axes;
   options.pins = c.pins;
-  options.score = c.score;
   options.runners_up = 2;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
@@ -232,8 +231,6 @@ std::string axes_of_word(std::string& text) {
 const std::map<std::string, Effort> efforts = {
     {"quick", Effort::quick}, {"normal", Effort::normal}, {"full", Effort::full}};
 
-const std::map<std::string, Score> scores = {{"sum", Score::sum}, {"timeline", Score::timeline}};
-
 /// `names`: the words, as a message lists them.
 template <class Value>
 CLI::Validator one_of(const std::map<std::string, Value>& words, const std::string& names) {
@@ -267,15 +264,6 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
       ->type_name("N|auto")
       ->capture_default_str()
       ->transform(CLI::Validator(axes_of_word, ""));
-  command
-      .add_option_function<std::string>(
-          "--score", [&compilation](const std::string& word) { compilation.score = scores.at(word); },
-          "What decides between plans: sum, the cost model's sum that bounds are proven for; or timeline, the end of "
-          "the "
-          "step as it unfolds, with communication beside computing on GPUs, among the best plans by the sum")
-      ->type_name("sum|timeline")
-      ->default_str("sum")
-      ->check(one_of(scores, "sum or timeline"));
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },

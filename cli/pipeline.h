@@ -31,7 +31,6 @@ struct Compilation {
   std::optional<double> plan_seconds;  ///< none: until the effort is spent or the best plan is proven
   Effort effort = Effort::normal;      ///< how much work planning may do
   int mesh_axes = 2;                   ///< most axes of the meshes that are tried
-  Score score = Score::sum;            ///< what decides between plans
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
@@ -74,7 +73,7 @@ struct PipelineOptions {
 };
 void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
-/// Adds the options of the synthesis to a command that plans: --effort, --time-limit, --mesh-axes, --score and the
+/// Adds the options of the synthesis to a command that plans: --effort, --time-limit, --mesh-axes and the
 /// pins.
 std::vector<CLI::Option*> add_planning_options(CLI::App& command, Compilation& compilation);
 

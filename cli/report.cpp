@@ -105,9 +105,9 @@ struct DeviceRow {
 
 std::vector<DeviceRow> device_rows(const std::vector<DevicePrediction>& devices) {
   auto line = [](const DevicePrediction& d) {
-    return fmt::format("{:.3f} {} {} {} {}", d.share, seconds_text(d.compute_seconds),
-                       seconds_text(d.communication_seconds), seconds_text(d.idle_seconds),
-                       bytes_text(double(d.memory_bytes)));
+    return fmt::format("{:.3f} {} {} {} {} {}", d.share, seconds_text(d.compute_seconds),
+                       seconds_text(d.communication_seconds), seconds_text(d.hidden_seconds),
+                       seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)));
   };
   std::vector<DeviceRow> rows;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -120,14 +120,14 @@ std::vector<DeviceRow> device_rows(const std::vector<DevicePrediction>& devices)
 }
 
 std::string devices_text(const std::vector<DevicePrediction>& devices) {
-  std::string out = fmt::format("  {:<28} {:>7} {:>10} {:>13} {:>10} {:>11} {:>11}\n", "device", "share", "compute",
-                                "communication", "idle", "memory", "limit");
+  std::string out = fmt::format("  {:<28} {:>7} {:>10} {:>13} {:>10} {:>10} {:>11} {:>11}\n", "device", "share",
+                                "compute", "communication", "hidden", "idle", "memory", "limit");
   for (const DeviceRow& row : device_rows(devices)) {
     const DevicePrediction& d = devices[row.first];
     std::string name = row.first == row.last ? d.device : fmt::format("{} .. {}", d.device, devices[row.last].device);
-    out += fmt::format("  {:<28} {:>6.1f}% {:>10} {:>13} {:>10} {:>11} {:>11}{}\n", name, 100 * d.share,
+    out += fmt::format("  {:<28} {:>6.1f}% {:>10} {:>13} {:>10} {:>10} {:>11} {:>11}{}\n", name, 100 * d.share,
                        seconds_text(d.compute_seconds), seconds_text(d.communication_seconds),
-                       seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)),
+                       seconds_text(d.hidden_seconds), seconds_text(d.idle_seconds), bytes_text(double(d.memory_bytes)),
                        d.memory_limit_bytes > 0 ? bytes_text(double(d.memory_limit_bytes)) : "-",
                        d.share == 0 ? "  (left out: does not pay)" : "");
   }
@@ -170,7 +170,7 @@ std::string micro_batches_text(const Plan& plan) {
   const bool full = std::ranges::any_of(p.devices, [](auto& device) { return device.fullness() > nearly_full; });
   const int64_t batch = whole_option(plan, "batch", 0), turns = whole_option(plan, "micro_batches", 1);
   if (!full || p.cut_short || batch < 2 || batch % 2 != 0 || p.lower_bound_seconds <= 0 ||
-      p.lower_bound_seconds > p.step_seconds * (1 - wide_gap))
+      p.lower_bound_seconds > p.objective_seconds * (1 - wide_gap))
     return "";
   return fmt::format(
       "  note: memory is what holds the step up; if the loss is a mean over samples that do not meet (no contrast "
@@ -192,9 +192,9 @@ std::string baselines_text(const Prediction& prediction) {
   return out;
 }
 
-/// What is proven of the predicted step.
+/// What is proven of what the search minimised.
 std::string proof_text(const Prediction& p) {
-  auto gap = [&](double bound) { return fmt::format("{:.2g} %", 100 * (1 - bound / p.step_seconds)); };
+  auto gap = [&](double bound) { return fmt::format("{:.2g} %", 100 * (1 - bound / p.objective_seconds)); };
   std::string out = p.optimal ? "optimal under the cost model at these shares" : "";
   if (!p.optimal)
     out = p.lower_bound_seconds > 0
@@ -207,15 +207,24 @@ std::string proof_text(const Prediction& p) {
   return out;
 }
 
-/// What to expect of a run: collectives that go together have one latency, and some run beside computing.
-std::string unfolding_text(const Prediction& p) {
-  const Trial* own = p.taken();
-  if (!own || own->communication_seconds <= 0) return "";
-  const double saved = std::max(0.0, own->step_seconds - own->timeline_seconds);
-  return fmt::format(
-      "  {:<34} {:>12}  ({:.0f} % of {} of communication costs nothing: together, or beside computing)\n",
-      "as it unfolds", seconds_text(own->timeline_seconds), 100 * std::min(1.0, saved / own->communication_seconds),
-      seconds_text(own->communication_seconds));
+/// How near the step is to what no plan is below.
+std::string speed_text(const Prediction& p) {
+  if (p.floor_seconds <= 0 || p.step_seconds <= 0) return "";
+  return fmt::format("{:.0f} % of the cluster's speed: no step is below {}", 100 * p.floor_seconds / p.step_seconds,
+                     seconds_text(p.floor_seconds));
+}
+
+/// The step, and the sum that the search minimised with what is proven of it. What they differ by is communication
+/// that goes together or runs beside computing, and devices that do not wait for one another.
+std::string step_text(const Prediction& p) {
+  const auto line = [](std::string_view name, double seconds, const std::string& more) {
+    return fmt::format("  {:<34} {:>12}{}\n", name, seconds_text(seconds), more.empty() ? "" : "  (" + more + ")");
+  };
+  const std::string speed = speed_text(p);
+  if (seconds_text(p.step_seconds) == seconds_text(p.objective_seconds))
+    return line("predicted step", p.step_seconds, proof_text(p) + (speed.empty() ? "" : "; " + speed));
+  return line("predicted step", p.step_seconds, speed) +
+         line(p.hidden_weight < 1 ? "added up, what may hide by half" : "added up", p.objective_seconds, proof_text(p));
 }
 
 }  // namespace
@@ -233,8 +242,7 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   out += devices_text(p.devices);
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
-  out += fmt::format("  {:<34} {:>12}  ({})\n", "predicted step", seconds_text(p.step_seconds), proof_text(p));
-  out += unfolding_text(p);
+  out += step_text(p);
   return out + baselines_text(p) + considered_text(p) + micro_batches_text(plan) + small_batch_text(plan, reference);
 }
 
@@ -245,11 +253,13 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   out["cluster"] = plan.cluster_name;
   out["parameters"] = reference.parameter_count();
   out["step_seconds"] = p.step_seconds;
-  if (const Trial* own = p.taken()) out["timeline_seconds"] = own->timeline_seconds;
+  if (p.floor_seconds > 0) out["floor_seconds"] = p.floor_seconds;
+  out["objective_seconds"] = p.objective_seconds;
+  if (p.hidden_weight < 1) out["hidden_weight"] = p.hidden_weight;
   out["lower_bound_seconds"] = p.lower_bound_seconds;
   if (p.cut_short) out["cut_short"] = true;
   if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;
-  if (p.step_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.step_seconds);
+  if (p.objective_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.objective_seconds);
   out["optimal"] = p.optimal;
   out["devices"] = Json::array();
   for (const DevicePrediction& d : p.devices)
@@ -257,6 +267,7 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
                               {"share", d.share},
                               {"compute_seconds", d.compute_seconds},
                               {"communication_seconds", d.communication_seconds},
+                              {"hidden_seconds", d.hidden_seconds},
                               {"idle_seconds", d.idle_seconds},
                               {"memory_bytes", d.memory_bytes},
                               {"memory_limit_bytes", d.memory_limit_bytes}});

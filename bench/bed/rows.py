@@ -63,10 +63,8 @@ def prediction(path):
     told = plan["prediction"]
     devices = told["devices"]
     counts = collections.Counter(i["op"] for i in plan["decisions"]["instructions"] if i["op"] in COLLECTIVES)
-    # As it unfolds, with communication beside computing, where the planner says so.
-    taken = [trial for trial in told.get("considered", []) if trial["outcome"] == "taken"]
     return {"step_seconds": told["step_seconds"],
-            "unfolds_seconds": taken[0].get("timeline_seconds") if taken else None,
+            "compute_seconds": max(device["compute_seconds"] for device in devices),
             "memory_bytes": max(device["memory_bytes"] for device in devices),
             "communication_seconds": max(device["communication_seconds"] for device in devices),
             "collectives": dict(counts),
@@ -151,9 +149,8 @@ class Planner:
         with open(other.plan) as file:
             plan["cluster"] = json.load(file)["cluster"]
         del plan["prediction"]  # It was of the other links.
-        computing = row.predicted["step_seconds"] - row.predicted["communication_seconds"]
-        predicted = row.predicted | {"step_seconds": step_seconds, "unfolds_seconds": None,
-                                      "communication_seconds": step_seconds - computing}
+        exposed = max(0, step_seconds - row.predicted["compute_seconds"])
+        predicted = row.predicted | {"step_seconds": step_seconds, "communication_seconds": exposed}
         with open(other.plan, "w") as file:
             json.dump(plan, file)
         return Row(row.key, row.hosts, other.cluster, other.plan, predicted=predicted)

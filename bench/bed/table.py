@@ -17,7 +17,7 @@ def summary(row, base, hosts):
     used = valid or row.results
     out = {"row": row.key, "title": row.title, "why_not": row.why_not, "unit": None, "per_second": None, "times": None,
            "step_seconds": None,
-           "predicted_step_seconds": row.predicted.get("unfolds_seconds") or row.predicted.get("step_seconds"),
+           "predicted_step_seconds": row.predicted.get("step_seconds"),
            "predicted_to_measured": None,
            "predicted_memory_bytes": row.predicted.get("memory_bytes"), "memory_bytes": None, "resident_bytes": None,
            "foreign_cores": None, "runs": len(row.results), "valid_runs": len(valid),

@@ -17,7 +17,8 @@ struct DevicePrediction {
   double share = 0;  ///< of the whole step's floating-point work
   double compute_seconds = 0;
   double communication_seconds = 0;
-  double idle_seconds = 0;
+  double hidden_seconds = 0;  ///< of communication: beside computing
+  double idle_seconds = 0;    ///< the rest of the step
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
   /// Memory as a multiple of its limit; 0 without one.
@@ -25,8 +26,8 @@ struct DevicePrediction {
 };
 
 struct BaselinePrediction {
-  std::string name;  ///< "even data parallel"
-  double step_seconds = 0;
+  std::string name;         ///< "even data parallel"
+  double step_seconds = 0;  ///< as it unfolds
   bool feasible = true;
   std::string note;
 };
@@ -37,23 +38,31 @@ struct Trial {
   std::vector<int> mesh;     ///< sizes of its axes
   std::string devices;       ///< their names: "fast, slow", "gpu[0] .. gpu[15] (16 devices)"
   int device_count = 0;      ///< how many they are
-  double bound_seconds = 0;  ///< no plan on it is faster, at any shares; 0: not known
-  double step_seconds = 0;   ///< of the plan found on it; 0: none was
-  // Of that plan. The first two add up to the step, latency is part of communication.
+  double bound_seconds = 0;  ///< what instructions of no plan on it add up to less than, at any shares; 0: not known
+  double step_seconds = 0;   ///< of the plan found on it, as it unfolds; 0: none was
+  // Sums over that plan's instructions, each as long as on its slowest device.
   double compute_seconds = 0, communication_seconds = 0;
+  double hideable_seconds = 0;  ///< of communication: what may run beside computing
   double latency_seconds = 0;   ///< what would remain of communication if links had no limit to bandwidth
-  double timeline_seconds = 0;  ///< of the step as it unfolds (synth/schedule/timeline.h)
   std::string outcome;          ///< in words: "taken", "given up: its bound shows that it cannot win"
+  double added_seconds() const { return compute_seconds + communication_seconds; }
   bool operator==(const Trial&) const = default;
 };
 
 struct Prediction {
+  /// As it unfolds (synth/schedule/timeline.h): the word of record.
   double step_seconds = 0;
-  /// Proven: no plan of the searched space is faster under the cost model at the plan's shares.
+  /// No step on the devices of the cluster is below: they compute all the time, each what suits it. 0: not known.
+  double floor_seconds = 0;
+  /// What the search minimised: all instructions one after the other, each as long as on its slowest device, where
+  /// communication that may hide beside computing counts as this part of itself.
+  double objective_seconds = 0;
+  double hidden_weight = 1;
+  /// Proven: no plan of the searched space has less of that at the plan's shares.
   double lower_bound_seconds = 0;
-  /// Proven: nor is any on the same devices and mesh at any other shares. 0: not known.
+  /// Proven: nor has any on the same devices and mesh at any other shares. 0: not known.
   double shares_bound_seconds = 0;
-  bool optimal = false;  ///< the search ended with step cost equal to the bound
+  bool optimal = false;  ///< the search ended with the objective equal to the bound
   bool cut_short =
       false;  ///< a time limit or an interruption ended the search: other devices, meshes and shares are open
   std::vector<DevicePrediction> devices;

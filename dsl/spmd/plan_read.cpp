@@ -38,9 +38,9 @@ std::vector<std::vector<double>> read_ratios(const JsonReader& reader, const Mes
 }
 
 Trial read_trial(const JsonReader& reader) {
-  reader.check_members(
-      {"mesh", "devices", "device_count", "bound_seconds", "outcome"},
-      {"step_seconds", "compute_seconds", "communication_seconds", "latency_seconds", "timeline_seconds"});
+  reader.check_members({"mesh", "devices", "device_count", "bound_seconds", "outcome"},
+                       {"step_seconds", "compute_seconds", "communication_seconds", "hideable_seconds",
+                        "latency_seconds", "timeline_seconds"});
   Trial trial;
   for (const JsonReader& size : reader.member("mesh").elements())
     trial.mesh.push_back(int(size.integer(1, max_cluster_devices)));
@@ -48,20 +48,26 @@ Trial read_trial(const JsonReader& reader) {
   trial.device_count = int(reader.member("device_count").integer(1, max_cluster_devices));
   trial.bound_seconds = seconds(reader.member("bound_seconds"));
   const auto optional_seconds = [&](const char* key) { return reader.has(key) ? seconds(reader.member(key)) : 0; };
-  trial.step_seconds = optional_seconds("step_seconds");
+  // Earlier files have the sum there, and the step as it unfolds beside it.
+  trial.step_seconds = optional_seconds(reader.has("timeline_seconds") ? "timeline_seconds" : "step_seconds");
   trial.compute_seconds = optional_seconds("compute_seconds");
   trial.communication_seconds = optional_seconds("communication_seconds");
   trial.latency_seconds = optional_seconds("latency_seconds");
-  trial.timeline_seconds = optional_seconds("timeline_seconds");
+  trial.hideable_seconds = optional_seconds("hideable_seconds");
   trial.outcome = reader.member("outcome").string();
   return trial;
 }
 
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
-  reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
-                       {"shares_bound_seconds", "cut_short", "considered"});
+  reader.check_members(
+      {"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
+      {"floor_seconds", "objective_seconds", "hidden_weight", "shares_bound_seconds", "cut_short", "considered"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
+  prediction.objective_seconds =
+      reader.has("objective_seconds") ? seconds(reader.member("objective_seconds")) : prediction.step_seconds;
+  if (reader.has("floor_seconds")) prediction.floor_seconds = seconds(reader.member("floor_seconds"));
+  if (reader.has("hidden_weight")) prediction.hidden_weight = reader.member("hidden_weight").number(0, 1);
   prediction.lower_bound_seconds = seconds(reader.member("lower_bound_seconds"));
   if (reader.has("shares_bound_seconds"))
     prediction.shares_bound_seconds = seconds(reader.member("shares_bound_seconds"));
@@ -70,11 +76,14 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   for (const JsonReader& entry : reader.member("devices").elements()) {
     entry.check_members({"device", "share", "compute_seconds", "communication_seconds", "idle_seconds", "memory_bytes",
-                         "memory_limit_bytes"});
-    prediction.devices.push_back(
-        {entry.member("device").string(), entry.member("share").number(0, 1), seconds(entry.member("compute_seconds")),
-         seconds(entry.member("communication_seconds")), seconds(entry.member("idle_seconds")),
-         entry.member("memory_bytes").integer(0, most), entry.member("memory_limit_bytes").integer(0, most)});
+                         "memory_limit_bytes"},
+                        {"hidden_seconds"});
+    prediction.devices.push_back({entry.member("device").string(), entry.member("share").number(0, 1),
+                                  seconds(entry.member("compute_seconds")),
+                                  seconds(entry.member("communication_seconds")),
+                                  entry.has("hidden_seconds") ? seconds(entry.member("hidden_seconds")) : 0,
+                                  seconds(entry.member("idle_seconds")), entry.member("memory_bytes").integer(0, most),
+                                  entry.member("memory_limit_bytes").integer(0, most)});
   }
   if (!prediction.devices.empty() && prediction.devices.size() != devices)
     reader.member("devices").fail("wrong number of devices", fmt::format("{}", devices),

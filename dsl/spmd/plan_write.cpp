@@ -209,6 +209,7 @@ std::string device_prediction(const DevicePrediction& device) {
       .raw("share", number(device.share))
       .raw("compute_seconds", number(device.compute_seconds))
       .raw("communication_seconds", number(device.communication_seconds))
+      .raw("hidden_seconds", number(device.hidden_seconds))
       .raw("idle_seconds", number(device.idle_seconds))
       .integer("memory_bytes", device.memory_bytes)
       .integer("memory_limit_bytes", device.memory_limit_bytes)
@@ -234,14 +235,17 @@ std::string trial_text(const Trial& trial) {
     line.raw("step_seconds", number(trial.step_seconds))
         .raw("compute_seconds", number(trial.compute_seconds))
         .raw("communication_seconds", number(trial.communication_seconds))
-        .raw("latency_seconds", number(trial.latency_seconds))
-        .raw("timeline_seconds", number(trial.timeline_seconds));
+        .raw("hideable_seconds", number(trial.hideable_seconds))
+        .raw("latency_seconds", number(trial.latency_seconds));
   return line.string("outcome", trial.outcome).json();
 }
 
 std::string prediction_json(const Prediction& prediction) {
   std::string text = "{\n";
   text += "    \"step_seconds\": " + number(prediction.step_seconds) + ",\n";
+  if (prediction.floor_seconds > 0) text += "    \"floor_seconds\": " + number(prediction.floor_seconds) + ",\n";
+  text += "    \"objective_seconds\": " + number(prediction.objective_seconds) + ",\n";
+  if (prediction.hidden_weight < 1) text += "    \"hidden_weight\": " + number(prediction.hidden_weight) + ",\n";
   text += "    \"lower_bound_seconds\": " + number(prediction.lower_bound_seconds) + ",\n";
   if (prediction.cut_short) text += "    \"cut_short\": true,\n";
   if (prediction.shares_bound_seconds > 0)

@@ -327,8 +327,8 @@ class Alternation {
     Plan plan = assembled(kept_.fits() ? kept_.best : recomputed_to_be_thrifty(problem_, kept_.best));
     kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, shares_bound_));
     // The bound is a sum of whole picoseconds.
-    plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.step_seconds);
-    plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.step_seconds);
+    plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.objective_seconds);
+    plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.objective_seconds);
     plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
     // Where planning is ended early, a plan that fills a memory is better than none.
     if (budget_.spent())

@@ -6,7 +6,7 @@
 
 #include "dsl/base/error.h"
 #include "synth/mesh/device_subsets.h"
-#include "synth/schedule/candidate.h"
+#include "synth/schedule/lower.h"
 #include "synth/schedule/memory_budget.h"
 #include "synth/schedule/plan_buckets.h"
 #include "synth/shares/start_shares.h"
@@ -179,7 +179,7 @@ Plan single_device_plan(const Problem& all) {
   const Problem problem(Analysis::of_one_device(*all.analysis), fastest, flat_mesh(fastest));
   Plan plan = AtShares(problem, {{1.0}}, {}).plan(replicated_choices(problem), one_device);
   plan.cluster_hash = hash_text(all.cluster);
-  plan.prediction.lower_bound_seconds = plan.prediction.step_seconds;
+  plan.prediction.lower_bound_seconds = plan.prediction.objective_seconds;
   plan.prediction.optimal = true;
   return plan;
 }
@@ -206,13 +206,10 @@ Plan AtShares::plan(const Choices& choices, const std::string& name) const {
 }
 
 double AtShares::step_seconds(const Choices& choices, const std::string& name) const {
-  const Picoseconds cost = total_cost(problem, conversions, shares, choices);
-  const Candidate candidate = make_candidate(problem, conversions, shares, choices, cost);
-  if (candidate.fits()) return to_seconds(cost);
-  Prediction prediction;
-  prediction.devices = predict_memory(problem, shares, *candidate.spmd);
-  check_memory(problem, prediction, name);  // it may fit all the same: planning leaves a part of each memory
-  return to_seconds(cost);
+  SpmdProgram program = lower(problem, conversions, shares, choices, Wording::none);
+  const Prediction prediction = predict(problem, shares, in_buckets_if_they_fit(problem, shares, std::move(program)));
+  check_memory(problem, prediction, name);
+  return prediction.step_seconds;
 }
 
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {

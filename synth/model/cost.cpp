@@ -241,8 +241,14 @@ Conversion CostModel::conversion(NodeId node, const Form& from, const Form& to, 
 
 Conversion CostModel::repeated(Conversion conversion, NodeId node) const {
   if (conversion.possible)
-    conversion.cost = std::min(forbidden, Picoseconds(moved_times(program_, node)) * conversion.cost);
+    conversion.cost =
+        Picoseconds(std::min(double(forbidden), std::round(times(node, conversion.opcode) * double(conversion.cost))));
   return conversion;
+}
+
+double CostModel::times(NodeId node, Opcode opcode) const {
+  const bool hides = may_hide_ && (*may_hide_)[size_t(node)] && communicates(opcode);
+  return moved_times(program_, node) * (hides ? hidden_weight_ : 1);
 }
 
 CostModel::Step CostModel::step(const Form& from, const Form& to) const {

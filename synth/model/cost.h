@@ -125,8 +125,15 @@ class CostModel {
   int type_of(int device) const { return types_.type_of[size_t(device)]; }
 
   /// The instruction that takes a tensor from one form to another, which differ on one axis, with its cheapest
-  /// realisation; costs are those of as often as the tensor is moved (moved_times).
+  /// realisation; costs are those of as often as the tensor is moved (times).
   Conversion conversion(NodeId node, const Form& from, const Form& to, const Shares& shares) const;
+  /// How often a step carries out what moves the tensor by this instruction; communication that may hide
+  /// (Analysis::may_hide) counts as the part of itself that weigh_hidden gave.
+  double times(NodeId node, Opcode opcode) const;
+  void weigh_hidden(const std::vector<char>& may_hide, double weight) {
+    may_hide_ = &may_hide, hidden_weight_ = weight;
+  }
+  double hidden_weight() const { return hidden_weight_; }
   /// Plans do without these instructions.
   void forbid(const std::vector<Opcode>& opcodes) { forbidden_ = opcodes; }
   /// The same by the bytes that a device holds of the tensor in a form, moved once.
@@ -180,6 +187,8 @@ class CostModel {
   };
 
   std::vector<Opcode> forbidden_;
+  const std::vector<char>* may_hide_ = nullptr;  ///< none: all communication counts whole
+  double hidden_weight_ = 1;
   const Program& program_;
   const DimensionClasses& classes_;
   const AttentionCost& attention_;

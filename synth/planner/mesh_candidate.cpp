@@ -19,6 +19,7 @@ const Problem& MeshCandidate::problem() {
     problem_ = std::make_unique<Problem>(analysis_, *devices_, mesh_);
     problem_->constrain(*pins_);
     problem_->fills_memory = fills_memory_;
+    problem_->cost.weigh_hidden(analysis_->may_hide, hidden_weight_);
   }
   return *problem_;
 }

@@ -11,16 +11,17 @@ namespace hetsynth::synth {
 class MeshCandidate {
  public:
   /// `least`: no plan is faster for reasons that are known before: a step takes that if all work is spread without
-  /// loss. `fills_memory`: see memory_budget.
+  /// loss. `fills_memory`: see memory_budget. `hidden_weight`: see CostModel::weigh_hidden.
   MeshCandidate(std::shared_ptr<const Analysis> analysis, std::shared_ptr<const Cluster> devices, Mesh mesh,
-                const PlanPins& pins, Picoseconds least, bool fills_memory)
+                const PlanPins& pins, Picoseconds least, bool fills_memory, double hidden_weight)
       : analysis_(std::move(analysis)),
         devices_(std::move(devices)),
         mesh_(std::move(mesh)),
         pins_(&pins),
         least_(least),
         bound_(least),
-        fills_memory_(fills_memory) {}
+        fills_memory_(fills_memory),
+        hidden_weight_(hidden_weight) {}
 
   const std::shared_ptr<const Cluster>& devices() const { return devices_; }
   const Mesh& mesh() const { return mesh_; }
@@ -51,6 +52,7 @@ class MeshCandidate {
   const PlanPins* pins_;
   Picoseconds least_, bound_;
   bool fills_memory_;
+  double hidden_weight_;
   int known_ = 0;
   bool worth_more_sweeps_ = true;
   std::unique_ptr<Problem> problem_;

@@ -1,6 +1,7 @@
 #include "synth/planner/plan_selector.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "synth/mesh/device_subsets.h"
@@ -9,10 +10,6 @@
 
 namespace hetsynth::synth {
 namespace {
-
-/// Where the timeline decides, plans whose sum is so many times the best one's are still worth simulating: what
-/// overlaps hides at most the shorter of computing and communicating.
-constexpr double worth_simulating = 1.25;
 
 Trial trial_of(const Cluster& devices, const Mesh& mesh, Picoseconds bound) {
   Trial trial;
@@ -35,9 +32,11 @@ void PlanSelector::consider(const Problem& problem, Picoseconds bound, const Mak
   } catch (const UserError& error) {
     trial.outcome = told(error, problem.cluster);
   }
-  if (plans.empty()) trials_.push_back(std::move(trial));
+  if (plans.empty() && hidden_weight_ == 1) trials_.push_back(std::move(trial));
   for (size_t i = 0; i < plans.size(); ++i) {
-    trial.bound_seconds = std::max(trial.bound_seconds, plans[i].prediction.shares_bound_seconds);
+    // A bound that counts what hides as less is none for what instructions add up to.
+    trial.bound_seconds =
+        hidden_weight_ < 1 ? 0 : std::max(trial.bound_seconds, plans[i].prediction.shares_bound_seconds);
     trial.outcome = i == 0 ? "not faster than the plan" : "not faster than the plan: the same mesh at other shares";
     keep(problem, trial, std::move(plans[i]));
   }
@@ -45,9 +44,13 @@ void PlanSelector::consider(const Problem& problem, Picoseconds bound, const Mak
 
 void PlanSelector::keep(const Problem& problem, Trial trial, Plan plan) {
   set_figures(problem, plan, &trial);
-  const auto score = [&](const Trial& t) {
-    return std::pair(score_ == Score::sum ? t.step_seconds : t.timeline_seconds, t.device_count);
+  const auto score = [&](const Trial& t) { return std::pair(t.step_seconds, t.device_count); };
+  const auto same = [&](const Trial& other) {
+    return std::tie(trial.mesh, trial.devices, trial.compute_seconds, trial.communication_seconds) ==
+               std::tie(other.mesh, other.devices, other.compute_seconds, other.communication_seconds) &&
+           score(trial) == score(other);
   };
+  if (std::ranges::any_of(trials_, same)) return;
   if (!plan_ || score(trial) < score(trials_[taken_])) {
     plan_ = std::move(plan);
     taken_ = trials_.size();
@@ -56,6 +59,7 @@ void PlanSelector::keep(const Problem& problem, Trial trial, Plan plan) {
 }
 
 void PlanSelector::pass_over(const Cluster& devices, const Mesh& mesh, Picoseconds bound, const std::string& outcome) {
+  if (hidden_weight_ < 1) return;
   trials_.push_back(trial_of(devices, mesh, bound));
   trials_.back().outcome = outcome;
 }
@@ -83,9 +87,20 @@ std::string PlanSelector::told(const UserError& error, const Cluster& devices) {
 
 Picoseconds PlanSelector::to_beat(const Cluster& devices) const {
   if (!plan_) return forbidden;
-  const Picoseconds fastest = to_picoseconds(plan_->prediction.step_seconds);
-  if (score_ == Score::timeline) return std::min(forbidden, Picoseconds(double(fastest) * worth_simulating));
-  return fastest + (devices.devices.size() < plan_->devices.size() ? 1 : 0);
+  const auto objective = [&](const Trial& trial) {
+    const double seconds = trial.added_seconds() - (1 - hidden_weight_) * trial.hideable_seconds;
+    return std::pair(trial.step_seconds > 0 ? to_picoseconds(seconds) : forbidden, trial.device_count);
+  };
+  const auto [least, count] = objective(*std::ranges::min_element(trials_, {}, objective));
+  return least + (int(devices.devices.size()) < count ? 1 : 0);
+}
+
+double PlanSelector::bound_seconds(const Cluster& devices, const Mesh& mesh) const {
+  const Trial here = trial_of(devices, mesh, 0);
+  double most = 0;
+  for (const Trial& trial : trials_)
+    if (trial.mesh == here.mesh && trial.devices == here.devices) most = std::max(most, trial.bound_seconds);
+  return most;
 }
 
 Plan PlanSelector::take() && {

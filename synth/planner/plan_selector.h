@@ -18,7 +18,9 @@ constexpr std::string_view cannot_win = "given up: its bound shows that it canno
 
 class PlanSelector {
  public:
-  explicit PlanSelector(Score score) : score_(score) {}
+  /// Plans that are searched for from now on count communication that may hide as this part of itself
+  /// (CostModel::weigh_hidden). Of meshes on which none is found then nothing is told.
+  void weigh_hidden(double weight) { hidden_weight_ = weight; }
 
   /// Gives plans of a mesh, the fastest first, and may tell a better bound for it.
   using MakePlans = std::function<std::vector<Plan>(Picoseconds* bound)>;
@@ -31,9 +33,13 @@ class PlanSelector {
   /// False if the check throws that no plan can be: that is kept.
   bool possible(const Problem& problem, Picoseconds bound, const std::function<void()>& check);
 
-  /// What the sum of a plan for so many devices must stay below to be worth having; `forbidden` as long as there is no
-  /// plan. Of two equally fast plans the one of fewer devices is the better.
+  /// What the objective of a plan for so many devices must stay below to be worth having: that of the plan for which
+  /// it is least in this pass; `forbidden` as long as there is no plan. Of two equally fast plans the one of fewer
+  /// devices is the better.
   Picoseconds to_beat(const Cluster& devices) const;
+
+  /// What is known of the mesh over the devices: no plan adds up to less. 0: nothing.
+  double bound_seconds(const Cluster& devices, const Mesh& mesh) const;
 
   const std::optional<Plan>& plan() const { return plan_; }
   /// Why a plan that did not fit did not: the first of those for most devices.
@@ -49,7 +55,7 @@ class PlanSelector {
   /// The outcome of a trial that ended so. Throws on what is not infeasibility.
   std::string told(const UserError& error, const Cluster& devices);
 
-  Score score_;
+  double hidden_weight_ = 1;
   std::optional<Plan> plan_;
   size_t taken_ = 0;  ///< its trial
   std::vector<Trial> trials_;

@@ -18,7 +18,9 @@
 #include "synth/planner/pin_conflicts.h"
 #include "synth/planner/plan_selector.h"
 #include "synth/schedule/memory_floor.h"
+#include "synth/schedule/timeline.h"
 #include "synth/shares/start_shares.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth {
 namespace {
@@ -59,7 +61,7 @@ class Analyses {
 class Planning {
  public:
   Planning(const Problem& all, const SynthesisOptions& options, Budget& budget)
-      : all_(all), options_(options), budget_(budget), analyses_(all), choice_(options.score) {}
+      : all_(all), options_(options), budget_(budget), analyses_(all) {}
 
   PlanSelector run() && {
     add_meshes(all_.cluster);
@@ -69,10 +71,53 @@ class Planning {
     if (fewer) add_fewer_devices();
     settle();
     if (fewer) try_working_devices();
+    if (fewer && choice_.plan()) consider_what_may_unfold_faster();
     return std::move(choice_);
   }
 
  private:
+  /// Plans that add up to more.
+  void consider_what_may_unfold_faster() {
+    choice_.weigh_hidden(hidden_weight_ = half_hidden);
+    budget_.measure_otherwise();
+    if (options_.effort != Effort::quick) search_where_communication_hides();
+    if (!options_.pins.any()) consider_data_parallelism();
+  }
+
+  /// Plans of one axis over every set of devices that may be faster, where communication that may hide beside computing
+  /// counts half: their instructions add up to more, but their steps may be shorter as they unfold. With full effort on
+  /// all meshes.
+  void search_where_communication_hides() {
+    on_one_axis_.clear();
+    for (const std::vector<int>& subset : subsets_) {
+      const auto devices = std::make_shared<const Cluster>(restricted(all_.cluster, subset));
+      const Problem flat(analyses_.of(devices->devices.size() > 1 ? 1 : 0), *devices, flat_mesh(*devices));
+      const double least = least_busy_seconds(flat);
+      if (budget_.spent() || !communicate_beside_computing(*devices) ||
+          least >= choice_.plan()->prediction.step_seconds)
+        continue;
+      plan({flat.analysis, devices, flat.mesh, options_.pins, to_picoseconds(least), all_.fills_memory, hidden_weight_},
+           forbidden);
+      if (options_.effort == Effort::full) add_meshes(*devices);
+    }
+    settle();
+  }
+
+  /// What people would write by hand is taken if it is faster as it unfolds.
+  void consider_data_parallelism() {
+    const auto plan = [&](RatioRule rule) {
+      Plan out = data_parallel_plan(all_, rule);
+      const double bound = choice_.bound_seconds(all_.cluster, all_.mesh);
+      out.prediction.lower_bound_seconds = out.prediction.shares_bound_seconds =
+          std::min(bound, out.prediction.objective_seconds);
+      return out;
+    };
+    measured("data parallelism", [&] {
+      for (const RatioRule rule : {RatioRule::proportional, RatioRule::even})
+        choice_.consider(all_, 0, [&](Picoseconds*) { return std::vector<Plan>{plan(rule)}; });
+    });
+  }
+
   /// The meshes over some devices that the options allow, one axis first.
   void add_meshes(const Cluster& given) {
     const auto devices = std::make_shared<const Cluster>(given);
@@ -89,7 +134,7 @@ class Planning {
     const Picoseconds ideal = to_picoseconds(ideal_seconds(flat));
     for (const Mesh& mesh : meshes) {
       const int axes = mesh.device_count() > 1 ? int(mesh.axes.size()) : 0;
-      waiting_.push_back({analyses_.of(axes), devices, mesh, pins, ideal, all_.fills_memory});
+      waiting_.push_back({analyses_.of(axes), devices, mesh, pins, ideal, all_.fills_memory, hidden_weight_});
     }
   }
 
@@ -149,7 +194,7 @@ class Planning {
   /// All devices on one axis: why fewer are faster is best told by a plan, where that is soon there.
   bool is_what_others_are_told_against(const MeshCandidate& candidate) const {
     return candidate.devices()->devices.size() == all_.cluster.devices.size() && candidate.mesh().axes.size() < 2 &&
-           budget_.patient();
+           budget_.patient() && hidden_weight_ == 1;
   }
 
   /// What a step on it will take at least, as far as one can tell: where only the ideal is known, what is known of one
@@ -197,12 +242,12 @@ class Planning {
         if (wider) limit_bounds(candidate.least(), &plan.prediction);
       planned_ = true;
       narrow = !plans.empty() && budget_.patient() && short_of_memory(plans.front()) &&
-               plans.front().prediction.step_seconds > to_seconds(*bound) * (1 + wide_gap);
+               plans.front().prediction.objective_seconds > to_seconds(*bound) * (1 + wide_gap);
       return plans;
     });
     if (narrow && candidate.rules().nested_class >= 0)
       waiting_.push_back({analyses_.of(2, NestedCuts::none), candidate.devices(), candidate.mesh(), options_.pins,
-                          candidate.bound(), all_.fills_memory});
+                          candidate.bound(), all_.fills_memory, hidden_weight_});
   }
 
   /// Work that finds no plan of its own.
@@ -219,7 +264,7 @@ class Planning {
   static void limit_bounds(Picoseconds most, Prediction* prediction) {
     for (double* bound : {&prediction->lower_bound_seconds, &prediction->shares_bound_seconds})
       *bound = std::min(*bound, to_seconds(most));
-    prediction->optimal = prediction->optimal && prediction->lower_bound_seconds >= prediction->step_seconds;
+    prediction->optimal = prediction->optimal && prediction->lower_bound_seconds >= prediction->objective_seconds;
   }
 
   /// Those of the cluster that the plan gives a part of the work.
@@ -242,6 +287,7 @@ class Planning {
   std::vector<std::vector<int>> subsets_;                              ///< of devices, all of them first
   std::map<std::shared_ptr<const Cluster>, Picoseconds> on_one_axis_;  ///< by devices: the bound
   bool planned_ = false;                                               ///< some mesh was
+  double hidden_weight_ = 1;                                           ///< CostModel::weigh_hidden
 };
 
 }  // namespace
@@ -262,6 +308,7 @@ Plan synthesize(const Program& reference, const Cluster& cluster, const Synthesi
   Plan plan = std::move(choice).take();
   budget.run(
       "baselines", [] { return forbidden; }, [&] { plan.prediction.baselines = baselines(free); });
+  plan.prediction.floor_seconds = least_busy_seconds(free);
   if (options.strategies) *options.strategies = budget.strategies();
   plan.prediction.cut_short = budget.spent();
   return plan;

@@ -14,13 +14,6 @@
 
 namespace hetsynth {
 
-/// By which measure one of the plans found is taken.
-enum class Score {
-  sum,       ///< the cost model's sum over instructions, which bounds are proven for
-  timeline,  ///< when the step ends as it unfolds (synth/schedule/timeline.h): communication beside computing where
-             ///< devices can
-};
-
 struct SynthesisOptions {
   /// How much work the search may do.
   Effort effort = Effort::normal;
@@ -34,10 +27,7 @@ struct SynthesisOptions {
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). 3: also of three
   /// axes, which takes many times as long.
   int most_axes = 1;
-  /// The timeline decides among plans that the search by the sum met on its way, the best of every mesh and its
-  /// runners-up, as far as their sums are near the best one's. Bounds remain those of sums.
-  Score score = Score::sum;
-  /// So many more plans of every mesh are told of and scored.
+  /// So many more plans of every mesh are told of and simulated.
   size_t runners_up = 0;
   /// If given: what every strategy took and gained is put there.
   std::vector<StrategyRecord>* strategies = nullptr;

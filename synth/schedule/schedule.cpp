@@ -10,6 +10,7 @@
 #include "dsl/spmd/buckets.h"
 #include "dsl/spmd/nested_cut.h"
 #include "synth/schedule/price.h"
+#include "synth/schedule/timeline.h"
 
 namespace hetsynth::synth {
 std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
@@ -307,28 +308,30 @@ std::vector<DevicePrediction> predict_memory(const Problem& problem, const Share
 }
 
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
-  int devices = spmd.mesh.device_count();
   Prediction out;
-  std::vector<double> flops(devices, 0);
   out.devices = predict_memory(problem, shares, spmd);
-  Pricer pricer(problem, spmd);
-  Picoseconds step = 0;
-  for (const Instruction& instruction : spmd.instructions) {
-    const InstructionPrice& price = pricer.price(instruction);
-    step += to_picoseconds(price.seconds);
-    for (int d = 0; d < devices; ++d) {
-      DevicePrediction& device = out.devices[d];
-      (price.communicates() ? device.communication_seconds : device.compute_seconds) += price.device_seconds[d];
-      flops[d] += price.device_flops[d];
-    }
+  const std::vector<InstructionPrice> prices = price_instructions(problem, spmd);
+  const Timeline timeline = simulate(spmd, prices, unfolding_of(problem, spmd));
+  out.step_seconds = timeline.seconds;
+  out.hidden_weight = problem.cost.hidden_weight();
+  std::vector<double> flops(out.devices.size(), 0);
+  Picoseconds objective = 0;
+  for (size_t i = 0; i < prices.size(); ++i) {
+    const NodeId node = spmd.values[size_t(spmd.instructions[i].result)].node;
+    const bool hides = prices[i].communicates() && problem.analysis->may_hide[size_t(node)];
+    objective += Picoseconds(std::round((hides ? out.hidden_weight : 1) * double(to_picoseconds(prices[i].seconds))));
+    for (size_t d = 0; d < flops.size(); ++d) flops[d] += prices[i].device_flops[d];
   }
-  out.step_seconds = to_seconds(step);
-  double total = 0;
-  for (double f : flops) total += f;
-  for (int d = 0; d < devices; ++d) {
+  out.objective_seconds = to_seconds(objective);
+  const double total = std::accumulate(flops.begin(), flops.end(), 0.0);
+  for (size_t d = 0; d < flops.size(); ++d) {
     DevicePrediction& device = out.devices[d];
-    device.share = total > 0 ? flops[d] / total : 1.0 / devices;
-    device.idle_seconds = std::max(0.0, out.step_seconds - device.compute_seconds - device.communication_seconds);
+    const DeviceTimeline& spent = timeline.devices[d];
+    device.share = total > 0 ? flops[d] / total : 1.0 / double(flops.size());
+    device.compute_seconds = spent.compute_seconds;
+    device.communication_seconds = spent.communication_seconds;
+    device.hidden_seconds = spent.hidden_seconds;
+    device.idle_seconds = spent.idle_seconds;
   }
   return out;
 }

@@ -9,11 +9,14 @@ namespace hetsynth::synth {
 void set_figures(const Problem& problem, const Plan& plan, Trial* trial) {
   const std::vector<InstructionPrice> prices = price_instructions(problem, plan.program);
   trial->step_seconds = plan.prediction.step_seconds;
-  trial->compute_seconds = trial->communication_seconds = 0;
-  for (const InstructionPrice& price : prices)
-    (price.communicates() ? trial->communication_seconds : trial->compute_seconds) += price.seconds;
+  trial->compute_seconds = trial->communication_seconds = trial->hideable_seconds = 0;
+  for (size_t i = 0; i < prices.size(); ++i) {
+    (prices[i].communicates() ? trial->communication_seconds : trial->compute_seconds) += prices[i].seconds;
+    const NodeId node = plan.program.values[size_t(plan.program.instructions[i].result)].node;
+    if (prices[i].communicates() && problem.analysis->may_hide[size_t(node)])
+      trial->hideable_seconds += prices[i].seconds;
+  }
   const Unfolding unfolding = unfolding_of(problem, plan.program);
-  trial->timeline_seconds = simulated_seconds(plan.program, prices, unfolding);
   trial->latency_seconds = std::accumulate(unfolding.latency.begin(), unfolding.latency.end(), 0.0);
 }
 

@@ -1,7 +1,9 @@
 #include "synth/schedule/timeline.h"
 
 #include <algorithm>
+#include <climits>
 #include <limits>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/buckets.h"
@@ -164,6 +166,35 @@ class Simulation {
 
 }  // namespace
 
+std::vector<HiddenPart> hidden_parts(const std::vector<InstructionPrice>& prices, const Timeline& timeline) {
+  std::vector<HiddenPart> out(prices.size());
+  std::vector<char> met(prices.size(), 0);
+  for (size_t d = 0; d < timeline.devices.size(); ++d) {
+    // A device computes one after the other.
+    std::vector<std::pair<double, int>> computing;
+    for (size_t i = 0; i < prices.size(); ++i)
+      if (!prices[i].communicates() && timeline.spans[i][d].end > timeline.spans[i][d].start)
+        computing.push_back({timeline.spans[i][d].end, int(i)});
+    std::ranges::sort(computing);
+    for (size_t i = 0; i < prices.size(); ++i) {
+      const TimelineSpan& span = timeline.spans[i][d];
+      if (!prices[i].communicates() || span.end <= span.start) continue;
+      HiddenPart part;
+      double longest = 0;
+      for (auto at = std::ranges::upper_bound(computing, std::pair(span.start, INT_MAX));
+           at != computing.end() && timeline.spans[size_t(at->second)][d].start < span.end; ++at) {
+        const double beside =
+            std::min(at->first, span.end) - std::max(timeline.spans[size_t(at->second)][d].start, span.start);
+        part.seconds += beside;
+        if (beside > longest) longest = beside, part.beside = at->second;
+      }
+      if (!met[i] || part.seconds < out[i].seconds) out[i] = part;
+      met[i] = 1;
+    }
+  }
+  return out;
+}
+
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding) {
   return Simulation(program, prices, unfolding, true).run();
 }
@@ -171,6 +202,11 @@ Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice
 double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
                          const Unfolding& unfolding) {
   return Simulation(program, prices, unfolding, false).run().seconds;
+}
+
+bool communicate_beside_computing(const Cluster& cluster) {
+  return cluster.devices.size() > 1 && (all_of_kind(cluster.devices, DeviceKind::cuda) ||
+                                        (all_of_kind(cluster.devices, DeviceKind::cpu) && cluster.hosts.size() > 1));
 }
 
 Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster) {

@@ -34,12 +34,23 @@ struct Unfolding {
   std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
 };
 
+/// Whether devices can communicate beside computing: GPUs, and cpu devices of several hosts.
+bool communicate_beside_computing(const Cluster& cluster);
+
 /// Returns how generated programs carry a program out (dsl/spmd/buckets.h): on GPUs all collectives run beside
 /// computing and gradients go in buckets; cpu devices on several hosts do what the plan says.
 Unfolding unfolding_of(const Program& reference, const SpmdProgram& program, const Cluster& cluster);
 namespace synth {
 Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program);
 }
+
+/// What a collective does beside computing: on the device where that is least.
+struct HiddenPart {
+  double seconds = 0;
+  int beside = -1;  ///< the instruction that computes longest meanwhile; -1: none
+};
+/// By instruction; nothing for those that compute.
+std::vector<HiddenPart> hidden_parts(const std::vector<InstructionPrice>& prices, const Timeline& timeline);
 
 /// `prices`: of the program's instructions.
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding);

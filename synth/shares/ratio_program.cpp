@@ -157,7 +157,7 @@ void RatioProgram::add_conversion(const CostTerm& term) {
   if (before >= 0 && after >= 0) return add_all_to_all(term);
   const int class_id = std::max(before, after);
   if (term.realisation == Realisation::hierarchical) return add_hierarchical(term, class_id);
-  const int z = maximum(term.count * moved_times(problem_.program, term.node));
+  const int z = maximum(term.count * problem_.cost.times(term.node, term.opcode));
   if (term.opcode == Opcode::slice)
     add_slice(term, class_id, z);
   else
@@ -188,7 +188,7 @@ void RatioProgram::add_along_other_axis(const CostTerm& term, int class_id) {
     const double slope = 2 * (all[size_t(d)] - half[size_t(d)]);
     if (slope > 0) rows.insert({share(class_id, d), all[size_t(d)] - slope, slope});
   }
-  const int z = maximum(term.count * moved_times(problem_.program, term.node));
+  const int z = maximum(term.count * problem_.cost.times(term.node, term.opcode));
   above(z, rows);
 }
 
@@ -217,7 +217,7 @@ void RatioProgram::add_gathering(const CostTerm& term, int class_id, int z) {
 
 /// What depends on the shares: the fullest host gathers or scatters, and what the emptiest lacks goes between hosts.
 void RatioProgram::add_hierarchical(const CostTerm& term, int class_id) {
-  const double count = term.count * moved_times(problem_.program, term.node);
+  const double count = term.count * problem_.cost.times(term.node, term.opcode);
   const int within = maximum(count), between = maximum(count);
   for (int first = 0; first < problem_.cost.device_count(); ++first) {
     if (problem_.cost.coordinate(first, axis_) != 0) continue;
@@ -240,7 +240,7 @@ void RatioProgram::add_hierarchical(const CostTerm& term, int class_id) {
 
 void RatioProgram::add_all_to_all(const CostTerm& term) {
   const bool by_host = term.realisation == Realisation::hierarchical;
-  const int z = by_host ? -1 : maximum(term.count * moved_times(problem_.program, term.node));
+  const int z = by_host ? -1 : maximum(term.count * problem_.cost.times(term.node, term.opcode));
   std::vector<int> larger;  // by type of coordinate: of its parts before and after
   for (size_t t = 0; t < types_.devices.size(); ++t) {
     larger.push_back(lp_.add_variable(0, 1, 0));
@@ -270,7 +270,7 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
 
 /// What devices hand over passes the leader of the fullest host twice, and the link of the fullest one.
 void RatioProgram::add_exchange_by_host(const CostTerm& term, const std::vector<int>& larger) {
-  const double count = term.count * moved_times(problem_.program, term.node);
+  const double count = term.count * problem_.cost.times(term.node, term.opcode);
   const double n = problem_.mesh.axes[size_t(axis_)].size;
   const int within = maximum(2 * count), between = maximum(count);
   for (int first = 0; first < problem_.cost.device_count(); ++first) {

@@ -1,32 +1,49 @@
 #include "synth/shares/start_shares.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <utility>
 
 #include "synth/mesh/device_types.h"
+#include "synth/support/linear_program.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Seconds of the whole step on each device, nothing cut.
-std::vector<double> whole_step_seconds(const Problem& problem) {
-  std::map<int, double> count;  // by kind of work
-  std::map<int, NodeId> example;
+/// Operations that are alike: how many a step has, and by type of device the seconds of one of them, nothing cut.
+struct AlikeOperations {
+  double count = 0;
+  std::vector<double> seconds;
+};
+
+std::vector<AlikeOperations> operations_by_kind(const Problem& problem, const DeviceTypes& types) {
+  std::map<int, AlikeOperations> by_kind;
   for (const Node& node : problem.program.nodes) {
     if (node.leaf()) continue;
-    ++count[problem.cost.work_kind(node.id)];
-    example.try_emplace(problem.cost.work_kind(node.id), node.id);
+    AlikeOperations& alike = by_kind[problem.cost.work_kind(node.id)];
+    if (alike.count++ > 0) continue;
+    const Work work = problem.cost.work(node.id, Option{});
+    for (const auto& devices : types.devices)
+      alike.seconds.push_back(problem.cost.device_seconds(work, whole_part, devices[0]));
   }
+  std::vector<AlikeOperations> out;
+  for (auto& [kind, alike] : by_kind) out.push_back(std::move(alike));
+  return out;
+}
+
+/// Seconds of the whole step on each device, nothing cut.
+std::vector<double> whole_step_seconds(const Problem& problem) {
   const DeviceTypes types = device_types(problem.cluster);
   std::vector<double> by_type(types.devices.size(), 0), seconds;
-  for (const auto& [kind, times] : count) {
-    Work work = problem.cost.work(example[kind], Option{});
-    for (size_t t = 0; t < by_type.size(); ++t)
-      by_type[t] += times * problem.cost.device_seconds(work, whole_part, types.devices[t][0]);
-  }
+  for (const AlikeOperations& alike : operations_by_kind(problem, types))
+    for (size_t t = 0; t < by_type.size(); ++t) by_type[t] += alike.count * alike.seconds[t];
   for (int type : types.type_of) seconds.push_back(by_type[size_t(type)]);
   return seconds;
 }
+
+/// A linear program's answer is good to less than this part of it.
+constexpr double precision_of_bound = 1e-6;
 
 }  // namespace
 
@@ -42,12 +59,35 @@ int fastest_device(const Problem& problem) {
 }
 
 double ideal_seconds(const Problem& problem) {
-  double rate = 0;
-  for (double seconds : whole_step_seconds(problem)) {
-    if (seconds <= 0) return 0;
-    rate += 1 / seconds;
+  const DeviceTypes types = device_types(problem.cluster);
+  double sum = 0;
+  for (const AlikeOperations& alike : operations_by_kind(problem, types)) {
+    double rate = 0;
+    for (size_t t = 0; t < types.devices.size(); ++t) rate += double(types.devices[t].size()) / alike.seconds[t];
+    sum += alike.count / rate;
   }
-  return 1 / rate;
+  return sum;
+}
+
+double least_busy_seconds(const Problem& problem) {
+  const DeviceTypes types = device_types(problem.cluster);
+  const double scale = ideal_seconds(problem);
+  if (scale <= 0) return 0;
+  LinearProgram program;
+  const int longest = program.add_variable(0, HUGE_VAL, 1);
+  std::vector<std::vector<std::pair<int, double>>> busy(types.devices.size(), {{longest, 1}});
+  for (const AlikeOperations& alike : operations_by_kind(problem, types)) {
+    std::vector<std::pair<int, double>> whole;
+    for (size_t t = 0; t < busy.size(); ++t) {
+      whole.push_back({program.add_variable(0, HUGE_VAL, 0), 1});
+      const double seconds = alike.count * alike.seconds[t] / double(types.devices[t].size());
+      busy[t].push_back({whole.back().first, -seconds / scale});
+    }
+    program.add_row(1, HUGE_VAL, std::move(whole));
+  }
+  for (auto& row : busy) program.add_row(0, HUGE_VAL, std::move(row));
+  const auto solved = program.solve();
+  return solved ? (*solved)[size_t(longest)] * scale * (1 - precision_of_bound) : 0;
 }
 
 std::vector<std::vector<double>> parts_to_start_at(const Problem& problem) {

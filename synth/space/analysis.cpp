@@ -59,6 +59,19 @@ Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
   return whole;
 }
 
+std::vector<char> hideable_tensors(const Program& program, const std::vector<std::vector<Analysis::Use>>& uses) {
+  std::vector<char> out;
+  for (const Node& node : program.nodes) {
+    const std::vector<Analysis::Use>& readers = uses[size_t(node.id)];
+    const bool for_update = !readers.empty() && std::ranges::all_of(readers, [&](const Analysis::Use& use) {
+      return program[use.consumer].phase == Phase::update;
+    });
+    const bool carried = node.kind == NodeKind::parameter || node.kind == NodeKind::state;
+    out.push_back(moved_times(program, node.id) == 1 && (carried || for_update || node.phase == Phase::update));
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_late(const Program& program, NodeId consumer) {
@@ -102,6 +115,7 @@ Analysis::Analysis(const Program& program, int axes, NestedCuts nested, std::vec
       uses(known ? known->uses : uses_of(program)),
       update_targets(known ? known->update_targets : update_targets_of(program)),
       is_output(known ? known->is_output : outputs_of(program)),
+      may_hide(known ? known->may_hide : hideable_tensors(program, uses)),
       rules(rules_for(*this, axes, nested)) {
   find_tensor_kinds();
   find_tensor_situations();
@@ -111,7 +125,8 @@ void Analysis::find_tensor_kinds() {
   Interner<int64_t> number;
   std::vector<int64_t> key;
   for (const Node& node : program.nodes) {
-    key.assign({int64_t(node.type.dtype), rules.forms.kind(node.id), int64_t(moved_times(program, node.id))});
+    key.assign({int64_t(node.type.dtype), rules.forms.kind(node.id), int64_t(moved_times(program, node.id)),
+                may_hide[size_t(node.id)]});
     key.insert(key.end(), node.type.shape.begin(), node.type.shape.end());
     for (int c : classes.dims[node.id]) key.push_back(-1 - int64_t(c));
     tensor_kind.push_back(number.number(key));

@@ -44,8 +44,12 @@ struct Analysis {
   std::vector<std::vector<NodeId>> update_targets;  ///< by value node: leaves that take its value at the end of the
                                                     ///< step, and carries of loops that do at the end of a turn
   std::vector<char> is_output;                      ///< by node: a named output
+  /// By node: what moves the tensor between its forms can run beside most of the step's computing, since its readers or
+  /// its makers are at an end of the step. So are parameters, states, and what only the update phase reads.
+  std::vector<char> may_hide;
   Rules rules;
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often
+                                 ///< and with the same may_hide
   std::vector<NodeId> tensor_example;  ///< by tensor kind: a node
   /// By node: equal for tensors of one kind that are made and read by the same options, all that read them in one
   /// order: what happens between two such tensors' forms follows from the choices of those.

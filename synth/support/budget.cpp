@@ -24,7 +24,7 @@ double Budget::part_spent() {
 }
 
 void Budget::found(double step_seconds, double bound_seconds) {
-  if (progress_.best_seconds && *progress_.best_seconds <= step_seconds) return;
+  if (!told_of_steps_ || (progress_.best_seconds && *progress_.best_seconds <= step_seconds)) return;
   progress_.best_seconds = step_seconds;
   progress_.bound_seconds = bound_seconds;
   tell();

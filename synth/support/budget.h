@@ -71,6 +71,8 @@ class Budget {
     const int64_t most = work_ + std::max((work_ - work_before_mesh_) / 3, patience(effort_));
     return StopToken([this, most] { return !spent() && work_ < most; }, &work_);
   }
+  /// Steps that are found from now on are measured otherwise than those before, and not told.
+  void measure_otherwise() { told_of_steps_ = false; }
   /// A plan was found: step seconds, and the proven bound at its shares.
   void found(double step_seconds, double bound_seconds);
   /// A search ended. `expansions`: of states.
@@ -93,7 +95,7 @@ class Budget {
   Listener listener_;
   Clock::time_point started_;
   double told_seconds_ = 0;
-  bool spent_ = false;
+  bool spent_ = false, told_of_steps_ = true;
   int64_t work_ = 0, work_before_mesh_ = 0;
   SynthesisProgress progress_;
   std::vector<StrategyRecord> strategies_;

@@ -30,4 +30,8 @@ constexpr double first_memory_price = 0.3, dearest_memory_price = 30;
 constexpr double bound_precision = 1e-4;
 constexpr int most_halvings = 60;
 
+/// Where plans are searched for whose communication hides, what may hide counts as this part of itself. Weights of 2/3
+/// and 1/3 beside it lead to no faster plan of seven models on v100-p100 and a100-64 (docs/planner-parameters.md).
+constexpr double half_hidden = 0.5;
+
 }  // namespace hetsynth::synth

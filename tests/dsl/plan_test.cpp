@@ -62,6 +62,32 @@ TEST(Plan, RoundTripIsExact) {
   EXPECT_EQ(plan_to_json(again, reference()), good());
 }
 
+/// Files from before the step as it unfolds was the word of record: it stood in their trials, beside the sum.
+TEST(Plan, EarlierPredictionsAreRead) {
+  Plan plan = testing::plan_test_plan(reference());
+  Trial trial;
+  trial.mesh = {2}, trial.devices = "fast, slow", trial.device_count = 2, trial.outcome = "taken";
+  trial.step_seconds = 2e-3, trial.compute_seconds = 1e-3, trial.communication_seconds = 1e-3;
+  plan.prediction.considered = {trial};
+  std::string json = plan_to_json(plan, reference());
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = json.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    json.replace(at, from.size(), to);
+  };
+  replace("    \"objective_seconds\": 0.0016,\n", "");
+  replace(", \"hidden_seconds\": 5e-05", "");
+  replace("\"hideable_seconds\": 0, \"latency_seconds\": 0", "\"latency_seconds\": 0, \"timeline_seconds\": 0.0015");
+  const Prediction read = plan_from_json(json, "p.json", reference()).prediction;
+  EXPECT_EQ(read.step_seconds, 1.5e-3);
+  EXPECT_EQ(read.objective_seconds, 1.5e-3);
+  EXPECT_EQ(read.hidden_weight, 1);
+  EXPECT_EQ(read.floor_seconds, 0);
+  EXPECT_EQ(read.devices[0].hidden_seconds, 0);
+  EXPECT_EQ(read.considered[0].step_seconds, 1.5e-3);
+  EXPECT_EQ(read.considered[0].added_seconds(), 2e-3);
+}
+
 TEST(Plan, EveryInstructionRoundTrips) {
   const Plan plan = testing::plan_test_detour(reference());
   const std::string json = plan_to_json(plan, reference());
@@ -395,7 +421,7 @@ INSTANTIATE_TEST_SUITE_P(
          "    \"devices\": [\n      {",
          "    \"devices\": [\n      {\"device\": \"a\", \"share\": 0, \"compute_seconds\": 0, "
          "\"communication_seconds\": 0, \"idle_seconds\": 0, \"memory_bytes\": 0, \"memory_limit_bytes\": 0},\n      {",
-         {"p.json:40: error: [plan.prediction.devices] wrong number of devices", "expected: 2", "found:    3"}},
+         {"p.json:41: error: [plan.prediction.devices] wrong number of devices", "expected: 2", "found:    3"}},
         {"NumberOverflows", "0.0015", "1e999", {"p.json:37:", "[plan] not valid JSON: number overflow"}},
         {"BadUtf8", "\"fast\"", "\"\xff\"", {"p.json:11:", "[plan] not valid JSON"}},
         {"Comma",

@@ -103,8 +103,9 @@ Plan plan_test_plan(const Program& reference) {
   program.loss = 4;
   plan.prediction.step_seconds = 1.5e-3;
   plan.prediction.lower_bound_seconds = 1.4e-3;
-  plan.prediction.devices = {{"fast", 0.625, 1e-3, 2e-4, 0, 1 << 20, 1 << 30},
-                             {"slow", 0.375, 9e-4, 2e-4, 1e-4, 1 << 20, 1 << 30}};
+  plan.prediction.objective_seconds = 1.6e-3;
+  plan.prediction.devices = {{"fast", 0.625, 1e-3, 2e-4, 5e-5, 0, 1 << 20, 1 << 30},
+                             {"slow", 0.375, 9e-4, 2e-4, 0, 1e-4, 1 << 20, 1 << 30}};
   plan.prediction.baselines = {{"even data parallel", 2e-3, true, ""}};
   return plan;
 }

@@ -182,7 +182,7 @@ TEST(HierarchicalPlans, AreMadeWhereLinksBetweenHostsAreSlow) {
       EXPECT_EQ(i.realisation == levels ? why_not_hierarchical(plan.program, i) : "", "");
     // As the search priced it, and never dearer than on a ring.
     const auto prices = price_instructions(program, plan.program, cluster);
-    EXPECT_EQ(step_seconds(prices), plan.prediction.step_seconds);
+    EXPECT_EQ(step_seconds(prices), plan.prediction.objective_seconds);
     SpmdProgram ring = plan.program;
     for (Instruction& i : ring.instructions)
       if (i.realisation == levels) i.realisation = native;

@@ -285,7 +285,7 @@ TEST(MemorySearch, TheGapIsSmallWhereLayersAreMany) {
     const int64_t limit = need * percent / 100;
     Plan plan = synthesize(program, with_memory(roomy, limit));
     EXPECT_LE(fullest(plan), limit);
-    EXPECT_GE(plan.prediction.lower_bound_seconds, 0.9 * plan.prediction.step_seconds) << percent << " %";
+    EXPECT_GE(plan.prediction.lower_bound_seconds, 0.9 * plan.prediction.objective_seconds) << percent << " %";
   }
 }
 
@@ -304,8 +304,8 @@ TEST(MemorySearch, SharesAreRefinedAlongTwoAxesOfUnequalDevices) {
     ASSERT_LT(limit, need);
     const Plan plan = synthesize(program, with_memory(roomy, memory_to_fill(limit)), options);
     EXPECT_LE(fullest(plan), limit);
-    EXPECT_LE(plan.prediction.step_seconds, seconds) << limit;
-    EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds);
+    EXPECT_LE(plan.prediction.objective_seconds, seconds) << limit;
+    EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.objective_seconds);
     EXPECT_LE(plan.prediction.shares_bound_seconds, plan.prediction.lower_bound_seconds);
   }
 }

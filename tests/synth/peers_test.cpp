@@ -62,13 +62,13 @@ int cut_leaves(const Program& program, const Plan& plan, NodeKind kind) {
 TEST(Peers, AreEquivalentToTheModelAndNeverFasterThanThePlanner) {
   for (const Program& program : {mlp(96, {48, 64, 40}), transformer()})
     for (const Cluster& cluster : {cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), unequal()}) {
-      const double own = synthesize(program, cluster).prediction.step_seconds;
+      const double own = synthesize(program, cluster).prediction.objective_seconds;
       std::vector<PeerPlan> peers = peer_plans(program, cluster);
       EXPECT_EQ(peers.size(), 9u);
       for (const PeerPlan& peer : peers) {
         ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
         EXPECT_EQ(compare_with_reference(program, peer.plan->program, 5), "") << peer.name;
-        EXPECT_GE(peer.plan->prediction.step_seconds, own * (1 - 1e-12)) << peer.name;
+        EXPECT_GE(peer.plan->prediction.objective_seconds, own * (1 - 1e-12)) << peer.name;
       }
     }
 }

@@ -51,7 +51,7 @@ TEST(Pins, APlacementIsKeptAtTheLeastCost) {
     if (std::string(placement) == "sharded(1)") {
       EXPECT_EQ(kept(program, plan, "w1").dim, 1);
     }
-    EXPECT_GE(plan.prediction.step_seconds, free.prediction.step_seconds * (1 - 1e-3));
+    EXPECT_GE(plan.prediction.objective_seconds, free.prediction.objective_seconds * (1 - 1e-3));
     EXPECT_EQ(compare_with_reference(program, plan.program, 1), "");
   }
 }

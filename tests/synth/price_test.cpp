@@ -14,6 +14,7 @@
 #include "synth/baselines/baselines.h"
 #include "synth/model/distinct_devices.h"
 #include "synth/planner/synthesize.h"
+#include "synth/schedule/timeline.h"
 
 namespace hetsynth {
 namespace {
@@ -24,12 +25,21 @@ using ::testing::HasSubstr;
 /// The plan's prediction by way of the function for plans from anywhere.
 void expect_predicted(const Program& program, const Plan& plan, const Cluster& cluster) {
   auto prices = price_instructions(program, plan.program, cluster);
-  EXPECT_EQ(step_seconds(prices), plan.prediction.step_seconds);
+  EXPECT_EQ(step_seconds(prices), plan.prediction.objective_seconds);
+  const Timeline timeline = simulate(plan.program, prices, unfolding_of(program, plan.program, cluster));
+  EXPECT_EQ(timeline.seconds, plan.prediction.step_seconds);
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
-    double busy = 0;
-    for (const InstructionPrice& price : prices) busy += price.device_seconds[d];
+    double computing = 0, communicating = 0;
+    for (const InstructionPrice& price : prices)
+      (price.communicates() ? communicating : computing) += price.device_seconds[d];
     const DevicePrediction& predicted = plan.prediction.devices[d];
-    EXPECT_NEAR(busy, predicted.compute_seconds + predicted.communication_seconds, 1e-12 * busy) << predicted.device;
+    EXPECT_NEAR(computing, predicted.compute_seconds, 1e-12 * computing) << predicted.device;
+    // What goes together has one latency.
+    EXPECT_LE(predicted.communication_seconds, communicating * (1 + 1e-12)) << predicted.device;
+    EXPECT_NEAR(
+        predicted.compute_seconds + predicted.communication_seconds - predicted.hidden_seconds + predicted.idle_seconds,
+        plan.prediction.step_seconds, 1e-12)
+        << predicted.device;
   }
 }
 
@@ -43,7 +53,7 @@ void expect_objective(const synth::Problem& problem, RatioRule rule) {
     Picoseconds objective = total_cost(problem, conversions, shares, choices);
     SpmdProgram program = lower(problem, conversions, shares, choices);
     EXPECT_EQ(to_picoseconds(step_seconds(price_instructions(problem, program))), objective);
-    EXPECT_EQ(to_picoseconds(predict(problem, shares, program).step_seconds), objective);
+    EXPECT_EQ(to_picoseconds(predict(problem, shares, program).objective_seconds), objective);
     EXPECT_EQ(to_picoseconds(step_seconds(price_instructions(problem.program, program, problem.cluster))), objective);
   }
 }

@@ -145,8 +145,8 @@ TEST(RecomputeCostBound, TheGapIsSmallWhereManyValuesAreMadeTwice) {
     EXPECT_LE(fullest(plan), need * percent / 100);
     const std::vector<char> again = made_again(plan.program);
     EXPECT_GT(std::count(again.begin(), again.end(), 1), 10) << percent << " %";
-    EXPECT_GE(plan.prediction.lower_bound_seconds, least * plan.prediction.step_seconds) << percent << " %";
-    EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.step_seconds) << percent << " %";
+    EXPECT_GE(plan.prediction.lower_bound_seconds, least * plan.prediction.objective_seconds) << percent << " %";
+    EXPECT_LE(plan.prediction.lower_bound_seconds, plan.prediction.objective_seconds) << percent << " %";
   }
 }
 

@@ -207,8 +207,8 @@ TEST(Recompute, APlanFitsThatDidNot) {
   EXPECT_GT(count_again(tight.program), 0);
   EXPECT_EQ(compare_with_reference(program, tight.program, 1), "");
   // Beside the work that is done twice, a forward pass of three at most, nothing got slower.
-  EXPECT_LE(tight.prediction.step_seconds, roomy.prediction.step_seconds * 4 / 3);
-  EXPECT_LE(tight.prediction.lower_bound_seconds, tight.prediction.step_seconds);
+  EXPECT_LE(tight.prediction.objective_seconds, roomy.prediction.objective_seconds * 4 / 3);
+  EXPECT_LE(tight.prediction.lower_bound_seconds, tight.prediction.objective_seconds);
   EXPECT_FALSE(tight.prediction.optimal);
 }
 
@@ -218,8 +218,8 @@ TEST(Recompute, MoreMemoryNeverCostsTime) {
   double before = HUGE_VAL;
   for (int percent : {55, 65, 75, 85, 95, 105}) {
     const Plan plan = planned(program, need * percent / 100);
-    EXPECT_LE(plan.prediction.step_seconds, before * 1.001) << percent << " %";
-    before = plan.prediction.step_seconds;
+    EXPECT_LE(plan.prediction.objective_seconds, before * 1.001) << percent << " %";
+    before = plan.prediction.objective_seconds;
   }
 }
 
@@ -228,7 +228,7 @@ TEST(Recompute, ThePriceIsThatOfEveryInstruction) {
   const int64_t limit = fullest(planned(program, int64_t(1) << 40)) * 6 / 10;
   const Plan plan = planned(program, limit);
   const Cluster cluster = cluster_of_speeds({2e10, 1e10}, 1e9, 1e-6, {limit, limit});
-  EXPECT_DOUBLE_EQ(step_seconds(price_instructions(program, plan.program, cluster)), plan.prediction.step_seconds);
+  EXPECT_DOUBLE_EQ(step_seconds(price_instructions(program, plan.program, cluster)), plan.prediction.objective_seconds);
 }
 
 TEST(Recompute, APlanFileKeepsTheCopies) {

@@ -95,11 +95,11 @@ TEST(SpatialSplit, OneLargeImageIsCutInRowsAndBoundaryRowsTravel) {
   for (const std::string& factor : convolution_splits(blocks, halo)) EXPECT_EQ(factor, "n") << "blocks of rows";
   EXPECT_LE(largest_gathered(blocks, halo), 6 * 32 * 192) << "a row of each of 6 blocks";
   // By channels instead of rows, whole activations are gathered; one device of half the cluster's speed is near that.
-  EXPECT_LT(halo.prediction.step_seconds, 0.85 * other.prediction.step_seconds);
+  EXPECT_LT(halo.prediction.objective_seconds, 0.85 * other.prediction.objective_seconds);
   // Without blocks the same, strides and padding included, by halos: only neighbours' rows travel, of any heights.
   const Plan derived = synthesize(whole, cluster);
   for (const std::string& factor : convolution_splits(whole, derived)) EXPECT_THAT(factor, along_an_image) << "derived";
-  EXPECT_LT(derived.prediction.step_seconds, halo.prediction.step_seconds);
+  EXPECT_LT(derived.prediction.objective_seconds, halo.prediction.objective_seconds);
 }
 
 TEST(SpatialSplit, UnevenRowsComputeWhatOneDeviceDoes) {
@@ -118,7 +118,7 @@ TEST(SpatialSplit, PlainModelsAreCutWithHalos) {
   EXPECT_LE(largest_gathered(program, plan), 32 * 32 * 3 * 3) << "weights";
   const Plan without = synthesize(program, cluster, without_halos());
   EXPECT_EQ(count(without, Opcode::halo_exchange), 0);
-  EXPECT_LT(plan.prediction.step_seconds, 0.7 * without.prediction.step_seconds);
+  EXPECT_LT(plan.prediction.objective_seconds, 0.7 * without.prediction.objective_seconds);
 }
 
 TEST(SpatialSplit, HalosOfUnevenPartsComputeWhatOneDeviceDoes) {

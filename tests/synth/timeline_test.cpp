@@ -180,6 +180,32 @@ TEST(Timeline, MembersOfABucketMayBeOfDifferentStages) {
   EXPECT_EQ(timeline.seconds, 8);
 }
 
+TEST(Timeline, TellsWhatHidesACollective) {
+  const Example example;
+  const std::vector<HiddenPart> beside = hidden_parts(example.prices, example.on(DeviceKind::cuda));
+  EXPECT_EQ(beside[0].seconds, 1) << "the second device computes y for a second only";
+  EXPECT_EQ(beside[0].beside, 1);
+  EXPECT_EQ(beside[1].beside, -1);
+  const std::vector<HiddenPart> alone = hidden_parts(example.prices, example.on(DeviceKind::cpu));
+  EXPECT_EQ(alone[0].seconds, 0);
+  EXPECT_EQ(alone[0].beside, -1);
+}
+
+/// On one device less is hidden in all than the collectives say one by one, since those tell of the device that hides
+/// least.
+TEST(Timeline, WhatHidesCollectivesAddsUpToNoMoreThanTheDevicesHide) {
+  const Program program = mlp(96, {48, 64, 40});
+  Cluster cluster = cluster_of_speeds({1e10, 1e10, 1e10}, 1e8, 1e-5);
+  for (Device& device : cluster.devices) device.kind = DeviceKind::cuda;
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  const auto prices = price_instructions(program, plan.program, cluster);
+  const Timeline timeline = simulate(plan.program, prices, unfolding_of(program, plan.program, cluster));
+  double sum = 0;
+  for (const HiddenPart& part : hidden_parts(prices, timeline)) sum += part.seconds;
+  EXPECT_GT(sum, 0);
+  for (const DeviceTimeline& device : timeline.devices) EXPECT_LE(sum, device.hidden_seconds * (1 + 1e-9));
+}
+
 /// Waiting less can only help: the sum over instructions bounds the timeline, a device's own work bounds it from below.
 TEST(Timeline, LiesBetweenADevicesWorkAndTheSumOfInstructions) {
   Program program = mlp(96, {48, 64, 40});

@@ -19,7 +19,7 @@ namespace {
 std::string step_of(const ListedModel& model, const Cluster& cluster) {
   try {
     const Plan plan = synthesize(trace_model(model, model.published).program, cluster);
-    return fmt::format("{:.2f} ms", plan.prediction.step_seconds * 1e3);
+    return fmt::format("{:.2f} ms", plan.prediction.objective_seconds * 1e3);
   } catch (const UserError& error) {
     if (error.code() != ExitCode::infeasible) throw;
     return "does not fit";

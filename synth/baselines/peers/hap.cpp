@@ -134,7 +134,7 @@ std::optional<Plan> hap_plan(const Problem& problem) {
     Choices choices = at.cheapest(pins);
     if (choices.empty()) break;
     Plan plan = assemble(problem, at.conversions, at.shares, choices, at.fractions);
-    if (!best || plan.prediction.step_seconds < best->prediction.step_seconds) best = plan;
+    if (!best || plan.prediction.objective_seconds < best->prediction.objective_seconds) best = plan;
     std::vector<CostTerm> terms = cost_terms(problem, at.conversions, choices);
     if (!refine_shares(problem, terms, plan.program, {0}, &shares)) break;
   }

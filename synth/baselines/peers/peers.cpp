@@ -27,7 +27,7 @@ class Fastest {
   void consider(const std::function<std::optional<Plan>()>& make) {
     try {
       std::optional<Plan> plan = make();
-      if (plan && (!out_.plan || plan->prediction.step_seconds < out_.plan->prediction.step_seconds))
+      if (plan && (!out_.plan || plan->prediction.objective_seconds < out_.plan->prediction.objective_seconds))
         out_.plan = std::move(plan);
       else if (!plan && out_.why_not.empty())
         out_.why_not = "its rules allow no plan that fits";
