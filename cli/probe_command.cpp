@@ -1,32 +1,54 @@
-// hetsynth probe: measures this machine's cores or GPUs as the devices of a cluster file, and writes what it measured
-// beside what the file declares.
+// hetsynth probe: measures this machine's cores or GPUs as the devices of a cluster file, under a launcher those of all
+// hosts and the links between them, and writes what it measured beside what the file declares.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "cli/command.h"
+#include "cli/job_command.h"
 #include "cli/report.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
 #include "dsl/cluster/cluster_measured.h"
 #include "runtime/cuda/cuda_probe.h"
 #include "runtime/probe.h"
+#include "runtime/processes/link_probe.h"
 #include "runtime/rank/rank_threads.h"
 
 namespace hetsynth::cli {
 namespace {
 
-/// The host to measure, and its devices. Throws UserError for one that this machine cannot stand for.
-std::vector<Device> devices_of(const Cluster& cluster, std::string& host) {
-  if (host.empty()) {
-    if (cluster.hosts.size() > 1)
-      throw UserError({.tag = "--host",
-                       .message = "the cluster has several hosts",
-                       .expected = "the name of the host that this machine is",
-                       .mend = "run probe on each host, with --host"},
-                      ExitCode::usage);
-    host = cluster.hosts[0].name;
-  }
+/// The host that this process measures.
+std::string host_of(const Cluster& cluster, const std::string& given, const Job* job) {
+  const int hosts = int(cluster.hosts.size());
+  if (job && !given.empty())
+    throw UserError({.tag = "--host",
+                     .message = "under a launcher every process measures a host of its own",
+                     .mend = "leave --host out, or run probe without the launcher"},
+                    ExitCode::usage);
+  if (job && job->count() != hosts)
+    throw UserError({.where = {cluster.file},
+                     .tag = "probe",
+                     .message = "the launcher started another number of processes than the cluster has hosts",
+                     .expected = counted(hosts, "process", "processes"),
+                     .found = fmt::format("{}", job->count()),
+                     .mend = fmt::format("mpirun -n {} --map-by node, with the hosts in the order of the file", hosts)},
+                    ExitCode::usage);
+  if (job) return cluster.hosts[size_t(job->process())].name;
+  if (!given.empty()) return given;
+  if (hosts > 1)
+    throw UserError({.tag = "--host",
+                     .message = "the cluster has several hosts",
+                     .expected = "the name of the host that this machine is",
+                     .mend = "run probe on each host, with --host, or on all of them under mpirun"},
+                    ExitCode::usage);
+  return cluster.hosts[0].name;
+}
+
+/// The devices of a host. Throws UserError for one that this machine cannot stand for.
+std::vector<Device> devices_of(const Cluster& cluster, const std::string& host) {
   std::vector<Device> out;
   for (const Device& device : cluster.devices)
     if (cluster.hosts[device.host].name == host) out.push_back(device);
@@ -70,64 +92,145 @@ std::string row(const char* what, double declared, double measured, const char* 
   return fmt::format("  {:<22} {:>12.4g} {:>12.4g}  {}\n", what, declared, measured, unit);
 }
 
+void print_speeds(const std::vector<Device>& devices, const DeviceSpeed& speed) {
+  const Device& first = devices.front();
+  auto taken = [&](OperatorClass operators) {
+    return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
+  };
+  fmt::print("{}{}{}",
+             row("matrix products", taken(OperatorClass::matmul), *speed.matmul_flops_per_second / 1e9, "GFLOP/s"),
+             row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
+                 *speed.matmul_call_seconds * 1e6, "us"),
+             row("loops", taken(OperatorClass::loop), *speed.loop_flops_per_second / 1e9, "GFLOP/s"));
+  if (speed.convolution_flops_per_second)
+    fmt::print("{}", row("convolutions", taken(OperatorClass::convolution), *speed.convolution_flops_per_second / 1e9,
+                         "GFLOP/s"));
+  if (speed.loop_call_seconds)
+    fmt::print("{}", row("call of a loop", first.compute_speed(OperatorClass::loop).call_seconds * first.duty * 1e6,
+                         *speed.loop_call_seconds * 1e6, "us"));
+  fmt::print("{}", row("memory", first.memory_bytes_per_second() / first.duty / 1e9,
+                       *speed.memory_bytes_per_second / 1e9, "GB/s"));
+}
+
+/// Measures the devices of the host, and tells what was found.
+MeasuredHost measured_host(const Cluster& cluster, const std::string& host, double seconds) {
+  const std::vector<Device> devices = devices_of(cluster, host);
+  const ProbeResult result = measure(devices, seconds);
+  fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", number_of(devices), "each",
+             "was taken", "measured");
+  print_speeds(devices, result.speed);
+  MeasuredHost measured{.name = host, .device = result.speed, .inside = {}};
+  if (devices.size() > 1) {
+    const Link& inside = cluster.hosts[size_t(devices.front().host)].inside;
+    fmt::print(
+        "{}{}",
+        row("link", inside.bandwidth_bytes_per_second / 1e9, result.link.bandwidth_bytes_per_second / 1e9, "GB/s"),
+        row("latency", inside.latency_seconds * 1e6, result.link.latency_seconds * 1e6, "us"));
+    measured.inside = result.link;
+  }
+  return measured;
+}
+
+/// Value by value the slower of two.
+DeviceSpeed slower(DeviceSpeed a, const DeviceSpeed& b) {
+  for (const SpeedField& field : speed_fields()) {
+    std::optional<double>& value = a.*field.value;
+    const std::optional<double>& other = b.*field.value;
+    if (!value || !other) continue;
+    value = field.dimension == Dimension::time ? std::max(*value, *other) : std::min(*value, *other);
+  }
+  return a;
+}
+
+/// Of the entry of the file that stands for the host: its name without a number.
+std::string entry_of(const std::string& host) { return host.substr(0, host.rfind('[')); }
+
+/// The text with what all hosts measured, host after host. One entry of the file may stand for several hosts: it is as
+/// slow as the slowest of them.
+std::string with_all_measured(Job& job, const Cluster& cluster, std::string text, MeasuredHost own) {
+  std::set<std::string> seen;
+  for (int process = 0; process < job.count(); ++process) {
+    const std::string& name = cluster.hosts[size_t(process)].name;
+    if (process == job.process()) {
+      if (seen.contains(entry_of(name)))
+        for (const Device& device : parse_cluster(text, cluster.file).devices)
+          if (device.host == process) own.device = slower(own.device, device.measured);
+      text = with_measured(text, cluster.file, own);
+    }
+    text = job.exchange(text)[size_t(process)];
+    seen.insert(entry_of(name));
+  }
+  return text;
+}
+
+void print_links(const Cluster& cluster, const LinkProbeResult& found) {
+  fmt::print("links between hosts, both directions at the same time\n");
+  for (const PairLink& pair : found.pairs)
+    fmt::print("  {:<22} {:<22} {:>10.4g} Mb/s {:>10.4g} us\n", cluster.hosts[size_t(pair.first)].name,
+               cluster.hosts[size_t(pair.second)].name, pair.link.bandwidth_bytes_per_second * 8e-6,
+               pair.link.latency_seconds * 1e6);
+  fmt::print("bytes of messages that take a second of a core\n");
+  for (size_t process = 0; process < found.message_bytes_per_second.size(); ++process)
+    fmt::print("  {:<22} {:>10.4g} GB/s\n", cluster.hosts[process].name, found.message_bytes_per_second[process] / 1e9);
+}
+
+/// A device of several cores loses that much less of its computing.
+void add_messages(const Cluster& cluster, double bytes_per_second_of_core, MeasuredHost* host) {
+  for (const Device& device : cluster.devices)
+    if (cluster.hosts[size_t(device.host)].name == host->name && device.kind == DeviceKind::cpu)
+      host->device.message_bytes_per_second = bytes_per_second_of_core * std::max(1, device.cores);
+}
+
+struct ProbeCommand {
+  std::string cluster, out, host;
+  double seconds = 0.4;
+  bool links = false;
+};
+
+ExitCode probe(const ProbeCommand& options, Job* job) {
+  if (options.links && !job)
+    throw UserError({.tag = "--links",
+                     .message = "links between hosts are measured by processes on them",
+                     .mend = "mpirun -n HOSTS hetsynth probe CLUSTER --links"},
+                    ExitCode::usage);
+  std::string text = read_file(options.cluster, "cluster file", max_cluster_file_bytes);
+  const Cluster cluster = parse_cluster(text, options.cluster);
+  MeasuredHost own{.name = host_of(cluster, options.host, job), .device = {}, .inside = {}, .adds = options.links};
+  if (!options.links) own = measured_host(cluster, own.name, options.seconds);
+  if (job) {
+    const LinkProbeResult links = probe_links(*job, {.seconds = options.seconds});
+    print_links(cluster, links);
+    add_messages(cluster, links.message_bytes_per_second[size_t(job->process())], &own);
+    text =
+        with_measured_between(with_all_measured(*job, cluster, std::move(text), own), options.cluster, links.slowest);
+  } else {
+    text = with_measured(text, options.cluster, own);
+  }
+  if (!options.out.empty() && (!job || job->leads())) {
+    write_file_atomically(options.out, "cluster file", text);
+    fmt::print("written to {}\n", options.out);
+  }
+  return ExitCode::done;
+}
+
 }  // namespace
 
 Command add_probe(CLI::App& app) {
-  struct Options {
-    std::string cluster, out, host;
-    double seconds = 0.4;
-  };
-  auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("probe", "Measure this machine's cores or GPUs as the devices of a cluster file");
+  auto options = std::make_shared<ProbeCommand>();
+  CLI::App* command = app.add_subcommand(
+      "probe",
+      "Measure this machine's cores or GPUs as the devices of a cluster file; under mpirun with a process for each "
+      "host, those of all hosts and the links between them");
   command->add_option("cluster", options->cluster, "Cluster file (TOML)")->required();
   command->add_option("-o,--output", options->out,
                       "Write the cluster file with the measured values to this file; the same name is allowed");
   command->add_option("--host", options->host,
                       "Which of the cluster's hosts this machine is; needed if there are several");
+  command->add_flag("--links", options->links, "Under mpirun: only the links between hosts, and what messages cost");
   command->add_option("--seconds", options->seconds, "Duration of each measurement")
       ->capture_default_str()
       ->check(above_zero());
-  return [options]() {
-    const std::string text = read_file(options->cluster, "cluster file", max_cluster_file_bytes);
-    const Cluster cluster = parse_cluster(text, options->cluster);
-    const std::vector<Device> devices = devices_of(cluster, options->host);
-    const ProbeResult result = measure(devices, options->seconds);
-    const Device& first = devices.front();
-    fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", number_of(devices), "each",
-               "was taken", "measured");
-    auto taken = [&](OperatorClass operators) {
-      return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
-    };
-    fmt::print(
-        "{}{}{}",
-        row("matrix products", taken(OperatorClass::matmul), *result.speed.matmul_flops_per_second / 1e9, "GFLOP/s"),
-        row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
-            *result.speed.matmul_call_seconds * 1e6, "us"),
-        row("loops", taken(OperatorClass::loop), *result.speed.loop_flops_per_second / 1e9, "GFLOP/s"));
-    if (result.speed.convolution_flops_per_second)
-      fmt::print("{}", row("convolutions", taken(OperatorClass::convolution),
-                           *result.speed.convolution_flops_per_second / 1e9, "GFLOP/s"));
-    if (result.speed.loop_call_seconds)
-      fmt::print("{}", row("call of a loop", first.compute_speed(OperatorClass::loop).call_seconds * first.duty * 1e6,
-                           *result.speed.loop_call_seconds * 1e6, "us"));
-    fmt::print("{}", row("memory", first.memory_bytes_per_second() / first.duty / 1e9,
-                         *result.speed.memory_bytes_per_second / 1e9, "GB/s"));
-    MeasuredHost measured{options->host, result.speed, {}};
-    if (devices.size() > 1) {
-      const Link& inside = cluster.hosts[first.host].inside;
-      fmt::print(
-          "{}{}",
-          row("link", inside.bandwidth_bytes_per_second / 1e9, result.link.bandwidth_bytes_per_second / 1e9, "GB/s"),
-          row("latency", inside.latency_seconds * 1e6, result.link.latency_seconds * 1e6, "us"));
-      measured.inside = result.link;
-    }
-    if (!options->out.empty()) {
-      write_file_atomically(options->out, "cluster file", with_measured(text, options->cluster, measured));
-      fmt::print("written to {}\n", options->out);
-    }
-    return ExitCode::done;
-  };
+  return [options]() { return run_in_job([&](Job* job) { return probe(*options, job); }); };
 }
 
 }  // namespace hetsynth::cli

@@ -3,7 +3,8 @@
 `hetsynth probe` measures what this machine's cores deliver, all that the bed uses at the same time. It is run outside
 of the quotas, and what it found is multiplied by each host's quota: a quota lets short work run at full speed until it
 is used up, so that inside of it the median of many short calls, which is what probe takes, is that of a whole core.
-Probe does not measure links between hosts; these are measured here, over TCP.
+Links between hosts are measured here, over TCP, outside of hetsynth. What messages cost a core `hetsynth probe --links`
+measures on the hosts, in seconds of processors, which quotas do not change.
 """
 import json
 import os
@@ -47,6 +48,23 @@ def probe_cores(bed, hetsynth, folder):
            "hetsynth probe")
     with open(after, "rb") as file:
         return tomllib.load(file)["host"][0]["device"][0]["measured"]
+
+
+def probe_messages(bed, hetsynth, folder, measured, links):
+    """What `probe_cores` found, and for each host what messages cost it: entries of `measured`, by host."""
+    if len(bed.hosts) < 2:
+        return {host.name: measured for host in bed.hosts}
+    before, after = os.path.join(folder, "links.toml"), os.path.join(folder, "links-measured.toml")
+    with open(before, "w") as file:
+        file.write(cluster_text(bed.hosts, {host.name: measured for host in bed.hosts}, links))
+    try:
+        finish(bed.mpirun(bed.hosts) + [hetsynth, "probe", before, "--links", "-o", after], "hetsynth probe --links",
+               timeout=300)
+    except subprocess.TimeoutExpired:
+        raise BedFault("hetsynth probe --links has not ended after five minutes") from None
+    with open(after, "rb") as file:
+        found = {host["name"]: host["device"][0]["measured"]["messages"] for host in tomllib.load(file)["host"]}
+    return {host.name: measured | {"messages": found[host.name]} for host in bed.hosts}
 
 
 def scaled(measured, quota):
@@ -101,7 +119,8 @@ def host_text(host, measured):
 
 
 def cluster_text(hosts, measured, links, faster=1):
-    """The cluster file of these hosts, as if links were so many times as fast; one host alone has no network."""
+    """The cluster file of these hosts, as if links were so many times as fast; one host alone has no network.
+    `measured`: by host."""
     text = ("# Made by bench/bed: speeds are what `hetsynth probe` measured on a whole core times the host's quota,\n"
             "# links are measured over TCP, memory is declared.\n")
     text += f'name = "bed-{len(hosts)}"\n'
@@ -113,4 +132,4 @@ def cluster_text(hosts, measured, links, faster=1):
         measured_text = f'bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us"'
         text += (f'\n[between]\nbandwidth = "{declared:g} Mb/s"\nlatency = "100 us"\n'
                  f'measured = {{ {measured_text} }}\n')
-    return text + "".join(host_text(host, measured) for host in hosts)
+    return text + "".join(host_text(host, measured[host.name]) for host in hosts)

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 
-from cluster import cluster_text, measure_links, probe_cores
+from cluster import cluster_text, measure_links, probe_cores, probe_messages
 from faults import BedFault, Usage
 from rows import ROWS, Planner
 import table
@@ -138,8 +138,9 @@ class Measurement:
     def prepare(self):
         options = self.options
         say(f"measuring the cores and links of {len(self.bed.hosts)} hosts")
-        self.measured = probe_cores(self.bed, options.hetsynth, self.folder)
+        cores = probe_cores(self.bed, options.hetsynth, self.folder)
         self.links = measure_links(self.bed)
+        self.measured = probe_messages(self.bed, options.hetsynth, self.folder, cores, self.links)
         with open(os.path.join(self.folder, "cluster.toml"), "w") as file:
             file.write(cluster_text(self.bed.hosts, self.measured, self.links))
         if len({host.link_bits for host in self.bed.hosts}) > 1:

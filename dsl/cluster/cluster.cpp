@@ -40,6 +40,12 @@ ComputeSpeed Device::compute_speed(OperatorClass operators) const {
   return {flops ? *flops * duty : matmul_flops_per_second(), call.value_or(0) / duty};
 }
 
+double Device::message_seconds_per_byte() const {
+  const std::optional<double> known =
+      measured.message_bytes_per_second ? measured.message_bytes_per_second : declared.message_bytes_per_second;
+  return known ? 1 / (*known * duty) : 0;
+}
+
 Link Cluster::slowest_link() const {
   std::vector<Link> links;
   std::vector<int> devices_of_host(hosts.size());
@@ -72,6 +78,7 @@ bool Cluster::same_type(int a, int b) const {
   return x.kind == y.kind && x.model == y.model && x.architecture == y.architecture &&
          x.memory_bytes == y.memory_bytes && x.duty == y.duty &&
          x.memory_bytes_per_second() == y.memory_bytes_per_second() &&
+         x.message_seconds_per_byte() == y.message_seconds_per_byte() &&
          std::ranges::all_of(operator_classes, [&](OperatorClass operators) {
            return x.compute_speed(operators) == y.compute_speed(operators);
          });
@@ -135,6 +142,8 @@ std::string hash_text(const Cluster& cluster) {
       const ComputeSpeed speed = device.compute_speed(operators);
       canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
     }
+    if (device.message_seconds_per_byte() > 0)
+      canonical += fmt::format(" messages {}", device.message_seconds_per_byte());
     canonical += "\n";
   }
   return content_hash(canonical);

@@ -37,6 +37,8 @@ struct Device {
   double memory_bytes_per_second() const;
   /// Of a class of operators; where nothing is known of it, that of matrix products, and calls that cost nothing.
   ComputeSpeed compute_speed(OperatorClass operators) const;
+  /// Of its computing, for a byte that is sent to another host or comes from one; 0 where that is not known.
+  double message_seconds_per_byte() const;
   /// Products with an epilogue that generated programs may use: measured, declared, or estimated.
   const FusedProducts& epilogues() const;
   /// Who computes attention in generated programs: measured, declared, or else the generated kernels, which need

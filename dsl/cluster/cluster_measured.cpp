@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth {
@@ -40,18 +41,14 @@ class Editor {
     const std::string measured = fmt::format("measured = {{ {} }}", fmt::join(values, ", "));
     if (replace(device, measured)) return;
     if (device.is_inline()) refuse(device);
-    // Below the header, as far in as the next line.
-    const size_t line = device.source().begin.line;
-    const size_t at = line < starts_.size() ? starts_[line] : text_.size();
-    const size_t word = std::min(text_.find_first_not_of(' ', at), text_.size());
-    edits_.push_back({at, at, fmt::format("{}{}\n", std::string(word - at, ' '), measured)});
+    insert_below_header(device, measured);
   }
 
   void measure_link(const toml::table& link, const Link& speed) {
     const std::string measured = fmt::format("measured = {{ bandwidth = \"{:.4g} GB/s\", latency = \"{:.4g} us\" }}",
                                              speed.bandwidth_bytes_per_second / 1e9, speed.latency_seconds * 1e6);
     if (replace(link, measured)) return;
-    if (!link.is_inline()) refuse(link);
+    if (!link.is_inline()) return insert_below_header(link, measured);
     // Before the brace that closes the table.
     size_t at = offset(link.source().end);
     while (at > 0 && (at >= text_.size() || text_[at] != '}')) --at;
@@ -79,6 +76,15 @@ class Editor {
     return std::min(starts_[std::min<size_t>(at.line, starts_.size()) - 1] + at.column - 1, text_.size());
   }
 
+  /// As far in as the next line.
+  void insert_below_header(const toml::table& table, const std::string& line_of_text) {
+    const size_t line = table.source().begin.line;
+    const size_t at = line < starts_.size() ? starts_[line] : text_.size();
+    const size_t word = std::min(text_.find_first_not_of(' ', at), text_.size());
+    const std::string before = at > 0 && text_[at - 1] != '\n' ? "\n" : "";
+    edits_.push_back({at, at, fmt::format("{}{}{}\n", before, std::string(word - at, ' '), line_of_text)});
+  }
+
   /// Replaces the measured values that stand there, if they do so as an inline table.
   bool replace(const toml::table& table, const std::string& measured) {
     const toml::node* old = table.get("measured");
@@ -97,12 +103,22 @@ class Editor {
   std::vector<Edit> edits_;
 };
 
+/// What the first does not say, as the second one does.
+DeviceSpeed with_missing(DeviceSpeed speed, const DeviceSpeed& other) {
+  for (const SpeedField& field : speed_fields())
+    if (!(speed.*field.value)) speed.*field.value = other.*field.value;
+  if (!speed.epilogues) speed.epilogues = other.epilogues;
+  if (!speed.attention) speed.attention = other.attention;
+  return speed;
+}
+
 /// nullptr: none has that name.
 const toml::table* find_host(const toml::table& root, const std::string& name) {
   int number = 0;
   for (const toml::node& node : *root.get_as<toml::array>("host")) {
     const toml::table* host = node.as_table();
-    if (host->at_path("name").value_or(fmt::format("host{}", number++)) == name) return host;
+    const std::string entry = host->at_path("name").value_or(fmt::format("host{}", number++));
+    if (entry == name || name.starts_with(entry + "[")) return host;
   }
   return nullptr;
 }
@@ -110,17 +126,40 @@ const toml::table* find_host(const toml::table& root, const std::string& name) {
 }  // namespace
 
 std::string with_measured(std::string_view toml, const std::string& file, const MeasuredHost& measured) {
-  parse_cluster(toml, file);  // the messages for what is no cluster file
+  const Cluster cluster = parse_cluster(toml, file);
   const toml::table root = toml::parse(toml, file);
   Editor editor(toml, file);
   const toml::table* host = find_host(root, measured.name);
   if (!host)
     throw UserError(
         {.where = {file}, .tag = "cluster", .message = "the cluster has no such host", .found = measured.name});
-  for (const toml::node& device : *host->get_as<toml::array>("device"))
-    editor.measure_device(*device.as_table(), measured.device);
+  // Of the host's devices, in the order of the file, in which an entry may stand for several.
+  auto before = std::ranges::find_if(
+      cluster.devices, [&](const Device& device) { return cluster.hosts[size_t(device.host)].name == measured.name; });
+  for (const toml::node& entry : *host->get_as<toml::array>("device")) {
+    DeviceSpeed speed = measured.device;
+    if (measured.adds && before != cluster.devices.end()) speed = with_missing(speed, before->measured);
+    editor.measure_device(*entry.as_table(), speed);
+    const auto count = entry.as_table()->at_path("count").value_or<int64_t>(1);
+    before += std::min<ptrdiff_t>(count, cluster.devices.end() - before);
+  }
   const toml::table* inside = host->get_as<toml::table>("inside");
   if (inside && measured.inside) editor.measure_link(*inside, *measured.inside);
+  return editor.result();
+}
+
+std::string with_measured_between(std::string_view toml, const std::string& file, const Link& between) {
+  const Cluster cluster = parse_cluster(toml, file);
+  const toml::table root = toml::parse(toml, file);
+  const toml::table* link = root.get_as<toml::table>("between");
+  if (!link)
+    throw UserError({.where = {file},
+                     .tag = "cluster",
+                     .message = "the cluster has no links between hosts",
+                     .expected = "[between]",
+                     .found = counted(int64_t(cluster.hosts.size()), "host")});
+  Editor editor(toml, file);
+  editor.measure_link(*link, between);
   return editor.result();
 }
 

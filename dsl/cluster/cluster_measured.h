@@ -10,14 +10,19 @@ namespace hetsynth {
 
 /// What was measured of one host: its devices are alike, as cores of a machine are.
 struct MeasuredHost {
-  std::string name;  ///< of the host's entry in the file; an entry without a name is called host0, host1, ...
+  /// Of the host's entry in the file, or of one of the hosts that an entry with a count stands for: "gpus[1]". An entry
+  /// without a name is called host0, host1, ...
+  std::string name;
   DeviceSpeed device;
   std::optional<Link> inside;
+  bool adds = false;  ///< what was measured before and is not measured now stays
 };
 
 /// The file's text with `measured = { ... }` in the tables of that host: in place of the measured values that stood
 /// there, or new. Throws UserError where the file is no cluster file, has no such host, or writes its devices as inline
 /// tables.
 std::string with_measured(std::string_view toml, const std::string& file, const MeasuredHost& measured);
+/// The same for the links between hosts. The file must have several.
+std::string with_measured_between(std::string_view toml, const std::string& file, const Link& between);
 
 }  // namespace hetsynth

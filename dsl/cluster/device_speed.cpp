@@ -10,7 +10,8 @@ std::span<const SpeedField> speed_fields() {
       {"loop", Dimension::compute, &DeviceSpeed::loop_flops_per_second},
       {"matmul_call", Dimension::time, &DeviceSpeed::matmul_call_seconds},
       {"convolution_call", Dimension::time, &DeviceSpeed::convolution_call_seconds},
-      {"loop_call", Dimension::time, &DeviceSpeed::loop_call_seconds}};
+      {"loop_call", Dimension::time, &DeviceSpeed::loop_call_seconds},
+      {"messages", Dimension::bandwidth, &DeviceSpeed::message_bytes_per_second}};
   return fields;
 }
 

@@ -33,6 +33,9 @@ struct DeviceSpeed {
   std::optional<double> matmul_call_seconds{};
   std::optional<double> convolution_call_seconds{};
   std::optional<double> loop_call_seconds{};
+  /// cpu: bytes of messages to and from other hosts, sent and received ones added up, that take all of the device's
+  /// time for a second. Not known: messages cost no computing.
+  std::optional<double> message_bytes_per_second{};
   /// GPUs: products with an epilogue that take no longer than the product and a kernel.
   std::optional<FusedProducts> epilogues{};
   /// GPUs: by whom attention is faster.

@@ -9,6 +9,7 @@
 #include "dsl/spmd/buckets.h"
 #include "synth/model/communication_cost.h"
 #include "synth/model/problem.h"
+#include "synth/schedule/message_cost.h"
 
 namespace hetsynth {
 namespace {
@@ -77,6 +78,11 @@ class Simulation {
     return (unfolding_.beside[size_t(i)] ? communication_free_ : compute_free_)[size_t(d)];
   }
 
+  /// What the collective takes away from the device's computing.
+  double messages(int i, int d) const {
+    return unfolding_.message_seconds.empty() ? 0 : unfolding_.message_seconds[size_t(i)][size_t(d)];
+  }
+
   void compute(size_t i) {
     for (size_t d = 0; d < devices_; ++d) {
       if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
@@ -119,7 +125,8 @@ class Simulation {
         const double begun = end;
         double seconds = 0;
         for (const int member : group)
-          if (takes(i, member)) seconds = std::max(seconds, prices_[size_t(i)].device_seconds[size_t(member)]);
+          if (takes(i, member))
+            seconds = std::max({seconds, prices_[size_t(i)].device_seconds[size_t(member)], messages(i, member)});
         end += mine.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
         if (i == mine.back() && mine.size() > 1) end += latency;
         for (const int member : group)
@@ -130,6 +137,7 @@ class Simulation {
           if (!takes(i, member)) continue;
           done(size_t(i), size_t(member), end);
           communication_stream(i, member) = end;
+          if (unfolding_.beside[size_t(i)]) compute_free_[size_t(member)] += messages(i, member);
         }
     }
   }
@@ -238,9 +246,10 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
   }
   const Cluster fast = with_latency_alone(cluster);
   const CommunicationCost latency = problem.cost.communication().over(fast);
-  const Pricer pricer(problem, program, &latency);
+  const Pricer pricer(problem, program, &latency), whole(problem, program);
   for (const Instruction& instruction : program.instructions)
     out.latency.push_back(communicates(instruction.opcode) ? pricer.price(instruction).seconds : 0);
+  if (cores_alone && cluster.hosts.size() > 1) out.message_seconds = message_seconds(problem, program, whole);
   return out;
 }
 

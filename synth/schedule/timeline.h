@@ -1,7 +1,7 @@
 // A step as it unfolds on every device: instructions in order on a device's streams, each as soon as its operands are
 // there; a collective begins when the last device of its group is ready. Unlike the sum that the search minimises,
 // devices wait for one another at collectives only, collectives that go together have one latency, and on devices with
-// a stream for communication that overlaps with computing.
+// a stream for communication that overlaps with computing, from which messages of cpu devices take time away.
 #pragma once
 #include <vector>
 
@@ -32,6 +32,8 @@ struct Unfolding {
   std::vector<int> bundle_of;   ///< by instruction: collectives that go together; -1: alone
   std::vector<double> latency;  ///< by instruction, seconds of its price; what goes together has the largest once
   std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
+  /// [instruction][rank]: computing that messages cost (synth/schedule/message_cost.h); none: nothing, or not known.
+  std::vector<std::vector<double>> message_seconds = {};
 };
 
 /// Whether devices can communicate beside computing: GPUs, and cpu devices of several hosts.

@@ -98,6 +98,36 @@ void model() {
   EXPECT_EQ(place.read("four.st"), place.read("one.st"));
 }
 
+TEST_F(Processes, MeasureTheirHostsAndTheLinksBetweenThem) {
+  place.write("two.toml", slow_devices(2, 1));
+  const Outcome probed = place.run("probe two.toml --seconds 0.02 -o measured.toml", mpirun(2));
+  ASSERT_EQ(probed.code, 0) << probed.err;
+  EXPECT_THAT(probed.out, AllOf(HasSubstr("links between hosts"), HasSubstr("host0"), HasSubstr("host1"),
+                                HasSubstr("written to measured.toml")));
+  const std::string text = place.read("measured.toml");
+  EXPECT_THAT(text, HasSubstr("latency = \"0.02 us\", measured = { bandwidth = "));
+  const size_t first = text.find("messages = "), second = text.find("messages = ", first + 1);
+  EXPECT_NE(second, std::string::npos) << text;
+  EXPECT_LT(text.find("measured = { matmul"), first);
+  // What is measured of links alone leaves the rest.
+  const Outcome links = place.run("probe measured.toml --links --seconds 0.02 -o again.toml", mpirun(2));
+  ASSERT_EQ(links.code, 0) << links.err;
+  const auto speeds = [](std::string of) { return of.substr(of.find("matmul_call"), 30); };
+  EXPECT_EQ(speeds(place.read("again.toml")), speeds(text));
+  EXPECT_EQ(place.run("plan model.cpp --cluster again.toml").code, 0);
+}
+
+TEST_F(Processes, ThatAreToMeasureAreOnePerHost) {
+  place.write("two.toml", slow_devices(2, 1));
+  EXPECT_THAT(place.run("probe two.toml", mpirun(3)).err,
+              AllOf(HasSubstr("another number of processes than the cluster has hosts"),
+                    HasSubstr("expected: 2 processes"), HasSubstr("found:    3")));
+  EXPECT_THAT(place.run("probe two.toml --host host0", mpirun(2)).err,
+              HasSubstr("under a launcher every process measures a host of its own"));
+  EXPECT_THAT(place.run("probe two.toml --links"),
+              Fails(2, HasSubstr("links between hosts are measured by processes on them")));
+}
+
 TEST_F(Processes, ResumeACheckpointOnAnotherNumberOfProcesses) {
   place.write("slow.toml", slow_devices(1, 2));
   const std::string run = "run model.cpp --cluster slow.toml --sample 0 ";

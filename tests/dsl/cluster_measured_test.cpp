@@ -57,6 +57,64 @@ TEST(ClusterMeasured, CountsWhenReadBackAndLeavesTheRest) {
     EXPECT_THAT(text, HasSubstr(remark));
 }
 
+TEST(ClusterMeasured, LinksBetweenHostsAreWrittenInTablesOfBothForms) {
+  const auto expect_read = [](const std::string& before, const std::string& text) {
+    const Cluster after = parse_cluster(text, "c.toml");
+    EXPECT_DOUBLE_EQ(after.between.bandwidth_bytes_per_second, 0.11e9) << text;
+    EXPECT_DOUBLE_EQ(after.between.latency_seconds, 61e-6) << text;
+    EXPECT_EQ(after.devices.size(), parse_cluster(before, "c.toml").devices.size());
+  };
+  const Link link{0.11e9, 61e-6};
+  std::string text = with_measured_between(file, "c.toml", link);
+  expect_read(file, text);
+  EXPECT_EQ(with_measured_between(text, "c.toml", link), text) << "measured anew, it takes the place of what was there";
+  std::string in_line = file;
+  const std::string table = "[between]\nbandwidth = \"10 Gb/s\"\nlatency = \"50 us\"\n";
+  in_line.replace(in_line.find(table), table.size(), "between = { bandwidth = \"10 Gb/s\", latency = \"50 us\" }\n");
+  expect_read(in_line, with_measured_between(in_line, "c.toml", link));
+  // At the end of a file without a last line break.
+  std::string last = file;
+  last.erase(last.find(table), table.size());
+  last += table.substr(0, table.size() - 1);
+  expect_read(last, with_measured_between(last, "c.toml", link));
+}
+
+TEST(ClusterMeasured, WhatAddsLeavesOtherValues) {
+  DeviceSpeed messages;
+  messages.message_bytes_per_second = 0.8e9;
+  const std::string text = with_measured(file, "c.toml", {.name = "a", .device = messages, .inside = {}, .adds = true});
+  const Cluster after = parse_cluster(text, "c.toml");
+  EXPECT_FALSE(after.devices[0].measured.matmul_flops_per_second);
+  EXPECT_DOUBLE_EQ(*after.devices[2].measured.matmul_flops_per_second, 1e9) << "the slow one's, not the first one's";
+  for (int i : {0, 1, 2}) EXPECT_DOUBLE_EQ(*after.devices[i].measured.message_bytes_per_second, 0.8e9);
+  EXPECT_DOUBLE_EQ(after.devices[0].message_seconds_per_byte(), 1 / 0.8e9);
+  EXPECT_DOUBLE_EQ(after.devices[2].message_seconds_per_byte(), 2 / 0.8e9) << "half of its time";
+  EXPECT_EQ(after.devices[3].message_seconds_per_byte(), 0);
+  EXPECT_NE(hash_text(after), hash_text(parse_cluster(file, "c.toml")));
+}
+
+TEST(ClusterMeasured, OneHostOfAnEntryWithACountStandsForIt) {
+  std::string several = file;
+  several.replace(several.find("name = \"a\"\n"), 11, "name = \"a\"\ncount = 3\n");
+  const std::string text = with_measured(several, "c.toml", {"a[1]", {42e9, 8.5e9}, {}});
+  const Cluster after = parse_cluster(text, "c.toml");
+  ASSERT_EQ(after.hosts.size(), 4u);
+  for (int i = 0; i < 9; ++i) EXPECT_DOUBLE_EQ(*after.devices[size_t(i)].measured.matmul_flops_per_second, 42e9);
+}
+
+TEST(ClusterMeasured, ALinkOfOneHostIsRefused) {
+  const std::string one =
+      "[[host]]\n[[host.device]]\nkind = \"cpu\"\nmemory = \"1 GiB\"\n"
+      "declared = { matmul = \"1 GFLOP/s\", memory_bandwidth = \"1 GB/s\" }\n";
+  try {
+    with_measured_between(one, "c.toml", {1e9, 1e-6});
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.diagnostic().render(),
+                testing::AllOf(HasSubstr("the cluster has no links between hosts"), HasSubstr("found:    1 host")));
+  }
+}
+
 TEST(ClusterMeasured, KeepsEpilogues) {
   DeviceSpeed speed{42e9, 8.5e9};
   speed.epilogues = {{ProductEpilogue::bias_relu, false}, {ProductEpilogue::gelu_slope, true}};
@@ -74,7 +132,7 @@ TEST(ClusterMeasured, KeepsEpilogues) {
 }
 
 TEST(ClusterMeasured, KeepsEverySpeed) {
-  const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9};
+  const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9, 0.75e9};
   const Cluster after = parse_cluster(with_measured(file, "c.toml", {"a", speed, {}}), "c.toml");
   for (const SpeedField& field : speed_fields())
     EXPECT_DOUBLE_EQ(*(after.devices[0].measured.*field.value), *(speed.*field.value)) << field.key;

@@ -16,6 +16,10 @@ TEST(Probe, MeasuresTwoRanks) {
   for (const SpeedField& field : speed_fields()) {
     const std::optional<double>& value = result.speed.*field.value;
     if (field.dimension == Dimension::time) continue;
+    if (field.value == &DeviceSpeed::message_bytes_per_second) {
+      EXPECT_FALSE(value) << "it takes other hosts to measure them";
+      continue;
+    }
     ASSERT_TRUE(value) << field.key;
     EXPECT_GT(*value, 1e6) << field.key;
     EXPECT_LT(*value, 1e14) << field.key;

@@ -180,6 +180,48 @@ TEST(Timeline, MembersOfABucketMayBeOfDifferentStages) {
   EXPECT_EQ(timeline.seconds, 8);
 }
 
+/// A second of each device's computing goes into messages: what is beside is late by it, what waits anyway is not.
+TEST(Timeline, MessagesTakeTimeFromComputing) {
+  const Example example;
+  Unfolding unfolding = in_order(3, true);
+  unfolding.message_seconds = {{1, 1}, {}, {}};
+  const Timeline timeline = simulate(example.spmd, example.prices, unfolding);
+  EXPECT_EQ(timeline.spans[1][0].start, 1);
+  EXPECT_EQ(timeline.spans[1][0].end, 4);
+  EXPECT_EQ(timeline.spans[2][0].start, 5) << "what is gathered is there then";
+  unfolding.message_seconds = {{9, 1}, {}, {}};
+  EXPECT_EQ(simulate(example.spmd, example.prices, unfolding).spans[0][1].end, 9)
+      << "no faster than they are handed over";
+}
+
+/// What is sent arrives: in all, ranks pay for each byte twice.
+TEST(Timeline, MessagesArePaidForWhereTheyAreSentAndWhereTheyArrive) {
+  const Program program = mlp(96, {48, 64, 40});
+  Cluster cluster = cluster_of_speeds({3e10, 1e10, 2e9}, 1e8, 1e-5);
+  cluster.between = {1e8, 1e-5};
+  cluster.hosts.resize(3, cluster.hosts[0]);
+  for (size_t d = 0; d < 3; ++d) cluster.devices[d].host = int(d);
+  const Plan free = data_parallel_plan(program, cluster, RatioRule::proportional);
+  EXPECT_TRUE(unfolding_of(program, free.program, cluster).message_seconds.empty()) << "nothing is known of messages";
+  for (Device& device : cluster.devices) device.declared.message_bytes_per_second = 1e9;
+  const Plan plan = data_parallel_plan(program, cluster, RatioRule::proportional);
+  EXPECT_GT(plan.prediction.step_seconds, free.prediction.step_seconds);
+  const auto prices = price_instructions(program, plan.program, cluster);
+  const Unfolding unfolding = unfolding_of(program, plan.program, cluster);
+  int collectives = 0;
+  for (size_t i = 0; i < prices.size(); ++i) {
+    if (!prices[i].communicates()) continue;
+    double bytes = 0;
+    for (const double seconds : unfolding.message_seconds[i]) bytes += seconds * 1e9;
+    // Each of three hosts gets what the others have, and that was sent.
+    ++collectives;
+    const double once = 2 * prices[i].bytes;
+    const bool twice = plan.program.instructions[i].opcode == Opcode::all_reduce;
+    EXPECT_NEAR(bytes, (twice ? 2 : 1) * 2 * once, 1e-6 * bytes) << name(plan.program.instructions[i].opcode);
+  }
+  EXPECT_GT(collectives, 0);
+}
+
 TEST(Timeline, TellsWhatHidesACollective) {
   const Example example;
   const std::vector<HiddenPart> beside = hidden_parts(example.prices, example.on(DeviceKind::cuda));
