@@ -71,7 +71,10 @@ class Alternation {
             strategy.name, [this] { return best_cost(); }, [&] { (this->*strategy.run)(); });
     if (kept_.best.empty()) return {};
     std::vector<Plan> plans{finish()};
-    for (const Candidate& other : kept_.runners_up()) plans.push_back(assembled(other));
+    for (const Candidate& other : kept_.runners_up()) {
+      plans.push_back(assembled(other));
+      set_bounds(other.shares == kept_.best.shares ? kept_.best.bound : shares_bound_, &plans.back().prediction);
+    }
     return plans;
   }
 
@@ -323,12 +326,16 @@ class Alternation {
                     axis_fractions(problem_, device_work(problem_, candidate.shares, candidate.choices)));
   }
 
+  /// `at_its_shares`: a sum of whole picoseconds, which the objective in seconds may be below by rounding.
+  void set_bounds(Picoseconds at_its_shares, Prediction* prediction) const {
+    prediction->lower_bound_seconds = std::min(to_seconds(at_its_shares), prediction->objective_seconds);
+    prediction->shares_bound_seconds = std::min(to_seconds(shares_bound_), prediction->objective_seconds);
+  }
+
   Plan finish() {
     Plan plan = assembled(kept_.fits() ? kept_.best : recomputed_to_be_thrifty(problem_, kept_.best));
     kept_.best.bound = std::max(kept_.best.bound, std::min(kept_.best.cost, shares_bound_));
-    // The bound is a sum of whole picoseconds.
-    plan.prediction.lower_bound_seconds = std::min(to_seconds(kept_.best.bound), plan.prediction.objective_seconds);
-    plan.prediction.shares_bound_seconds = std::min(to_seconds(shares_bound_), plan.prediction.objective_seconds);
+    set_bounds(kept_.best.bound, &plan.prediction);
     plan.prediction.optimal = kept_.best.cost == kept_.best.bound;
     // Where planning is ended early, a plan that fills a memory is better than none.
     if (budget_.spent())

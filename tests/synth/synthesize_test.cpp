@@ -218,6 +218,21 @@ TEST(Synthesize, SaysWhatBecameOfEveryMeshInTheOrderOfTheirBounds) {
   EXPECT_EQ(taken, 1);
 }
 
+/// Whichever plan of a mesh unfolds fastest: what is proven of the mesh is told of it.
+RC_GTEST_PROP(Synthesize, EveryPlanThatIsTakenHasBounds, ()) {
+  const Program program = random_program(5);
+  const Cluster cluster = random_cluster();
+  SynthesisOptions options;
+  options.drop_devices = *rc::gen::arbitrary<bool>();
+  options.runners_up = 3;
+  const Prediction p = synthesize(program, cluster, options).prediction;
+  RC_ASSERT(p.lower_bound_seconds > 0 || p.objective_seconds < 2e-12);
+  RC_ASSERT(p.lower_bound_seconds <= p.objective_seconds);
+  RC_ASSERT(p.shares_bound_seconds <= p.lower_bound_seconds * (1 + 1e-12) + 1e-12);
+  // Each instruction of the sum is rounded to a picosecond.
+  RC_ASSERT(p.step_seconds <= p.objective_seconds * (1 + 1e-9) + 1e-11 || p.hidden_weight < 1);
+}
+
 RC_GTEST_PROP(Synthesize, TwoAxesAreNeverSlowerThanOneAndComputeTheReference, ()) {
   Program program = random_program(5);
   auto [cluster, mesh] = random_mesh();
