@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
@@ -196,6 +197,11 @@ Device read_device(const TableReader& reader) {
   check_architecture(reader, device);
   device.declared = read_speed(reader, "declared");
   device.measured = read_speed(reader, "measured");
+  if (device.kind == DeviceKind::cuda)
+    for (const auto& [key, speed] : {std::pair("declared", &device.declared), std::pair("measured", &device.measured)})
+      if (speed->message_bytes_per_second)
+        reader.fail(reader.where(key), "messages cost a cuda device no computing", "", "",
+                    "leave `messages` out, or enter it for the host's cpu devices");
   const std::optional<double> memory = reader.quantity("memory", Dimension::memory, memory_limits);
   device.memory_bytes = memory ? int64_t(*memory) : model ? model->memory_bytes() : 0;
   device.duty = reader.number("duty", duty_limits, 1);

@@ -29,14 +29,18 @@ bool beyond_the_check(const attack::Case& c) {
                      [&](const Update& u) { return stacked_dim(c.model.program[u.value].space) >= 0; });
 }
 
-/// All ranks of so many proved plans with a loss on at most six devices, each text in a process of its own. Of one plan
-/// in ten the check may not know; it may refute `refuted` of them, all of kinds that docs/limits.md tells. The plan of
-/// a seed: `bench_attack --one=SEED`.
-void expect_source_agrees(uint64_t seed, int plans, int refuted) {
-  std::cout << "seed " << seed << "\n";
-  attack::ProofCache cache;
+struct Verdicts {
   int unknown = 0, wrong = 0;
   std::string why;
+};
+
+/// Of all ranks of so many proved plans with a loss on at most six devices, each text in a process of its own, from
+/// this seed on. The plan of a seed: `bench_attack --one=SEED`.
+Verdicts check_sources(uint64_t seed, int plans) {
+  std::cout << "seed " << seed << "\n";
+  attack::ProofCache cache;
+  Verdicts out;
+  auto& [unknown, wrong, why] = out;
   for (int taken = 0; taken < plans; ++seed) {
     const std::optional<attack::Case> c = attack::case_of(seed, cache);
     if (!c || c->plan.loss < 0 || c->plan.mesh.device_count() > 6) continue;
@@ -56,8 +60,14 @@ void expect_source_agrees(uint64_t seed, int plans, int refuted) {
     }
   }
   std::cout << unknown << " unknown and " << wrong << " refuted of " << plans << "\n" << why;
-  EXPECT_LE(10 * unknown, plans) << why;
-  EXPECT_LE(wrong, refuted) << why;
+  return out;
+}
+
+/// Of one plan in ten the check may not know; it may refute `refuted` of them, all of kinds that docs/limits.md tells.
+void expect_source_agrees(uint64_t seed, int plans, int refuted) {
+  const Verdicts found = check_sources(seed, plans);
+  EXPECT_LE(10 * found.unknown, plans) << found.why;
+  EXPECT_LE(found.wrong, refuted) << found.why;
 }
 
 /// As many as HETSYNTH_ATTACKED_SOURCES says, for a campaign.
@@ -68,8 +78,13 @@ int plans_to_take(int plans) {
 
 TEST(AttackedSource, WhatIsProvedPasses) { expect_source_agrees(1, plans_to_take(30), 0); }
 
-/// One in 250 is met that is refuted (docs/limits.md): a fresh seed may meet one.
-TEST(AttackedSource, WhatIsProvedPassesWithAnotherSeed) { expect_source_agrees(std::random_device()(), 20, 1); }
+/// One in 130 or so is met that is refuted (docs/limits.md). A fresh seed may meet one of 20, and in one run of a
+/// hundred meets two: then ten times as many tell whether they have become more.
+TEST(AttackedSource, WhatIsProvedPassesWithAnotherSeed) {
+  const uint64_t seed = std::random_device()();
+  const Verdicts few = check_sources(seed, 20);
+  if (few.wrong > 1 || 10 * few.unknown > 20) expect_source_agrees(seed + 1'000'000, 200, 5);
+}
 
 }  // namespace
 }  // namespace hetsynth::test
