@@ -46,7 +46,8 @@ Command add_explain(CLI::App& app) {
     explanation.timeline =
         simulate(c.plan.program, explanation.prices, unfolding_of(c.reference, c.plan.program, c.cluster));
     if (!options->page.empty())
-      write_file_atomically(options->page, "timeline", timeline_page(c.plan, c.reference, explanation.prices));
+      write_file_atomically(options->page, "timeline",
+                            timeline_page(c.plan, c.reference, explanation.prices, explanation.timeline));
     if (options->json)
       fmt::print("{}", explanation_json(explanation));
     else

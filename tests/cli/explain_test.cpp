@@ -93,12 +93,18 @@ TEST_F(Explain, SaysWhatARingWouldTakeInPlaceOfAHierarchicalCollective) {
 }
 
 TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
-  EXPECT_THAT(answer("explain model.cpp plan.json --cluster c.toml --html page.html"),
-              HasSubstr("timeline written to page.html"));
+  const std::string text = answer("explain model.cpp plan.json --cluster c.toml --html page.html");
+  EXPECT_THAT(text, HasSubstr("timeline written to page.html"));
   const std::string page = place.read("page.html");
-  EXPECT_THAT(
-      page, AllOf(HasSubstr("<svg"), HasSubstr(">fast</text>"), HasSubstr(">slow</text>"),
-                  HasSubstr("class=\"bar forward\""), HasSubstr("class=\"bar communication\""), HasSubstr("</html>")));
+  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr(">fast</text>"), HasSubstr(">slow</text>"),
+                          HasSubstr("class=\"bar forward\""), HasSubstr("class=\"bar communication\""),
+                          HasSubstr("</html>"), HasSubstr("Computing is above, communication below")));
+  // The page is as long as the step that is predicted.
+  const std::string words = "the step as it unfolds: ";
+  const size_t at = text.find(words);
+  ASSERT_NE(at, std::string::npos);
+  const std::string step = text.substr(at + words.size(), text.find(" (", at) - at - words.size());
+  EXPECT_THAT(page, HasSubstr("One training step as predicted: " + step + "."));
 }
 
 TEST_F(Explain, SaysThatAPlanWasEdited) {
