@@ -92,7 +92,9 @@ TEST(HiddenCommunication, TakesAllDevicesWhereASumWouldNot) {
   const Plan plan = synthesize(program, cluster, options);
   const Prediction& p = plan.prediction;
   for (const Trial& trial : p.considered)
-    if (trial.step_seconds > 0) EXPECT_LE(p.step_seconds, trial.step_seconds) << trial.outcome;
+    if (trial.step_seconds > 0) {
+      EXPECT_LE(p.step_seconds, trial.step_seconds) << trial.outcome;
+    }
   const auto least = [](const Trial& trial) { return trial.step_seconds > 0 ? trial.added_seconds() : 1e9; };
   const Trial& by_sum = *std::ranges::min_element(p.considered, {}, least);
   EXPECT_EQ(by_sum.device_count, 2) << "the premise: added up, one host is faster than both";
