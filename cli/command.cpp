@@ -17,6 +17,7 @@ std::map<std::string, std::string> ModelOptions::settings() const {
     out[entry.substr(0, at)] = entry.substr(at + 1);
   }
   if (batch) out["batch"] = std::to_string(*batch);
+  if (turns) out["turns"] = *turns;
   if (accumulate) out["micro_batches"] = std::to_string(*accumulate);
   return out;
 }
@@ -55,6 +56,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       .add_option("--accumulate", options.accumulate,
                   "Batches whose gradients are added up to make one step: N times the samples in the memory of one")
       ->type_name("N");
+  command
+      .add_option("--turns", options.turns,
+                  "Turns in which a step is taken, each with an equal part of the batch: the same step in less memory; "
+                  "3+1: four, the last apart, beside which gradients are summed over devices")
+      ->type_name("N|N+1");
 }
 
 }  // namespace hetsynth::cli

@@ -18,6 +18,7 @@ struct ModelOptions {
   std::vector<std::string> set;       ///< "name=value"
   std::optional<int64_t> batch;       ///< --batch N is --set batch=N
   std::optional<int64_t> accumulate;  ///< --accumulate N is --set micro_batches=N
+  std::optional<std::string> turns;   ///< --turns N is --set turns=N
 
   /// The settings as a map. Throws UserError (usage) for an entry without "=".
   std::map<std::string, std::string> settings() const;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "cli/report.h"
 #include "codegen/fit.h"
@@ -15,9 +16,12 @@
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
 #include "dsl/ir/trace_limit.h"
+#include "dsl/spmd/turns_plan.h"
 #include "dsl/transform/differentiate.h"
+#include "dsl/transform/turns.h"
 #include "runtime/launch.h"
 #include "runtime/rank/interrupt.h"
+#include "synth/planner/planned_step.h"
 #include "synth/planner/synthesize.h"
 #include "synth/space/rules.h"
 #include "verify/certificate.h"
@@ -91,6 +95,13 @@ std::string progress_text(const SynthesisProgress& p) {
                      seconds_text(p.bound_seconds), 100 * gap);
 }
 
+constexpr const char* sent_plan = "the plan of the first process";
+
+void take_turns_of(Compilation& c, Program in_turns, TurnCount count) {
+  c.trace->whole_step = std::exchange(c.reference, std::move(in_turns));
+  c.trace->turns = text(count);
+}
+
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
 Plan searched_plan(Compilation& c) {
   InterruptGuard interrupt;
@@ -112,15 +123,27 @@ Plan searched_plan(Compilation& c) {
     return !interrupt.requested();
   };
   options.strategies = &c.strategies;
-  Plan plan = synthesize(c.reference, c.cluster, options);
+  const bool pinned = c.model_options.settings().contains("turns");
+  PlannedStep step = pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
+                            : synthesize_in_turns(c.reference, c.cluster, options);
+  if (step.program) take_turns_of(c, std::move(*step.program), step.turns);
   if (shown) fmt::print(stderr, "\r\033[K");
   if (interrupt.requested()) fmt::print(stderr, "hetsynth: planning was interrupted; the best plan so far is taken\n");
-  return plan;
+  return std::move(step.plan);
+}
+
+/// What another process planned may be of the step in turns.
+void follow_turns(Compilation& c) {
+  for (const OptionValue& option : plan_options(c.plan_json, sent_plan))
+    if (option.name == "turns" && !c.trace->whole_step)
+      if (const std::optional<TurnCount> count = turn_count(option.value); count && count->turns > 1)
+        take_turns_of(c, in_turns(c.reference, *count), *count);
 }
 
 void synthesize_plan(Compilation& c) {
   if (!c.plan_json.empty()) {
-    c.plan = plan_from_json(c.plan_json, "the plan of the first process", c.reference);
+    follow_turns(c);
+    c.plan = plan_from_json(c.plan_json, sent_plan, c.reference);
     c.cluster = given_cluster(c);
   } else if (!c.plan_file.empty()) {
     c.plan = load_plan(c.plan_file, c.reference);
@@ -141,7 +164,24 @@ void expect_no_contradiction(const Verification& verification) {
                  verification.summary + "; nothing is proved\n" + verification.contradiction);
 }
 
-void verify_plan(Compilation& c) {
+/// A step in turns is the model's own step: turns are a mesh axis, and the rules of any axis show it.
+void verify_turns(Compilation& c) {
+  if (!c.trace->whole_step) return;
+  const Program& whole = *c.trace->whole_step;
+  const TurnCount count = asked_turns(*c.trace);
+  const SpmdProgram plan = plan_of_turns(whole, take_turns(whole, count), int(count.turns));
+  c.turns_verification = verify_isolated(whole, plan, {.time_limit_seconds = c.verify_seconds},
+                                         {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
+  expect_no_contradiction(*c.turns_verification);
+  HETSYNTH_CHECK(c.turns_verification->verdict != Verdict::refuted,
+                 "a step in turns is the step: " + c.turns_verification->summary);
+  if (c.turns_verification->verdict == Verdict::proved || c.verification.verdict != Verdict::proved) return;
+  c.verification.verdict = Verdict::unknown;
+  c.verification.summary =
+      fmt::format("that {} turns make the model's step: {}", c.trace->turns, c.turns_verification->summary);
+}
+
+void verify_devices(Compilation& c) {
   VerifyOptions options{.time_limit_seconds = c.verify_seconds};
   if (!c.certificate_file.empty()) {
     Certificate certificate =
@@ -152,6 +192,11 @@ void verify_plan(Compilation& c) {
   c.verification =
       verify_isolated(c.reference, c.plan.program, options, {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
   expect_no_contradiction(c.verification);
+}
+
+void verify_plan(Compilation& c) {
+  verify_devices(c);
+  verify_turns(c);
 }
 
 /// A plan that is not proved is generated as well, if every instruction reads and makes what is there.
@@ -185,6 +230,12 @@ std::string dump_source(const Compilation& c) {
 
 }  // namespace
 
+std::string verify_text(const Compilation& c) {
+  std::string out = verification_text(c.verification, c.reference, c.plan.program);
+  if (c.turns_verification) out += turns_verification_text(*c.turns_verification, c.trace->turns);
+  return out;
+}
+
 std::map<std::string, std::string> model_settings(const Compilation& c) {
   auto settings = c.model_options.settings();
   if (!c.plan_file.empty())
@@ -200,8 +251,7 @@ const std::vector<Stage>& pipeline() {
        [](const Compilation& c) { return text(c.reference); }},
       {"synthesize", "the SPMD program and the shares", synthesize_plan,
        [](const Compilation& c) { return text(c.plan.program, c.reference); }},
-      {"verify", "proof that both compute the same", verify_plan,
-       [](const Compilation& c) { return verification_text(c.verification, c.reference, c.plan.program); }},
+      {"verify", "proof that both compute the same", verify_plan, verify_text},
       {"generate", "source of every device", generate_programs, dump_source},
       {"check", "source held against the SPMD program", check_programs,
        [](const Compilation& c) { return source_check_text(c.source_check, c.reference); }},

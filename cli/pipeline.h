@@ -44,9 +44,13 @@ struct Compilation {
   Plan plan;
   std::vector<StrategyRecord> strategies;  ///< of planning, if it was searched
   Verification verification;
-  std::vector<DeviceProgram> programs;  ///< one per rank
+  std::optional<Verification> turns_verification;  ///< that the turns of a step are the step, if it has several
+  std::vector<DeviceProgram> programs;             ///< one per rank
   GeneratedCheck source_check;
 };
+
+/// What the stage `verify` found.
+std::string verify_text(const Compilation& compilation);
 
 /// Settings of the model: the command line's, then those the plan file remembers.
 std::map<std::string, std::string> model_settings(const Compilation& compilation);

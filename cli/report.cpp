@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -145,39 +144,27 @@ std::string name_list(const std::vector<std::string>& names) {
 /// A batch of fewer samples than devices is legal, since other dimensions can be cut, but seldom what was meant.
 std::string small_batch_text(const Plan& plan, const Program& reference) {
   for (const Node& node : reference.nodes)
-    if (node.kind == NodeKind::input && !node.type.shape.empty() && node.type.shape[0] < int64_t(plan.devices.size()))
+    if (node.kind == NodeKind::input && !node.type.shape.empty() &&
+        sample_count(node) / node.micro_batch.turns < int64_t(plan.devices.size()))
       return fmt::format(
           "  note: {}: the batch of {} has {} samples for {} devices: they cannot each have one; raise it with --batch "
           "N\n",
-          node.where.text(), node.name, node.type.shape[0], plan.devices.size());
+          node.where.text(), node.name, sample_count(node) / node.micro_batch.turns, plan.devices.size());
   return "";
 }
 
-/// Memory this full, and a gap this wide, as a part of the step: less memory in use may well be faster.
-constexpr double nearly_full = 0.9, wide_gap = 0.03;
-
-/// The value of an option of the model that is a whole number; `otherwise` if it has none.
-int64_t whole_option(const Plan& plan, std::string_view name, int64_t otherwise) {
-  const auto it = std::ranges::find(plan.model_options, name, &OptionValue::name);
-  int64_t value = otherwise;
-  if (it != plan.model_options.end()) std::from_chars(it->value.data(), it->value.data() + it->value.size(), value);
-  return value;
-}
-
-/// Where memory decides how fast a step can be, activations of a smaller batch leave room for a faster plan.
-std::string micro_batches_text(const Plan& plan) {
-  const Prediction& p = plan.prediction;
-  const bool full = std::ranges::any_of(p.devices, [](auto& device) { return device.fullness() > nearly_full; });
-  const int64_t batch = whole_option(plan, "batch", 0), turns = whole_option(plan, "micro_batches", 1);
-  if (!full || p.cut_short || batch < 2 || batch % 2 != 0 || p.lower_bound_seconds <= 0 ||
-      p.lower_bound_seconds > p.objective_seconds * (1 - wide_gap))
-    return "";
-  return fmt::format(
-      "  note: memory is what holds the step up; if the loss is a mean over samples that do not meet (no contrast "
-      "within "
-      "the batch, no batch normalisation), the same samples in more micro-batches may be faster: --batch {} "
-      "--accumulate {}\n",
-      batch / 2, 2 * turns);
+/// In how many turns the step is taken, if planning chose that, and what other numbers would take.
+std::string turns_text(const Prediction& p) {
+  std::string out, others;
+  for (const TurnTrial& trial : p.turns) {
+    const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "does not fit";
+    const std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
+    if (trial.taken)
+      out = fmt::format("  taken in {:<29} {:>8}", how, time);
+    else
+      others += fmt::format("{}{}: {}", others.empty() ? "" : ", ", how, time);
+  }
+  return out.empty() ? "" : fmt::format("{}  ({})\n", out, others);
 }
 
 std::string baselines_text(const Prediction& prediction) {
@@ -243,7 +230,8 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   if (!left_out.empty()) out += "  left out, since they do not pay: " + name_list(left_out) + "\n";
   if (const std::string reason = why_left_out(plan); !reason.empty()) out += "    " + reason + "\n";
   out += step_text(p);
-  return out + baselines_text(p) + considered_text(p) + micro_batches_text(plan) + small_batch_text(plan, reference);
+  out += turns_text(p);
+  return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
 }
 
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
@@ -261,6 +249,8 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   if (p.shares_bound_seconds > 0) out["shares_bound_seconds"] = p.shares_bound_seconds;
   if (p.objective_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.objective_seconds);
   out["optimal"] = p.optimal;
+  for (const TurnTrial& trial : p.turns)
+    out["turns"].push_back({{"turns", trial.turns}, {"step_seconds", trial.step_seconds}, {"taken", trial.taken}});
   out["devices"] = Json::array();
   for (const DevicePrediction& d : p.devices)
     out["devices"].push_back({{"device", d.device},
@@ -282,6 +272,12 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
         {{"name", b.name}, {"feasible", b.feasible}, {"step_seconds", b.step_seconds}, {"note", b.note}});
   out["considered"] = considered_json(p);
   return out.dump(2) + "\n";
+}
+
+std::string turns_verification_text(const Verification& v, const std::string& turns) {
+  if (v.verdict != Verdict::proved) return fmt::format("turns: not proved to be the step: {}\n", v.summary);
+  return fmt::format("turns: {} turns are proved to be the step of the whole batch ({} obligations in {})\n", turns,
+                     v.obligations, seconds_text(v.seconds));
 }
 
 std::string verification_text(const Verification& v, const Program& reference, const SpmdProgram& program) {

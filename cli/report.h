@@ -16,6 +16,8 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
 
 /// Verdict, scope and, if refuted, the counterexample.
+/// Of a step in turns: whether these are proved to be the step.
+std::string turns_verification_text(const Verification& verification, const std::string& turns);
 std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);
 std::string verification_json(const Verification& verification, const GeneratedCheck* source = nullptr,
                               const NumericCheck* numbers = nullptr);

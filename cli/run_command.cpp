@@ -30,7 +30,7 @@ namespace {
 /// Says what the proof says, and whether to go on.
 bool proof_allows(const RunOptions& options) {
   const Compilation& c = options.compilation;
-  fmt::print("{}", verification_text(c.verification, c.reference, c.plan.program));
+  fmt::print("{}", verify_text(c));
   if (c.verification.verdict == Verdict::proved) return true;
   if (!options.unverified) {
     std::fflush(stdout);
@@ -63,6 +63,7 @@ void print_sample(RunOptions& options, const Executor& trained) {
   auto settings = model_settings(c);
   settings["batch"] = "1";
   settings.erase("micro_batches");
+  settings.erase("turns");
   c.trace.reset();
   c.trace = c.model->trace(settings);
   Program forward = restrict_to_output(differentiate(*c.trace), "logits");

@@ -88,7 +88,7 @@ ExitCode execute(VerifyCommandOptions& options) {
   Compilation& c = options.compilation;
   run_pipeline(c, "verify", options.pipeline);
   Verdict verdict = c.verification.verdict;
-  if (!options.json) fmt::print("{}", verification_text(c.verification, c.reference, c.plan.program));
+  if (!options.json) fmt::print("{}", verify_text(c));
   const bool source = verdict == Verdict::proved && options.source;
   if (source || (options.numeric && verdict != Verdict::refuted)) generate_or_read(options);
   if (source) verdict = check_sources(options);

@@ -86,6 +86,7 @@ class AttentionPrinter {
                                        memory_type(call_.parameters[p].dtype), n_.parameters[p]));
     if (call_.uses_step) parameters.push_back("long step");
     if (call_.uses_seed) parameters.push_back("unsigned long seed");
+    if (call_.uses_turn) parameters.push_back("long turn");
     return "__attribute__((noinline)) static void " + call_text(n_.function, parameters, 41);
   }
 
@@ -166,6 +167,7 @@ class AttentionPrinter {
   Address over_dims(const Address& address, const LocalOp& op) const {
     Address out;
     out.constant = address.constant;
+    out.per_turn = address.per_turn;
     out.coefficients.assign(a_.shape.size() + 1, 0);
     std::vector<int> dims = a_.dims_of(op, *l_.reference);
     for (size_t f = 0; f < address.coefficients.size(); ++f)
@@ -286,9 +288,7 @@ class AttentionPrinter {
       return lo ? fmt::format("({} + {})", name, lo) : name;
     };
     leaves.random = [&](int stream) {
-      const Shape& shape = l_.local.values[o.result].type.shape;
-      std::vector<int64_t> origin(shape.size(), 0);
-      Address index = over_dims(address(o.output, o.ranges, origin, row_major_strides(shape)), o);
+      Address index = over_dims(draw_number(o, l_.local.values[o.result].type.shape), o);
       return fmt::format("uniform(seed, {}, {}, step)", stream, at(index, t_, s_, ""));
     };
     return real_text(print(o.body, leaves), false);
@@ -409,6 +409,9 @@ AttentionCall attention_call(const Lowered& lowered, const Group& group) {
     bool random = mentions(op.body, ExprKind::random);
     out.uses_seed = out.uses_seed || random;
     out.uses_step = out.uses_step || random || mentions(op.body, ExprKind::step);
+    const auto follows = [](const Operand& operand) { return follows_turn(operand.access); };
+    out.uses_turn =
+        out.uses_turn || op.draws_per_turn != 0 || follows_turn(op.output) || std::ranges::any_of(op.inputs, follows);
   }
   return out;
 }

@@ -10,7 +10,7 @@ namespace hetsynth::codegen {
 /// What an attention function is called with.
 struct AttentionCall {
   std::vector<Parameter> parameters;
-  bool uses_step = false, uses_seed = false;
+  bool uses_step = false, uses_seed = false, uses_turn = false;
 };
 
 AttentionCall attention_call(const Lowered& lowered, const Group& group);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
@@ -106,8 +107,10 @@ class StepPrinter {
     if (loop == loop_) return;
     if (loop_ >= 0) {
       const LocalLoop& left = l_.local.loops[size_t(loop_)];
-      if (!left.carried.empty()) step_ += "\n", line("// what the next turn begins with");
+      bool first = true;
       for (const auto& [carry, next] : left.carried) {
+        if (l_.memory.offset_bytes[carry] == l_.memory.offset_bytes[next]) continue;  // it lies there already
+        if (std::exchange(first, false)) step_ += "\n", line("// what the next turn begins with");
         std::string from = pointer(next), to = pointer(carry);
         line(fmt::format("copy({}, {}, {});", from, to, l_.local.values[carry].count()));
       }
@@ -203,7 +206,8 @@ class StepPrinter {
     for (const Parameter& parameter : call.parameters) arguments.push_back(pointer(parameter.value));
     if (call.uses_step) arguments.push_back("context->step");
     if (call.uses_seed) arguments.push_back("context->seed");
-    line(call_text(found->second, arguments, 2) + ";");
+    if (call.uses_turn) arguments.push_back("turn");
+    line(call_text(found->second, arguments, loop_ < 0 ? 2 : 4) + ";");
   }
 
   void print_product(const Group& group) {

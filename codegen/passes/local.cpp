@@ -134,6 +134,8 @@ class Localizer {
     op.factors = node.space.factors;
     op.ranges = factor_ranges(program_, node.space, instruction.splits, out_.rank);
     op.output = normalise(node.space.output, op.ranges);
+    op.first_draw = node.space.first_draw;
+    op.draws_per_turn = node.space.draws_per_turn;
     std::vector<std::optional<Expr>> substitutes;
     for (size_t j = 0; j < instruction.operands.size(); ++j)
       substitutes.push_back(read(op, instruction.operands[j], node.space.inputs[j]));
@@ -429,6 +431,13 @@ Expr substitute_and_fold(const Expr& body, const std::vector<std::optional<Expr>
   std::vector<Expr> args;
   for (const Expr& arg : body.args()) args.push_back(substitute_and_fold(arg, inputs));
   return fold(Expr(body.kind(), std::move(args)));
+}
+
+Address draw_number(const LocalOp& op, const Shape& shape) {
+  Address out = address(op.output, op.ranges, std::vector<int64_t>(shape.size(), 0), row_major_strides(shape));
+  out.constant += op.first_draw;
+  out.per_turn += op.draws_per_turn;
+  return out;
 }
 
 LocalProgram localize(const Program& reference, const SpmdProgram& program, int rank) {

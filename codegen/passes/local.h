@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "codegen/passes/access.h"
 #include "dsl/spmd/spmd.h"
 
 namespace hetsynth::codegen {
@@ -28,6 +29,7 @@ struct LocalOp {
   std::vector<Factor> factors;
   std::vector<Range> ranges;  ///< per factor, what this rank executes
   Access output;
+  int64_t first_draw = 0, draws_per_turn = 0;  ///< as in Space
   Expr body = 0.0;
   /// Sum over a one-hot factor: the factor takes the value of an integer operand instead of being looped over. The same
   /// structure with the factor indexing the output of a reduction is a scatter.
@@ -43,6 +45,9 @@ struct LocalOp {
   /// The factor that one_hot names instead of a loop; -1 if none.
   int looked_up() const { return one_hot ? one_hot->factor : -1; }
 };
+
+/// Which random draw an element of the result takes, over the op's counters; `shape`: of the whole result.
+Address draw_number(const LocalOp& op, const Shape& shape);
 
 struct LocalValue {
   NodeId node = -1;

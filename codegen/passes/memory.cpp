@@ -36,6 +36,9 @@ class MemoryPlanner {
   MemoryPlan run() {
     index();
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
+    for (const LocalLoop& loop : program_.loops)
+      for (const auto& [carry, next] : loop.carried)
+        if (can_overwrite(carry, next)) overwrite(carry, next);
     if (!bucket_of_.empty()) plan_.bundles = bundles(program_, groups_, layouts_, bucket_of_);
     find_turns();
     place_leaves();
@@ -79,9 +82,14 @@ class MemoryPlanner {
       plan_.copies.push_back({value, leaf});
       return;
     }
+    overwrite(leaf, value);
+  }
+
+  /// The value lies where the other one was, which nothing reads any more.
+  void overwrite(ValueId old, ValueId value) {
     for (ValueId v : values_in_[value]) {
-      layouts_.of[v].buffer = leaf;
-      values_in_[leaf].push_back(v);
+      layouts_.of[v].buffer = old;
+      values_in_[old].push_back(v);
     }
     values_in_[value].clear();
   }

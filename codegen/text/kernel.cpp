@@ -75,9 +75,7 @@ class KernelMaker {
   }
 
   Address random_index(const LocalOp& op, const KernelMember& out) const {
-    const Shape& shape = lowered_.local.values[op.result].type.shape;
-    std::vector<int64_t> origin(shape.size(), 0);
-    return over_counters(address(op.output, op.ranges, origin, row_major_strides(shape)), out);
+    return over_counters(draw_number(op, lowered_.local.values[op.result].type.shape), out);
   }
 
   Address over_counters(const Address& over_factors, const KernelMember& member) const {

@@ -55,8 +55,10 @@ class Finder {
   std::vector<Attention> run() {
     std::vector<Attention> out;
     for (const Node& node : program_.nodes) {
-      if (node.loop >= 0) continue;  // a query per turn is no block
-      if (std::optional<Attention> found = from_weights(node)) out.push_back(std::move(*found));
+      // A query per time step is no block.
+      if (node.loop >= 0 && !program_.loops[size_t(node.loop)].of_samples) continue;
+      std::optional<Attention> found = from_weights(node);
+      if (found && in_one_loop(*found)) out.push_back(std::move(*found));
     }
     return out;
   }
@@ -251,6 +253,10 @@ class Finder {
       if ((dims[f] == kept && there) || (dims[f] == summed && !there)) return -1;
     }
     return 1 - j;
+  }
+
+  bool in_one_loop(const Attention& a) const {
+    return std::ranges::all_of(members(a), [&](NodeId id) { return program_[id].loop == program_[a.weights].loop; });
   }
 
   static std::set<NodeId> members(const Attention& a) {

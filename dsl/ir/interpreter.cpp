@@ -165,7 +165,7 @@ class Evaluator {
   }
 
   double random(int stream) const {
-    int64_t position = 0;
+    int64_t position = space_.first_draw;
     for (size_t d = 0; d < space_.output.dims.size(); ++d)
       position += value(space_.output.dims[d]) * output_strides_[d];
     return philox_uniform(context_.seed, stream, uint64_t(position), uint64_t(context_.step));

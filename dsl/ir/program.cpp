@@ -38,9 +38,23 @@ std::string_view name(Phase phase) {
 
 int64_t global_sample(const Node& input, int64_t step, int64_t sample) {
   // An input without dimensions is one number for the whole step.
-  const int64_t own = input.type.shape.empty() ? 1 : input.type.shape[0];
+  const int64_t own = sample_count(input);
   const int64_t per_step = input.micro_batch.samples_per_step ? input.micro_batch.samples_per_step : own;
   return step * per_step + input.micro_batch.first_sample + sample;
+}
+
+int64_t sample_count(const Node& input) {
+  if (input.type.shape.empty()) return 1;
+  return input.micro_batch.turns > 1 ? input.type.shape[0] * input.type.shape[1] : input.type.shape[0];
+}
+
+Node as_one_batch(const Node& input) {
+  Node out = input;
+  if (input.micro_batch.turns <= 1) return out;
+  out.type.shape.erase(out.type.shape.begin());
+  out.type.shape[0] = sample_count(input);
+  out.micro_batch.turns = 1;
+  return out;
 }
 
 const std::string& data_name(const Node& input) {
@@ -150,7 +164,7 @@ Program rebuild(const Program& program, const std::vector<bool>& keep, const std
       int& loop = moved_loop[copy.loop];
       if (loop < 0) {
         loop = int(out.loops.size());
-        out.loops.push_back({program.loops[copy.loop].turns, {}});
+        out.loops.push_back({program.loops[copy.loop].turns, {}, program.loops[copy.loop].of_samples});
       }
       copy.loop = loop;
     }

@@ -66,6 +66,9 @@ struct MicroBatch {
   std::string of = {};           ///< name of the first micro-batch's input, which this one continues; empty: itself
   int64_t first_sample = 0;      ///< of the step's samples
   int64_t samples_per_step = 0;  ///< of all micro-batches together; 0: those of this input alone
+  /// Above 1: dimension 0 numbers the turns in which the step is taken (dsl/transform/turns.h), dimension 1 the samples
+  /// of one.
+  int64_t turns = 1;
 };
 
 struct Node {
@@ -97,6 +100,10 @@ struct Node {
 
 /// The run's number of sample `sample` of an input in a step.
 int64_t global_sample(const Node& input, int64_t step, int64_t sample);
+/// Samples that the input holds.
+int64_t sample_count(const Node& input);
+/// The input as one batch: a step's turns one behind the other, as they lie in memory.
+Node as_one_batch(const Node& input);
 /// Name that tells an input's data apart: the same for all micro-batches.
 const std::string& data_name(const Node& input);
 
@@ -130,6 +137,9 @@ struct TurnLoop {
   };
   int64_t turns = 1;
   std::vector<Carry> carries;
+  /// Its turns take parts of the batch (dsl/transform/turns.h), not time steps: what stands in it is as without the
+  /// loop.
+  bool of_samples = false;
 };
 
 struct Program {

@@ -23,7 +23,7 @@ void Recomputation::make_again(int region) {
     if (copy.loop >= 0) {
       loops.insert(copy.loop);
       auto [entry, fresh] = again_loop_.try_emplace(copy.loop, int(program.loops.size()));
-      if (fresh) program.loops.push_back({program.loops[copy.loop].turns, {}});
+      if (fresh) program.loops.push_back({program.loops[copy.loop].turns, {}, program.loops[copy.loop].of_samples});
       copy.loop = entry->second;
     }
     again_[id] = copy.id;

@@ -99,8 +99,9 @@ bool follows_turn(const Access& access) {
 }
 
 bool follows_turn(const Space& space) {
-  return follows_turn(space.output) || std::any_of(space.inputs.begin(), space.inputs.end(),
-                                                   [](const Access& access) { return follows_turn(access); });
+  return space.draws_per_turn != 0 || follows_turn(space.output) ||
+         std::any_of(space.inputs.begin(), space.inputs.end(),
+                     [](const Access& access) { return follows_turn(access); });
 }
 
 Space in_turn(Space space, int64_t turn) {
@@ -112,6 +113,8 @@ Space in_turn(Space space, int64_t turn) {
   };
   for (Access& access : space.inputs) settle(access);
   settle(space.output);
+  space.first_draw += space.draws_per_turn * turn;
+  space.draws_per_turn = 0;
   return space;
 }
 
@@ -192,6 +195,8 @@ std::string text(const Space& space) {
   }
   out += " -> ";
   append(space, space.output, &out);
+  if (space.first_draw != 0) out += fmt::format(" draws from {}", space.first_draw);
+  if (space.draws_per_turn != 0) out += fmt::format(" draws from @*{}", space.draws_per_turn);
   return out;
 }
 

@@ -57,6 +57,9 @@ struct Space {
   std::vector<Factor> factors;
   std::vector<Access> inputs;
   Access output;
+  /// Random draws of a result's element have its row-major number, and these added: the elements before the result's,
+  /// where it is part of a larger one.
+  int64_t first_draw = 0, draws_per_turn = 0;
 
   bool operator==(const Space&) const = default;
   int add_factor(std::string name, int64_t size, FactorKind kind);

@@ -328,6 +328,7 @@ int64_t Tensor::size(int dim, std::source_location where) const {
 namespace {
 
 constexpr const char* micro_batches_setting = "micro_batches";
+constexpr const char* turns_setting = "turns";
 /// Every micro-batch is traced: more would make programs that take long to plan and prove.
 constexpr int most_micro_batches = 256;
 
@@ -350,10 +351,18 @@ void take_micro_batches(Trace& trace) {
     trace.program.options.push_back({micro_batches_setting, text, "batches whose gradients make one step"});
 }
 
+void take_turns_setting(Trace& trace) {
+  if (const auto turns = trace.settings.find(turns_setting); turns != trace.settings.end()) {
+    trace.turns = turns->second;
+    trace.settings_used.insert(turns_setting);
+  }
+}
+
 }  // namespace
 
 void run_builder(Trace& trace, const std::function<void()>& builder) {
   take_micro_batches(trace);
+  take_turns_setting(trace);
   trace.builder = builder;
   builder();
   for (const auto& [name, value] : trace.settings) {

@@ -72,9 +72,11 @@ class Trace {
   };
   std::vector<Region> recomputed;
   // Gradient accumulation: the builder runs once per micro-batch, on inputs of its own.
-  std::function<void()> builder;  ///< as run_builder was given it
-  int micro_batches = 1;          ///< of a step, each of the batch that the model declares
-  int micro_batch = 0;            ///< the one being traced
+  std::function<void()> builder;      ///< as run_builder was given it
+  int micro_batches = 1;              ///< of a step, each of the batch that the model declares
+  int micro_batch = 0;                ///< the one being traced
+  std::string turns = "1";            ///< in which the step is taken, as dsl/transform/turns.h writes them
+  std::optional<Program> whole_step;  ///< if it is taken in several: the step of one, which `differentiate` leaves here
   /// total / count, or a mean over equally many if there is no count; one per micro-batch traced.
   struct MicroLoss {
     Tensor total, count;
@@ -119,7 +121,8 @@ Tensor as_tensor(const Operand& operand);
 Tensor accumulate(Tensor a, Tensor b);
 
 /// Runs the builder under a trace and gives the forward program (of the first micro-batch) with its request to
-/// minimise. The setting "micro_batches" is not the model's: it says how many micro-batches make a step.
+/// minimise. The settings "micro_batches" and "turns" are not the model's: they say how many
+/// micro-batches make a step, and in how many turns it is taken.
 /// Throws UserError for a setting no `option` asked for.
 void run_builder(Trace& trace, const std::function<void()>& builder);
 

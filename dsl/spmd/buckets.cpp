@@ -68,7 +68,7 @@ class BucketGatherer {
       const bool gradient = adds && phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
       const bool updated =
           on_cpu && i.opcode == Opcode::all_gather && phase == Phase::update && !read[size_t(i.result)];
-      joins_[at] = (gradient || updated) && !(on_cpu && levels);
+      joins_[at] = (gradient || updated) && !(on_cpu && levels) && loop_of(reference_, in_, i) < 0;
       if (joins_[at]) total_bytes_[{i.axis, updated}] += bytes_of(i);
     }
   }
@@ -155,8 +155,7 @@ BucketedProgram as_planned(const SpmdProgram& program) {
 }
 
 SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
-  BucketedProgram gathered =
-      reference.loops.empty() ? gather_buckets(reference, program, DeviceKind::cpu) : without_buckets(program);
+  BucketedProgram gathered = gather_buckets(reference, program, DeviceKind::cpu);
   SpmdProgram out = std::move(gathered.program);
   int next = 0, last = -1, members = 0;
   for (size_t i = 0; i < out.instructions.size(); ++i) {

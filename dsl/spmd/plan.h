@@ -49,6 +49,14 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
+/// A number of turns in which planning looked for a step (dsl/transform/turns.h).
+struct TurnTrial {
+  std::string turns = "1";
+  double step_seconds = 0;  ///< of the plan found; 0: nothing fits
+  bool taken = false;
+  bool operator==(const TurnTrial&) const = default;
+};
+
 struct Prediction {
   /// As it unfolds (synth/schedule/timeline.h): the word of record.
   double step_seconds = 0;
@@ -67,6 +75,7 @@ struct Prediction {
       false;  ///< a time limit or an interruption ended the search: other devices, meshes and shares are open
   std::vector<DevicePrediction> devices;
   std::vector<BaselinePrediction> baselines;
+  std::vector<TurnTrial> turns;   ///< in the order of planning; empty: their number was no choice
   std::vector<Trial> considered;  ///< in the order of planning, the plan's own among them; empty: not searched for
 
   /// The plan's own; none if the plan was not searched for.
@@ -124,6 +133,8 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
 /// The options the plan's model was traced with, read without the model. Throws UserError as plan_from_json for what is
 /// no plan.
 std::vector<OptionValue> read_plan_options(const std::string& path);
+/// The same of a plan that another process sent; `file`: what messages call it.
+std::vector<OptionValue> plan_options(std::string_view json, const std::string& file);
 
 Plan load_plan(const std::string& path, const Program& reference);
 /// Writes atomically (temporary file, then rename).

@@ -59,9 +59,9 @@ Trial read_trial(const JsonReader& reader) {
 }
 
 Prediction read_prediction(const JsonReader& reader, size_t devices) {
-  reader.check_members(
-      {"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
-      {"floor_seconds", "objective_seconds", "hidden_weight", "shares_bound_seconds", "cut_short", "considered"});
+  reader.check_members({"step_seconds", "lower_bound_seconds", "optimal", "devices", "baselines"},
+                       {"floor_seconds", "objective_seconds", "hidden_weight", "shares_bound_seconds", "cut_short",
+                        "turns", "considered"});
   Prediction prediction;
   prediction.step_seconds = seconds(reader.member("step_seconds"));
   prediction.objective_seconds =
@@ -93,6 +93,13 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
     prediction.baselines.push_back({entry.member("name").string(), seconds(entry.member("step_seconds")),
                                     entry.member("feasible").boolean(), entry.member("note").string()});
   }
+  if (reader.has("turns"))
+    for (const JsonReader& entry : reader.member("turns").elements()) {
+      entry.check_members({"turns", "taken"}, {"step_seconds"});
+      prediction.turns.push_back({entry.member("turns").string(),
+                                  entry.has("step_seconds") ? seconds(entry.member("step_seconds")) : 0,
+                                  entry.member("taken").boolean()});
+    }
   if (reader.has("considered"))
     for (const JsonReader& entry : reader.member("considered").elements())
       prediction.considered.push_back(read_trial(entry));
@@ -190,11 +197,15 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
   return plan;
 }
 
-std::vector<OptionValue> read_plan_options(const std::string& path) {
-  const JsonNode document = parse_json(read_file(path, "plan file", JsonLimits{}.bytes), path, "plan");
-  const JsonReader root(document, path, "plan");
+std::vector<OptionValue> plan_options(std::string_view json, const std::string& file) {
+  const JsonNode document = parse_json(json, file, "plan");
+  const JsonReader root(document, file, "plan");
   check_schema(root);
   return read_options(root.member("model"));
+}
+
+std::vector<OptionValue> read_plan_options(const std::string& path) {
+  return plan_options(read_file(path, "plan file", JsonLimits{}.bytes), path);
 }
 
 }  // namespace hetsynth

@@ -240,6 +240,13 @@ std::string trial_text(const Trial& trial) {
   return line.string("outcome", trial.outcome).json();
 }
 
+std::string turn_trial_text(const TurnTrial& trial) {
+  Line line;
+  line.string("turns", trial.turns);
+  if (trial.step_seconds > 0) line.raw("step_seconds", number(trial.step_seconds));
+  return line.raw("taken", trial.taken ? "true" : "false").json();
+}
+
 std::string prediction_json(const Prediction& prediction) {
   std::string text = "{\n";
   text += "    \"step_seconds\": " + number(prediction.step_seconds) + ",\n";
@@ -253,6 +260,7 @@ std::string prediction_json(const Prediction& prediction) {
   text += fmt::format("    \"optimal\": {},\n", prediction.optimal);
   text += "    \"devices\": " + lines(prediction.devices, "    ", device_prediction) + ",\n";
   text += "    \"baselines\": " + lines(prediction.baselines, "    ", baseline_prediction);
+  if (!prediction.turns.empty()) text += ",\n    \"turns\": " + lines(prediction.turns, "    ", turn_trial_text);
   if (!prediction.considered.empty())
     text += ",\n    \"considered\": " + lines(prediction.considered, "    ", trial_text);
   text += "\n";

@@ -10,6 +10,7 @@
 #include "dsl/ops/loss_scale.h"
 #include "dsl/ops/mul.h"
 #include "dsl/transform/backward.h"
+#include "dsl/transform/turns.h"
 
 namespace hetsynth {
 namespace {
@@ -127,6 +128,27 @@ void update_with_dynamic_scale(Trace& trace, const std::vector<Tensor>& paramete
 
 }  // namespace
 
+TurnCount asked_turns(const Trace& trace) {
+  const std::optional<TurnCount> count = turn_count(trace.turns);
+  if (count && (count->turns == 1 || trace.micro_batches == 1)) return *count;
+  if (count)
+    throw UserError({.where = {trace.program.model_file},
+                     .tag = "turns",
+                     .message = "a step of several batches takes them one after the other already",
+                     .expected = "--turns or --accumulate",
+                     .found = "both",
+                     .mend = "leave one of them out"},
+                    ExitCode::usage);
+  throw UserError(
+      {.where = {trace.program.model_file},
+       .tag = "turns",
+       .message = "this is no number of turns",
+       .expected = "a whole number from 1 on, or such a number and \"+1\" for a last turn that stands apart",
+       .found = fmt::format("\"{}\"", trace.turns),
+       .mend = "--turns 4 takes a step in four turns, each with a fourth of the batch"},
+      ExitCode::usage);
+}
+
 Program differentiate(Trace& trace) {
   Program& program = trace.program;
   if (!trace.optimizer || program.loss < 0)
@@ -167,7 +189,11 @@ Program differentiate(Trace& trace) {
   else
     trace.optimizer(trained, their_gradients);
   complete_names(program);
-  return simplify(program);
+  Program step = simplify(program);
+  const TurnCount count = asked_turns(trace);
+  if (count.turns == 1) return step;
+  trace.whole_step = std::move(step);
+  return in_turns(*trace.whole_step, count);
 }
 
 }  // namespace hetsynth

@@ -1,6 +1,7 @@
 // The stage `differentiate`: from the traced forward pass to the whole training step.
 #pragma once
 #include "dsl/ir/trace.h"
+#include "dsl/transform/turns.h"
 
 namespace hetsynth {
 
@@ -8,6 +9,9 @@ namespace hetsynth {
 /// current one. Throws UserError if the model never called `minimize`, if the loss is no scalar, or if no parameter
 /// influences it.
 Program differentiate(Trace& trace);
+
+/// In how many turns the trace's settings ask for the step. Throws UserError if that is no number of turns.
+TurnCount asked_turns(const Trace& trace);
 
 /// Gradients of a scalar by the given tensors; an empty Tensor where there is no influence. Emits into the current
 /// trace.

@@ -49,17 +49,26 @@ std::string data_fingerprint(const Dataset& data, const Node& input, int64_t inp
   return content_hash(all);
 }
 
+/// The inputs alone, each as one batch of samples: data know nothing of turns.
+Program as_batches(const Program& program) {
+  Program out;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::input) out.nodes.push_back(as_one_batch(node));
+  return out;
+}
+
 class DeclaredData : public BatchSource {
  public:
-  DeclaredData(const Program& program, const DataOptions& options)
+  DeclaredData(const Program& declared, const DataOptions& options)
       : seed_(options.seed),
         first_step_(options.first_step),
         seen_samples_(options.seen_samples),
-        synthetic_(program, options.seed) {
+        declared_(as_batches(declared)),
+        synthetic_(declared_, options.seed) {
+    const Program& program = declared_;
     const std::string path = options.path == "synthetic" ? "" : options.path;
     std::vector<const Node*> text_inputs;
     for (const Node& node : program.nodes) {
-      if (node.kind != NodeKind::input) continue;
       check_input(node);
       if (node.micro_batch.first_sample == 0) inputs_.push_back(node);
       if (is_text(node.data.kind)) text_inputs.push_back(&node);
@@ -81,7 +90,8 @@ class DeclaredData : public BatchSource {
   void fill(const Node& input, std::span<const Range> ranges, int64_t step, std::span<std::byte> out) const override {
     HETSYNTH_CHECK(out.size() == static_cast<size_t>(part_elements(ranges) * size_bytes(input.type.dtype)),
                    "the buffer fits the part");
-    const int64_t batch = input.type.shape[0];
+    const Node one_batch = as_one_batch(input);
+    const int64_t batch = sample_count(input);
     const int64_t per_sample = batch == 0 ? 0 : element_count(input.type.shape) / batch;
     const auto element_bytes = static_cast<size_t>(size_bytes(input.type.dtype));
     for_each_run(input.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
@@ -89,7 +99,7 @@ class DeclaredData : public BatchSource {
       while (count > 0) {
         const int64_t sample = global / per_sample, inside = global % per_sample;
         const int64_t part = std::min(count, per_sample - inside);
-        fill_run(input, step, first_sample(input, step) + sample, inside, part,
+        fill_run(one_batch, step, first_sample(input, step) + sample, inside, part,
                  out.subspan(static_cast<size_t>(local) * element_bytes, static_cast<size_t>(part) * element_bytes));
         global += part, local += part, count -= part;
       }
@@ -166,6 +176,7 @@ class DeclaredData : public BatchSource {
 
   const uint64_t seed_;
   const int64_t first_step_, seen_samples_;
+  const Program declared_;    ///< its inputs
   std::vector<Node> inputs_;  ///< of the first micro-batch
   const SyntheticData synthetic_;
   std::unique_ptr<Dataset> text_;   ///< of inputs that read text

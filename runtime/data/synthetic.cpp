@@ -60,7 +60,7 @@ SyntheticData::SyntheticData(const Program& program, uint64_t seed) : seed_(seed
     if (node.micro_batch.first_sample > 0) continue;  // a further micro-batch's: the same tensor
     const DataSource& data = node.data;
     const auto stream = static_cast<uint64_t>(stream_of(data_name(node)));
-    const int64_t batch = node.type.shape[0];
+    const int64_t batch = sample_count(node);
     const int64_t per_sample = batch == 0 ? 0 : element_count(node.type.shape) / batch;
     if (data.kind == Kind::token_label) token_classes_ = data.classes;
     if (data.kind == Kind::image_label) image_classes_ = data.classes;
@@ -75,7 +75,7 @@ void SyntheticData::fill(const Node& input, int64_t sample, int64_t inside, int6
   auto* const integers = reinterpret_cast<int32_t*>(out);
   auto* const reals = reinterpret_cast<float*>(out);
   const auto stream = static_cast<uint64_t>(stream_of(data_name(input)));
-  const int64_t per_sample = element_count(input.type.shape) / input.type.shape[0];
+  const int64_t per_sample = element_count(input.type.shape) / sample_count(input);
   switch (input.data.kind) {
     case Kind::tokens:
     case Kind::token_targets:

@@ -38,7 +38,7 @@ WorkUnit work_unit(const Program& program) {
     if (!first) first = &node;
   }
   if (!first) return {"samples", 0};
-  return {"samples", std::max(first->micro_batch.samples_per_step, first->type.shape[0])};
+  return {"samples", std::max(first->micro_batch.samples_per_step, sample_count(*first))};
 }
 
 std::string text_of_rate(double per_second) {

@@ -22,8 +22,10 @@ class BackwardLiveness {
   /// Lives in the loop of what reads it, or is made along with it, as maxima and sums are with a block of attention:
   /// whoever is made again makes this again.
   bool passing(ValueId value) const {
-    return made(value) >= 0 && (!stored(value) || part(value) == AttentionPart::statistic);
+    return made(value) >= 0 && !crosses_loops(value) && (!stored(value) || part(value) == AttentionPart::statistic);
   }
+  /// Read in another loop than it is made in, or in a loop and made before it: a copy would have no place.
+  bool crosses_loops(ValueId value) const { return crosses_loops_[size_t(value)] != 0; }
   const AttentionRuns& attention() const { return attention_; }
   AttentionPart part(ValueId value) const { return attention_.part(program_.values[size_t(value)].node); }
 
@@ -36,6 +38,7 @@ class BackwardLiveness {
   std::vector<char> stored_;
   std::vector<int> made_;
   std::vector<char> late_;
+  std::vector<char> crosses_loops_;
 };
 
 }  // namespace hetsynth::synth

@@ -180,13 +180,14 @@ class Selection {
     if (program_.loss >= 0) states_[program_.loss].movable = false;
     for (size_t v = 0; v < states_.size(); ++v)
       if (problem_.is_output[program_.values[v].node] || !reads_.stored(ValueId(v))) states_[v].movable = false;
-    auto hold = [&](const Instruction& instruction) {
-      states_[instruction.result].movable = false;
-      for (ValueId operand : instruction.operands) states_[operand].movable = false;
-    };
-    // A copy has no place in the turns of a loop.
-    for (const LoopSpan& span : loop_spans(problem_.program, program_))
-      for (int i = span.first; i < span.last; ++i) hold(program_.instructions[i]);
+    // What goes from turn to turn is made once in each, and a copy has no place outside of the loop of its readers.
+    for (const auto& [carry, next] : program_.carried) states_[next].movable = false;
+    for (size_t v = 0; v < states_.size() && !problem_.program.loops.empty(); ++v) {
+      const NodeId node = program_.values[v].node;
+      if (reads_.crosses_loops(ValueId(v)) || problem_.program.next_of(node) >= 0 ||
+          stacked_dim(problem_.program[node].space) >= 0)
+        states_[v].movable = false;
+    }
     // Blocks of attention are made again as they are, or for the gradient: from what is stored.
     for (const Instruction& instruction : program_.instructions) {
       const AttentionPart part = reads_.part(instruction.result);

@@ -17,13 +17,28 @@ std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
   std::vector<int> made(spmd.values.size(), -1);
   for (int i = 0; i < int(spmd.instructions.size()); ++i) made[spmd.instructions[i].result] = i;
   for (const LoopSpan& span : loop_spans(problem.program, spmd))
-    for (int i = span.first; i < span.last; ++i)
-      if (stacked_dim(problem.program[spmd.values[spmd.instructions[i].result].node].space) >= 0)
+    for (int i = span.first; i < span.last; ++i) {
+      const NodeId node = spmd.values[spmd.instructions[i].result].node;
+      if (stacked_dim(problem.program[node].space) >= 0 || problem.program.next_of(node) >= 0)
         made[spmd.instructions[i].result] = span.first;
+    }
   return made;
 }
 
 namespace {
+
+/// The value that a loop begins its turns with, by what each turn hands on.
+std::map<ValueId, ValueId> carries_by_next(const SpmdProgram& spmd) {
+  std::map<NodeId, ValueId> nexts;
+  for (const auto& [carry, next] : spmd.carried) nexts[carry] = next;
+  std::map<ValueId, ValueId> out;
+  if (nexts.empty()) return out;
+  for (const Instruction& instruction : spmd.instructions)
+    if (const auto next = nexts.find(spmd.values[instruction.result].node);
+        next != nexts.end() && instruction.opcode == Opcode::compute)
+      out[next->second] = instruction.result;
+  return out;
+}
 
 /// What a loop reads of outside it reads in the last turn too; what it hands on lives until the next turn.
 void extend_over_turns(const Problem& problem, const SpmdProgram& spmd, std::vector<int>* uses) {
@@ -93,6 +108,9 @@ std::vector<int> last_uses(const Problem& problem, const SpmdProgram& spmd, cons
   for (const auto& [target, value] : spmd.finals) last[value] = end;
   if (spmd.loss >= 0) last[spmd.loss] = end;
   extend_over_turns(problem, spmd, &last);
+  // What a turn hands on lies where it was taken over.
+  for (const auto& [next, carry] : carries_by_next(spmd))
+    if (!stored[next]) last[carry] = std::max(last[carry], last[next]);
   for (size_t v = 0; v < spmd.values.size(); ++v)
     if (problem.is_output[spmd.values[v].node]) last[v] = end;
   extend_to_readers(problem, spmd, attention, stored, &last);
@@ -120,6 +138,8 @@ std::vector<char> stored_values(const Problem& problem, const SpmdProgram& spmd,
   for (const auto& [target, value] : spmd.finals)
     for (const ValueId leaf : std::ranges::equal_range(leaves, target, {}, node_of))
       if (value != leaf && read[leaf] <= made[value]) stored[value] = 0;
+  for (const auto& [next, carry] : carries_by_next(spmd))
+    if (read[carry] <= made[next]) stored[next] = 0;
   return stored;
 }
 

@@ -84,6 +84,11 @@ std::vector<char> fused_tensors(const Program& program, const std::vector<int>& 
       made_here[node.id] = copies || (fused[source] && made_here[source]);
       made_in_order[node.id] = made_in_order[node.id] && made_in_order[source];
     }
+    // A number is written where it is read.
+    if (node.inputs.empty() && node.body.kind() == ExprKind::constant) {
+      fused[node.id] = !kept[node.id];
+      continue;
+    }
     if (kept[node.id] || consumers[node.id].size() != 1) continue;
     const Node& consumer = program[consumers[node.id][0]];
     bool once = consumer.phase == node.phase && consumer.loop == node.loop &&

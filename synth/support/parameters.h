@@ -34,4 +34,8 @@ constexpr int most_halvings = 60;
 /// and 1/3 beside it lead to no faster plan of seven models on v100-p100 and a100-64 (docs/planner-parameters.md).
 constexpr double half_hidden = 0.5;
 
+/// Where a device is fuller than this part of its memory, and the bound that knows no memory is below the plan by more
+/// than that part, the step is planned in turns as well.
+constexpr double full_memory = 0.9, gap_of_full_memory = 0.03;
+
 }  // namespace hetsynth::synth

@@ -67,7 +67,7 @@ void model() {
 }
 )");
   place.write("tight.toml", everywhere(small_cluster, "1 GiB", "1600 KiB"));
-  const std::string command = "plan deep.cpp --cluster tight.toml -o plan.json";
+  const std::string command = "plan deep.cpp --cluster tight.toml --turns 1 -o plan.json";
   const Outcome twice = place.run(command);
   EXPECT_EQ(twice.code, 0) << twice.err;
   EXPECT_THAT(twice.out, HasSubstr("made again"));
@@ -77,20 +77,24 @@ void model() {
   EXPECT_TRUE(once.code == 4 || once.out.find("made again") == std::string::npos) << once.out;
 }
 
-/// And the step of the plan that the note tells of is faster, of as many samples.
-TEST_F(PlanCommand, TellsThatMicroBatchesMayBeFasterWhereMemoryIsShort) {
+/// The number of turns is chosen where memory is short; the plan file remembers it, and every command follows.
+TEST_F(PlanCommand, TakesAStepInTurnsWhereMemoryIsShort) {
   const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
   place.write("ample.toml", cluster);
   place.write("tight.toml", everywhere(cluster, "2 GiB", "16 MiB"));
-  const std::string gpt = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster ";
+  const std::string gpt = "'" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' ", plan = "plan " + gpt + "--batch 16 --cluster ";
   const auto step = [](const Outcome& outcome) {
     return double(nlohmann::json::parse(outcome.out).at("step_seconds"));
   };
-  EXPECT_THAT(place.run(gpt + "tight.toml --batch 16").out, HasSubstr("may be faster: --batch 8 --accumulate 2\n"));
-  EXPECT_THAT(place.run(gpt + "ample.toml --batch 16").out,
-              AllOf(HasSubstr("predicted step"), Not(HasSubstr("--accumulate"))));
-  EXPECT_LT(step(place.run(gpt + "tight.toml --batch 8 --accumulate 2 --json")),
-            step(place.run(gpt + "tight.toml --batch 16 --json")));
+  const Outcome tight = place.run(plan + "tight.toml -o plan.json");
+  EXPECT_THAT(tight.out, AllOf(HasSubstr("taken in "), HasSubstr("(all at once: ")));
+  EXPECT_THAT(place.run(plan + "ample.toml").out, Not(HasSubstr("taken in ")));
+  EXPECT_LT(step(place.run(plan + "tight.toml --json")), step(place.run(plan + "tight.toml --turns 1 --json")));
+  const Outcome verified = place.run("verify " + gpt + "plan.json");
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("turns are proved to be the step of the whole batch"));
+  EXPECT_THAT(place.run("inspect " + gpt + "plan.json").out, HasSubstr("for (long turn = 0; turn < "));
+  EXPECT_THAT(place.run(plan + "tight.toml --turns 5").err, HasSubstr("one of 2, 4, 8, 16 turns"));
 }
 
 /// Though a plan at even shares, which takes half as long again, fits without any search within memory.
@@ -112,7 +116,8 @@ TEST_F(PlanCommand, ALittleTooLittleMemoryCostsLittle) {
 TEST_F(PlanCommand, WhatIsGatheredTwiceIsToldApartFromWhatIsComputedTwice) {
   const std::string cluster = read_file(HETSYNTH_SOURCE_DIR "/examples/clusters/unequal.toml", "the cluster", 1 << 20);
   place.write("tight.toml", everywhere(cluster, "2 GiB", "20 MiB"));
-  const std::string command = "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster tight.toml -o plan.json";
+  const std::string command =
+      "plan '" HETSYNTH_SOURCE_DIR "/examples/gpt.cpp' --cluster tight.toml --turns 1 -o plan.json";
   const Outcome twice = place.run(command), once = place.run(command + " --forbid recompute");
   EXPECT_EQ(twice.code, 0) << twice.err;
   EXPECT_THAT(twice.out, HasSubstr("made again"));

@@ -52,6 +52,8 @@ SpmdProgram whole_program(const Program& reference) {
     instruction.splits = {Split{}};
     out.instructions.push_back(instruction);
   }
+  for (const TurnLoop& loop : reference.loops)
+    for (const TurnLoop::Carry& c : loop.carries) out.carried.push_back({c.carry, c.next});
   for (const Update& update : reference.updates) out.finals.push_back({update.target, update.value});
   out.loss = reference.loss;
   return out;

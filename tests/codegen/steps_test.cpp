@@ -126,6 +126,24 @@ TEST(Steps, MicroBatchesTakeTheMemoryOfOne) {
   EXPECT_LT(accumulated - one, (large - one) / 4) << "sums of gradients are all that is added";
 }
 
+TEST(Steps, InTurnsTrainAlike) {
+  for (const char* turns : {"2", "4", "1+1", "3+1"}) {
+    SCOPED_TRACE(turns);
+    Program program = gpt_program(with(small_gpt, {{"turns", turns}, {"dropout", "0.1"}}));
+    Cluster cluster = unequal_cluster({1e9, 3e9});
+    expect_trains_alike(program, whole_program(program), 2);
+    expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2);
+  }
+}
+
+TEST(Steps, InTurnsTakeTheMemoryOfOne) {
+  const Settings longer = with(small_gpt, {{"seq", "40"}, {"width", "16"}});
+  const int64_t one = arena_bytes(gpt_program(longer));
+  const int64_t large = arena_bytes(gpt_program(with(longer, {{"batch", "16"}})));
+  const int64_t in_turns = arena_bytes(gpt_program(with(longer, {{"batch", "16"}, {"turns", "4"}})));
+  EXPECT_LT(in_turns - one, (large - one) / 4) << "sums of gradients are all that is added";
+}
+
 TEST(Steps, CheckpointedBlocksTrainAlikeInLessMemory) {
   const Settings again{{"checkpoint", "1"}, {"dropout", "0.1"}};
   Program program = gpt_program(with(small_gpt, again));

@@ -99,14 +99,19 @@ TEST(GeneratedSource, OfAttentionBetweenBf16OperandsPasses) {
   }
 }
 
-TEST(GeneratedSource, OfBf16MicroBatchesAndCheckpointsPasses) {
+TEST(GeneratedSource, OfBf16MicroBatchesCheckpointsAndTurnsPasses) {
   Settings tiny{{"layers", "2"}, {"heads", "2"}, {"width", "12"}, {"batch", "6"}, {"seq", "6"}};
-  for (auto [option, value] : {std::pair("precision", "bf16"), {"micro_batches", "2"}, {"checkpoint", "1"}}) {
+  for (auto [option, value] : {std::pair("precision", "bf16"),
+                               {"micro_batches", "2"},
+                               {"checkpoint", "1"},
+                               {"turns", "3"},
+                               {"turns", "2+1"}}) {
     Settings settings = tiny;
     settings[option] = value;
+    if (option == std::string("turns")) settings["dropout"] = "0.1";
     Program program = gpt_program(settings);
     Cluster cluster = unequal_cluster({1e9, 2e9});
-    SCOPED_TRACE(option);
+    SCOPED_TRACE(option + std::string(" ") + value);
     expect_all_pass(generated(program, data_parallel_plan(program, cluster).program, cluster, true));
   }
 }

@@ -69,8 +69,7 @@ std::string integer_body_text(const LocalOp& op, const Expr& body, const Element
 }
 
 std::string global_position_text(const LocalOp& op, const Shape& shape, const std::vector<std::string>& counters) {
-  return address_text(address(op.output, op.ranges, std::vector<int64_t>(shape.size(), 0), row_major_strides(shape)),
-                      counters);
+  return address_text(draw_number(op, shape), counters);
 }
 
 std::string inside_text(const LocalOp& op, const Access& access, const std::vector<Range>& held,

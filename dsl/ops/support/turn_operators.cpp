@@ -201,6 +201,11 @@ const TurnPosition* stack_position(const Node& node) {
   return op ? &op->position : nullptr;
 }
 
+std::shared_ptr<const Operator> at_turn_operator(const TurnPosition& position) {
+  return std::make_shared<AtTurn>(position);
+}
+std::shared_ptr<const Operator> carry_operator() { return std::make_shared<Same>("carry"); }
+std::shared_ptr<const Operator> last_operator() { return std::make_shared<Same>("last"); }
 std::shared_ptr<const Operator> insert_dimension(int dim) { return std::make_shared<InsertDimension>(dim); }
 std::shared_ptr<const Operator> join_turns(int dim) { return std::make_shared<JoinTurns>(dim); }
 

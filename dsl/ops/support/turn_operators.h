@@ -53,6 +53,12 @@ Tensor stack_turns(Tensor value, const TurnPosition& position, int64_t turns);
 /// What a node of a loop made in the last turn, emitted behind the loop.
 Tensor after_last_turn(Tensor value);
 
+/// Operators of which loops are made, for passes over a finished program: the position of a turn, a carry (its input
+/// is what it begins with), and what the last turn leaves.
+std::shared_ptr<const Operator> at_turn_operator(const TurnPosition& position);
+std::shared_ptr<const Operator> carry_operator();
+std::shared_ptr<const Operator> last_operator();
+
 /// The turn's position in the operand if the node is an `at_turn`; in the result if it is a stack.
 const TurnPosition* slice_position(const Node& node);
 const TurnPosition* stack_position(const Node& node);

@@ -463,6 +463,7 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
       const Shape& shape = frame.node.type.shape;
       int64_t at = 0;
       for (size_t d = 0; d < frame.output.size(); ++d) at = at * shape[d] + frame.output[d];
+      at += frame.node.space.first_draw;
       return philox_uniform(Sample::run_seed, e.index(), uint64_t(at), uint64_t(step()));
     }
     case ExprKind::select: {

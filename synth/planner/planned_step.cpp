@@ -1,0 +1,118 @@
+#include "synth/planner/planned_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "dsl/spmd/recomputation.h"
+#include "dsl/transform/turns.h"
+#include "synth/support/parameters.h"
+
+namespace hetsynth {
+namespace {
+
+/// Values are made twice so as not to keep them; or a device is full, and nothing shows that the plan is the fastest.
+bool short_of_memory(const Plan& plan) {
+  const Prediction& p = plan.prediction;
+  if (std::ranges::count(made_again(plan.program), char(1)) > 0) return true;
+  const bool full = std::ranges::any_of(p.devices, [](auto& device) { return device.fullness() > synth::full_memory; });
+  return full && p.shares_bound_seconds < p.objective_seconds * (1 - synth::gap_of_full_memory);
+}
+
+class ChoosingTurns {
+ public:
+  ChoosingTurns(const Program& whole, const Cluster& cluster, const SynthesisOptions& options)
+      : whole_(whole), cluster_(cluster), options_(options) {}
+
+  PlannedStep run() {
+    std::optional<UserError> unfit = plan(whole_, {});
+    if (short_) add_turns();
+    if (!best_) throw explained(*unfit);
+    for (TurnTrial& trial : tried_) trial.taken = trial.turns == text(best_->turns);
+    if (tried_.size() > 1) best_->plan.prediction.turns = tried_;
+    return std::move(*best_);
+  }
+
+ private:
+  /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice.
+  void add_turns() {
+    int64_t before = 1;
+    int slower = 0;
+    for (const int64_t turns : possible_turns(whole_)) {
+      const bool late = best_ && options_.time_limit_seconds && seconds_since_start() >= *options_.time_limit_seconds;
+      if (turns < 2 * before || stopped_ || late || !short_ || slower == 2) continue;
+      before = turns;
+      const double fastest = best_ ? best_->plan.prediction.step_seconds : 0;
+      short_ = false;
+      for (const bool last_apart : {false, true}) {
+        Turns taken = take_turns(whole_, {turns, last_apart});
+        if (!taken.program) {
+          refusal_ = taken.refusal;
+          return;
+        }
+        if (plan(*taken.program, {turns, last_apart})) break;
+      }
+      slower = fastest > 0 && best_->plan.prediction.step_seconds >= fastest ? slower + 1 : 0;
+    }
+  }
+
+  /// The error, if nothing fits.
+  std::optional<UserError> plan(const Program& program, TurnCount turns) {
+    SynthesisOptions options = options_;
+    if (options_.time_limit_seconds)
+      options.time_limit_seconds = std::max(0.0, *options_.time_limit_seconds - seconds_since_start());
+    if (options_.progress)
+      options.progress = [this](const SynthesisProgress& progress) {
+        stopped_ = stopped_ || !options_.progress(progress);
+        return !stopped_;
+      };
+    try {
+      Plan plan = synthesize(program, cluster_, options);
+      short_ = short_ || short_of_memory(plan);
+      tried_.push_back({text(turns), plan.prediction.step_seconds});
+      if (best_ && best_->plan.prediction.step_seconds <= plan.prediction.step_seconds) return std::nullopt;
+      best_ = {std::move(plan), {}, turns};
+      if (turns.turns > 1) best_->program = program;
+      return std::nullopt;
+    } catch (const UserError& error) {
+      if (error.diagnostic().tag != "memory") throw;
+      short_ = true;
+      tried_.push_back({text(turns), 0});
+      return error;
+    }
+  }
+
+  double seconds_since_start() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  UserError explained(const UserError& error) const {
+    if (!refusal_) return error;
+    const Node& node = whole_[refusal_->node];
+    Diagnostic diagnostic = error.diagnostic();
+    diagnostic.notes.push_back(
+        {node.where, fmt::format("the step cannot be taken in turns: {} {}", node.name, refusal_->why), ""});
+    return UserError(std::move(diagnostic), error.code());
+  }
+
+  const Program& whole_;
+  const Cluster& cluster_;
+  const SynthesisOptions& options_;
+  std::optional<PlannedStep> best_;
+  std::vector<TurnTrial> tried_;
+  std::optional<NoTurns> refusal_;
+  bool short_ = false;  ///< of memory: the plan made last
+  bool stopped_ = false;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+PlannedStep synthesize_in_turns(const Program& whole, const Cluster& cluster, const SynthesisOptions& options) {
+  return ChoosingTurns(whole, cluster, options).run();
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,86 @@
+// The number of turns as a choice of planning: where memory is short, and no more than it asks for.
+#include "synth/planner/planned_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dsl/cluster/cluster.h"
+#include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
+#include "hetsynth/hetsynth.h"
+#include "tests/support/error_of.h"
+
+namespace hetsynth {
+namespace {
+
+using ::testing::HasSubstr;
+
+Program step_of(const std::function<void()>& builder) {
+  Trace trace("model.cpp");
+  run_builder(trace, builder);
+  return differentiate(trace);
+}
+
+/// Wide activations, few parameters; `meet`: samples meet in a statistic.
+void wide_model(bool meet) {
+  constexpr int64_t batch = 64;
+  auto [x, y] = synthetic_batch(batch, 16, 4);
+  Tensor h = matmul(x, parameter("w1", {16, 512}, normal(0.1)));
+  for (int layer = 0; layer < 3; ++layer) h = tanh(h) + square(h) * 0.1;
+  if (meet) h = (h - mean(h, {0}, true)) / sqrt(mean(square(h - mean(h, {0}, true)), {0}, true) + 0.1);
+  minimize(cross_entropy(matmul(h, parameter("w2", {512, 4}, normal(0.1))), y), SGD{.momentum = 0});
+}
+
+Cluster two_devices(int64_t bytes) {
+  Cluster cluster = local_cluster(2);
+  for (Device& device : cluster.devices) {
+    device.declared = {1e9, 1e9};
+    device.measured = {};
+    device.memory_bytes = bytes;
+  }
+  return cluster;
+}
+
+int64_t most_memory(const Plan& plan) {
+  int64_t most = 0;
+  for (const DevicePrediction& device : plan.prediction.devices) most = std::max(most, device.memory_bytes);
+  return most;
+}
+
+TEST(PlannedStep, IsTakenAtOnceWhereMemoryIsNotShort) {
+  const PlannedStep step = synthesize_in_turns(step_of([] { wide_model(false); }), two_devices(1 << 30), {});
+  EXPECT_EQ(step.turns, TurnCount{});
+  EXPECT_FALSE(step.program);
+  EXPECT_TRUE(step.plan.prediction.turns.empty());
+}
+
+TEST(PlannedStep, IsTakenInTurnsWhereNothingElseFits) {
+  const Program whole = step_of([] { wide_model(false); });
+  const PlannedStep roomy = synthesize_in_turns(whole, two_devices(1 << 30), {});
+  const Cluster tight = two_devices(most_memory(roomy.plan) / 3);
+  EXPECT_THAT(error_of([&] { synthesize(whole, tight); }), HasSubstr("memory"));
+  const PlannedStep step = synthesize_in_turns(whole, tight, {});
+  EXPECT_GE(step.turns.turns, 2);
+  ASSERT_TRUE(step.program);
+  const std::vector<TurnTrial>& tried = step.plan.prediction.turns;
+  ASSERT_GE(tried.size(), 2u);
+  EXPECT_EQ(tried[0], (TurnTrial{"1", 0, false}));
+  EXPECT_EQ(std::ranges::count(tried, true, &TurnTrial::taken), 1);
+  for (const TurnTrial& trial : tried)
+    if (trial.step_seconds > 0) {
+      EXPECT_GE(trial.step_seconds, step.plan.prediction.step_seconds);
+    }
+  // What is told of a plan is kept in its file.
+  const Plan read = plan_from_json(plan_to_json(step.plan, *step.program), "plan.json", *step.program);
+  EXPECT_EQ(read.prediction.turns, tried);
+}
+
+TEST(PlannedStep, SaysWhichTensorForbidsTurns) {
+  const Program whole = step_of([] { wide_model(true); });
+  const Plan roomy = synthesize(whole, two_devices(1 << 30));
+  EXPECT_THAT(error_of([&] { synthesize_in_turns(whole, two_devices(most_memory(roomy) / 4), {}); }),
+              HasSubstr("the step cannot be taken in turns"));
+}
+
+}  // namespace
+}  // namespace hetsynth
