@@ -143,13 +143,14 @@ std::string name_list(const std::vector<std::string>& names) {
 
 /// A batch of fewer samples than devices is legal, since other dimensions can be cut, but seldom what was meant.
 std::string small_batch_text(const Plan& plan, const Program& reference) {
-  for (const Node& node : reference.nodes)
-    if (node.kind == NodeKind::input && !node.type.shape.empty() &&
-        sample_count(node) / node.micro_batch.turns < int64_t(plan.devices.size()))
+  for (const Node& node : reference.nodes) {
+    const int64_t at_a_time = sample_count(node) / node.micro_batch.turns;
+    if (node.kind == NodeKind::input && !node.type.shape.empty() && at_a_time < int64_t(plan.devices.size()))
       return fmt::format(
           "  note: {}: the batch of {} has {} samples for {} devices: they cannot each have one; raise it with --batch "
           "N\n",
-          node.where.text(), node.name, sample_count(node) / node.micro_batch.turns, plan.devices.size());
+          node.where.text(), node.name, at_a_time, plan.devices.size());
+  }
   return "";
 }
 

@@ -15,9 +15,9 @@ namespace hetsynth::cli {
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
 
-/// Verdict, scope and, if refuted, the counterexample.
-/// Of a step in turns: whether these are proved to be the step.
+/// Says whether the turns of a step are proved to be the step; `turns`: how many, as in "3+1".
 std::string turns_verification_text(const Verification& verification, const std::string& turns);
+/// Verdict, scope and, if refuted, the counterexample.
 std::string verification_text(const Verification& verification, const Program& reference, const SpmdProgram& program);
 std::string verification_json(const Verification& verification, const GeneratedCheck* source = nullptr,
                               const NumericCheck* numbers = nullptr);

@@ -90,7 +90,7 @@ class DeclaredData : public BatchSource {
   void fill(const Node& input, std::span<const Range> ranges, int64_t step, std::span<std::byte> out) const override {
     HETSYNTH_CHECK(out.size() == static_cast<size_t>(part_elements(ranges) * size_bytes(input.type.dtype)),
                    "the buffer fits the part");
-    const Node one_batch = as_one_batch(input);
+    const Node& one_batch = declared(input);
     const int64_t batch = sample_count(input);
     const int64_t per_sample = batch == 0 ? 0 : element_count(input.type.shape) / batch;
     const auto element_bytes = static_cast<size_t>(size_bytes(input.type.dtype));
@@ -149,6 +149,14 @@ class DeclaredData : public BatchSource {
     throw UserError({first.where, "data", "input " + first.name + " reads text, and no data were named", "", "",
                      "name a text file or a folder with --data"},
                     ExitCode::usage);
+  }
+
+  /// The input as one batch.
+  const Node& declared(const Node& input) const {
+    if (input.micro_batch.turns <= 1) return input;
+    const auto found = std::ranges::find(declared_.nodes, input.id, &Node::id);
+    HETSYNTH_CHECK(found != declared_.nodes.end(), "data are asked for inputs that they were opened for");
+    return *found;
   }
 
   /// Null: the input is made up.

@@ -14,12 +14,7 @@ BackwardLiveness::BackwardLiveness(const Problem& problem, const SpmdProgram& pr
   const int count = int(program.instructions.size());
   for (int i = 0; i < count; ++i) made_[program.instructions[i].result] = i;
   crosses_loops_.assign(program.values.size(), 0);
-  std::vector<int> loop(size_t(count), -1);
-  for (const LoopSpan& span : loop_spans(problem.program, program))
-    std::fill(loop.begin() + span.first, loop.begin() + span.last, span.loop);
-  for (int i = 0; i < count && !problem.program.loops.empty(); ++i)
-    for (const ValueId operand : program.instructions[size_t(i)].operands)
-      if (made_[operand] >= 0 && loop[size_t(made_[operand])] != loop[size_t(i)]) crosses_loops_[operand] = 1;
+  if (!problem.program.loops.empty()) find_crossing(problem);
   late_.assign(size_t(count), 0);
   std::vector<char> read(program.values.size(), 0), read_early(program.values.size(), 0);
   for (int i = count; i-- > 0;) {
@@ -34,6 +29,15 @@ BackwardLiveness::BackwardLiveness(const Problem& problem, const SpmdProgram& pr
       read_early[operand] |= !late_[i];
     }
   }
+}
+
+void BackwardLiveness::find_crossing(const Problem& problem) {
+  std::vector<int> loop(program_.instructions.size(), -1);
+  for (const LoopSpan& span : loop_spans(problem.program, program_))
+    std::fill(loop.begin() + span.first, loop.begin() + span.last, span.loop);
+  for (size_t i = 0; i < loop.size(); ++i)
+    for (const ValueId operand : program_.instructions[i].operands)
+      if (made_[operand] >= 0 && loop[size_t(made_[operand])] != loop[i]) crosses_loops_[operand] = 1;
 }
 
 void BackwardLiveness::for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const {

@@ -24,7 +24,8 @@ class BackwardLiveness {
   bool passing(ValueId value) const {
     return made(value) >= 0 && !crosses_loops(value) && (!stored(value) || part(value) == AttentionPart::statistic);
   }
-  /// Read in another loop than it is made in, or in a loop and made before it: a copy would have no place.
+  /// Says whether the value is read in another loop than it is made in, or in a loop and made before it: a copy would
+  /// have no place.
   bool crosses_loops(ValueId value) const { return crosses_loops_[size_t(value)] != 0; }
   const AttentionRuns& attention() const { return attention_; }
   AttentionPart part(ValueId value) const { return attention_.part(program_.values[size_t(value)].node); }
@@ -33,6 +34,8 @@ class BackwardLiveness {
   void for_stored_operands(ValueId value, const std::function<void(ValueId)>& see) const;
 
  private:
+  void find_crossing(const Problem& problem);
+
   const SpmdProgram& program_;
   AttentionRuns attention_;
   std::vector<char> stored_;

@@ -14,7 +14,8 @@
 namespace hetsynth {
 namespace {
 
-/// Values are made twice so as not to keep them; or a device is full, and nothing shows that the plan is the fastest.
+/// A plan is short of memory if it makes values twice so as not to keep them, or if a device is full and nothing shows
+/// that the plan is the fastest.
 bool short_of_memory(const Plan& plan) {
   const Prediction& p = plan.prediction;
   if (std::ranges::count(made_again(plan.program), char(1)) > 0) return true;
@@ -42,8 +43,8 @@ class ChoosingTurns {
     int64_t before = 1;
     int slower = 0;
     for (const int64_t turns : possible_turns(whole_)) {
-      const bool late = best_ && options_.time_limit_seconds && seconds_since_start() >= *options_.time_limit_seconds;
-      if (turns < 2 * before || stopped_ || late || !short_ || slower == 2) continue;
+      if (turns < 2 * before) continue;
+      if (stopped_ || !short_ || slower == 2 || (best_ && late())) break;
       before = turns;
       const double fastest = best_ ? best_->plan.prediction.step_seconds : 0;
       short_ = false;
@@ -85,6 +86,7 @@ class ChoosingTurns {
     }
   }
 
+  bool late() const { return options_.time_limit_seconds && seconds_since_start() >= *options_.time_limit_seconds; }
   double seconds_since_start() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }

@@ -13,18 +13,6 @@
 #include "synth/schedule/timeline.h"
 
 namespace hetsynth::synth {
-std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
-  std::vector<int> made(spmd.values.size(), -1);
-  for (int i = 0; i < int(spmd.instructions.size()); ++i) made[spmd.instructions[i].result] = i;
-  for (const LoopSpan& span : loop_spans(problem.program, spmd))
-    for (int i = span.first; i < span.last; ++i) {
-      const NodeId node = spmd.values[spmd.instructions[i].result].node;
-      if (stacked_dim(problem.program[node].space) >= 0 || problem.program.next_of(node) >= 0)
-        made[spmd.instructions[i].result] = span.first;
-    }
-  return made;
-}
-
 namespace {
 
 /// The value that a loop begins its turns with, by what each turn hands on.
@@ -40,19 +28,38 @@ std::map<ValueId, ValueId> carries_by_next(const SpmdProgram& spmd) {
   return out;
 }
 
+bool stands_in(const LoopSpan& span, int instruction) { return span.first <= instruction && instruction < span.last; }
+
+}  // namespace
+
+std::vector<int> made_at(const Problem& problem, const SpmdProgram& spmd) {
+  std::vector<int> made(spmd.values.size(), -1);
+  for (int i = 0; i < int(spmd.instructions.size()); ++i) made[spmd.instructions[i].result] = i;
+  const std::vector<LoopSpan> spans = loop_spans(problem.program, spmd);
+  for (const LoopSpan& span : spans)
+    for (int i = span.first; i < span.last; ++i)
+      if (stacked_dim(problem.program[spmd.values[spmd.instructions[i].result].node].space) >= 0)
+        made[spmd.instructions[i].result] = span.first;
+  for (const auto& [next, carry] : carries_by_next(spmd))
+    for (const LoopSpan& span : spans)
+      if (stands_in(span, made[carry])) made[carry] = span.first;
+  return made;
+}
+
+namespace {
+
 /// What a loop reads of outside it reads in the last turn too; what it hands on lives until the next turn.
 void extend_over_turns(const Problem& problem, const SpmdProgram& spmd, std::vector<int>* uses) {
   std::vector<int>& last = *uses;
   const std::vector<int> made = made_at(problem, spmd);
+  const std::map<ValueId, ValueId> carries = carries_by_next(spmd);
   for (const LoopSpan& span : loop_spans(problem.program, spmd)) {
     for (int i = span.first; i < span.last; ++i)
       for (ValueId operand : spmd.instructions[i].operands)
         if (made[operand] < span.first) last[operand] = std::max(last[operand], span.last - 1);
-    for (const auto& [carry, next] : spmd.carried)
-      if (problem.program[carry].loop == span.loop) last[next] = std::max(last[next], span.last - 1);
-    for (int i = span.first; i < span.last; ++i)
-      if (problem.program.next_of(spmd.values[spmd.instructions[i].result].node) >= 0)
-        last[spmd.instructions[i].result] = std::max(last[spmd.instructions[i].result], span.last - 1);
+    for (const auto& [next, carry] : carries)
+      if (stands_in(span, made[carry]))
+        for (const ValueId value : {next, carry}) last[value] = std::max(last[value], span.last - 1);
   }
 }
 
