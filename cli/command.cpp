@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "dsl/transform/turns.h"
+
 namespace hetsynth::cli {
 
 std::map<std::string, std::string> ModelOptions::settings() const {
@@ -60,7 +62,13 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       .add_option("--turns", options.turns,
                   "Turns in which a step is taken, each with an equal part of the batch: the same step in less memory; "
                   "3+1: four, the last apart, beside which gradients are summed over devices")
-      ->type_name("N|N+1");
+      ->type_name("N|N+1")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            if (turn_count(text)) return std::string();
+            return fmt::format("expected a number from 1, or such a number and \"+1\", found {}", text);
+          },
+          ""));
 }
 
 }  // namespace hetsynth::cli

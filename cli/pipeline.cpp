@@ -168,8 +168,8 @@ void expect_no_contradiction(const Verification& verification) {
 void verify_turns(Compilation& c) {
   if (!c.trace->whole_step) return;
   const Program& whole = *c.trace->whole_step;
-  const TurnCount count = asked_turns(*c.trace);
-  const SpmdProgram plan = plan_of_turns(whole, take_turns(whole, count), int(count.turns));
+  const int64_t turns = asked_turns(*c.trace).turns;
+  const SpmdProgram plan = plan_of_turns(whole, place_in_turns(whole, turns), int(turns));
   c.turns_verification = verify_isolated(whole, plan, {.time_limit_seconds = c.verify_seconds},
                                          {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
   expect_no_contradiction(*c.turns_verification);

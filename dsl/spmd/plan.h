@@ -133,7 +133,7 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
 /// The options the plan's model was traced with, read without the model. Throws UserError as plan_from_json for what is
 /// no plan.
 std::vector<OptionValue> read_plan_options(const std::string& path);
-/// The same of a plan that another process sent; `file`: what messages call it.
+/// Gives the options of a plan that another process sent, likewise; `file`: what messages call it.
 std::vector<OptionValue> plan_options(std::string_view json, const std::string& file);
 
 Plan load_plan(const std::string& path, const Program& reference);

@@ -14,11 +14,10 @@ using Kind = TurnPlacement::Kind;
 
 class TurnsPlan {
  public:
-  TurnsPlan(const Program& whole, const Turns& turns, int count) : in_(whole), turns_(turns) {
-    HETSYNTH_CHECK(turns.program.has_value(), "the step has turns");
-    out_.mesh.axes = {{"turn", count}};
-    BoundaryTable parts{.name = "samples", .axis = 0, .extent = count};
-    for (int i = 0; i <= count; ++i) parts.bounds.push_back(i);
+  TurnsPlan(const Program& whole, const PlacedInTurns& placed, int turns) : in_(whole), placed_(placed) {
+    out_.mesh.axes = {{"turn", turns}};
+    BoundaryTable parts{.name = "samples", .axis = 0, .extent = turns};
+    for (int i = 0; i <= turns; ++i) parts.bounds.push_back(i);
     out_.tables = {parts};
   }
 
@@ -31,7 +30,7 @@ class TurnsPlan {
 
  private:
   void add(const Node& node) {
-    const TurnPlacement& placed = turns_.placements[size_t(node.id)];
+    const TurnPlacement& placed = placed_.placements[size_t(node.id)];
     if (node.leaf()) {
       const ValueId value = make(node.id, placement(placed));
       out_.leaves.push_back(value);
@@ -40,7 +39,7 @@ class TurnsPlan {
     compute(node, placed);
     if (placed.kind != Kind::replicated) return;
     for (int dim = 0; dim < int(node.type.shape.size()); ++dim)
-      if (const auto part = turns_.parts.find({node.id, dim}); part != turns_.parts.end())
+      if (const auto part = placed_.parts.find({node.id, dim}); part != placed_.parts.end())
         compute(node, {Kind::sharded, dim, part->second});
   }
 
@@ -55,7 +54,7 @@ class TurnsPlan {
 
   ValueId operand(const Node& node, size_t j, const TurnPlacement& placed) {
     const NodeId input = node.inputs[j];
-    const TurnPlacement& held = turns_.placements[size_t(input)];
+    const TurnPlacement& held = placed_.placements[size_t(input)];
     if (placed.kind == Kind::replicated) return complete(input);
     if (held.kind == Kind::partial && placed.factor >= 0) return complete(input);
     if (held.kind != Kind::replicated) return value_of(input, placement(held));
@@ -68,7 +67,7 @@ class TurnsPlan {
   /// A tensor as all turns have it, behind the sum over them if it is one.
   ValueId complete(NodeId id) {
     const Placement whole = Placement::replicated();
-    if (turns_.placements[size_t(id)].kind == Kind::partial && !values_.contains({id, text_of(whole)})) {
+    if (placed_.placements[size_t(id)].kind == Kind::partial && !values_.contains({id, text_of(whole)})) {
       Instruction sum;
       sum.opcode = Opcode::all_reduce;
       sum.axis = 0;
@@ -97,15 +96,15 @@ class TurnsPlan {
   ValueId value_of(NodeId id, const Placement& placement) const { return values_.at({id, text_of(placement)}); }
 
   const Program& in_;
-  const Turns& turns_;
+  const PlacedInTurns& placed_;
   SpmdProgram out_;
   std::map<std::pair<NodeId, std::string>, ValueId> values_;
 };
 
 }  // namespace
 
-SpmdProgram plan_of_turns(const Program& whole, const Turns& turns, int count) {
-  return TurnsPlan(whole, turns, count).run();
+SpmdProgram plan_of_turns(const Program& whole, const PlacedInTurns& placed, int turns) {
+  return TurnsPlan(whole, placed, turns).run();
 }
 
 }  // namespace hetsynth

@@ -46,9 +46,7 @@ Turns take_turns(const Program& whole, TurnCount count) {
     return {.refusal = {input->id,
                         fmt::format("has {} samples, which {} turns do not divide", input->type.shape[0], turns)}};
   try {
-    PlacedInTurns placed = place_in_turns(whole, turns);
-    Program program = program_in_turns(whole, placed, count);
-    return {std::move(program), {}, std::move(placed.placements), std::move(placed.parts)};
+    return {.program = program_in_turns(whole, place_in_turns(whole, turns), count)};
   } catch (const TurnsRefused& refused) {
     return {.refusal = refused.reason};
   }

@@ -2,26 +2,14 @@
 // computed of a sample is that of one part. The step stays that of the whole batch; only the order of its sums differs.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dsl/ir/program.h"
 
 namespace hetsynth {
-
-/// How a turn holds a tensor of the whole step, as a mesh axis holds it over devices: all of it in every turn, the part
-/// of its own samples, or a summand of a sum over all turns.
-struct TurnPlacement {
-  enum class Kind : uint8_t { replicated, sharded, partial };
-  Kind kind = Kind::replicated;
-  int dim = -1;     ///< sharded: the dimension that is cut
-  int factor = -1;  ///< the loop of the operator that the turns divide; -1 where there is none
-  bool operator==(const TurnPlacement&) const = default;
-};
 
 /// In how many turns a step is taken.
 struct TurnCount {
@@ -45,9 +33,6 @@ struct NoTurns {
 struct Turns {
   std::optional<Program> program = {};
   NoTurns refusal = {};
-  std::vector<TurnPlacement> placements = {};  ///< by node of the whole step
-  /// By (node, dimension): the loop that the turns divide of a tensor that is replicated and read cut as well.
-  std::map<std::pair<NodeId, int>, int> parts = {};
 };
 
 /// The training step `whole` (what `differentiate` gives) in several turns, as a loop of the program: inputs

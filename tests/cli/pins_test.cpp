@@ -95,6 +95,9 @@ TEST_F(PlanCommand, TakesAStepInTurnsWhereMemoryIsShort) {
   EXPECT_THAT(verified.out, HasSubstr("turns are proved to be the step of the whole batch"));
   EXPECT_THAT(place.run("inspect " + gpt + "plan.json").out, HasSubstr("for (long turn = 0; turn < "));
   EXPECT_THAT(place.run(plan + "tight.toml --turns 5").err, HasSubstr("one of 2, 4, 8, 16 turns"));
+  for (const std::string wrong : {"0", "3+2", "--json"})
+    EXPECT_THAT(place.run(plan + "tight.toml --turns " + wrong).err,
+                HasSubstr("expected a number from 1, or such a number and \"+1\", found " + wrong));
 }
 
 /// Though a plan at even shares, which takes half as long again, fits without any search within memory.

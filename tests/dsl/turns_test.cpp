@@ -128,7 +128,7 @@ TEST(Turns, ArePlannedAsAMeshAxis) {
   run_builder(trace, [] { mean_model(); });
   differentiate(trace);
   const Program& whole = trace.whole_step.value();
-  const SpmdProgram plan = plan_of_turns(whole, take_turns(whole, {4}), 4);
+  const SpmdProgram plan = plan_of_turns(whole, place_in_turns(whole, 4), 4);
   int sums = 0;
   for (const Instruction& i : plan.instructions) sums += i.opcode == Opcode::all_reduce;
   EXPECT_EQ(sums, 3);  // the loss and two gradients

@@ -34,6 +34,12 @@ bool has_none(const ListedModel& model) {
   return std::ranges::any_of(files, [&](const char* file) { return model.file.find(file) != std::string::npos; });
 }
 
+std::vector<ListedModel> models_with_turns() {
+  std::vector<ListedModel> out = first_of_each_file();
+  std::erase_if(out, has_none);
+  return out;
+}
+
 std::map<std::string, Array> results_of(const Program& program, const BatchSource& data) {
   Bindings leaves = initial_values(program, 3);
   leaves.merge(whole_batch(program, data, 1));
@@ -53,7 +59,7 @@ TEST_P(InTurns, IsTheStepByProofAndByTheNumbers) {
   ASSERT_EQ(!turns.program, has_none(GetParam())) << turns.refusal.why;
   if (!turns.program) return;
 
-  const Verification proof = verify(whole, plan_of_turns(whole, turns, int(count)));
+  const Verification proof = verify(whole, plan_of_turns(whole, place_in_turns(whole, count), int(count)));
   EXPECT_EQ(proof.verdict, Verdict::proved) << proof.summary;
   EXPECT_GT(proof.trials, 0);
 
@@ -100,16 +106,18 @@ void expect_same_training(const ListedModel& model, const char* turns) {
     EXPECT_NEAR(runs.together[i], of_whole.alone[i], loss_bound * (1 + std::abs(of_whole.alone[i]))) << "step " << i;
 }
 
-TEST_P(InTurns, TrainsAsTheWholeBatchOnUnevenDevices) {
-  if (has_none(GetParam())) GTEST_SKIP() << "has no turns";
+class TrainedInTurns : public InTurns {};
+INSTANTIATE_TEST_SUITE_P(Models, TrainedInTurns, ::testing::ValuesIn(models_with_turns()),
+                         [](const auto& info) { return test_name(info.param.name); });
+
+TEST_P(TrainedInTurns, IsTheWholeBatchOnUnevenDevices) {
   for (const char* turns : {"2", "1+1"}) expect_same_training(GetParam(), turns);
 }
 
 /// Values of a turn are made again in it.
 TEST(TightTurns, AreRightAndFit) {
   int recomputing = 0;
-  for (const ListedModel& model : first_of_each_file()) {
-    if (has_none(model)) continue;
+  for (const ListedModel& model : models_with_turns()) {
     Settings settings = model.tiny;
     settings["turns"] = "2";
     const TracedModel traced = trace_model(model, settings);
