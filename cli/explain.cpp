@@ -147,7 +147,6 @@ std::string collectives_text(const Explanation& e, int lines) {
   auto how = [&](size_t i) { return movement_text(e.plan.program.instructions[i]); };
   auto rows = dearest_rows(e, true, how);
   if (rows.empty()) return "nothing is communicated\n";
-  const std::vector<HiddenPart> hidden = hidden_parts(e.prices, e.timeline);
   std::string out = "collectives, the dearest first\n";
   for (size_t r = 0; r < rows.size() && (lines == 0 || r < size_t(lines)); ++r) {
     const InstructionPrice& price = e.prices[rows[r].first];
@@ -156,7 +155,7 @@ std::string collectives_text(const Explanation& e, int lines) {
     out += fmt::format("  {:>6} {:>10}  {:<28} {:<22} {:>10}  {}\n", count_text(rows[r]), seconds_text(price.seconds),
                        node.name, how(rows[r].first), bytes_text(price.bytes), place_text(node.where));
     if (!cause.empty()) out += fmt::format("  {:>19}{}\n", "", cause);
-    out += hidden_text(e, rows[r], hidden);
+    out += hidden_text(e, rows[r], e.hidden);
     if (const double flat = e.ring_seconds[rows[r].first]; flat > 0)
       out += fmt::format("  {:>19}within hosts first, then between them: {} would take {}\n", "",
                          e.plan.program.instructions[rows[r].first].opcode == Opcode::all_to_all
@@ -290,7 +289,6 @@ std::string explanation_text(const Explanation& e, int lines) {
 
 std::string explanation_json(const Explanation& e) {
   Json out = totals_json(totals(e.prices, e.timeline.seconds));
-  const std::vector<HiddenPart> hidden = hidden_parts(e.prices, e.timeline);
   out["instructions"] = Json::array();
   for (size_t i = 0; i < e.prices.size(); ++i) {
     const Instruction& instruction = e.plan.program.instructions[i];
@@ -301,8 +299,8 @@ std::string explanation_json(const Explanation& e) {
     if (e.prices[i].communicates()) {
       entry.update(
           {{"bytes", e.prices[i].bytes}, {"realisation", name(instruction.realisation)}, {"cause", instruction.cause}});
-      entry["hidden_seconds"] = hidden[i].seconds;
-      if (hidden[i].beside >= 0) entry["hidden_beside"] = result_node(e, size_t(hidden[i].beside)).name;
+      entry["hidden_seconds"] = e.hidden[i].seconds;
+      if (e.hidden[i].beside >= 0) entry["hidden_beside"] = result_node(e, size_t(e.hidden[i].beside)).name;
     } else {
       entry["flops"] = std::accumulate(e.prices[i].device_flops.begin(), e.prices[i].device_flops.end(), 0.0);
     }

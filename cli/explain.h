@@ -35,7 +35,8 @@ struct Explanation {
   const Program& reference;
   std::vector<InstructionPrice> prices;
   std::vector<Alternative> others;
-  Timeline timeline;                    ///< the step as it unfolds
+  Timeline timeline;                    ///< the step as it unfolds; spans of each turn's, where turns overlap
+  std::vector<HiddenPart> hidden;       ///< by instruction of the plan: of all turns
   std::vector<MemoryBreakdown> memory;  ///< by rank
   std::vector<double> ring_seconds;     ///< by instruction, as on_one_ring gives them
 };

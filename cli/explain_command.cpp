@@ -6,7 +6,7 @@
 #include "cli/explain.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
-#include "cli/timeline.h"
+#include "cli/step_at_length.h"
 #include "dsl/base/file.h"
 
 namespace hetsynth::cli {
@@ -15,7 +15,7 @@ Command add_explain(CLI::App& app) {
   struct Options {
     Compilation compilation;
     PipelineOptions pipeline;
-    std::string page;
+    std::string page, trace;
     bool all = false;
     bool json = false;
   };
@@ -30,6 +30,10 @@ Command add_explain(CLI::App& app) {
       ->required();
   command->add_option("--html", options->page, "Write the step's timeline, a row per device, as a page to look at")
       ->type_name("FILE");
+  command
+      ->add_option("--trace", options->trace,
+                   "Write the same timeline as trace events (JSON), for Perfetto or chrome://tracing")
+      ->type_name("FILE");
   command->add_flag("--all", options->all, "List every operator and collective, not only the dearest");
   command->add_flag("--json", options->json, "Report as JSON, every instruction with its seconds per device");
   add_pipeline_options(*command, options->pipeline);
@@ -41,13 +45,14 @@ Command add_explain(CLI::App& app) {
                             price_instructions(c.reference, c.plan.program, c.cluster),
                             alternatives(c.plan, c.reference, load_cluster(c.cluster_file)),
                             {},
+                            {},
                             memory_at_peak(c.reference, c.plan.program, c.cluster),
                             on_one_ring(c.plan, c.reference, c.cluster)};
-    explanation.timeline =
-        simulate(c.plan.program, explanation.prices, unfolding_of(c.reference, c.plan.program, c.cluster));
-    if (!options->page.empty())
-      write_file_atomically(options->page, "timeline",
-                            timeline_page(c.plan, c.reference, explanation.prices, explanation.timeline));
+    const StepAtLength step(c.plan, c.reference, c.cluster, explanation.prices);
+    explanation.timeline = step.timeline();
+    explanation.hidden = step.hidden();
+    if (!options->page.empty()) write_file_atomically(options->page, "timeline", step.page());
+    if (!options->trace.empty()) write_file_atomically(options->trace, "trace", step.trace());
     if (options->json)
       fmt::print("{}", explanation_json(explanation));
     else
@@ -58,6 +63,7 @@ Command add_explain(CLI::App& app) {
       fmt::print("note: the plan file predicts {} a step, its program costs {}: it was edited\n",
                  seconds_text(predicted), seconds_text(priced));
     if (!options->page.empty() && !options->json) fmt::print("timeline written to {}\n", options->page);
+    if (!options->trace.empty() && !options->json) fmt::print("trace written to {}\n", options->trace);
     return ExitCode::done;
   };
 }

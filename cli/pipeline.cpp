@@ -124,9 +124,13 @@ Plan searched_plan(Compilation& c) {
   };
   options.strategies = &c.strategies;
   const bool pinned = c.model_options.settings().contains("turns");
-  PlannedStep step = pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
-                            : synthesize_in_turns(c.reference, c.cluster, options);
-  if (step.program) take_turns_of(c, std::move(*step.program), step.turns);
+  options.stages = c.stages;
+  const TurnCount asked = asked_turns(*c.trace);
+  PlannedStep step = pinned && c.trace->whole_step
+                         ? synthesize_at_turns(*c.trace->whole_step, c.reference, asked, c.cluster, options)
+                     : pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
+                              : synthesize_in_turns(c.reference, c.cluster, options);
+  if (step.program && !pinned) take_turns_of(c, std::move(*step.program), step.turns);
   if (shown) fmt::print(stderr, "\r\033[K");
   if (interrupt.requested()) fmt::print(stderr, "hetsynth: planning was interrupted; the best plan so far is taken\n");
   return std::move(step.plan);
@@ -314,6 +318,10 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compi
       ->type_name("N|auto")
       ->capture_default_str()
       ->transform(CLI::Validator(axes_of_word, ""));
+  command
+      .add_option("--stages", compilation.stages,
+                  "Stages of a pipeline, each on some of the devices: 1 for none; otherwise as many as are fastest")
+      ->check(at_least(1));
   PlanPins& pins = compilation.pins;
   command.add_option_function<std::string>(
       "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },

@@ -30,6 +30,7 @@ struct Compilation {
   double verify_seconds = 60;
   std::optional<double> plan_seconds;  ///< none: until the effort is spent or the best plan is proven
   Effort effort = Effort::normal;      ///< how much work planning may do
+  std::optional<int> stages;           ///< of a pipeline: 1 for none; not given: the planner chooses
   int mesh_axes = 2;                   ///< most axes of the meshes that are tried
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;

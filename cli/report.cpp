@@ -159,7 +159,9 @@ std::string turns_text(const Prediction& p) {
   std::string out, others;
   for (const TurnTrial& trial : p.turns) {
     const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "does not fit";
-    const std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
+    std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
+    if (trial.stages > 1)
+      how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
     if (trial.taken)
       out = fmt::format("  taken in {:<29} {:>8}", how, time);
     else
@@ -251,7 +253,10 @@ std::string plan_json(const Plan& plan, const Program& reference, const std::vec
   if (p.objective_seconds > 0) out["gap"] = std::max(0.0, 1 - p.lower_bound_seconds / p.objective_seconds);
   out["optimal"] = p.optimal;
   for (const TurnTrial& trial : p.turns)
-    out["turns"].push_back({{"turns", trial.turns}, {"step_seconds", trial.step_seconds}, {"taken", trial.taken}});
+    out["turns"].push_back({{"turns", trial.turns},
+                            {"stages", trial.stages},
+                            {"step_seconds", trial.step_seconds},
+                            {"taken", trial.taken}});
   out["devices"] = Json::array();
   for (const DevicePrediction& d : p.devices)
     out["devices"].push_back({{"device", d.device},

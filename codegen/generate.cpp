@@ -37,9 +37,11 @@ void name_as_before(DeviceProgram& program, const UnrolledPlan& flat) {
 }  // namespace
 
 DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
-  if (reference.loops.empty() || all_of_kind(cluster.devices, DeviceKind::cpu))
+  const bool turn_by_turn = program.schedules.empty();
+  if (reference.loops.empty() || (turn_by_turn && all_of_kind(cluster.devices, DeviceKind::cpu)))
     return generate_flat(reference, program, cluster, rank);
-  // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike.
+  // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike. Turns that overlap
+  // are written out.
   const UnrolledPlan flat = unroll(reference, program);
   DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank);
   name_as_before(out, flat);

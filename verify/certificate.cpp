@@ -110,6 +110,11 @@ std::string program_hash(const SpmdProgram& p) {
   }
   for (const auto& [carry, value] : p.carried) out += fmt::format("carried {} {}\n", carry, value);
   for (const auto& [target, value] : p.finals) out += fmt::format("final {} {}\n", target, value);
+  for (const LoopSchedule& schedule : p.schedules) {
+    out += fmt::format("schedule {} {}", schedule.loop, fmt::join(schedule.parts, ","));
+    for (const auto& [part, turn] : schedule.order) out += fmt::format(" {}/{}", part, turn);
+    out += "\n";
+  }
   return wide_content_hash(out + fmt::format("loss {}", p.loss));
 }
 

@@ -20,9 +20,10 @@ Lowered lower(const Program& reference, const SpmdProgram& program, int rank, co
   if (beside) {
     bucket_of.assign(out.local.values.size(), -1);
     for (const Instruction& instruction : program.instructions)
-      bucket_of[size_t(instruction.result)] = instruction.bucket;
+      // What is sent in a loop whose turns follow each other is waited for at once.
+      if (loop_of(reference, program, instruction) < 0) bucket_of[size_t(instruction.result)] = instruction.bucket;
   }
-  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of);
+  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of, program.successions);
   out.names = name_values(out.local, reference);
   return out;
 }

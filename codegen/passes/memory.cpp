@@ -33,8 +33,9 @@ class MemoryPlanner {
                 const std::vector<int>& bucket_of)
       : program_(program), groups_(groups), layouts_(layouts), bucket_of_(bucket_of) {}
 
-  MemoryPlan run() {
+  MemoryPlan run(const std::vector<std::pair<ValueId, ValueId>>& successions) {
     index();
+    for (const auto& [before, after] : successions) follow_in_place(after);
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
     for (const LocalLoop& loop : program_.loops)
       for (const auto& [carry, next] : loop.carried)
@@ -85,6 +86,22 @@ class MemoryPlanner {
     overwrite(leaf, value);
   }
 
+  /// What a turn adds to lies where the sum so far was: what that is follows from the operator, which may read it under
+  /// another name.
+  void follow_in_place(ValueId after) {
+    for (const int g : groups_of_[after])
+      for (const Member& member : groups_[size_t(g)].members) {
+        const LocalOp& op = program_.ops[member.op];
+        if (op.result != after || op.inputs.empty()) continue;
+        const ValueId buffer = layouts_.of[op.inputs[0].value].buffer;
+        const bool leaf = std::ranges::count(program_.leaves, buffer) > 0;
+        if (leaf || buffer == after || layouts_.of[after].buffer != after || bytes_of(buffer) != bytes_of(after))
+          return;
+        if (!groups_of_[buffer].empty() && can_overwrite(buffer, after, -1)) overwrite(buffer, after);
+        return;
+      }
+  }
+
   /// The value lies where the other one was, which nothing reads any more.
   void overwrite(ValueId old, ValueId value) {
     for (ValueId v : values_in_[value]) {
@@ -103,7 +120,9 @@ class MemoryPlanner {
     return out;
   }
 
-  bool can_overwrite(ValueId leaf, ValueId value) const {
+  bool can_overwrite(ValueId leaf, ValueId value) const { return can_overwrite(leaf, value, leaf); }
+  /// `held`: the value that the buffer holds before; -1: one or the other, at the same addresses.
+  bool can_overwrite(ValueId leaf, ValueId value, ValueId held) const {
     for (ValueId v : values_in_[leaf])
       if (is_output_[v] || (is_final_[v] && v != value)) return false;
     bool written = false;
@@ -117,7 +136,7 @@ class MemoryPlanner {
       for (const Member& reader : group.members)
         for (size_t j = 0; j < program_.ops[reader.op].inputs.size(); ++j) {
           if (layouts_.of[program_.ops[reader.op].inputs[j].value].buffer != leaf) continue;
-          if (written || (writer && !(in_place && reads_before(group, reader, int(j), *writer, leaf)))) return false;
+          if (written || (writer && !(in_place && reads_before(group, reader, int(j), *writer, held)))) return false;
         }
       written = written || writer;
     }
@@ -135,7 +154,7 @@ class MemoryPlanner {
     const LocalOp& op = program_.ops[reader.op];
     bool ordered = reader.level <= writer.level && reader.op <= writer.op && runs_in_row(reader) == runs_in_row(writer);
     if (writer.role == Role::accumulate || op.inputs[input].access.zero_outside) return false;
-    if (!ordered || op.inputs[input].value != leaf) return false;
+    if (!ordered || (leaf >= 0 && op.inputs[input].value != leaf)) return false;
     auto read = over_loops(layouts_.read(op, input), reader, group.loops.size());
     auto written = over_loops(layouts_.written(program_.ops[writer.op]), writer, group.loops.size());
     return read && written && *read == *written;
@@ -253,8 +272,8 @@ class MemoryPlanner {
 }  // namespace
 
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of) {
-  return MemoryPlanner(program, groups, layouts, bucket_of).run();
+                       const std::vector<int>& bucket_of, const std::vector<std::pair<ValueId, ValueId>>& successions) {
+  return MemoryPlanner(program, groups, layouts, bucket_of).run(successions);
 }
 
 }  // namespace hetsynth::codegen

@@ -19,8 +19,9 @@ struct MemoryPlan {
 };
 
 /// Redirects updates done in place to their leaf's storage in `layouts`. `bucket_of`: see `bundles`; empty: each
-/// collective is carried out in its place.
+/// collective is carried out in its place. `successions`: see SpmdProgram.
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of = {});
+                       const std::vector<int>& bucket_of = {},
+                       const std::vector<std::pair<ValueId, ValueId>>& successions = {});
 
 }  // namespace hetsynth::codegen

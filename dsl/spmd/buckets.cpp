@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 
+#include "dsl/spmd/loop_schedule.h"
+
 namespace hetsynth {
 namespace {
 
@@ -158,10 +160,14 @@ SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
   BucketedProgram gathered = gather_buckets(reference, program, DeviceKind::cpu);
   SpmdProgram out = std::move(gathered.program);
   int next = 0, last = -1, members = 0;
+  const auto may_run_beside = [&](const Instruction& instruction) {
+    const int loop = communicates(instruction.opcode) ? loop_of(reference, out, instruction) : 0;
+    return loop < 0 || (instruction.opcode == Opcode::send && schedule_of(out, loop));
+  };
   for (size_t i = 0; i < out.instructions.size(); ++i) {
     Instruction& instruction = out.instructions[i];
     const int bucket = gathered.bucket_of[i];
-    if (communicates(instruction.opcode) && loop_of(reference, out, instruction) < 0) {
+    if (communicates(instruction.opcode) && may_run_beside(instruction)) {
       const bool joins = bucket >= 0 && bucket == last && members < most_members;
       members = joins ? members + 1 : 1;
       instruction.bucket = joins ? next - 1 : next++;
@@ -174,7 +180,8 @@ SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
 std::string why_not_in_bucket(const Program& reference, const SpmdProgram& program, bool met) {
   const Instruction& own = program.instructions.back();
   if (own.bucket < 0) return "";
-  if (loop_of(reference, program, own) >= 0) return "a collective in a loop is carried out in its place";
+  if (own.opcode != Opcode::send && loop_of(reference, program, own) >= 0)
+    return "a collective in a loop is carried out in its place";
   const auto joins = [](const Instruction& i) {
     return (i.opcode == Opcode::all_gather || i.opcode == Opcode::all_reduce || i.opcode == Opcode::reduce_scatter) &&
            i.realisation != Realisation::hierarchical;

@@ -34,7 +34,7 @@ BucketedProgram without_buckets(const SpmdProgram& program);
 BucketedProgram as_planned(const SpmdProgram& program);
 
 /// The program of cpu devices with buckets in it: all collectives that run once may run beside computing, and those of
-/// gather_buckets begin together.
+/// gather_buckets begin together; so may what is sent in the turns of a loop that overlap.
 SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program);
 
 /// Largest number of a bucket.

@@ -55,6 +55,7 @@ SpmdProgram canonical(const SpmdProgram& program) {
   for (const auto& [target, value] : program.finals) result.finals.emplace_back(target, use(value));
   for (const auto& [carry, value] : program.carried) result.carried.emplace_back(carry, use(value));
   if (program.loss >= 0) result.loss = use(program.loss);
+  result.schedules = program.schedules;
   return result;
 }
 

@@ -49,9 +49,12 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
-/// A number of turns in which planning looked for a step (dsl/transform/turns.h).
+/// A number of turns, and of stages, in which planning looked for a step (dsl/transform/turns.h). Of pipelines that
+/// were not simulated the step is that of their schedule, part by part.
 struct TurnTrial {
   std::string turns = "1";
+  int stages = 1;           ///< of a pipeline
+  int stage_devices = 0;    ///< of each of several stages
   double step_seconds = 0;  ///< of the plan found; 0: nothing fits
   bool taken = false;
   bool operator==(const TurnTrial&) const = default;

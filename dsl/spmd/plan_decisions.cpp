@@ -59,6 +59,8 @@ class DecisionReader {
       decisions.fail("the plan does not say what the model's loops hand on from turn to turn",
                      fmt::format("\"carried\" with {} entries, one per carry", wanted),
                      fmt::format("{}", program_.carried.size()));
+    if (decisions.has("schedules"))
+      for (const JsonReader& schedule : decisions.member("schedules").elements()) read_schedule(schedule);
     read_loss(decisions.member("loss"));
     return std::move(program_);
   }
@@ -435,6 +437,24 @@ class DecisionReader {
         entry.fail(fmt::format("{} is carried by no loop, or stands twice", quote(nodes_.name(carry))));
       program_.carried.emplace_back(carry, value(entry.member("value")));
     }
+  }
+
+  /// Whether the order is one that data allow is the verifier's to say.
+  void read_schedule(const JsonReader& reader) {
+    reader.check_members({"loop", "parts", "order"});
+    if (reference_.loops.empty()) reader.fail("the model has no loop that could have a schedule");
+    LoopSchedule schedule;
+    schedule.loop = int(reader.member("loop").integer(0, int64_t(reference_.loops.size()) - 1));
+    const int64_t turns = reference_.loops[size_t(schedule.loop)].turns;
+    for (const JsonReader& count : reader.member("parts").elements())
+      schedule.parts.push_back(int(count.integer(1, int64_t(program_.instructions.size()))));
+    for (const JsonReader& run : reader.member("order").elements()) {
+      const auto pair = run.elements();
+      if (pair.size() != 2) run.fail("not a part and a turn", "[part, turn]");
+      schedule.order.push_back(
+          {int(pair[0].integer(0, int64_t(schedule.parts.size()) - 1)), pair[1].integer(0, turns - 1)});
+    }
+    program_.schedules.push_back(std::move(schedule));
   }
 
   void read_loss(const JsonReader& reader) {

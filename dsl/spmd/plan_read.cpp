@@ -95,10 +95,13 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
   }
   if (reader.has("turns"))
     for (const JsonReader& entry : reader.member("turns").elements()) {
-      entry.check_members({"turns", "taken"}, {"step_seconds"});
-      prediction.turns.push_back({entry.member("turns").string(),
-                                  entry.has("step_seconds") ? seconds(entry.member("step_seconds")) : 0,
-                                  entry.member("taken").boolean()});
+      entry.check_members({"turns", "taken"}, {"step_seconds", "stages", "stage_devices"});
+      TurnTrial trial{.turns = entry.member("turns").string(), .taken = entry.member("taken").boolean()};
+      if (entry.has("stages")) trial.stages = int(entry.member("stages").integer(1, max_cluster_devices));
+      if (entry.has("stage_devices"))
+        trial.stage_devices = int(entry.member("stage_devices").integer(1, max_cluster_devices));
+      if (entry.has("step_seconds")) trial.step_seconds = seconds(entry.member("step_seconds"));
+      prediction.turns.push_back(std::move(trial));
     }
   if (reader.has("considered"))
     for (const JsonReader& entry : reader.member("considered").elements())
@@ -184,7 +187,7 @@ Plan plan_from_json(std::string_view json, const std::string& file, const Progra
   read_devices(root.member("devices"), plan);
   const JsonReader decisions = root.member("decisions");
   decisions.check_members({"mesh", "ratios", "tables", "leaves", "instructions", "finals", "loss"},
-                          {"hosts", "carried"});
+                          {"hosts", "carried", "schedules"});
   plan.program = read_decisions(decisions, reference, plan.devices.size());
   plan.ratios = read_ratios(decisions.member("ratios"), plan.program.mesh);
   const auto is_cuda = [](const PlanDevice& device) { return device.kind == DeviceKind::cuda; };

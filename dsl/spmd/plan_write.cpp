@@ -97,6 +97,15 @@ class Writer {
         .json();
   }
 
+  /// The order as pairs of a part and a turn.
+  std::string schedule(const LoopSchedule& schedule) const {
+    return Line()
+        .integer("loop", schedule.loop)
+        .raw("parts", array(schedule.parts, [](int count) { return fmt::format("{}", count); }))
+        .raw("order", array(schedule.order, [](auto& run) { return fmt::format("[{}, {}]", run.part, run.turn); }))
+        .json();
+  }
+
   std::string final_value(const std::pair<NodeId, ValueId>& final) const {
     return Line()
         .string("target", names_.name(final.first))
@@ -185,6 +194,9 @@ std::string decisions(const Plan& plan, const Program& reference) {
   if (!program.carried.empty())
     text += "    \"carried\": " +
             lines(program.carried, "    ", [&](const auto& carried) { return writer.carried(carried); }) + ",\n";
+  if (!program.schedules.empty())
+    text += "    \"schedules\": " +
+            lines(program.schedules, "    ", [&](const auto& schedule) { return writer.schedule(schedule); }) + ",\n";
   text +=
       "    \"loss\": " + (program.loss < 0 ? std::string("null") : json_quoted(program.values.at(program.loss).name)) +
       "\n";
@@ -243,6 +255,7 @@ std::string trial_text(const Trial& trial) {
 std::string turn_trial_text(const TurnTrial& trial) {
   Line line;
   line.string("turns", trial.turns);
+  if (trial.stages > 1) line.integer("stages", trial.stages).integer("stage_devices", trial.stage_devices);
   if (trial.step_seconds > 0) line.raw("step_seconds", number(trial.step_seconds));
   return line.raw("taken", trial.taken ? "true" : "false").json();
 }

@@ -327,6 +327,11 @@ std::string text(const SpmdProgram& program, const Program& reference) {
   enter(-1);
   for (const auto& [carry, value] : program.carried)
     out += fmt::format("carry {} <- {}\n", reference[carry].name, program.values[value].name);
+  for (const LoopSchedule& schedule : program.schedules) {
+    out += fmt::format("schedule of loop {}, parts of {}:", schedule.loop, fmt::join(schedule.parts, ","));
+    for (const auto& [part, turn] : schedule.order) out += fmt::format(" {}.{}", part, turn);
+    out += "\n";
+  }
   for (const auto& [target, value] : program.finals)
     out += fmt::format("final {} <- {}\n", reference[target].name, program.values[value].name);
   if (program.loss >= 0) out += "loss " + program.values[program.loss].name + "\n";

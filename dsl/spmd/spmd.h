@@ -144,6 +144,21 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
+/// The turns of a loop where they overlap: the schedule of a pipeline. A loop without one takes its turns one after the
+/// other.
+struct LoopSchedule {
+  /// One part of the loop's instructions in one turn.
+  struct Run {
+    int part = 0;
+    int64_t turn = 0;
+    bool operator==(const Run&) const = default;
+  };
+  int loop = -1;
+  std::vector<int> parts;  ///< how many of the loop's instructions each part has, in their order
+  std::vector<Run> order;  ///< the same for all ranks, each of which passes over what it takes no part in
+  bool operator==(const LoopSchedule&) const = default;
+};
+
 struct SpmdProgram {
   Mesh mesh;
   std::vector<BoundaryTable> tables;
@@ -155,6 +170,11 @@ struct SpmdProgram {
   ValueId loss = -1;  ///< replicated
   /// Per carry of a loop: the value it takes over at the end of a turn, placed as the carry's own value.
   std::vector<std::pair<NodeId, ValueId>> carried = {};
+  /// Of the loops whose turns overlap.
+  std::vector<LoopSchedule> schedules = {};
+  /// Of plans whose loops are written out (dsl/spmd/unroll.h): what a carry is in one turn and in the next one. The
+  /// second may lie where the first was. Not part of the meaning.
+  std::vector<std::pair<ValueId, ValueId>> successions = {};
   /// By rank: the number of its host, from 0, never decreasing. Empty where no collective is hierarchical.
   std::vector<int> hosts = {};
   bool operator==(const SpmdProgram&) const = default;

@@ -2,15 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
+#include "dsl/spmd/loop_schedule.h"
+
 namespace hetsynth {
 namespace {
 
 class PlanUnroller {
  public:
   PlanUnroller(const Program& reference, const SpmdProgram& program)
-      : reference_(reference), in_(program), flat_(unroll(reference)), now_(program.values.size(), -1) {}
+      : reference_(reference),
+        in_(program),
+        flat_(unroll(reference)),
+        now_(program.values.size(), -1),
+        made_in_loop_(program.values.size(), 0) {}
 
   UnrolledPlan run() {
+    for (const Instruction& instruction : in_.instructions)
+      next_bucket_ = std::max(next_bucket_, instruction.bucket + 1);
     out_.mesh = in_.mesh;
     out_.tables = in_.tables;
     out_.hosts = in_.hosts;
@@ -62,21 +73,36 @@ class PlanUnroller {
     return turn < 0 || copies.size() == 1 ? copies.back() : copies[size_t(turn)];
   }
 
+  /// The value's copy of a turn; what is made once has one. A carry is what the turn before handed on.
+  ValueId now(ValueId value, int64_t turn) const {
+    if (turn < 0 || !made_in_loop_[size_t(value)]) return now_[size_t(value)];
+    for (ValueId wanted = value;; --turn) {
+      if (turn == 0) return of_turn_[0].at(wanted);
+      const auto carry = handed_on_.find(wanted);
+      if (carry == handed_on_.end()) return of_turn_[size_t(turn)].at(wanted);
+      wanted = carry->second;
+    }
+  }
+
   Instruction& copy(const Instruction& from, int64_t turn) {
     Instruction to = from;
-    for (ValueId& operand : to.operands) operand = now_[operand];
+    for (ValueId& operand : to.operands) operand = now(operand, turn);
     if (to.opcode == Opcode::compute) to.node = copy_of(from.node, turn);
     to.result = define(from.result, copy_of(node_of(from.result), turn), turn < 0 ? "" : fmt::format("[{}]", turn));
+    if (turn >= 0) of_turn_[size_t(turn)][from.result] = to.result;
+    if (turn >= 0 && to.bucket >= 0) to.bucket = next_bucket_++;
     out_.instructions.push_back(std::move(to));
     instruction_of_.push_back(int(&from - in_.instructions.data()));
     return out_.instructions.back();
   }
 
   void turns(const LoopSpan& span) {
-    const int64_t count = reference_.loops[size_t(span.loop)].turns;
+    begin_loop(span);
     std::vector<std::vector<ValueId>> parts(size_t(span.last - span.first));  // of the stacks
-    for (int64_t turn = 0; turn < count; ++turn) {
-      for (int i = span.first; i < span.last; ++i) {
+    const LoopSchedule schedule = schedule_or_turns(reference_, in_, span);
+    const std::vector<int> bounds = part_bounds(schedule, span);
+    for (const auto& [part, turn] : schedule.order)
+      for (int i = bounds[size_t(part)]; i < bounds[size_t(part) + 1]; ++i) {
         const Instruction& instruction = in_.instructions[size_t(i)];
         if (instruction.opcode == Opcode::compute && stacked_dim(reference_[instruction.node].space) >= 0) {
           Instruction& made = copy(instruction, turn);
@@ -86,20 +112,38 @@ class PlanUnroller {
           copy(instruction, turn);
         }
       }
-      if (turn + 1 < count) hand_on(span);
-    }
+    end_loop(span);
     for (int i = span.first; i < span.last; ++i)
       if (!parts[size_t(i - span.first)].empty()) join(in_.instructions[size_t(i)], parts[size_t(i - span.first)]);
   }
 
-  /// All carries at once.
-  void hand_on(const LoopSpan& span) {
-    std::vector<std::pair<ValueId, ValueId>> taken;
-    for (int i = span.first; i < span.last; ++i)
+  void begin_loop(const LoopSpan& span) {
+    of_turn_.assign(size_t(reference_.loops[size_t(span.loop)].turns), {});
+    for (int i = span.first; i < span.last; ++i) {
+      const Instruction& instruction = in_.instructions[size_t(i)];
+      made_in_loop_[size_t(instruction.result)] = 1;
+      if (!begins(instruction)) continue;
       for (const auto& [carry, next] : in_.carried)
-        if (begins(in_.instructions[size_t(i)]) && in_.instructions[size_t(i)].node == carry)
-          taken.push_back({in_.instructions[size_t(i)].result, now_[next]});
-    for (const auto& [carry, next] : taken) now_[carry] = next;
+        if (instruction.node == carry) handed_on_[instruction.result] = next;
+    }
+  }
+
+  /// Behind the loop its values are those of the last turn.
+  void end_loop(const LoopSpan& span) {
+    const int64_t last = int64_t(of_turn_.size()) - 1;
+    std::vector<std::pair<ValueId, ValueId>> left;
+    for (int64_t turn = 0; turn <= last; ++turn)
+      for (int i = span.first; i < span.last; ++i)
+        if (const auto carry = handed_on_.find(in_.instructions[size_t(i)].result); carry != handed_on_.end())
+          out_.successions.push_back({now(carry->first, turn), now(carry->second, turn)});
+    for (int i = span.first; i < span.last; ++i) {
+      const ValueId made = in_.instructions[size_t(i)].result;
+      left.push_back({made, now(made, last)});
+    }
+    for (const auto& [made, copy] : left) {
+      now_[size_t(made)] = copy;
+      made_in_loop_[size_t(made)] = 0;
+    }
   }
 
   /// The parts in the order of their positions; the stack's factors index all dimensions but the new one.
@@ -124,7 +168,11 @@ class PlanUnroller {
   const Program& reference_;
   const SpmdProgram& in_;
   Unrolling flat_;
-  std::vector<ValueId> now_;  ///< by value: its copy of the current turn
+  std::vector<ValueId> now_;                         ///< by value made outside of the loop at hand: its last copy
+  std::vector<char> made_in_loop_;                   ///< by value: the loop at hand makes it
+  std::vector<std::map<ValueId, ValueId>> of_turn_;  ///< by turn of that loop: copies of what it makes
+  std::map<ValueId, ValueId> handed_on_;             ///< by a carry's value: what the next turn has in its place
+  int next_bucket_ = 0;                              ///< of what is sent in a turn
   SpmdProgram out_;
   std::vector<ValueId> value_of_;
   std::vector<int> instruction_of_;

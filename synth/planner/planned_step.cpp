@@ -9,6 +9,8 @@
 #include "dsl/base/error.h"
 #include "dsl/spmd/recomputation.h"
 #include "dsl/transform/turns.h"
+#include "synth/planner/pipelines.h"
+#include "synth/shares/start_shares.h"
 #include "synth/support/parameters.h"
 
 namespace hetsynth {
@@ -31,10 +33,16 @@ class ChoosingTurns {
   PlannedStep run() {
     std::optional<UserError> unfit = plan(whole_, {});
     if (short_) add_turns();
+    add_pipelines({});
     if (!best_) throw explained(*unfit);
-    for (TurnTrial& trial : tried_) trial.taken = trial.turns == text(best_->turns);
-    if (tried_.size() > 1) best_->plan.prediction.turns = tried_;
-    return std::move(*best_);
+    return taken();
+  }
+
+  PlannedStep run_at(const Program& in_turns, TurnCount count) {
+    std::optional<UserError> unfit = plan(in_turns, count);
+    if (!count.last_apart) add_pipelines(count.turns);
+    if (!best_) throw std::move(*unfit);
+    return taken();
   }
 
  private:
@@ -60,6 +68,59 @@ class ChoosingTurns {
     }
   }
 
+  PlannedStep taken() {
+    for (TurnTrial& trial : tried_)
+      trial.taken = trial.turns == text(best_->turns) && trial.step_seconds == best_->plan.prediction.step_seconds;
+    if (tried_.size() > 1) best_->plan.prediction.turns = tried_;
+    return std::move(*best_);
+  }
+
+  /// A pipeline is taken if it is faster, or if its number of stages is fixed.
+  void add_pipelines(std::optional<int64_t> turns) {
+    const bool pinned = options_.stages && *options_.stages > 1;
+    if (options_.stages == 1 || options_.pins.any() || cluster_.devices.size() < 2) return;
+    if (!pinned && (stopped_ || late() || options_.effort == Effort::quick)) return;
+    const double to_beat = best_ && !pinned ? best_->plan.prediction.step_seconds : 0;
+    const PipelineOptions options{
+        .stages = options_.stages, .turns = turns, .to_beat = to_beat, .stop = [this] { return stop(); }};
+    std::optional<PipelinePlan> pipeline = best_pipeline(whole_, cluster_, options, &tried_);
+    if (!pipeline) {
+      if (pinned) throw no_pipeline();
+      return;
+    }
+    Prediction& prediction = pipeline->plan.prediction;
+    if (best_) tell_of(best_->plan.prediction, *pipeline);
+    if (prediction.floor_seconds == 0)
+      prediction.floor_seconds = synth::least_busy_seconds(synth::Problem(whole_, cluster_));
+    best_ = {std::move(pipeline->plan), std::move(pipeline->program), {pipeline->turns}};
+  }
+
+  /// What was considered before the pipeline.
+  static void tell_of(const Prediction& before, PipelinePlan& pipeline) {
+    Prediction& now = pipeline.plan.prediction;
+    now.baselines = before.baselines;
+    now.floor_seconds = before.floor_seconds;
+    now.cut_short = before.cut_short;
+    now.considered = before.considered;
+    for (Trial& trial : now.considered)
+      if (trial.outcome == "taken") trial.outcome = "not faster than the plan";
+    Trial own;
+    for (const Mesh::Axis& axis : pipeline.plan.program.mesh.axes) own.mesh.push_back(axis.size);
+    own.devices = pipeline.devices;
+    own.device_count = pipeline.plan.program.mesh.device_count();
+    own.step_seconds = now.step_seconds;
+    own.outcome = "taken";
+    now.considered.push_back(std::move(own));
+  }
+
+  UserError no_pipeline() const {
+    return UserError({.tag = "stages",
+                      .message = fmt::format("no pipeline of {} stages was found", *options_.stages),
+                      .found = refusal_ ? refusal_->why : "",
+                      .mend = "leave the number of stages to the planner"},
+                     ExitCode::infeasible);
+  }
+
   /// The error, if nothing fits.
   std::optional<UserError> plan(const Program& program, TurnCount turns) {
     SynthesisOptions options = options_;
@@ -73,7 +134,7 @@ class ChoosingTurns {
     try {
       Plan plan = synthesize(program, cluster_, options);
       short_ = short_ || short_of_memory(plan);
-      tried_.push_back({text(turns), plan.prediction.step_seconds});
+      tried_.push_back({.turns = text(turns), .step_seconds = plan.prediction.step_seconds});
       if (best_ && best_->plan.prediction.step_seconds <= plan.prediction.step_seconds) return std::nullopt;
       best_ = {std::move(plan), {}, turns};
       if (turns.turns > 1) best_->program = program;
@@ -81,11 +142,21 @@ class ChoosingTurns {
     } catch (const UserError& error) {
       if (error.diagnostic().tag != "memory") throw;
       short_ = true;
-      tried_.push_back({text(turns), 0});
+      tried_.push_back({.turns = text(turns)});
       return error;
     }
   }
 
+  /// Tells of the time, and whether it is up.
+  bool stop() {
+    if (options_.progress) {
+      SynthesisProgress progress;
+      progress.elapsed_seconds = seconds_since_start();
+      if (best_) progress.best_seconds = best_->plan.prediction.step_seconds;
+      stopped_ = stopped_ || !options_.progress(progress);
+    }
+    return stopped_ || late();
+  }
   bool late() const { return options_.time_limit_seconds && seconds_since_start() >= *options_.time_limit_seconds; }
   double seconds_since_start() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -112,6 +183,11 @@ class ChoosingTurns {
 };
 
 }  // namespace
+
+PlannedStep synthesize_at_turns(const Program& whole, const Program& in_turns, TurnCount count, const Cluster& cluster,
+                                const SynthesisOptions& options) {
+  return ChoosingTurns(whole, cluster, options).run_at(in_turns, count);
+}
 
 PlannedStep synthesize_in_turns(const Program& whole, const Cluster& cluster, const SynthesisOptions& options) {
   return ChoosingTurns(whole, cluster, options).run();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/spmd/loop_schedule.h"
 #include "dsl/spmd/recomputation.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/schedule.h"
@@ -10,21 +11,83 @@
 namespace hetsynth::synth {
 namespace {
 
-/// A value from the instruction that makes it to the last one that reads it, with the bytes of every device's part.
+/// A value from the step of the course that makes it to the last one that reads it, with the bytes of every device's
+/// part.
 struct Lifetime {
   ValueId value;
   int made, last;  ///< leaves: made before the first instruction
   std::vector<int64_t> bytes;
 };
 
-std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd) {
+/// The instructions of a program one after the other, as often as they run. Those of a loop run once, unless it has a
+/// schedule: what its turns keep at the same time lies side by side.
+class Course {
+ public:
+  Course(const Problem& problem, const SpmdProgram& spmd) {
+    const std::vector<LoopSpan> spans = loop_spans(problem.program, spmd);
+    begin_.resize(spmd.instructions.size());
+    for (int i = 0; i < int(spmd.instructions.size());) {
+      const auto span = std::ranges::find(spans, i, &LoopSpan::first);
+      const LoopSchedule* schedule = span == spans.end() ? nullptr : schedule_of(spmd, span->loop);
+      if (!schedule) {
+        run(i++);
+        continue;
+      }
+      const std::vector<int> bounds = part_bounds(*schedule, *span);
+      for (const auto& [part, turn] : schedule->order)
+        for (int j = bounds[size_t(part)]; j < bounds[size_t(part) + 1]; ++j) run(j);
+      i = span->last;
+      overlapped_ = *span;
+    }
+    find_kept(problem, spmd);
+  }
+
+  int length() const { return int(instructions_.size()); }
+  int instruction(int at) const { return at < 0 ? -1 : instructions_[size_t(at)]; }
+  /// Where a value lives that the plan has from one instruction to another: once, or in each turn.
+  std::vector<std::pair<int, int>> spans(ValueId value, int made, int last) const {
+    const auto end = int(begin_.size());
+    if (made < 0) return {{-1, last >= end ? length() : begin_[size_t(last)].back()}};
+    const bool by_turn = made >= overlapped_.first && last < overlapped_.last && !kept_[size_t(value)];
+    if (!by_turn) return {{begin_[size_t(made)].front(), last >= end ? length() : begin_[size_t(last)].back()}};
+    std::vector<std::pair<int, int>> out;
+    for (size_t turn = 0; turn < begin_[size_t(made)].size(); ++turn)
+      out.push_back({begin_[size_t(made)][turn], begin_[size_t(last)][turn]});
+    return out;
+  }
+
+ private:
+  void run(int instruction) {
+    begin_[size_t(instruction)].push_back(length());
+    instructions_.push_back(instruction);
+  }
+
+  /// What a turn hands on, and what all turns fill together.
+  void find_kept(const Problem& problem, const SpmdProgram& spmd) {
+    kept_.assign(spmd.values.size(), 0);
+    for (const auto& [carry, next] : spmd.carried) kept_[size_t(next)] = 1;
+    for (size_t v = 0; v < spmd.values.size(); ++v) {
+      const NodeId node = spmd.values[v].node;
+      if (problem.program.next_of(node) >= 0 || stacked_dim(problem.program[node].space) >= 0) kept_[v] = 1;
+    }
+  }
+
+  std::vector<int> instructions_;
+  std::vector<std::vector<int>> begin_;  ///< by instruction: where it runs, turn by turn
+  LoopSpan overlapped_{-1, 0, 0};
+  std::vector<char> kept_;  ///< by value
+};
+
+std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd, const Course& course) {
   const auto [stored, made, last] = storage_of(problem, spmd);
   Pricer pricer(problem, spmd);
   std::vector<Lifetime> out;
   auto add = [&](ValueId value) {
     if (!stored[value]) return;
-    out.push_back({value, made[value], std::max(made[value], last[value]), {}});
-    for (double bytes : pricer.held_bytes(value)) out.back().bytes.push_back(std::llround(bytes));
+    std::vector<int64_t> bytes;
+    for (double held : pricer.held_bytes(value)) bytes.push_back(std::llround(held));
+    for (const auto& [from, to] : course.spans(value, made[value], std::max(made[value], last[value])))
+      out.push_back({value, from, to, bytes});
   };
   for (ValueId leaf : spmd.leaves) add(leaf);
   for (const Instruction& instruction : spmd.instructions) add(instruction.result);
@@ -61,11 +124,11 @@ Peaks peaks_of(const std::vector<Lifetime>& lifetimes, int devices, int instruct
 namespace {
 
 /// What each value is kept for.
-std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd,
-                               const std::vector<Lifetime>& lifetimes) {
+std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd, const std::vector<Lifetime>& lifetimes,
+                               const Course& course) {
   std::vector<MemoryUse> uses(spmd.values.size(), MemoryUse::workspace);
   std::vector<int> made(spmd.values.size(), -1);
-  for (const Lifetime& l : lifetimes) made[l.value] = l.made;
+  for (const Lifetime& l : lifetimes) made[l.value] = course.instruction(l.made);
   const std::vector<char> again = made_again(spmd);
   std::vector<Phase> last_phase(spmd.values.size(), Phase::forward);
   for (const Instruction& instruction : spmd.instructions)
@@ -98,12 +161,13 @@ std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd,
 
 std::vector<MemoryBreakdown> memory_at_peak(const Problem& problem, const SpmdProgram& spmd) {
   const int devices = spmd.mesh.device_count();
-  const std::vector<Lifetime> all = lifetimes(problem, spmd);
-  const Peaks peaks = peaks_of(all, devices, int(spmd.instructions.size()));
-  const std::vector<MemoryUse> uses = uses_of(problem, spmd, all);
+  const Course course(problem, spmd);
+  const std::vector<Lifetime> all = lifetimes(problem, spmd, course);
+  const Peaks peaks = peaks_of(all, devices, course.length());
+  const std::vector<MemoryUse> uses = uses_of(problem, spmd, all, course);
   std::vector<MemoryBreakdown> out(devices);
   for (int d = 0; d < devices; ++d) {
-    out[d].instruction = peaks.at[d];
+    out[d].instruction = course.instruction(peaks.at[d]);
     for (const Lifetime& l : all)
       if (l.made <= peaks.at[d] && peaks.at[d] <= l.last) out[d].bytes[size_t(uses[l.value])] += l.bytes[d];
   }

@@ -9,6 +9,7 @@
 
 #include "dsl/spmd/buckets.h"
 #include "dsl/spmd/nested_cut.h"
+#include "synth/schedule/overlapped_turns.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/timeline.h"
 
@@ -335,10 +336,24 @@ std::vector<DevicePrediction> predict_memory(const Problem& problem, const Share
 }
 
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  return predict(problem, predict_memory(problem, shares, spmd), spmd);
+}
+
+namespace {
+
+Timeline timeline_of(const Problem& problem, const SpmdProgram& spmd, const std::vector<InstructionPrice>& prices) {
+  const Unfolding unfolding = unfolding_of(problem, spmd);
+  return spmd.schedules.empty() ? simulate(spmd, prices, unfolding)
+                                : overlap_turns(problem.program, spmd, prices, unfolding).simulate();
+}
+
+}  // namespace
+
+Prediction predict(const Problem& problem, std::vector<DevicePrediction> memory, const SpmdProgram& spmd) {
   Prediction out;
-  out.devices = predict_memory(problem, shares, spmd);
+  out.devices = std::move(memory);
   const std::vector<InstructionPrice> prices = price_instructions(problem, spmd);
-  const Timeline timeline = simulate(spmd, prices, unfolding_of(problem, spmd));
+  const Timeline timeline = timeline_of(problem, spmd, prices);
   out.step_seconds = timeline.seconds;
   out.hidden_weight = problem.cost.hidden_weight();
   std::vector<double> flops(out.devices.size(), 0);

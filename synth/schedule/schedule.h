@@ -65,5 +65,7 @@ std::vector<DevicePrediction> predict_memory(const Problem& problem, const Share
 
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
+/// The same, where memory is known.
+Prediction predict(const Problem& problem, std::vector<DevicePrediction> memory, const SpmdProgram& spmd);
 
 }  // namespace hetsynth::synth

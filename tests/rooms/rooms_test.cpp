@@ -46,6 +46,7 @@ const std::vector<std::string>& rooms() {
       "synth/baselines/peers",
       "synth/memory",
       "synth/alternation",
+      "synth/stages",
       "synth/planner",
       "verify/solver",
       "verify/rules",

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "dsl/spmd/hosts.h"
+#include "dsl/spmd/loop_schedule.h"
 #include "dsl/spmd/nested_cut.h"
 #include "dsl/spmd/plan_text.h"
 #include "verify/rules/normalised_plan.h"
@@ -32,7 +33,7 @@ class FormCheck {
     if (!mesh() || !tables() || !values() || !leaves()) return flaw_;
     for (size_t i = 0; i < p_.instructions.size(); ++i)
       if (!instruction(int(i))) return flaw_;
-    if (loops() && carries_stay() && results()) outputs();
+    if (loops() && schedules() && carries_stay() && results()) outputs();
     return flaw_;
   }
 
@@ -287,6 +288,14 @@ class FormCheck {
         return fail(fmt::format("{} takes over {}, which no turn makes", reference_[carry].name, p_.values[value].name),
                     -1, carry);
     }
+    return true;
+  }
+
+  /// Turns that overlap do so in an order that their data allow.
+  bool schedules() {
+    for (const LoopSchedule& schedule : p_.schedules)
+      if (const std::optional<ScheduleFlaw> flaw = hetsynth::flaw_of(reference_, p_, schedule))
+        return fail(flaw->text, flaw->instruction);
     return true;
   }
 

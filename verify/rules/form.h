@@ -16,7 +16,8 @@ struct Flaw {
 
 /// Plain checks of form: the mesh, tables monotone and covering, every reference in range, every value defined once and
 /// before its use, said to be held in a way that exists; axes divided by their own tables only, factors once;
-/// loops in one piece each, with all that they hand on from turn to turn.
+/// loops in one piece each, with all that they hand on from turn to turn; schedules of loops that take each part of
+/// each turn once, and behind what it reads.
 std::optional<Flaw> flaw_of(const Program& reference, const SpmdProgram& program);
 
 }  // namespace hetsynth

@@ -91,9 +91,9 @@ void follow_turns(const Program& reference, const SpmdProgram& program, const Ra
   for (ArenaSlot& slot : of_flat.outputs) rename(slot);
   rename(of_flat.loss);
   // Host programs of cuda devices have no loops and count instructions as they are executed.
-  // Those of cpu devices call them by the plan's numbers, also on stages where no loop runs.
-  const bool on_cuda = source.text.find("hetsynth_launch(") != std::string::npos;
-  follow(flat.reference, flat.program, of_flat, options, out, on_cuda ? std::vector<int>{} : flat.instruction_of);
+  // Those of cpu devices call them by the plan's numbers, also on stages where no loop runs, unless turns overlap.
+  const bool written_out = source.text.find("hetsynth_launch(") != std::string::npos || !program.schedules.empty();
+  follow(flat.reference, flat.program, of_flat, options, out, written_out ? std::vector<int>{} : flat.instruction_of);
 }
 
 }  // namespace

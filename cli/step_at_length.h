@@ -1,0 +1,36 @@
+// A plan's step as it unfolds, instruction by instruction on every device, for people to look at.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/spmd/plan.h"
+#include "synth/schedule/overlapped_turns.h"
+
+namespace hetsynth::cli {
+
+/// Where turns overlap, each instruction stands there once for each of them.
+class StepAtLength {
+ public:
+  /// `prices`: of the plan's instructions. All must outlive this.
+  StepAtLength(const Plan& plan, const Program& reference, const Cluster& cluster,
+               const std::vector<InstructionPrice>& prices);
+
+  const Timeline& timeline() const { return timeline_; }
+  /// By instruction of the plan: of all turns together.
+  std::vector<HiddenPart> hidden() const;
+  /// As timeline_page draws it.
+  std::string page() const;
+  /// As trace events (the JSON that Perfetto and chrome://tracing open): a process per device, in it a thread for what
+  /// it computes and one for what it communicates. Times in microseconds.
+  std::string trace() const;
+
+ private:
+  const Plan& plan_;
+  const Program& reference_;
+  const std::vector<InstructionPrice>& prices_;
+  std::optional<OverlappedTurns> turns_;
+  Timeline timeline_;
+};
+
+}  // namespace hetsynth::cli

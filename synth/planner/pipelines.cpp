@@ -1,0 +1,239 @@
+#include "synth/planner/pipelines.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "dsl/base/error.h"
+#include "dsl/spmd/buckets.h"
+#include "dsl/transform/turns.h"
+#include "synth/baselines/baselines.h"
+#include "synth/mesh/device_subsets.h"
+#include "synth/schedule/memory.h"
+#include "synth/schedule/memory_budget.h"
+#include "synth/schedule/price.h"
+#include "synth/schedule/timeline.h"
+#include "synth/stages/device_groups.h"
+#include "synth/stages/group_costs.h"
+#include "synth/stages/stage_positions.h"
+#include "synth/stages/stage_schedule.h"
+#include "synth/stages/staged_plan.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace synth;
+
+/// Groups of a pipeline; divisions that get a schedule, of each size of groups and number of turns; and pipelines that
+/// are simulated, of all.
+constexpr size_t most_groups = 16, most_divisions = 3, most_simulated = 8;
+/// How much shorter than by the formula of divisions steps turn out to be, at most.
+constexpr double formula_above = 0.1;
+/// Most turns.
+constexpr int64_t most_turns = 64;
+
+/// A pipeline with its schedule.
+struct Pipeline {
+  std::shared_ptr<const Program> step;  ///< in turns
+  std::shared_ptr<const Analysis> analysis;
+  int64_t turns = 1;
+  int group_size = 1;
+  Cluster ranks;
+  SpmdProgram program;
+  std::vector<DevicePrediction> memory;
+  double seconds = 0;  ///< by its schedule
+  int stages() const { return program.mesh.axes[0].size; }
+};
+
+/// What one device holds of a plan where nothing limits it.
+Cluster without_limits(Cluster cluster) {
+  for (Device& device : cluster.devices) device.memory_bytes = 0;
+  return cluster;
+}
+
+std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgram& program) {
+  std::vector<DevicePrediction> out;
+  for (const MemoryBreakdown& peak : synth::memory_at_peak(problem, program)) {
+    const Device& device = problem.cluster.devices[out.size()];
+    DevicePrediction prediction;
+    prediction.device = device.name;
+    prediction.memory_bytes = peak.total();
+    prediction.memory_limit_bytes = device.memory_bytes;
+    out.push_back(std::move(prediction));
+  }
+  return out;
+}
+
+/// The step in so many turns.
+class PipelinesAtTurns {
+ public:
+  PipelinesAtTurns(Program step, int64_t turns, const Cluster& cluster, const PipelineOptions& options)
+      : step_(std::make_shared<const Program>(std::move(step))),
+        turns_(turns),
+        cluster_(cluster),
+        options_(options),
+        analysis_(std::make_shared<const Analysis>(*step_, 1)),
+        program_(*step_),
+        positions_(stage_positions(program_)) {}
+
+  /// Those on groups of this size that fit.
+  std::vector<Pipeline> on_groups_of(int size) const {
+    const DeviceGroups groups = groups_of(cluster_, size);
+    const Cluster one = without_limits(restricted(cluster_, groups.groups[0]));
+    const auto analysis = size > 1 ? analysis_ : Analysis::of_one_device(*analysis_);
+    const Problem problem(analysis, one, flat_mesh(one));
+    // The devices of a group are alike.
+    const AtShares even(problem, RatioRule::even);
+    const SpmdProgram group = even.plan(size > 1 ? even.cheapest({}) : replicated_choices(problem), "a stage").program;
+    StageProblem stages = stage_problem(analysis, cluster_, groups, group, positions_);
+    stages.stages = options_.stages.value_or(0);
+    stages.to_beat = options_.to_beat * (1 + formula_above);
+    std::vector<Pipeline> out;
+    for (const StageDivision& division : divide_into_stages(stages, most_divisions))
+      if (std::optional<Pipeline> made = scheduled(groups, group, division)) out.push_back(std::move(*made));
+    return out;
+  }
+
+ private:
+  std::optional<Pipeline> scheduled(const DeviceGroups& groups, const SpmdProgram& group,
+                                    const StageDivision& division) const {
+    std::vector<int> devices;
+    StageCuts cuts{division.ends, {}};
+    for (size_t segment = 0; segment < division.groups.size(); ++segment) {
+      const StageProblem::Group& g = division.groups[segment];
+      cuts.stage.push_back(int(segment) % division.stages());
+      if (int(segment) == division.stages()) break;  // the first stage's second segment
+      const std::vector<int>& members = groups.groups[size_t(groups.kinds[size_t(g.kind)][size_t(g.number)])];
+      devices.insert(devices.end(), members.begin(), members.end());
+    }
+    Pipeline out{step_, analysis_, turns_, groups.size, restricted(cluster_, devices), {}, {}, 0};
+    const bool beside = communicate_beside_computing(out.ranks);
+    out.program = staged_plan(program_, group, positions_, cuts);
+    if (beside && all_of_kind(out.ranks.devices, DeviceKind::cpu)) out.program = with_buckets(program_, out.program);
+    const Problem problem(analysis_, out.ranks, out.program.mesh);
+    const std::vector<InstructionPrice> prices = price_instructions(problem, out.program);
+    const std::vector<PartCost> parts = part_costs(program_, out.program, prices);
+    std::vector<int> under_way;
+    for (int s = 0; s < cuts.stages(); ++s) under_way.push_back(2 * (cuts.stages() - s));
+    for (;;) {
+      TurnOrder taken = one_forward_one_backward(parts, turns_, under_way, beside);
+      out.program.schedules[0].order = std::move(taken.order);
+      out.seconds = taken.seconds + seconds_besides(program_, out.program, prices);
+      out.memory = memory_of(problem, out.program);
+      const int full = fullest_stage(problem, out.memory, groups.size);
+      if (full < 0) return out;
+      if (under_way[size_t(full)] == 1) return std::nullopt;
+      --under_way[size_t(full)];
+    }
+  }
+
+  /// The stage that is furthest above its memory; -1 if all fit.
+  static int fullest_stage(const Problem& problem, const std::vector<DevicePrediction>& memory, int group_size) {
+    int stage = -1;
+    double most = 1;
+    for (size_t d = 0; d < memory.size(); ++d) {
+      const int64_t budget = memory_budget(problem, d);
+      if (budget <= 0 || double(memory[d].memory_bytes) <= most * double(budget)) continue;
+      most = double(memory[d].memory_bytes) / double(budget);
+      stage = int(d) / group_size;
+    }
+    return stage;
+  }
+
+  const std::shared_ptr<const Program> step_;
+  const int64_t turns_;
+  const Cluster& cluster_;
+  const PipelineOptions& options_;
+  const std::shared_ptr<const Analysis> analysis_;
+  const Program& program_;
+  const StagePositions positions_;
+};
+
+/// The numbers of turns that are tried: twice as many each time.
+std::vector<int64_t> turns_to_try(const Program& whole, const PipelineOptions& options) {
+  if (options.turns) return {*options.turns};
+  std::vector<int64_t> out;
+  for (const int64_t turns : possible_turns(whole))
+    if (turns <= most_turns && (out.empty() || turns >= 2 * out.back())) out.push_back(turns);
+  return out;
+}
+
+/// Of each number of turns and size of groups. More turns are not tried with a size for which more were slower twice.
+std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
+                                std::vector<TurnTrial>* tried) {
+  struct Course {
+    double least = std::numeric_limits<double>::infinity();
+    int slower = 0;
+  };
+  std::map<int, Course> courses;  // by size of groups
+  for (const int size : group_sizes(cluster, most_groups)) courses[size];
+  std::vector<Pipeline> out;
+  for (const int64_t turns : turns_to_try(whole, options)) {
+    if (std::ranges::all_of(courses, [](const auto& course) { return course.second.slower == 2; })) break;
+    Turns taken = take_turns(whole, {turns});
+    if (!taken.program) break;
+    const PipelinesAtTurns at(std::move(*taken.program), turns, cluster, options);
+    for (auto& [size, course] : courses) {
+      if (course.slower == 2) continue;
+      if (options.stop()) return out;
+      std::vector<Pipeline> made = at.on_groups_of(size);
+      const auto best = std::ranges::min_element(made, {}, &Pipeline::seconds);
+      const double seconds = best == made.end() ? std::numeric_limits<double>::infinity() : best->seconds;
+      course.slower = seconds < course.least || made.empty() ? 0 : course.slower + 1;
+      course.least = std::min(course.least, seconds);
+      if (!made.empty())
+        tried->push_back({.turns = hetsynth::text(TurnCount{turns}),
+                          .stages = best->stages(),
+                          .stage_devices = size,
+                          .step_seconds = seconds});
+      std::ranges::move(made, std::back_inserter(out));
+    }
+  }
+  return out;
+}
+
+Plan simulated(const Pipeline& pipeline, const Cluster& cluster) {
+  const Problem problem(pipeline.analysis, pipeline.ranks, pipeline.program.mesh);
+  Plan plan = identify_plan(problem.program, pipeline.analysis->program_hash(), pipeline.ranks);
+  plan.cluster_hash = hash_text(cluster);
+  plan.prediction = predict(problem, pipeline.memory, pipeline.program);
+  plan.program = pipeline.program;
+  plan.prediction.objective_seconds = plan.prediction.step_seconds;
+  return plan;
+}
+
+/// What the simulation of a pipeline says takes the place of what its schedule said.
+void tell(const Pipeline& pipeline, double seconds, std::vector<TurnTrial>* tried) {
+  for (TurnTrial& trial : *tried)
+    if (trial.turns == hetsynth::text(TurnCount{pipeline.turns}) && trial.stage_devices == pipeline.group_size)
+      trial.step_seconds = seconds, trial.stages = pipeline.stages();
+}
+
+}  // namespace
+
+std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
+                                          std::vector<TurnTrial>* tried) {
+  std::vector<Pipeline> found = pipelines(whole, cluster, options, tried);
+  std::ranges::stable_sort(found, {}, &Pipeline::seconds);
+  std::map<std::pair<int64_t, int>, double> simulated_seconds;  // the least, by turns and size of groups
+  std::optional<PipelinePlan> best;
+  double to_beat = options.to_beat > 0 ? options.to_beat : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(found.size(), most_simulated) && found[i].seconds < to_beat; ++i) {
+    const Pipeline& pipeline = found[i];
+    Plan plan = simulated(pipeline, cluster);
+    const double seconds = plan.prediction.step_seconds;
+    const auto [least, fresh] = simulated_seconds.try_emplace({pipeline.turns, pipeline.group_size}, seconds);
+    if (fresh || seconds < least->second) {
+      least->second = seconds;
+      tell(pipeline, seconds, tried);
+    }
+    if (seconds >= to_beat) continue;
+    to_beat = seconds;
+    best = {std::move(plan), *pipeline.step, pipeline.turns, device_list(pipeline.ranks)};
+  }
+  return best;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,36 @@
+// Plans whose devices take the step in stages: a pipeline of groups of devices, each with a segment of the model.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "synth/planner/synthesize.h"
+
+namespace hetsynth {
+
+/// A step in turns as a pipeline takes it.
+struct PipelinePlan {
+  Plan plan;
+  Program program;  ///< the step in turns that the plan is of
+  int64_t turns = 1;
+  std::string devices;  ///< by name, as in Trial
+};
+
+struct PipelineOptions {
+  /// Fixed: so many stages, so many turns; otherwise the planner chooses.
+  std::optional<int> stages = {};
+  std::optional<int64_t> turns = {};
+  double to_beat = 0;  ///< a step that is to be shortened; 0: there is none
+  /// Asked between two sizes of groups: whether to make do with what was found so far.
+  std::function<bool()> stop = [] { return false; };
+};
+
+/// The fastest pipeline that was found, and what each number of turns and size of groups came to; no plan if none is
+/// faster than `to_beat`, or if the step cannot be taken in turns. For each size of groups and number of turns: a plan
+/// of one group, cuts and groups by dynamic programming (synth/stages/stage_search.h), and the best divisions as
+/// programs, with a schedule, simulated and held against every device's memory.
+std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
+                                          std::vector<TurnTrial>* tried);
+
+}  // namespace hetsynth

@@ -1,0 +1,21 @@
+// A step whose loop has a schedule (dsl/spmd/loop_schedule.h), as it unfolds: every part of every turn by itself.
+#pragma once
+#include "dsl/spmd/unroll.h"
+#include "synth/schedule/timeline.h"
+
+namespace hetsynth {
+
+/// The plan turn by turn, with what its instructions cost there.
+struct OverlappedTurns {
+  UnrolledPlan flat;
+  std::vector<InstructionPrice> prices;  ///< by instruction of `flat`
+  Unfolding unfolding;                   ///< of these
+
+  Timeline simulate() const { return hetsynth::simulate(flat.program, prices, unfolding); }
+};
+
+/// `prices`, `unfolding`: of the plan with its loop, as price_instructions and unfolding_of give them.
+OverlappedTurns overlap_turns(const Program& reference, const SpmdProgram& program,
+                              const std::vector<InstructionPrice>& prices, const Unfolding& unfolding);
+
+}  // namespace hetsynth

@@ -1,0 +1,138 @@
+#include "synth/stages/stage_schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "dsl/base/error.h"
+#include "dsl/spmd/loop_schedule.h"
+
+namespace hetsynth::synth {
+
+std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,
+                                 const std::vector<InstructionPrice>& prices) {
+  const LoopSchedule& schedule = staged.schedules.at(0);
+  const std::vector<LoopSpan> spans = loop_spans(in_turns, staged);
+  const auto span = std::ranges::find(spans, schedule.loop, &LoopSpan::loop);
+  const std::vector<int> bounds = part_bounds(schedule, *span);
+  const auto turns = double(in_turns.loops[size_t(schedule.loop)].turns);
+  std::vector<PartCost> out;
+  for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+    std::vector<double> busy(size_t(staged.mesh.device_count()), 0);
+    PartCost cost;
+    cost.sends = true;
+    for (int i = bounds[part]; i < bounds[part + 1]; ++i) {
+      cost.sends = cost.sends && staged.instructions[size_t(i)].opcode == Opcode::send;
+      cost.collects = cost.collects || prices[size_t(i)].communicates();
+      for (size_t d = 0; d < busy.size(); ++d) busy[d] += prices[size_t(i)].device_seconds[d] / turns;
+    }
+    cost.seconds = *std::ranges::max_element(busy);
+    if (cost.sends) {
+      for (size_t d = 0; d < busy.size(); ++d)
+        if (const int stage = staged.mesh.coordinate(int(d), 0); busy[d] > 0 && !std::ranges::count(cost.stages, stage))
+          cost.stages.push_back(stage);
+    } else {
+      cost.stages = {staged.mesh.coordinate(int(std::ranges::max_element(busy) - busy.begin()), 0)};
+    }
+    out.push_back(std::move(cost));
+  }
+  return out;
+}
+
+double seconds_besides(const Program& in_turns, const SpmdProgram& staged,
+                       const std::vector<InstructionPrice>& prices) {
+  const int loop = staged.schedules.at(0).loop;
+  std::vector<double> busy(size_t(staged.mesh.device_count()), 0);
+  for (size_t i = 0; i < prices.size(); ++i)
+    for (size_t d = 0; d < busy.size() && loop_of(in_turns, staged, staged.instructions[i]) != loop; ++d)
+      busy[d] += prices[i].device_seconds[d];
+  return *std::ranges::max_element(busy);
+}
+
+namespace {
+
+class ListScheduling {
+ public:
+  ListScheduling(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way, bool beside)
+      : parts_(parts), turns_(turns), limit_(under_way), beside_(beside), next_(parts.size(), 0), ended_(parts.size()) {
+    const size_t stages = limit_.size();
+    computing_.assign(stages, 0);
+    sending_.assign(stages, 0);
+    first_.assign(stages, -1);
+    last_.assign(stages, -1);
+    for (size_t p = 0; p < parts.size(); ++p) {
+      for (const int stage : parts[p].stages) HETSYNTH_CHECK(stage < int(stages), "a limit for each stage");
+      if (parts[p].sends) continue;
+      const auto stage = size_t(parts[p].stages[0]);
+      if (first_[stage] < 0) first_[stage] = int(p);
+      last_[stage] = int(p);
+    }
+  }
+
+  TurnOrder run() {
+    const size_t all = parts_.size() * size_t(turns_);
+    while (out_.order.size() < all) take_next();
+    return std::move(out_);
+  }
+
+ private:
+  /// The streams that a part keeps busy. Collectives run on that of what is sent, in the order of the program.
+  std::vector<double*> streams(const PartCost& part) {
+    std::vector<double*> out;
+    for (const int stage : part.stages) {
+      if (!part.sends || !beside_) out.push_back(&computing_[size_t(stage)]);
+      if (beside_ && (part.sends || part.collects)) out.push_back(&sending_[size_t(stage)]);
+    }
+    return out;
+  }
+
+  /// When the part's next turn can begin; infinite if something before it has not begun yet.
+  double ready(size_t p) {
+    const PartCost& part = parts_[p];
+    const int64_t turn = next_[p];
+    if (turn == turns_ || (p > 0 && next_[p - 1] <= turn)) return never;
+    double at = p > 0 ? ended_[p - 1][size_t(turn)] : 0;
+    for (const int stage : part.stages)
+      if (!part.sends && int(p) == first_[size_t(stage)] &&
+          turn - next_[size_t(last_[size_t(stage)])] >= std::max(1, limit_[size_t(stage)]))
+        return never;
+    for (const double* free : streams(part)) at = std::max(at, *free);
+    return at;
+  }
+
+  /// Of those that can begin first, what is sent, and then the one nearest to the end of its turn.
+  void take_next() {
+    size_t best = parts_.size();
+    double begin = never;
+    for (size_t part = parts_.size(); part-- > 0;) {
+      const double at = ready(part);
+      const bool sooner = at < begin || (at == begin && at < never && parts_[part].sends && !parts_[best].sends);
+      if (sooner) begin = at, best = part;
+    }
+    HETSYNTH_CHECK(best < parts_.size(), "a pipeline has always a part to go on with");
+    const double end = begin + parts_[best].seconds;
+    for (double* free : streams(parts_[best])) *free = end;
+    ended_[best].push_back(end);
+    out_.order.push_back({int(best), next_[best]++});
+    out_.seconds = std::max(out_.seconds, end);
+  }
+
+  static constexpr double never = std::numeric_limits<double>::infinity();
+  const std::vector<PartCost>& parts_;
+  const int64_t turns_;
+  const std::vector<int>& limit_;
+  const bool beside_;
+  std::vector<int64_t> next_;                ///< by part: its next turn
+  std::vector<std::vector<double>> ended_;   ///< by part and turn
+  std::vector<double> computing_, sending_;  ///< by stage: free since then
+  std::vector<int> first_, last_;            ///< by stage: its parts that compute
+  TurnOrder out_;
+};
+
+}  // namespace
+
+TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
+                                   bool beside) {
+  return ListScheduling(parts, turns, under_way, beside).run();
+}
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,38 @@
+// The order in which a pipeline takes the parts of its turns.
+#pragma once
+#include <vector>
+
+#include "synth/schedule/price.h"
+#include "synth/stages/staged_plan.h"
+
+namespace hetsynth::synth {
+
+/// What a part of a turn takes.
+struct PartCost {
+  std::vector<int> stages;  ///< that it keeps busy: one that computes, or those that send and receive
+  double seconds = 0;       ///< of its slowest device
+  bool sends = false;
+  bool collects = false;  ///< it computes, and its devices exchange data meanwhile
+};
+
+/// One cost for each part of the schedule that staged_plan gives. `prices`: of all turns.
+std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,
+                                 const std::vector<InstructionPrice>& prices);
+
+/// What runs once a step, on the device where that is longest.
+double seconds_besides(const Program& in_turns, const SpmdProgram& staged, const std::vector<InstructionPrice>& prices);
+
+/// An order, and how long it takes.
+struct TurnOrder {
+  std::vector<LoopSchedule::Run> order;
+  double seconds = 0;
+};
+
+/// List scheduling (Graham 1969): each stage takes, as soon as it is free, the part that is ready and nearest to the
+/// end of its turn, so that backward passes go before forward passes (one forward, one backward: Narayanan et al. 2019,
+/// PipeDream); of turns that a stage has begun and not ended there are never more than `under_way`. `beside`: stages
+/// send while they compute. Returns the order in which parts begin.
+TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
+                                   bool beside);
+
+}  // namespace hetsynth::synth

@@ -1,0 +1,289 @@
+#include "synth/stages/stage_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace hetsynth::synth {
+namespace {
+
+using Group = StageProblem::Group;
+
+/// Sums over ranges of positions.
+class Prefix {
+ public:
+  Prefix() = default;
+  explicit Prefix(const std::vector<double>& values) : sums_(values.size() + 1, 0) {
+    std::partial_sum(values.begin(), values.end(), sums_.begin() + 1);
+  }
+  double of(int begin, int end) const { return sums_[size_t(end)] - sums_[size_t(begin)]; }
+
+ private:
+  std::vector<double> sums_;
+};
+
+/// Costs of segments.
+class Segments {
+ public:
+  explicit Segments(const StageProblem& problem) : p_(problem), kept_(problem.kept_bytes), saved_(problem.saved_bytes) {
+    for (const GroupKind& kind : problem.kinds) {
+      turn_.emplace_back(kind.turn_seconds);
+      once_.emplace_back(kind.once_seconds);
+    }
+    std::vector<double> least(size_t(problem.positions()), std::numeric_limits<double>::infinity());
+    for (size_t at = 0; at < least.size(); ++at)
+      for (const GroupKind& kind : problem.kinds)
+        least[at] = std::min(least[at], kind.turn_seconds[at] + kind.once_seconds[at] / double(problem.turns));
+    least_ = Prefix(least);
+  }
+
+  /// No stages take less for what is before a position.
+  double least(int before) const { return least_.of(0, before); }
+
+  double turn(int kind, int begin, int end) const {
+    return turn_[size_t(kind)].of(begin, end) + once_[size_t(kind)].of(begin, end) / double(p_.turns);
+  }
+
+  /// With so many segments behind it, and, from position `rest` on, the last one on the same group.
+  bool fits(int kind, int begin, int end, int behind, int rest) const {
+    const double limit = p_.kinds[size_t(kind)].memory_bytes;
+    const auto turns = double(std::min<int64_t>(p_.turns, behind + 1));
+    const int all = p_.positions();
+    return limit <= 0 ||
+           kept_.of(begin, end) + kept_.of(rest, all) + turns * saved_.of(begin, end) + saved_.of(rest, all) <= limit;
+  }
+  bool fits(int kind, int begin, int end, int behind) const { return fits(kind, begin, end, behind, p_.positions()); }
+
+  /// There and back.
+  double transfer(int cut, Group from, Group to) const {
+    const auto at = std::ranges::lower_bound(p_.cuts, cut);
+    const double bytes = p_.cut_bytes[size_t(at - p_.cuts.begin())];
+    return p_.transfer(from, to, bytes) + p_.transfer(to, from, bytes);
+  }
+
+ private:
+  const StageProblem& p_;
+  std::vector<Prefix> turn_, once_;  ///< by kind
+  Prefix kept_, saved_, least_;
+};
+
+double formula(const StageProblem& p, double longest, double through) {
+  return double(p.turns - 1) * longest + through;
+}
+
+/// What both ends of a line have to do with the same parameters.
+void add_shared(const StageProblem& p, Group last, Group first, double* longest, double* through) {
+  if (p.shared_bytes <= 0) return;
+  const double moved = p.transfer(last, first, p.shared_bytes);
+  *longest = std::max(*longest, moved);
+  *through += moved;
+}
+
+/// Stages are added from the last one to the first: how many stand behind one says how many turns it keeps.
+class Division {
+ public:
+  Division(const StageProblem& problem, size_t most) : p_(problem), costs_(problem), most_(most) {}
+
+  std::vector<StageDivision> run() {
+    begins_ = {0};
+    begins_.insert(begins_.end(), p_.cuts.begin(), p_.cuts.end());
+    run_from(std::nullopt, p_.positions());
+    for (int kind = 0; kind < int(p_.kinds.size()); ++kind)
+      for (const int cut : p_.ring_cuts) run_from(Group{kind, 0}, cut);
+    return found();
+  }
+
+ private:
+  /// Groups used by kind, and the kind of the one added last.
+  struct Key {
+    std::vector<int> used;
+    int kind;
+    auto operator<=>(const Key&) const = default;
+  };
+  /// A way to divide all positions from some one on: of these, those that are neither slower nor longer than another.
+  struct Label {
+    double longest = 0, through = 0;
+    const Label* behind = nullptr;
+    Group group = {};
+    int begin = 0;
+    Group last = {};
+    bool stage = true;  ///< false: nothing is divided yet
+  };
+  using Front = std::vector<Label>;
+
+  /// Divides the positions before `end`. `first`: the group of the rest, which also gets the first segment.
+  void run_from(std::optional<Group> first, int end) {
+    first_ = first;
+    rest_ = end;
+    states_.clear();
+    Key none{std::vector<int>(p_.kinds.size(), 0), -1};
+    Label start;
+    if (first) {
+      none.used[size_t(first->kind)] = 1;
+      start.longest = start.through = costs_.turn(first->kind, end, p_.positions());
+      start.group = start.last = *first;
+      start.begin = end;
+    } else {
+      start.stage = false;
+    }
+    states_[none] = {{end, {start}}};
+    // States with fewer groups come first.
+    std::vector<Key> layer{none};
+    while (!layer.empty()) {
+      std::map<Key, bool> next;
+      for (const Key& key : layer) extend(key, next);
+      layer.clear();
+      for (const auto& [key, unused] : next) layer.push_back(key);
+    }
+  }
+
+  /// `before`: the position up to which all is still to be divided.
+  bool hopeless(double longest, double through, int before) const {
+    const double least = formula(p_, longest, through + costs_.least(before));
+    return (best_.size() >= most_ && least >= worst_of_best()) || (p_.to_beat > 0 && least >= p_.to_beat);
+  }
+  double worst_of_best() const { return best_.rbegin()->second; }
+
+  void extend(const Key& key, std::map<Key, bool>& next) {
+    const int behind = std::accumulate(key.used.begin(), key.used.end(), 0);
+    // Pointers to labels of complete fronts stay: no front is added to once its layer is extended.
+    for (const auto& [end, front] : states_[key])
+      for (const Label& label : front)
+        for (int kind = 0; kind < int(p_.kinds.size()); ++kind) {
+          const auto here = std::ranges::lower_bound(begins_, end);
+          auto begin = here;
+          while (begin != begins_.begin() && *--begin > 0)
+            if (!add_stage(key, label, kind, *begin, end, behind, next)) break;  // longer stages are worse
+          complete(key, label, kind, end, behind);  // maybe on another group, with other links
+        }
+  }
+
+  /// False if no longer stage is worth a try.
+  bool add_stage(const Key& key, const Label& label, int kind, int begin, int end, int behind,
+                 std::map<Key, bool>& next) {
+    if (key.used[size_t(kind)] == p_.kinds[size_t(kind)].groups) return true;
+    if (p_.stages > 0 && behind + 1 >= p_.stages + (first_ ? 1 : 0)) return true;
+    Key to{key.used, kind};
+    const Group group{kind, to.used[size_t(kind)]++};
+    const Label added = behind_of(label, group, begin, end, 0);
+    // What a stage takes and the least that is still to come grow together with it.
+    if (hopeless(added.longest, added.through, begin) || !costs_.fits(kind, begin, end, behind)) return false;
+    if (add(states_[to][begin], added)) next[to] = true;
+    return true;
+  }
+
+  /// The segment before the label's, on a group that has `more` besides.
+  Label behind_of(const Label& label, Group group, int begin, int end, double more) const {
+    const double turn = costs_.turn(group.kind, begin, end);
+    Label added{std::max(label.longest, turn + more), label.through + turn, &label, group, begin,
+                label.stage ? label.last : group};
+    if (label.stage) {
+      const double moved = costs_.transfer(end, group, label.group);
+      added.longest = std::max(added.longest, moved);  // both ways, which share a device's stream
+      added.through += moved;
+    }
+    return added;
+  }
+
+  /// The first segment: on a group of its own, or on the one that has the rest.
+  void complete(const Key& key, const Label& label, int kind, int end, int behind) {
+    if (behind < (first_ ? 2 : 1)) return;
+    if (p_.stages > 0 && behind + (first_ ? 0 : 1) != p_.stages) return;
+    if (first_ ? kind != first_->kind : key.used[size_t(kind)] == p_.kinds[size_t(kind)].groups) return;
+    const Group group = first_ ? *first_ : Group{kind, key.used[size_t(kind)]};
+    const double more = first_ ? costs_.turn(kind, rest_, p_.positions()) : 0;
+    Label added = behind_of(label, group, 0, end, more);
+    if (!first_) add_shared(p_, added.last, group, &added.longest, &added.through);
+    if (hopeless(added.longest, added.through, 0)) return;
+    if (costs_.fits(kind, 0, end, behind, first_ ? rest_ : p_.positions())) keep(added);
+  }
+
+  /// False if some label of the front is as good.
+  bool add(Front& front, const Label& label) const {
+    const auto covers = [&](const Label& a, const Label& b) {
+      const bool alike = first_ || p_.shared_bytes <= 0 || a.last == b.last;  // the first stage sends to the last one
+      return alike && a.longest <= b.longest && a.through <= b.through;
+    };
+    if (std::ranges::any_of(front, [&](const Label& other) { return covers(other, label); })) return false;
+    std::erase_if(front, [&](const Label& other) { return covers(label, other); });
+    front.push_back(label);
+    return true;
+  }
+
+  /// Complete: from the first position on.
+  void keep(const Label& label) {
+    StageDivision division;
+    for (const Label* at = &label; at && at->stage; at = at->behind) {
+      division.groups.push_back(at->group);
+      if (at != &label) division.ends.push_back(at->begin);
+    }
+    division.ends.push_back(p_.positions());
+    division.seconds = formula(p_, label.longest, label.through);
+    std::vector<int> kinds{first_ ? 1 : 0};
+    for (const Group& group : division.groups) kinds.push_back(group.kind);
+    const auto [it, fresh] = divisions_.try_emplace(kinds, division);
+    if (!fresh && it->second.seconds > division.seconds) it->second = division;
+    best_.clear();
+    std::vector<double> seconds;
+    for (const auto& [unused, kept] : divisions_) seconds.push_back(kept.seconds);
+    std::ranges::sort(seconds);
+    for (size_t i = 0; i < std::min(most_, seconds.size()); ++i) best_.emplace(int(i), seconds[i]);
+  }
+
+  std::vector<StageDivision> found() const {
+    std::vector<StageDivision> out;
+    for (const auto& [kinds, division] : divisions_) out.push_back(division);
+    std::ranges::stable_sort(out, {}, &StageDivision::seconds);
+    if (out.size() > most_) out.resize(most_);
+    return out;
+  }
+
+  const StageProblem& p_;
+  const Segments costs_;
+  const size_t most_;
+  std::vector<int> begins_;
+  std::optional<Group> first_;                           ///< has the rest as well
+  int rest_ = 0;                                         ///< where that begins
+  std::map<Key, std::map<int, Front>> states_;           ///< by first position of what is divided
+  std::map<std::vector<int>, StageDivision> divisions_;  ///< complete, by kinds
+  std::map<int, double> best_;                           ///< seconds of the fastest, in order
+};
+
+}  // namespace
+
+std::vector<StageDivision> divide_into_stages(const StageProblem& problem, size_t most) {
+  return Division(problem, most).run();
+}
+
+double pipeline_seconds(const StageProblem& problem, const StageDivision& division) {
+  const Segments costs(problem);
+  double longest = 0, through = 0, first = 0;
+  for (size_t s = 0, begin = 0; s < division.ends.size(); begin = size_t(division.ends[s++])) {
+    const double turn = costs.turn(division.groups[s].kind, int(begin), division.ends[s]);
+    const double moved =
+        s + 1 < division.ends.size() ? costs.transfer(division.ends[s], division.groups[s], division.groups[s + 1]) : 0;
+    if (s == 0) first = turn;
+    const bool returns = s > 0 && s + 1 == division.ends.size() && division.ring();
+    longest = std::max({longest, turn + (returns ? first : 0), moved});
+    through += turn + moved;
+  }
+  if (!division.ring()) add_shared(problem, division.groups.back(), division.groups.front(), &longest, &through);
+  return formula(problem, longest, through);
+}
+
+bool fits(const StageProblem& problem, const StageDivision& division) {
+  const Segments costs(problem);
+  const int last = int(division.ends.size()) - 1;
+  const int rest = division.ring() ? division.ends[size_t(last) - 1] : problem.positions();
+  for (int s = 0, begin = 0; s <= last; begin = division.ends[size_t(s++)]) {
+    if (s == last && division.ring()) return true;
+    if (!costs.fits(division.groups[size_t(s)].kind, begin, division.ends[size_t(s)], last - s,
+                    s == 0 ? rest : problem.positions()))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace hetsynth::synth
