@@ -189,6 +189,8 @@ std::string proof_text(const Prediction& p) {
   if (!p.optimal)
     out = p.lower_bound_seconds > 0
               ? fmt::format("lower bound {}, gap {}", seconds_text(p.lower_bound_seconds), gap(p.lower_bound_seconds))
+          : std::ranges::any_of(p.turns, [](const TurnTrial& trial) { return trial.taken && trial.stages > 1; })
+              ? "for pipelines no bound is known"
               : "no bound yet";
   if (p.cut_short) out += "; the search for a faster plan was ended early";
   if (p.shares_bound_seconds > 0)

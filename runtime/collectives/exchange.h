@@ -6,7 +6,8 @@
 
 namespace hetsynth {
 
-/// One rank's part of all exchanges. Called from one thread at a time.
+/// One rank's part of all exchanges. Called from one thread at a time, but that calls may be carried out while others
+/// are posted or finished.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -14,6 +15,14 @@ class Exchange {
   /// all_reduce, a reduce_scatter or an all_gather that is not hierarchical. False: the run is being aborted, the data
   /// are not valid.
   virtual bool carry_out(std::span<const CollectiveCall> calls) = 0;
+  /// Whether sends can be posted: begun at once, beside whatever else is carried out.
+  virtual bool posts() const { return false; }
+  /// Begins a send, or to receive one. What is sent may be overwritten afterwards.
+  virtual bool post(const CollectiveCall& /*call*/) { return false; }
+  /// Waits until what a posted call receives is there. False as for carry_out.
+  virtual bool finish(int /*id*/) { return true; }
+  /// Moves what is posted on; whether some of it is under way. From any thread.
+  virtual bool progress() { return false; }
   virtual int rank() const = 0;
   virtual int group_size(int axis) const = 0;
   virtual int coordinate(int axis) const = 0;

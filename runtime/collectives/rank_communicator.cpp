@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -57,7 +59,7 @@ class RankCommunicator final : public Communicator {
   }
 
   bool run(const CollectiveCall& call) override {
-    if (!open_) return carry_out_now(call);
+    if (!open_) return posted_at_once(call) ? post(call) && end(call.id) : carry_out_now(call);
     if (open_->calls.empty() && call.id != open_->id)
       return fails(fmt::format("began collective {}, but called {}", open_->id, text(call)));
     if (open_->members > 1 && (!may_join(call) || call.axis != (open_->calls.empty() ? call : open_->calls[0]).axis))
@@ -67,6 +69,7 @@ class RankCommunicator final : public Communicator {
     Bundle bundle = std::move(*open_);
     open_.reset();
     if (!thread_.joinable()) return counted([&] { return exchange_->carry_out(bundle.calls); });
+    if (bundle.members == 1 && posted_at_once(call)) return post(call);
     std::lock_guard lock(mutex_);
     if (failed_) return false;
     waiting_.push_back(std::move(bundle));
@@ -78,10 +81,13 @@ class RankCommunicator final : public Communicator {
     if (open_)
       return fails(fmt::format("waits for collective {} before all that began with {} were called", id, open_->id));
     if (!thread_.joinable()) return !state_.aborted();
+    bool posted = false;
     {
       std::lock_guard lock(mutex_);
-      if (!under_way(id)) return !failed_;
+      posted = posted_.erase(id) > 0;
+      if (!posted && !under_way(id)) return !failed_;
     }
+    if (posted) return finished(id);
     return counted([&] { return wait([&] { return !under_way(id); }); });
   }
 
@@ -95,7 +101,9 @@ class RankCommunicator final : public Communicator {
   }
   void end_step() override {
     clock_.stop_compute();
-    if (thread_.joinable()) wait([&] { return waiting_.empty() && !busy_; });
+    if (!thread_.joinable()) return;
+    for (const int id : std::exchange(posted_, {})) exchange_->finish(id);
+    wait([&] { return waiting_.empty() && !busy_ && (!moving_ || state_.aborted()); });
   }
 
  private:
@@ -136,6 +144,30 @@ class RankCommunicator final : public Communicator {
     return thread_.joinable() && busy_ ? published_ : exchange_->times();
   }
 
+  /// Sends do not stand behind what else is carried out, and nobody waits for those who receive.
+  bool posted_at_once(const CollectiveCall& call) const {
+    return thread_.joinable() && call.kind == CollectiveKind::send && exchange_->posts();
+  }
+
+  bool post(const CollectiveCall& call) {
+    if (!exchange_->post(call)) return false;
+    std::lock_guard lock(mutex_);
+    posted_.insert(call.id);
+    moving_ = woken_ = true;
+    changed_.notify_all();
+    return !failed_;
+  }
+
+  /// Of a send that was posted. The time in which its data were not there is idle.
+  bool finished(int id) {
+    clock_.stop_compute();
+    const double start = wall_seconds();
+    const bool done = exchange_->finish(id);
+    clock_.times.idle_seconds += wall_seconds() - start;
+    clock_.start_compute();
+    return done;
+  }
+
   // The caller holds mutex_.
   bool under_way(int id) const {
     if (busy_ && current_ == id) return true;
@@ -154,8 +186,11 @@ class RankCommunicator final : public Communicator {
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return leaving_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
+      move_posted_on(lock);
+      changed_.wait(lock, [&] { return leaving_ || !waiting_.empty() || woken_; });
+      woken_ = false;
+      if (waiting_.empty() && leaving_) return;
+      if (waiting_.empty()) continue;
       const Bundle bundle = std::move(waiting_.front());
       waiting_.pop_front();
       busy_ = true;
@@ -168,6 +203,22 @@ class RankCommunicator final : public Communicator {
       failed_ = failed_ || !done;
       busy_ = false;
       done_.notify_all();
+    }
+  }
+
+  /// Messages move on only when they are asked, which takes a little of the rank's core: so not all the time.
+  void move_posted_on(std::unique_lock<std::mutex>& lock) {
+    constexpr std::chrono::milliseconds between{2};
+    while (waiting_.empty() && !leaving_) {
+      lock.unlock();
+      const bool moving = exchange_->progress();
+      lock.lock();
+      moving_ = moving;
+      if (!moving || state_.aborted()) {
+        done_.notify_all();
+        return;
+      }
+      changed_.wait_for(lock, between, [&] { return leaving_ || !waiting_.empty(); });
     }
   }
 
@@ -192,8 +243,11 @@ class RankCommunicator final : public Communicator {
   std::condition_variable changed_;  ///< what the thread has to do
   std::condition_variable done_;     ///< what it has done
   std::deque<Bundle> waiting_;
-  RankTimes published_;  ///< of the exchange, before what is being carried out
-  int current_ = -1;     ///< being carried out, if busy
+  RankTimes published_;   ///< of the exchange, before what is being carried out
+  std::set<int> posted_;  ///< sends that were begun and not waited for
+  bool moving_ = false;   ///< some of them are still on their way
+  bool woken_ = false;    ///< to move them on
+  int current_ = -1;      ///< being carried out, if busy
   bool busy_ = false, failed_ = false, leaving_ = false;
   std::thread thread_;  ///< last: it uses all others
 };

@@ -17,6 +17,64 @@ struct GroupMessages::Header {
   char text[112] = {};  ///< of the call, for the message
 };
 
+/// What is to come of a posted call.
+struct GroupMessages::Arriving {
+  MessageGroup pair;
+  CollectiveCall call;
+  Header header;
+  Messages message{};
+};
+
+GroupMessages::GroupMessages(int rank, RunState& state, Job& job, const ProcessOfRank& process_of, RankTimes& times)
+    : rank_(rank), state_(state), job_(job), process_of_(process_of), times_(times) {}
+
+GroupMessages::~GroupMessages() = default;
+
+void GroupMessages::post(MessageGroup& pair, const CollectiveCall& call) {
+  const MessagePart part{.call = &call};
+  const Header header = header_of(pair, text(call), {&part, 1});
+  const auto bytes = size_t(call.count * bytes_per_element(call.type));
+  const int sender = pair.ranks[0], receiver = pair.ranks[1];
+  const int tag = tag_of_posted(sender, receiver);
+  if (pair.member == 0) {
+    std::vector<std::byte> packed(sizeof header + bytes);
+    std::memcpy(packed.data(), &header, sizeof header);
+    std::memcpy(packed.data() + sizeof header, call.source, bytes);
+    std::unique_ptr<Message> message = job_.group().send(process(pair, 1), tag, std::move(packed));
+    std::lock_guard lock(mutex_);
+    sent_.push_back(std::move(message));
+    return;
+  }
+  auto arriving = std::make_unique<Arriving>(Arriving{pair, call, header});
+  arriving->message.push_back(job_.group().receive(process(pair, 0), tag, sizeof header + bytes));
+  std::lock_guard lock(mutex_);
+  arriving_[call.id] = std::move(arriving);
+}
+
+bool GroupMessages::finish(int id) {
+  std::unique_ptr<Arriving> arriving;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = arriving_.extract(id)) arriving = std::move(found.mapped());
+  }
+  if (!arriving) return !state_.aborted();
+  const std::string what = text(arriving->call);
+  if (!wait(arriving->message, arriving->pair, what) ||
+      !agree(arriving->message, {0}, arriving->pair, what, arriving->header))
+    return false;
+  const std::span<const std::byte> bytes = arriving->message[0]->bytes();
+  std::memcpy(arriving->call.destination, bytes.data() + sizeof(Header), bytes.size() - sizeof(Header));
+  return true;
+}
+
+bool GroupMessages::progress() {
+  std::lock_guard lock(mutex_);
+  while (!sent_.empty() && sent_.front()->done()) sent_.pop_front();
+  // One that is asked moves all on.
+  if (sent_.empty() && !arriving_.empty()) arriving_.begin()->second->message[0]->done();
+  return !sent_.empty() || !arriving_.empty();
+}
+
 bool GroupMessages::exchange(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts) {
   const double start = wall_seconds();
   const Header header = header_of(group, what, parts);

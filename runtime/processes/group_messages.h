@@ -2,8 +2,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,15 +44,24 @@ struct MessagePart {
 class GroupMessages {
  public:
   /// `times`: where idle and transfer time are added up. All arguments must outlive this.
-  GroupMessages(int rank, RunState& state, Job& job, const ProcessOfRank& process_of, RankTimes& times)
-      : rank_(rank), state_(state), job_(job), process_of_(process_of), times_(times) {}
+  GroupMessages(int rank, RunState& state, Job& job, const ProcessOfRank& process_of, RankTimes& times);
+  ~GroupMessages();
 
   /// One message to every other member, with what all parts send to it, and one from each. `what` says in messages what
   /// is exchanged. False, with the run failed or failing, if the messages do not come or members call different things.
   bool exchange(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts);
 
+  /// Begins what a sender and a receiver, the members of `pair`, do of a send, and returns. What is sent is copied
+  /// first. These messages are apart from those of exchange(); from one thread, which may be another than that one.
+  void post(MessageGroup& pair, const CollectiveCall& call);
+  /// Waits until the data of a posted call are there; at once on the sender. False as for exchange().
+  bool finish(int id);
+  /// Moves posted messages on, which has to be asked for again and again. Whether some are under way. From any thread.
+  bool progress();
+
  private:
   struct Header;
+  struct Arriving;
   using Messages = std::vector<std::unique_ptr<Message>>;
   Header header_of(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts) const;
   bool wait(const Messages& messages, const MessageGroup& group, const std::string& what);
@@ -57,12 +69,16 @@ class GroupMessages {
              const std::string& what, const Header& own);
   int process(const MessageGroup& group, int member) const { return process_of_[size_t(group.ranks[size_t(member)])]; }
   int tag(int from, int to) const { return first_free_tag + from * state_.ranks() + to; }
+  int tag_of_posted(int from, int to) const { return tag(from, to) + state_.ranks() * state_.ranks(); }
 
   const int rank_;
   RunState& state_;
   Job& job_;
   const ProcessOfRank& process_of_;
   RankTimes& times_;
+  std::mutex mutex_;  ///< of what is posted
+  std::deque<std::unique_ptr<Message>> sent_;
+  std::map<int, std::unique_ptr<Arriving>> arriving_;  ///< by number of the call
 };
 
 }  // namespace hetsynth

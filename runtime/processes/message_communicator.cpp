@@ -44,6 +44,21 @@ class MessageExchange final : public Exchange {
     state_.end_exchange(rank_);
     return done;
   }
+  bool posts() const override { return true; }
+  bool post(const CollectiveCall& call) override {
+    try {
+      if (call.axis < 0 || size_t(call.axis) >= groups_.size()) return fails(call, "the mesh has no such axis");
+      const std::vector<int>& ranks = groups_[size_t(call.axis)].ranks;
+      check_call(call, int(ranks.size()));
+      const std::pair between(ranks[size_t(call.root)], ranks[size_t(call.to)]);
+      messages_.post(posted_.try_emplace(between, group_of({between.first, between.second})).first->second, call);
+      return !state_.aborted();
+    } catch (const UserError& error) {
+      return fails(call, error.what());
+    }
+  }
+  bool finish(int id) override { return messages_.finish(id); }
+  bool progress() override { return messages_.progress(); }
   int rank() const override { return rank_; }
   int group_size(int axis) const override { return int(groups_.at(size_t(axis)).ranks.size()); }
   int coordinate(int axis) const override {
@@ -52,6 +67,11 @@ class MessageExchange final : public Exchange {
   const RankTimes& times() const override { return times_; }
 
  private:
+  bool fails(const CollectiveCall& call, const std::string& why) {
+    state_.fail(rank_, "called " + text(call) + ", but " + why);
+    return false;
+  }
+
   MessageGroup group_of(const std::vector<int>& ranks) const {
     return {ranks, int(std::ranges::find(ranks, rank_) - ranks.begin()), 0};
   }
@@ -339,7 +359,7 @@ class MessageExchange final : public Exchange {
   RankTimes times_;
   GroupMessages messages_;
   std::vector<MessageGroup> groups_, leaders_;                     ///< per mesh axis
-  std::map<std::pair<int, int>, MessageGroup> pairs_;              ///< by sender and receiver
+  std::map<std::pair<int, int>, MessageGroup> pairs_, posted_;     ///< by sender and receiver; of what is posted
   std::map<std::pair<int, std::vector<int64_t>>, Levels> levels_;  ///< by axis and hosts
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "dsl/base/error.h"
@@ -31,6 +32,10 @@ using namespace synth;
 constexpr size_t most_groups = 16, most_divisions = 3, most_simulated = 8;
 /// How much shorter than by the formula of divisions steps turn out to be, at most.
 constexpr double formula_above = 0.1;
+/// Where no division comes near, with so many turns, more of them hardly help.
+constexpr double far_from_worth = 2;
+constexpr int64_t enough_turns = 8;
+constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Most turns.
 constexpr int64_t most_turns = 64;
 
@@ -51,6 +56,12 @@ struct Pipeline {
 Cluster without_limits(Cluster cluster) {
   for (Device& device : cluster.devices) device.memory_bytes = 0;
   return cluster;
+}
+
+/// GPUs have one stream for all that they communicate.
+Sending sending_of(const Cluster& cluster) {
+  if (!communicate_beside_computing(cluster)) return Sending::in_place;
+  return all_of_kind(cluster.devices, DeviceKind::cpu) ? Sending::both_ways : Sending::beside_computing;
 }
 
 std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgram& program) {
@@ -78,8 +89,9 @@ class PipelinesAtTurns {
         program_(*step_),
         positions_(stage_positions(program_)) {}
 
-  /// Those on groups of this size that fit.
-  std::vector<Pipeline> on_groups_of(int size) const {
+  /// Those on groups of this size that fit and may be worth it. `least`: what the best division takes by the formula,
+  /// infinite if that is far from worth it.
+  std::vector<Pipeline> on_groups_of(int size, double* least) const {
     const DeviceGroups groups = groups_of(cluster_, size);
     const Cluster one = without_limits(restricted(cluster_, groups.groups[0]));
     const auto analysis = size > 1 ? analysis_ : Analysis::of_one_device(*analysis_);
@@ -89,36 +101,46 @@ class PipelinesAtTurns {
     const SpmdProgram group = even.plan(size > 1 ? even.cheapest({}) : replicated_choices(problem), "a stage").program;
     StageProblem stages = stage_problem(analysis, cluster_, groups, group, positions_);
     stages.stages = options_.stages.value_or(0);
-    stages.to_beat = options_.to_beat * (1 + formula_above);
+    stages.both_ways = sending_of(cluster_) == Sending::both_ways;
+    stages.to_beat = options_.to_beat * far_from_worth;
+    const double worth = options_.to_beat > 0 ? options_.to_beat * (1 + formula_above) : infinite;
     std::vector<Pipeline> out;
-    for (const StageDivision& division : divide_into_stages(stages, most_divisions))
+    *least = infinite;
+    for (const StageDivision& division : divide_into_stages(stages, most_divisions)) {
+      *least = std::min(*least, division.seconds);
+      if (division.seconds >= worth) break;
       if (std::optional<Pipeline> made = scheduled(groups, group, division)) out.push_back(std::move(*made));
+    }
     return out;
   }
 
  private:
   std::optional<Pipeline> scheduled(const DeviceGroups& groups, const SpmdProgram& group,
                                     const StageDivision& division) const {
+    // Stages are numbered in the order of the cluster, as ranks are: whoever starts processes goes by that.
+    std::vector<const std::vector<int>*> members;  // by segment
+    for (const StageProblem::Group& g : division.groups)
+      members.push_back(&groups.groups[size_t(groups.kinds[size_t(g.kind)][size_t(g.number)])]);
+    std::set<std::vector<int>> stages;
+    for (const std::vector<int>* group : members) stages.insert(*group);
     std::vector<int> devices;
+    for (const std::vector<int>& group : stages) devices.insert(devices.end(), group.begin(), group.end());
     StageCuts cuts{division.ends, {}};
-    for (size_t segment = 0; segment < division.groups.size(); ++segment) {
-      const StageProblem::Group& g = division.groups[segment];
-      cuts.stage.push_back(int(segment) % division.stages());
-      if (int(segment) == division.stages()) break;  // the first stage's second segment
-      const std::vector<int>& members = groups.groups[size_t(groups.kinds[size_t(g.kind)][size_t(g.number)])];
-      devices.insert(devices.end(), members.begin(), members.end());
+    std::vector<int> under_way(stages.size(), 0);
+    for (size_t segment = 0; segment < members.size(); ++segment) {
+      cuts.stage.push_back(int(std::distance(stages.begin(), stages.find(*members[segment]))));
+      int& turns = under_way[size_t(cuts.stage.back())];
+      if (turns == 0) turns = 2 * (division.stages() - int(segment));
     }
     Pipeline out{step_, analysis_, turns_, groups.size, restricted(cluster_, devices), {}, {}, 0};
-    const bool beside = communicate_beside_computing(out.ranks);
+    const Sending sending = sending_of(out.ranks);
     out.program = staged_plan(program_, group, positions_, cuts);
-    if (beside && all_of_kind(out.ranks.devices, DeviceKind::cpu)) out.program = with_buckets(program_, out.program);
+    if (sending == Sending::both_ways) out.program = with_buckets(program_, out.program);
     const Problem problem(analysis_, out.ranks, out.program.mesh);
     const std::vector<InstructionPrice> prices = price_instructions(problem, out.program);
     const std::vector<PartCost> parts = part_costs(program_, out.program, prices);
-    std::vector<int> under_way;
-    for (int s = 0; s < cuts.stages(); ++s) under_way.push_back(2 * (cuts.stages() - s));
     for (;;) {
-      TurnOrder taken = one_forward_one_backward(parts, turns_, under_way, beside);
+      TurnOrder taken = one_forward_one_backward(parts, turns_, under_way, sending);
       out.program.schedules[0].order = std::move(taken.order);
       out.seconds = taken.seconds + seconds_besides(program_, out.program, prices);
       out.memory = memory_of(problem, out.program);
@@ -164,7 +186,7 @@ std::vector<int64_t> turns_to_try(const Program& whole, const PipelineOptions& o
 std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
                                 std::vector<TurnTrial>* tried) {
   struct Course {
-    double least = std::numeric_limits<double>::infinity();
+    double least = infinite;  ///< by the formula
     int slower = 0;
   };
   std::map<int, Course> courses;  // by size of groups
@@ -178,16 +200,18 @@ std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, co
     for (auto& [size, course] : courses) {
       if (course.slower == 2) continue;
       if (options.stop()) return out;
-      std::vector<Pipeline> made = at.on_groups_of(size);
-      const auto best = std::ranges::min_element(made, {}, &Pipeline::seconds);
-      const double seconds = best == made.end() ? std::numeric_limits<double>::infinity() : best->seconds;
-      course.slower = seconds < course.least || made.empty() ? 0 : course.slower + 1;
-      course.least = std::min(course.least, seconds);
-      if (!made.empty())
+      double least = infinite;
+      std::vector<Pipeline> made = at.on_groups_of(size, &least);
+      if (least < course.least)
+        course.slower = 0;
+      else if (least < infinite || turns >= enough_turns)
+        ++course.slower;
+      course.least = std::min(course.least, least);
+      if (const auto best = std::ranges::min_element(made, {}, &Pipeline::seconds); best != made.end())
         tried->push_back({.turns = hetsynth::text(TurnCount{turns}),
                           .stages = best->stages(),
                           .stage_devices = size,
-                          .step_seconds = seconds});
+                          .step_seconds = best->seconds});
       std::ranges::move(made, std::back_inserter(out));
     }
   }
@@ -219,7 +243,7 @@ std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& c
   std::ranges::stable_sort(found, {}, &Pipeline::seconds);
   std::map<std::pair<int64_t, int>, double> simulated_seconds;  // the least, by turns and size of groups
   std::optional<PipelinePlan> best;
-  double to_beat = options.to_beat > 0 ? options.to_beat : std::numeric_limits<double>::infinity();
+  double to_beat = options.to_beat > 0 ? options.to_beat : infinite;
   for (size_t i = 0; i < std::min(found.size(), most_simulated) && found[i].seconds < to_beat; ++i) {
     const Pipeline& pipeline = found[i];
     Plan plan = simulated(pipeline, cluster);

@@ -109,6 +109,10 @@ class ChoosingTurns {
     own.devices = pipeline.devices;
     own.device_count = pipeline.plan.program.mesh.device_count();
     own.step_seconds = now.step_seconds;
+    for (const DevicePrediction& device : now.devices) {
+      own.compute_seconds = std::max(own.compute_seconds, device.compute_seconds);
+      own.communication_seconds = std::max(own.communication_seconds, device.communication_seconds);
+    }
     own.outcome = "taken";
     now.considered.push_back(std::move(own));
   }

@@ -34,6 +34,7 @@ OverlappedTurns overlap_turns(const Program& reference, const SpmdProgram& progr
     out.unfolding.bundle_of.push_back(turns[from] > 1 ? -1 : unfolding.bundle_of[from]);
     out.unfolding.latency.push_back(unfolding.latency[from] / turns[from]);
     out.unfolding.beside.push_back(unfolding.beside[from]);
+    if (!unfolding.posted.empty()) out.unfolding.posted.push_back(unfolding.posted[from]);
     if (unfolding.message_seconds.empty()) continue;
     out.unfolding.message_seconds.push_back(unfolding.message_seconds[from]);
     for (double& seconds : out.unfolding.message_seconds.back()) seconds /= turns[from];

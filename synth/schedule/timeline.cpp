@@ -35,7 +35,9 @@ class Simulation {
         spans_(whole ? prices.size() : 0, std::vector<TimelineSpan>(devices_)),
         ready_(program.values.size(), std::vector<double>(devices_, 0)),
         compute_free_(devices_, 0),
-        communication_free_(devices_, 0) {
+        communication_free_(devices_, 0),
+        out_free_(devices_, 0),
+        in_free_(devices_, 0) {
     HETSYNTH_CHECK(prices.size() == program.instructions.size(), "a price per instruction");
     HETSYNTH_CHECK(unfolding.order.size() == prices.size() && unfolding.beside.size() == prices.size() &&
                        unfolding.bundle_of.size() == prices.size() && unfolding.latency.size() == prices.size(),
@@ -57,7 +59,12 @@ class Simulation {
         if (unfolding_.bundle_of[size_t(unfolding_.order[at])] != bundle) break;
         together.push_back(unfolding_.order[at]);
       }
-      prices_[size_t(first)].communicates() ? communicate(together) : compute(size_t(first));
+      if (!prices_[size_t(first)].communicates())
+        compute(size_t(first));
+      else if (!unfolding_.posted.empty() && unfolding_.posted[size_t(first)])
+        post(first);
+      else
+        communicate(together);
     }
     for (size_t d = 0; whole_ && d < devices_; ++d) add_up(d);
     out_.spans = std::move(spans_);
@@ -97,6 +104,24 @@ class Simulation {
   void done(size_t i, size_t d, double end) {
     ready_[size_t(program_.instructions[i].result)][d] = end;
     out_.seconds = std::max(out_.seconds, end);
+  }
+
+  /// Begins when the sender has it and both ways are free.
+  void post(int i) {
+    const Instruction& send = program_.instructions[size_t(i)];
+    for (const std::vector<int>& group : groups_[size_t(send.axis)]) {
+      const int from = group[size_t(send.root)], to = group[size_t(send.to)];
+      if (!takes_part(program_, send, from)) continue;
+      const double start =
+          std::max({operands_ready(size_t(i), size_t(from)), out_free_[size_t(from)], in_free_[size_t(to)]});
+      const double end = start + prices_[size_t(i)].device_seconds[size_t(from)];
+      out_free_[size_t(from)] = in_free_[size_t(to)] = end;
+      done(size_t(i), size_t(to), end);
+      for (const int member : {from, to}) {
+        compute_free_[size_t(member)] += messages(i, member);
+        if (whole_) spans_[size_t(i)][size_t(member)] = {start, end};
+      }
+    }
   }
 
   /// All begin when the last device has the last of their operands, and are there when all are done.
@@ -142,13 +167,20 @@ class Simulation {
     }
   }
 
-  /// Sums of a device. Both of its streams run in order, so their spans are merged like two sorted lists.
+  /// Sums of a device. Its streams are merged like two sorted lists; of what is posted the ways out and in may overlap.
   void add_up(size_t d) {
     DeviceTimeline& sums = out_.devices[d];
     std::vector<TimelineSpan> computing, communicating;
     for (const int i : unfolding_.order)
       (prices_[size_t(i)].communicates() ? communicating : computing).push_back(spans_[size_t(i)][d]);
     for (const TimelineSpan& span : computing) sums.compute_seconds += span.end - span.start;
+    std::ranges::sort(communicating, {}, &TimelineSpan::start);
+    double until = 0;
+    for (TimelineSpan& span : communicating) {
+      span.start = std::min(span.end, std::max(span.start, until));
+      until = std::max(until, span.end);
+    }
+    std::erase_if(communicating, [](const TimelineSpan& span) { return span.end <= span.start; });
     for (const TimelineSpan& span : communicating) sums.communication_seconds += span.end - span.start;
     for (size_t a = 0, b = 0; a < computing.size() && b < communicating.size();) {
       const double from = std::max(computing[a].start, communicating[b].start);
@@ -169,6 +201,7 @@ class Simulation {
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
   std::vector<double> compute_free_, communication_free_;
+  std::vector<double> out_free_, in_free_;  ///< of what is posted
   Timeline out_;
 };
 
@@ -241,9 +274,12 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
     const auto own = size_t(made_by[size_t(buckets.program.instructions[i].result)]);
     out.order.push_back(int(own));
     out.bundle_of[own] = buckets.bucket_of[i];
+    out.posted.push_back(false);
     // GPUs that meet cpu devices in a collective wait for it.
     out.beside[own] = all_cuda || (cores_alone && cluster.hosts.size() > 1 && buckets.bucket_of[i] >= 0);
   }
+  for (size_t i = 0; i < instructions; ++i)
+    out.posted[i] = out.beside[i] && cores_alone && program.instructions[i].opcode == Opcode::send;
   const Cluster fast = with_latency_alone(cluster);
   const CommunicationCost latency = problem.cost.communication().over(fast);
   const Pricer pricer(problem, program, &latency), whole(problem, program);

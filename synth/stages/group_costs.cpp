@@ -104,7 +104,7 @@ class Costs {
   void add_crossing(const Pricer& pricer) {
     crossing_.assign(count_ + 1, 0);
     std::vector<size_t> last(plan_.values.size(), 0);
-    std::vector<char> made(plan_.values.size(), 0);
+    std::vector<bool> made(plan_.values.size(), false);
     for (const Instruction& instruction : plan_.instructions) {
       if (loop_of(p_, plan_, instruction) != at_.loop) continue;
       const ValueId result = instruction.result;

@@ -26,13 +26,14 @@ std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& sta
       for (size_t d = 0; d < busy.size(); ++d) busy[d] += prices[size_t(i)].device_seconds[d] / turns;
     }
     cost.seconds = *std::ranges::max_element(busy);
-    if (cost.sends) {
-      for (size_t d = 0; d < busy.size(); ++d)
-        if (const int stage = staged.mesh.coordinate(int(d), 0); busy[d] > 0 && !std::ranges::count(cost.stages, stage))
-          cost.stages.push_back(stage);
-    } else {
-      cost.stages = {staged.mesh.coordinate(int(std::ranges::max_element(busy) - busy.begin()), 0)};
+    const auto add = [](std::vector<int>& stages, int stage) {
+      if (!std::ranges::count(stages, stage)) stages.push_back(stage);
+    };
+    for (int i = bounds[part]; i < bounds[part + 1] && cost.sends; ++i) {
+      add(cost.stages, staged.instructions[size_t(i)].root);
+      add(cost.receivers, staged.instructions[size_t(i)].to);
     }
+    if (!cost.sends) cost.stages = {staged.mesh.coordinate(int(std::ranges::max_element(busy) - busy.begin()), 0)};
     out.push_back(std::move(cost));
   }
   return out;
@@ -52,11 +53,12 @@ namespace {
 
 class ListScheduling {
  public:
-  ListScheduling(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way, bool beside)
-      : parts_(parts), turns_(turns), limit_(under_way), beside_(beside), next_(parts.size(), 0), ended_(parts.size()) {
+  ListScheduling(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way, Sending sending)
+      : parts_(parts), turns_(turns), limit_(under_way), mode_(sending), next_(parts.size(), 0), ended_(parts.size()) {
     const size_t stages = limit_.size();
     computing_.assign(stages, 0);
     sending_.assign(stages, 0);
+    receiving_.assign(stages, 0);
     first_.assign(stages, -1);
     last_.assign(stages, -1);
     for (size_t p = 0; p < parts.size(); ++p) {
@@ -75,13 +77,17 @@ class ListScheduling {
   }
 
  private:
-  /// The streams that a part keeps busy. Collectives run on that of what is sent, in the order of the program.
+  /// What a part keeps busy. Collectives run on the stream of what is sent, in the order of the program, unless that
+  /// has ways of its own.
   std::vector<double*> streams(const PartCost& part) {
     std::vector<double*> out;
+    const bool in_place = mode_ == Sending::in_place, both_ways = mode_ == Sending::both_ways;
     for (const int stage : part.stages) {
-      if (!part.sends || !beside_) out.push_back(&computing_[size_t(stage)]);
-      if (beside_ && (part.sends || part.collects)) out.push_back(&sending_[size_t(stage)]);
+      if (!part.sends || in_place) out.push_back(&computing_[size_t(stage)]);
+      if (!in_place && (part.sends || (part.collects && !both_ways))) out.push_back(&sending_[size_t(stage)]);
     }
+    for (const int stage : part.receivers)
+      out.push_back(&(in_place ? computing_ : both_ways ? receiving_ : sending_)[size_t(stage)]);
     return out;
   }
 
@@ -120,19 +126,19 @@ class ListScheduling {
   const std::vector<PartCost>& parts_;
   const int64_t turns_;
   const std::vector<int>& limit_;
-  const bool beside_;
-  std::vector<int64_t> next_;                ///< by part: its next turn
-  std::vector<std::vector<double>> ended_;   ///< by part and turn
-  std::vector<double> computing_, sending_;  ///< by stage: free since then
-  std::vector<int> first_, last_;            ///< by stage: its parts that compute
+  const Sending mode_;
+  std::vector<int64_t> next_;                            ///< by part: its next turn
+  std::vector<std::vector<double>> ended_;               ///< by part and turn
+  std::vector<double> computing_, sending_, receiving_;  ///< by stage: free since then
+  std::vector<int> first_, last_;                        ///< by stage: its parts that compute
   TurnOrder out_;
 };
 
 }  // namespace
 
 TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
-                                   bool beside) {
-  return ListScheduling(parts, turns, under_way, beside).run();
+                                   Sending sending) {
+  return ListScheduling(parts, turns, under_way, sending).run();
 }
 
 }  // namespace hetsynth::synth

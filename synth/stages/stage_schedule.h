@@ -9,11 +9,15 @@ namespace hetsynth::synth {
 
 /// What a part of a turn takes.
 struct PartCost {
-  std::vector<int> stages;  ///< that it keeps busy: one that computes, or those that send and receive
-  double seconds = 0;       ///< of its slowest device
+  std::vector<int> stages;     ///< the one that computes, or those that send
+  std::vector<int> receivers;  ///< stages, of what is sent
+  double seconds = 0;          ///< of its slowest device
   bool sends = false;
   bool collects = false;  ///< it computes, and its devices exchange data meanwhile
 };
+
+/// What a stage does beside sending: nothing; it computes; or it computes and receives.
+enum class Sending : uint8_t { in_place, beside_computing, both_ways };
 
 /// One cost for each part of the schedule that staged_plan gives. `prices`: of all turns.
 std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,
@@ -30,9 +34,9 @@ struct TurnOrder {
 
 /// List scheduling (Graham 1969): each stage takes, as soon as it is free, the part that is ready and nearest to the
 /// end of its turn, so that backward passes go before forward passes (one forward, one backward: Narayanan et al. 2019,
-/// PipeDream); of turns that a stage has begun and not ended there are never more than `under_way`. `beside`: stages
-/// send while they compute. Returns the order in which parts begin.
+/// PipeDream); of turns that a stage has begun and not ended there are never more than `under_way`. Returns the order
+/// in which parts begin.
 TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
-                                   bool beside);
+                                   Sending sending);
 
 }  // namespace hetsynth::synth

@@ -73,11 +73,14 @@ double formula(const StageProblem& p, double longest, double through) {
   return double(p.turns - 1) * longest + through;
 }
 
+/// How long a transfer there and back keeps a device's streams busy.
+double busy(const StageProblem& p, double moved) { return p.both_ways ? moved / 2 : moved; }
+
 /// What both ends of a line have to do with the same parameters.
 void add_shared(const StageProblem& p, Group last, Group first, double* longest, double* through) {
   if (p.shared_bytes <= 0) return;
   const double moved = p.transfer(last, first, p.shared_bytes);
-  *longest = std::max(*longest, moved);
+  *longest = std::max(*longest, moved);  // one way
   *through += moved;
 }
 
@@ -87,11 +90,12 @@ class Division {
   Division(const StageProblem& problem, size_t most) : p_(problem), costs_(problem), most_(most) {}
 
   std::vector<StageDivision> run() {
+    for (const GroupKind& kind : p_.kinds) all_groups_ += kind.groups;
     begins_ = {0};
     begins_.insert(begins_.end(), p_.cuts.begin(), p_.cuts.end());
-    run_from(std::nullopt, p_.positions());
     for (int kind = 0; kind < int(p_.kinds.size()); ++kind)
       for (const int cut : p_.ring_cuts) run_from(Group{kind, 0}, cut);
+    run_from(std::nullopt, p_.positions());
     return found();
   }
 
@@ -139,10 +143,8 @@ class Division {
     }
   }
 
-  /// `before`: the position up to which all is still to be divided.
-  bool hopeless(double longest, double through, int before) const {
-    const double least = formula(p_, longest, through + costs_.least(before));
-    return (best_.size() >= most_ && least >= worst_of_best()) || (p_.to_beat > 0 && least >= p_.to_beat);
+  bool hopeless(double seconds) const {
+    return (best_.size() >= most_ && seconds >= worst_of_best()) || (p_.to_beat > 0 && seconds >= p_.to_beat);
   }
   double worst_of_best() const { return best_.rbegin()->second; }
 
@@ -169,7 +171,12 @@ class Division {
     const Group group{kind, to.used[size_t(kind)]++};
     const Label added = behind_of(label, group, begin, end, 0);
     // What a stage takes and the least that is still to come grow together with it.
-    if (hopeless(added.longest, added.through, begin) || !costs_.fits(kind, begin, end, behind)) return false;
+    const double rest = costs_.least(begin);
+    if (hopeless(formula(p_, added.longest, added.through + rest)) || !costs_.fits(kind, begin, end, behind))
+      return false;
+    // Of those before it one takes its part of the rest at least; that is less where this stage is longer.
+    const int left = all_groups_ - behind - 1 + (first_ ? 1 : 0);
+    if (hopeless(formula(p_, std::max(added.longest, rest / std::max(1, left)), added.through + rest))) return true;
     if (add(states_[to][begin], added)) next[to] = true;
     return true;
   }
@@ -181,7 +188,7 @@ class Division {
                 label.stage ? label.last : group};
     if (label.stage) {
       const double moved = costs_.transfer(end, group, label.group);
-      added.longest = std::max(added.longest, moved);  // both ways, which share a device's stream
+      added.longest = std::max(added.longest, busy(p_, moved));
       added.through += moved;
     }
     return added;
@@ -196,7 +203,7 @@ class Division {
     const double more = first_ ? costs_.turn(kind, rest_, p_.positions()) : 0;
     Label added = behind_of(label, group, 0, end, more);
     if (!first_) add_shared(p_, added.last, group, &added.longest, &added.through);
-    if (hopeless(added.longest, added.through, 0)) return;
+    if (hopeless(formula(p_, added.longest, added.through))) return;
     if (costs_.fits(kind, 0, end, behind, first_ ? rest_ : p_.positions())) keep(added);
   }
 
@@ -244,6 +251,7 @@ class Division {
   const Segments costs_;
   const size_t most_;
   std::vector<int> begins_;
+  int all_groups_ = 0;
   std::optional<Group> first_;                           ///< has the rest as well
   int rest_ = 0;                                         ///< where that begins
   std::map<Key, std::map<int, Front>> states_;           ///< by first position of what is divided
@@ -266,7 +274,7 @@ double pipeline_seconds(const StageProblem& problem, const StageDivision& divisi
         s + 1 < division.ends.size() ? costs.transfer(division.ends[s], division.groups[s], division.groups[s + 1]) : 0;
     if (s == 0) first = turn;
     const bool returns = s > 0 && s + 1 == division.ends.size() && division.ring();
-    longest = std::max({longest, turn + (returns ? first : 0), moved});
+    longest = std::max({longest, turn + (returns ? first : 0), busy(problem, moved)});
     through += turn + moved;
   }
   if (!division.ring()) add_shared(problem, division.groups.back(), division.groups.front(), &longest, &through);

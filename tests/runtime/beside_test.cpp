@@ -130,6 +130,82 @@ TEST_P(Beside, CallsKeepTheirOrder) {
   });
 }
 
+struct Sent {
+  int from = 0, to = 1;
+  std::vector<float> values, arrived;
+};
+
+/// What is sent among collectives, begun or in its place on either side, waited for in any order.
+TEST_P(Beside, WhatIsSentArrives) {
+  EXPECT_TRUE(rc::check([] {
+    const int members = *rc::gen::inRange(2, 5);
+    std::mt19937_64 random(*rc::gen::arbitrary<uint64_t>());
+    std::vector<Sent> sends(*rc::gen::inRange<size_t>(1, 12));
+    for (Sent& sent : sends) {
+      sent.from = int(random() % size_t(members));
+      sent.to = (sent.from + 1 + int(random() % size_t(members - 1))) % members;
+      sent.values = random_values(random, int64_t(random() % 300));
+      sent.arrived.resize(sent.values.size());
+    }
+    RankHarness ranks(mesh_of({members}), GetParam());
+    for (int step = 0; step < 2; ++step)
+      ranks.run([&](int rank, HetsynthContext* context) {
+        std::mt19937_64 own(size_t(rank + 10 * step));
+        std::vector<int> begun;
+        for (int id = 0; id < int(sends.size()); ++id) {
+          Sent& sent = sends[size_t(id)];
+          const int64_t count = int64_t(sent.values.size());
+          const float one = 1;
+          float sum = 0;
+          if (id % 3 == 2) {
+            ASSERT_EQ(hetsynth_all_reduce(context, 1000 + id, 0, &one, &sum, 1, 0, 0), 0);
+            ASSERT_EQ(sum, float(members));
+          }
+          if (rank != sent.from && rank != sent.to) continue;
+          const bool begins = own() % 2 == 0;
+          if (begins) {
+            ASSERT_EQ(hetsynth_begin(context, id, 1), 0);
+          }
+          if (rank == sent.from) {
+            ASSERT_EQ(hetsynth_send(context, id, 0, sent.values.data(), count, sent.to, 0), 0);
+          } else {
+            ASSERT_EQ(hetsynth_receive(context, id, 0, sent.arrived.data(), count, sent.from, 0), 0);
+          }
+          if (begins) begun.push_back(id);
+        }
+        std::shuffle(begun.begin(), begun.end(), own);
+        for (const int id : begun) ASSERT_EQ(hetsynth_end(context, id), 0);
+      });
+    for (const Sent& sent : sends) RC_ASSERT(sent.arrived == sent.values);
+  }));
+}
+
+/// Over messages nobody waits for who receives: two ranks that send first, and receive then, do not block each other.
+TEST(OneWay, WhoSendsDoesNotWait) {
+  RankHarness ranks(mesh_of({2}), Transport::messages);
+  const std::vector<float> values(200'000, 3);
+  std::vector<float> arrived[2] = {std::vector<float>(values.size()), std::vector<float>(values.size())};
+  ranks.run([&](int rank, HetsynthContext* context) {
+    const int64_t count = int64_t(values.size());
+    ASSERT_EQ(hetsynth_send(context, rank, 0, values.data(), count, 1 - rank, 0), 0);
+    ASSERT_EQ(hetsynth_receive(context, 1 - rank, 0, arrived[rank].data(), count, 1 - rank, 0), 0);
+  });
+  for (const auto& there : arrived) EXPECT_EQ(there, values);
+}
+
+TEST(OneWay, WhoSendsSomethingElseIsTold) {
+  RankHarness ranks(mesh_of({2}), Transport::messages);
+  std::vector<float> values(10, 1);
+  ranks.run([&](int rank, HetsynthContext* context) {
+    if (rank == 0)
+      hetsynth_send(context, 4, 0, values.data(), 10, 1, 0);
+    else
+      EXPECT_NE(hetsynth_receive(context, 4, 0, values.data(), 8, 0, 0), 0);
+  });
+  EXPECT_THAT(ranks.failure_of_process(0) + ranks.failure_of_process(1),
+              HasSubstr("ranks met in different collectives"));
+}
+
 TEST_P(Beside, RanksThatBeginDifferentThingsAreTold) {
   RankHarness ranks(mesh_of({2}), GetParam());
   std::string told;

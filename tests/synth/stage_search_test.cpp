@@ -46,6 +46,7 @@ StageProblem any_problem() {
     p.ring_cuts = {p.cuts.back()};
     p.shared_bytes = *rc::gen::inRange(0, 60);
   }
+  p.both_ways = *rc::gen::arbitrary<bool>();
   if (*rc::gen::inRange(0, 4) == 0) p.stages = *rc::gen::inRange(2, 5);
   return p;
 }

@@ -83,7 +83,8 @@ Pipelined pipelined(const Program& whole, int64_t turns, const std::vector<int>&
   SpmdProgram program = staged_plan(out.program, group.program, positions, even_cuts(problem, stages));
   const Problem priced(analysis, out.cluster, program.mesh);
   const std::vector<PartCost> parts = part_costs(out.program, program, price_instructions(priced, program));
-  program.schedules[0].order = one_forward_one_backward(parts, turns, std::vector<int>(stages.size(), 3), false).order;
+  program.schedules[0].order =
+      one_forward_one_backward(parts, turns, std::vector<int>(stages.size(), 3), Sending::in_place).order;
   out.plan = identify_plan(out.program, out.cluster);
   for (const MemoryBreakdown& peak : synth::memory_at_peak(priced, program)) {
     out.plan.prediction.devices.emplace_back();
