@@ -8,8 +8,22 @@
 #include "cli/report.h"
 #include "cli/step_at_length.h"
 #include "dsl/base/file.h"
+#include "dsl/spmd/loop_schedule.h"
 
 namespace hetsynth::cli {
+namespace {
+
+/// How long a step with a wrong schedule would take is no question.
+void require_schedules(const Compilation& c) {
+  for (const LoopSchedule& schedule : c.plan.program.schedules)
+    if (const std::optional<ScheduleFlaw> flaw = flaw_of(c.reference, c.plan.program, schedule))
+      throw UserError({.where = {c.plan_file},
+                       .tag = "plan",
+                       .message = flaw->text,
+                       .mend = "ask `hetsynth verify` what is wrong with the plan"});
+}
+
+}  // namespace
 
 Command add_explain(CLI::App& app) {
   struct Options {
@@ -40,6 +54,7 @@ Command add_explain(CLI::App& app) {
   return [options]() {
     Compilation& c = options->compilation;
     run_pipeline(c, "synthesize", options->pipeline);
+    require_schedules(c);
     Explanation explanation{c.plan,
                             c.reference,
                             price_instructions(c.reference, c.plan.program, c.cluster),

@@ -117,12 +117,21 @@ class ChoosingTurns {
     now.considered.push_back(std::move(own));
   }
 
-  UserError no_pipeline() const {
-    return UserError({.tag = "stages",
-                      .message = fmt::format("no pipeline of {} stages was found", *options_.stages),
-                      .found = refusal_ ? refusal_->why : "",
-                      .mend = "leave the number of stages to the planner"},
-                     ExitCode::infeasible);
+  UserError no_pipeline() {
+    const size_t devices = cluster_.devices.size();
+    Diagnostic diagnostic{.tag = "stages",
+                          .message = fmt::format("no pipeline of {} stages was found", *options_.stages),
+                          .mend = "take fewer stages, or leave their number to the planner"};
+    if (size_t(*options_.stages) > devices)
+      diagnostic.expected = fmt::format("at most {}, one for each device", devices);
+    const std::vector<int64_t> possible = possible_turns(whole_);
+    if (possible.empty()) {
+      diagnostic.found = "a batch that cannot be taken in turns, which stages need to compute at the same time";
+    } else if (const Turns taken = take_turns(whole_, {possible.front()}); !taken.program) {
+      refusal_ = taken.refusal;
+      return explained(UserError(std::move(diagnostic), ExitCode::infeasible));
+    }
+    return UserError(std::move(diagnostic), ExitCode::infeasible);
   }
 
   /// The error, if nothing fits.

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tests/cli/command.h"
 
@@ -105,6 +108,42 @@ TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
   ASSERT_NE(at, std::string::npos);
   const std::string step = text.substr(at + words.size(), text.find(" (", at) - at - words.size());
   EXPECT_THAT(page, HasSubstr("One training step as predicted: " + step + "."));
+}
+
+/// Of a pipeline: each instruction once in every turn.
+TEST_F(Explain, ShowsTurnsThatOverlap) {
+  ASSERT_EQ(place.run("plan model.cpp --set batch=3000 --cluster c.toml --turns 3 --stages 2 -o p.json").code, 0);
+  const Json plan = Json::parse(place.read("p.json"));
+  const std::string text = answer("explain model.cpp p.json --cluster c.toml --trace t.json --html t.html");
+  EXPECT_THAT(text, AllOf(HasSubstr("trace written to t.json"), Not(HasSubstr("edited"))));
+  const Json trace = Json::parse(place.read("t.json"));
+  std::map<std::string, int> seen;
+  double end = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    ++seen[event["name"]];
+    end = std::max(end, double(event["ts"]) + double(event["dur"]));
+  }
+  const double step = plan["prediction"]["step_seconds"];
+  EXPECT_NEAR(end, 1e6 * step, 1e-3 * 1e6 * step);
+  const auto of_turn = [&](const char* turn) {
+    return std::ranges::count_if(seen, [&](const auto& entry) { return entry.first.ends_with(turn); });
+  };
+  EXPECT_GT(of_turn("[0]"), 0);
+  EXPECT_EQ(of_turn("[1]"), of_turn("[2]"));
+  const Json json = Json::parse(answer("explain model.cpp p.json --cluster c.toml --json"));
+  EXPECT_NEAR(json["step_seconds"], step, 1e-9 * step + 1e-10);
+
+  Json wrong = plan;
+  Json& order = wrong["decisions"]["schedules"][0]["order"];
+  std::swap(order[0], order[order.size() - 1]);
+  place.write("wrong.json", wrong.dump());
+  const Outcome explained = place.run("explain model.cpp wrong.json --cluster c.toml");
+  EXPECT_EQ(explained.code, 3);
+  EXPECT_THAT(explained.err, HasSubstr("the schedule of loop"));
+  const Outcome verified = place.run("verify model.cpp wrong.json");
+  EXPECT_EQ(verified.code, 5);
+  EXPECT_THAT(verified.out + verified.err, HasSubstr("where turn 0 is next"));
 }
 
 TEST_F(Explain, SaysThatAPlanWasEdited) {

@@ -13,6 +13,7 @@
 namespace hetsynth {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Program step_of(const std::function<void()>& builder) {
@@ -80,6 +81,34 @@ TEST(PlannedStep, SaysWhichTensorForbidsTurns) {
   const Plan roomy = synthesize(whole, two_devices(1 << 30));
   EXPECT_THAT(error_of([&] { synthesize_in_turns(whole, two_devices(most_memory(roomy) / 4), {}); }),
               HasSubstr("the step cannot be taken in turns"));
+}
+
+TEST(PlannedStep, SaysWhyThereAreNoStages) {
+  SynthesisOptions options;
+  options.stages = 3;
+  const Cluster two = two_devices(1 << 30);
+  EXPECT_THAT(error_of([&] { synthesize_in_turns(step_of([] { wide_model(false); }), two, options); }),
+              AllOf(HasSubstr("no pipeline of 3 stages was found"), HasSubstr("at most 2, one for each device")));
+  options.stages = 2;
+  EXPECT_THAT(error_of([&] { synthesize_in_turns(step_of([] { wide_model(true); }), two, options); }),
+              HasSubstr("the step cannot be taken in turns"));
+}
+
+TEST(PlannedStep, IsTakenInTheStagesThatAreAskedFor) {
+  const Program whole = step_of([] { wide_model(false); });
+  const Cluster two = two_devices(1 << 30);
+  SynthesisOptions options;
+  options.stages = 2;
+  const PlannedStep step = synthesize_in_turns(whole, two, options);
+  ASSERT_TRUE(step.program);
+  EXPECT_EQ(step.plan.program.mesh.axes[0].size, 2);
+  EXPECT_EQ(step.plan.program.schedules.size(), 1u);
+  EXPECT_EQ(std::ranges::count(step.plan.prediction.turns, true, &TurnTrial::taken), 1);
+  const Plan read = plan_from_json(plan_to_json(step.plan, *step.program), "plan.json", *step.program);
+  EXPECT_EQ(read.program, canonical(step.plan.program));
+  EXPECT_EQ(read.prediction.turns, step.plan.prediction.turns);
+  options.stages = 1;
+  EXPECT_FALSE(synthesize_in_turns(whole, two, options).program);
 }
 
 }  // namespace
