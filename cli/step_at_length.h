@@ -17,7 +17,7 @@ class StepAtLength {
                const std::vector<InstructionPrice>& prices);
 
   const Timeline& timeline() const { return timeline_; }
-  /// By instruction of the plan: of all turns together.
+  /// Returns by instruction of the plan what of it is hidden, in all turns together.
   std::vector<HiddenPart> hidden() const;
   /// As timeline_page draws it.
   std::string page() const;

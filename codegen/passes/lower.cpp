@@ -23,7 +23,7 @@ Lowered lower(const Program& reference, const SpmdProgram& program, int rank, co
       // What is sent in a loop whose turns follow each other is waited for at once.
       if (loop_of(reference, program, instruction) < 0) bucket_of[size_t(instruction.result)] = instruction.bucket;
   }
-  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of, program.successions);
+  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of, program.taken_over);
   out.names = name_values(out.local, reference);
   return out;
 }

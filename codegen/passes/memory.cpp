@@ -33,9 +33,9 @@ class MemoryPlanner {
                 const std::vector<int>& bucket_of)
       : program_(program), groups_(groups), layouts_(layouts), bucket_of_(bucket_of) {}
 
-  MemoryPlan run(const std::vector<std::pair<ValueId, ValueId>>& successions) {
+  MemoryPlan run(const std::vector<ValueId>& taken_over) {
     index();
-    for (const auto& [before, after] : successions) follow_in_place(after);
+    for (const ValueId value : taken_over) follow_in_place(value);
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
     for (const LocalLoop& loop : program_.loops)
       for (const auto& [carry, next] : loop.carried)
@@ -95,8 +95,10 @@ class MemoryPlanner {
         if (op.result != after || op.inputs.empty()) continue;
         const ValueId buffer = layouts_.of[op.inputs[0].value].buffer;
         const bool leaf = std::ranges::count(program_.leaves, buffer) > 0;
-        if (leaf || buffer == after || layouts_.of[after].buffer != after || bytes_of(buffer) != bytes_of(after))
-          return;
+        const bool own = buffer != after && layouts_.of[after].buffer == after;
+        const bool alike = bytes_of(buffer) == bytes_of(after) &&
+                           program_.values[buffer].type.dtype == program_.values[after].type.dtype;
+        if (leaf || !own || !alike) return;
         if (!groups_of_[buffer].empty() && can_overwrite(buffer, after, -1)) overwrite(buffer, after);
         return;
       }
@@ -272,8 +274,8 @@ class MemoryPlanner {
 }  // namespace
 
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of, const std::vector<std::pair<ValueId, ValueId>>& successions) {
-  return MemoryPlanner(program, groups, layouts, bucket_of).run(successions);
+                       const std::vector<int>& bucket_of, const std::vector<ValueId>& taken_over) {
+  return MemoryPlanner(program, groups, layouts, bucket_of).run(taken_over);
 }
 
 }  // namespace hetsynth::codegen

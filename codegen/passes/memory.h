@@ -19,9 +19,8 @@ struct MemoryPlan {
 };
 
 /// Redirects updates done in place to their leaf's storage in `layouts`. `bucket_of`: see `bundles`; empty: each
-/// collective is carried out in its place. `successions`: see SpmdProgram.
+/// collective is carried out in its place. `taken_over`: see SpmdProgram.
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of = {},
-                       const std::vector<std::pair<ValueId, ValueId>>& successions = {});
+                       const std::vector<int>& bucket_of = {}, const std::vector<ValueId>& taken_over = {});
 
 }  // namespace hetsynth::codegen

@@ -161,13 +161,14 @@ SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
   SpmdProgram out = std::move(gathered.program);
   int next = 0, last = -1, members = 0;
   const auto may_run_beside = [&](const Instruction& instruction) {
-    const int loop = communicates(instruction.opcode) ? loop_of(reference, out, instruction) : 0;
+    if (!communicates(instruction.opcode)) return false;
+    const int loop = loop_of(reference, out, instruction);
     return loop < 0 || (instruction.opcode == Opcode::send && schedule_of(out, loop));
   };
   for (size_t i = 0; i < out.instructions.size(); ++i) {
     Instruction& instruction = out.instructions[i];
     const int bucket = gathered.bucket_of[i];
-    if (communicates(instruction.opcode) && may_run_beside(instruction)) {
+    if (may_run_beside(instruction)) {
       const bool joins = bucket >= 0 && bucket == last && members < most_members;
       members = joins ? members + 1 : 1;
       instruction.bucket = joins ? next - 1 : next++;

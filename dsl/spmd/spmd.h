@@ -170,11 +170,11 @@ struct SpmdProgram {
   ValueId loss = -1;  ///< replicated
   /// Per carry of a loop: the value it takes over at the end of a turn, placed as the carry's own value.
   std::vector<std::pair<NodeId, ValueId>> carried = {};
-  /// Of the loops whose turns overlap.
+  /// Each loop whose turns overlap has one.
   std::vector<LoopSchedule> schedules = {};
-  /// Of plans whose loops are written out (dsl/spmd/unroll.h): what a carry is in one turn and in the next one. The
-  /// second may lie where the first was. Not part of the meaning.
-  std::vector<std::pair<ValueId, ValueId>> successions = {};
+  /// Where loops are written out (dsl/spmd/unroll.h), these are the values that a carry took over, turn by turn. Each
+  /// may lie where its operator's first operand was, as the sum so far of a sum. Not part of the meaning.
+  std::vector<ValueId> taken_over = {};
   /// By rank: the number of its host, from 0, never decreasing. Empty where no collective is hierarchical.
   std::vector<int> hosts = {};
   bool operator==(const SpmdProgram&) const = default;

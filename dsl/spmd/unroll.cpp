@@ -135,7 +135,7 @@ class PlanUnroller {
     for (int64_t turn = 0; turn <= last; ++turn)
       for (int i = span.first; i < span.last; ++i)
         if (const auto carry = handed_on_.find(in_.instructions[size_t(i)].result); carry != handed_on_.end())
-          out_.successions.push_back({now(carry->first, turn), now(carry->second, turn)});
+          out_.taken_over.push_back(now(carry->second, turn));
     for (int i = span.first; i < span.last; ++i) {
       const ValueId made = in_.instructions[size_t(i)].result;
       left.push_back({made, now(made, last)});

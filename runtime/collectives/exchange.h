@@ -6,8 +6,8 @@
 
 namespace hetsynth {
 
-/// One rank's part of all exchanges. Called from one thread at a time, but that calls may be carried out while others
-/// are posted or finished.
+/// One rank's part of all exchanges. It is called from one thread at a time, except that calls may be carried out on
+/// one while others are posted and finished on another.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -17,10 +17,11 @@ class Exchange {
   virtual bool carry_out(std::span<const CollectiveCall> calls) = 0;
   /// Whether sends can be posted: begun at once, beside whatever else is carried out.
   virtual bool posts() const { return false; }
-  /// Begins a send, or to receive one. What is sent may be overwritten afterwards.
+  /// Begins to send, or to receive what is sent. The source may be overwritten afterwards.
   virtual bool post(const CollectiveCall& /*call*/) { return false; }
-  /// Waits until what a posted call receives is there. False as for carry_out.
-  virtual bool finish(int /*id*/) { return true; }
+  /// Waits until what a posted call receives is there, and adds the time of waiting and the bytes to `times`. False as
+  /// for carry_out.
+  virtual bool finish(int /*id*/, RankTimes& /*times*/) { return true; }
   /// Moves what is posted on; whether some of it is under way. From any thread.
   virtual bool progress() { return false; }
   virtual int rank() const = 0;

@@ -102,7 +102,7 @@ class RankCommunicator final : public Communicator {
   void end_step() override {
     clock_.stop_compute();
     if (!thread_.joinable()) return;
-    for (const int id : std::exchange(posted_, {})) exchange_->finish(id);
+    for (const int id : std::exchange(posted_, {})) exchange_->finish(id, clock_.times);
     wait([&] { return waiting_.empty() && !busy_ && (!moving_ || state_.aborted()); });
   }
 
@@ -158,12 +158,10 @@ class RankCommunicator final : public Communicator {
     return !failed_;
   }
 
-  /// Of a send that was posted. The time in which its data were not there is idle.
+  /// Waits for a send that was posted.
   bool finished(int id) {
     clock_.stop_compute();
-    const double start = wall_seconds();
-    const bool done = exchange_->finish(id);
-    clock_.times.idle_seconds += wall_seconds() - start;
+    const bool done = exchange_->finish(id, clock_.times);
     clock_.start_compute();
     return done;
   }
@@ -210,11 +208,12 @@ class RankCommunicator final : public Communicator {
   void move_posted_on(std::unique_lock<std::mutex>& lock) {
     constexpr std::chrono::milliseconds between{2};
     while (waiting_.empty() && !leaving_) {
+      woken_ = false;
       lock.unlock();
       const bool moving = exchange_->progress();
       lock.lock();
-      moving_ = moving;
-      if (!moving || state_.aborted()) {
+      moving_ = moving || woken_;  // or another was posted meanwhile
+      if (!moving_ || state_.aborted()) {
         done_.notify_all();
         return;
       }

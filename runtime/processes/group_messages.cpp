@@ -51,19 +51,21 @@ void GroupMessages::post(MessageGroup& pair, const CollectiveCall& call) {
   arriving_[call.id] = std::move(arriving);
 }
 
-bool GroupMessages::finish(int id) {
+bool GroupMessages::finish(int id, RankTimes& times) {
   std::unique_ptr<Arriving> arriving;
   {
     std::lock_guard lock(mutex_);
     if (auto found = arriving_.extract(id)) arriving = std::move(found.mapped());
   }
   if (!arriving) return !state_.aborted();
+  const double start = wall_seconds();
   const std::string what = text(arriving->call);
-  if (!wait(arriving->message, arriving->pair, what) ||
-      !agree(arriving->message, {0}, arriving->pair, what, arriving->header))
-    return false;
-  const std::span<const std::byte> bytes = arriving->message[0]->bytes();
-  std::memcpy(arriving->call.destination, bytes.data() + sizeof(Header), bytes.size() - sizeof(Header));
+  const bool there = wait(arriving->message, arriving->pair, what);
+  times.idle_seconds += wall_seconds() - start;
+  if (!there || !agree(arriving->message, {0}, arriving->pair, what, arriving->header)) return false;
+  const std::span<const std::byte> data = arriving->message[0]->bytes().subspan(sizeof(Header));
+  std::memcpy(arriving->call.destination, data.data(), data.size());
+  times.moved_bytes += int64_t(data.size());
   return true;
 }
 

@@ -51,12 +51,14 @@ class GroupMessages {
   /// is exchanged. False, with the run failed or failing, if the messages do not come or members call different things.
   bool exchange(MessageGroup& group, const std::string& what, std::span<const MessagePart> parts);
 
-  /// Begins what a sender and a receiver, the members of `pair`, do of a send, and returns. What is sent is copied
-  /// first. These messages are apart from those of exchange(); from one thread, which may be another than that one.
+  /// Begins this rank's part of a send between the members of `pair`, sender and receiver, and returns. What is sent is
+  /// copied first. These messages are apart from those of exchange(): one thread may post while another exchanges.
   void post(MessageGroup& pair, const CollectiveCall& call);
-  /// Waits until the data of a posted call are there; at once on the sender. False as for exchange().
-  bool finish(int id);
-  /// Moves posted messages on, which has to be asked for again and again. Whether some are under way. From any thread.
+  /// Waits until the data of a posted call are there, which they are at once on the sender, and adds the time of
+  /// waiting and the bytes to `times`. False as for exchange().
+  bool finish(int id, RankTimes& times);
+  /// Moves posted messages on, which has to be asked for again and again. True if some are under way. It may be called
+  /// from any thread.
   bool progress();
 
  private:

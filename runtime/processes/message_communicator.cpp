@@ -57,7 +57,7 @@ class MessageExchange final : public Exchange {
       return fails(call, error.what());
     }
   }
-  bool finish(int id) override { return messages_.finish(id); }
+  bool finish(int id, RankTimes& times) override { return messages_.finish(id, times); }
   bool progress() override { return messages_.progress(); }
   int rank() const override { return rank_; }
   int group_size(int axis) const override { return int(groups_.at(size_t(axis)).ranks.size()); }

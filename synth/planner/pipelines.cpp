@@ -15,6 +15,7 @@
 #include "synth/schedule/memory.h"
 #include "synth/schedule/memory_budget.h"
 #include "synth/schedule/price.h"
+#include "synth/schedule/schedule.h"
 #include "synth/schedule/timeline.h"
 #include "synth/stages/device_groups.h"
 #include "synth/stages/group_costs.h"
@@ -65,16 +66,9 @@ Sending sending_of(const Cluster& cluster) {
 }
 
 std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgram& program) {
-  std::vector<DevicePrediction> out;
-  for (const MemoryBreakdown& peak : synth::memory_at_peak(problem, program)) {
-    const Device& device = problem.cluster.devices[out.size()];
-    DevicePrediction prediction;
-    prediction.device = device.name;
-    prediction.memory_bytes = peak.total();
-    prediction.memory_limit_bytes = device.memory_bytes;
-    out.push_back(std::move(prediction));
-  }
-  return out;
+  std::vector<int64_t> bytes;
+  for (const MemoryBreakdown& peak : synth::memory_at_peak(problem, program)) bytes.push_back(peak.total());
+  return predicted_memory(problem.cluster, bytes);
 }
 
 /// The step in so many turns.
@@ -89,8 +83,8 @@ class PipelinesAtTurns {
         program_(*step_),
         positions_(stage_positions(program_)) {}
 
-  /// Those on groups of this size that fit and may be worth it. `least`: what the best division takes by the formula,
-  /// infinite if that is far from worth it.
+  /// Returns pipelines on groups of this size that fit and may be worth it. `least` becomes what the best division
+  /// takes by the formula, or infinite if that is far from worth it.
   std::vector<Pipeline> on_groups_of(int size, double* least) const {
     const DeviceGroups groups = groups_of(cluster_, size);
     const Cluster one = without_limits(restricted(cluster_, groups.groups[0]));
@@ -182,7 +176,8 @@ std::vector<int64_t> turns_to_try(const Program& whole, const PipelineOptions& o
   return out;
 }
 
-/// Of each number of turns and size of groups. More turns are not tried with a size for which more were slower twice.
+/// Returns pipelines of each number of turns and size of groups. A size for which more turns were slower twice is not
+/// tried with still more.
 std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
                                 std::vector<TurnTrial>* tried) {
   struct Course {

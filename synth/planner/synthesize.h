@@ -27,7 +27,8 @@ struct SynthesisOptions {
   /// 2: also plan meshes of two axes over all devices (hosts x devices, and other factorisations). 3: also of three
   /// axes, which takes many times as long.
   int most_axes = 1;
-  /// Of a pipeline (synth/planner/pipelines.h): 1: none; so many; or, if not given, as many as are fastest.
+  /// The plan is a pipeline (synth/planner/pipelines.h) of so many stages, and none if this is 1. If it is not given,
+  /// the planner takes as many as are fastest.
   std::optional<int> stages = {};
   /// So many more plans of every mesh are told of and simulated.
   size_t runners_up = 0;

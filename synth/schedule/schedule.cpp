@@ -323,16 +323,20 @@ std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& share
   return out;
 }
 
-std::vector<DevicePrediction> predict_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+std::vector<DevicePrediction> predicted_memory(const Cluster& cluster, const std::vector<int64_t>& bytes) {
   std::vector<DevicePrediction> out;
-  for (int64_t bytes : peak_memory(problem, shares, spmd)) {
-    const Device& device = problem.cluster.devices[out.size()];
+  for (const int64_t needed : bytes) {
+    const Device& device = cluster.devices[out.size()];
     out.emplace_back();
     out.back().device = device.name;
-    out.back().memory_bytes = bytes;
+    out.back().memory_bytes = needed;
     out.back().memory_limit_bytes = device.memory_bytes;
   }
   return out;
+}
+
+std::vector<DevicePrediction> predict_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {
+  return predicted_memory(problem.cluster, peak_memory(problem, shares, spmd));
 }
 
 Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgram& spmd) {

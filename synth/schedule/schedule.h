@@ -60,7 +60,8 @@ struct MemoryPeak {
 };
 std::vector<MemoryPeak> memory_peaks(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
-/// Memory of every device, and its limit; nothing else is set.
+/// Memory of every device, and its limit; nothing else is set. `bytes`: by device.
+std::vector<DevicePrediction> predicted_memory(const Cluster& cluster, const std::vector<int64_t>& bytes);
 std::vector<DevicePrediction> predict_memory(const Problem& problem, const Shares& shares, const SpmdProgram& spmd);
 
 /// Time, share of the work and memory of every device. Sets neither bound nor baselines.

@@ -274,12 +274,11 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
     const auto own = size_t(made_by[size_t(buckets.program.instructions[i].result)]);
     out.order.push_back(int(own));
     out.bundle_of[own] = buckets.bucket_of[i];
-    out.posted.push_back(false);
     // GPUs that meet cpu devices in a collective wait for it.
     out.beside[own] = all_cuda || (cores_alone && cluster.hosts.size() > 1 && buckets.bucket_of[i] >= 0);
   }
   for (size_t i = 0; i < instructions; ++i)
-    out.posted[i] = out.beside[i] && cores_alone && program.instructions[i].opcode == Opcode::send;
+    out.posted.push_back(out.beside[i] && cores_alone && program.instructions[i].opcode == Opcode::send);
   const Cluster fast = with_latency_alone(cluster);
   const CommunicationCost latency = problem.cost.communication().over(fast);
   const Pricer pricer(problem, program, &latency), whole(problem, program);

@@ -32,8 +32,8 @@ struct Unfolding {
   std::vector<int> bundle_of;   ///< by instruction: collectives that go together; -1: alone
   std::vector<double> latency;  ///< by instruction, seconds of its price; what goes together has the largest once
   std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
-  /// By instruction: a send that the sender does not wait for: it takes a device's way out and another's way in, beside
-  /// all else. None: no sends are so.
+  /// By instruction: it is a send that the sender does not wait for, which takes one device's way out and another's way
+  /// in, beside all else. If this is empty there are none.
   std::vector<bool> posted = {};
   /// [instruction][rank]: computing that messages cost (synth/schedule/message_cost.h); none: nothing, or not known.
   std::vector<std::vector<double>> message_seconds = {};

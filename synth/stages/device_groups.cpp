@@ -42,12 +42,14 @@ DeviceGroups groups_of(const Cluster& cluster, int size) {
       if (gathered.size() > wanted) gathered.clear();
     }
   }
-  for (const std::vector<int>& group : out.groups) {
-    const auto same = std::ranges::find_if(
-        out.kinds, [&](const std::vector<int>& kind) { return alike(cluster, out.groups[size_t(kind[0])], group); });
-    out.kind_of.push_back(int(same - out.kinds.begin()));
-    if (same == out.kinds.end()) out.kinds.emplace_back();
-    out.kinds[size_t(out.kind_of.back())].push_back(int(out.kind_of.size()) - 1);
+  for (int group = 0; group < int(out.groups.size()); ++group) {
+    const auto same = std::ranges::find_if(out.kinds, [&](const std::vector<int>& kind) {
+      return alike(cluster, out.groups[size_t(kind[0])], out.groups[size_t(group)]);
+    });
+    if (same == out.kinds.end())
+      out.kinds.push_back({group});
+    else
+      same->push_back(group);
   }
   return out;
 }

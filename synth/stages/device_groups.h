@@ -11,8 +11,7 @@ namespace hetsynth::synth {
 struct DeviceGroups {
   int size = 1;
   std::vector<std::vector<int>> groups;  ///< devices in rank order
-  std::vector<int> kind_of;              ///< by group: groups of a kind have the same devices and links
-  std::vector<std::vector<int>> kinds;   ///< by kind: its groups
+  std::vector<std::vector<int>> kinds;   ///< by kind: its groups, which have the same devices and links
 };
 
 DeviceGroups groups_of(const Cluster& cluster, int size);

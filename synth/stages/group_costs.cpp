@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "dsl/spmd/recomputation.h"
 #include "synth/mesh/device_subsets.h"
+#include "synth/schedule/memory_budget.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/schedule.h"
 
@@ -64,7 +64,7 @@ class Costs {
     const Problem problem(analysis_, devices, plan_.mesh);
     const Pricer pricer(problem, plan_);
     GroupKind made{int(kind.size()), std::vector<double>(count_, 0), std::vector<double>(count_, 0),
-                   double(devices.devices[0].memory_bytes) * 31 / 32};
+                   double(memory_budget(problem, 0))};
     for (const Instruction& instruction : plan_.instructions) {
       const double seconds = pricer.price(instruction).seconds;
       if (loop_of(p_, plan_, instruction) == at_.loop)
@@ -87,10 +87,7 @@ class Costs {
       if (p_[plan_.values[size_t(leaf)].node].kind != NodeKind::input) out_.kept_bytes[position(leaf)] += bytes(leaf);
     for (const auto& [carry, next] : plan_.carried) out_.kept_bytes[position(next)] += bytes(next);
     const Storage storage = storage_of(problem, plan_);
-    const std::vector<char> again = made_again(plan_);
-    const auto returns = [&](ValueId value) {
-      return at_.again[size_t(plan_.values[size_t(value)].node)] || again[size_t(value)];
-    };
+    const auto returns = [&](ValueId value) { return at_.again[size_t(plan_.values[size_t(value)].node)] != 0; };
     for (const Instruction& instruction : plan_.instructions) {
       const ValueId made = instruction.result;
       const int last = storage.last[size_t(made)];
@@ -113,9 +110,11 @@ class Costs {
       for (const ValueId operand : instruction.operands)
         last[size_t(operand)] = std::max(last[size_t(operand)], position(result));
     }
-    for (size_t v = 0; v < made.size(); ++v)
-      for (size_t at = position(ValueId(v)) + 1; made[v] && at <= last[v]; ++at)
-        crossing_[at] += std::ranges::max(pricer.held_bytes(ValueId(v)));
+    for (size_t v = 0; v < made.size(); ++v) {
+      if (!made[v]) continue;
+      const double bytes = std::ranges::max(pricer.held_bytes(ValueId(v)));
+      for (size_t at = position(ValueId(v)) + 1; at <= last[v]; ++at) crossing_[at] += bytes;
+    }
   }
 
   /// Positions that less crosses than those around them; of many those that least crosses.

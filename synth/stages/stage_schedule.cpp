@@ -19,21 +19,20 @@ std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& sta
   for (size_t part = 0; part + 1 < bounds.size(); ++part) {
     std::vector<double> busy(size_t(staged.mesh.device_count()), 0);
     PartCost cost;
-    cost.sends = true;
-    for (int i = bounds[part]; i < bounds[part + 1]; ++i) {
-      cost.sends = cost.sends && staged.instructions[size_t(i)].opcode == Opcode::send;
-      cost.collects = cost.collects || prices[size_t(i)].communicates();
-      for (size_t d = 0; d < busy.size(); ++d) busy[d] += prices[size_t(i)].device_seconds[d] / turns;
-    }
-    cost.seconds = *std::ranges::max_element(busy);
     const auto add = [](std::vector<int>& stages, int stage) {
       if (!std::ranges::count(stages, stage)) stages.push_back(stage);
     };
-    for (int i = bounds[part]; i < bounds[part + 1] && cost.sends; ++i) {
-      add(cost.stages, staged.instructions[size_t(i)].root);
-      add(cost.receivers, staged.instructions[size_t(i)].to);
+    for (int i = bounds[part]; i < bounds[part + 1]; ++i) {
+      const Instruction& instruction = staged.instructions[size_t(i)];
+      cost.collects = cost.collects || prices[size_t(i)].communicates();
+      for (size_t d = 0; d < busy.size(); ++d) busy[d] += prices[size_t(i)].device_seconds[d] / turns;
+      if (instruction.opcode != Opcode::send) continue;
+      add(cost.stages, instruction.root);
+      add(cost.receivers, instruction.to);
     }
-    if (!cost.sends) cost.stages = {staged.mesh.coordinate(int(std::ranges::max_element(busy) - busy.begin()), 0)};
+    const auto slowest = std::ranges::max_element(busy);
+    cost.seconds = *slowest;
+    if (!cost.sends()) cost.stages = {staged.mesh.coordinate(int(slowest - busy.begin()), 0)};
     out.push_back(std::move(cost));
   }
   return out;
@@ -63,7 +62,7 @@ class ListScheduling {
     last_.assign(stages, -1);
     for (size_t p = 0; p < parts.size(); ++p) {
       for (const int stage : parts[p].stages) HETSYNTH_CHECK(stage < int(stages), "a limit for each stage");
-      if (parts[p].sends) continue;
+      if (parts[p].sends()) continue;
       const auto stage = size_t(parts[p].stages[0]);
       if (first_[stage] < 0) first_[stage] = int(p);
       last_[stage] = int(p);
@@ -83,8 +82,8 @@ class ListScheduling {
     std::vector<double*> out;
     const bool in_place = mode_ == Sending::in_place, both_ways = mode_ == Sending::both_ways;
     for (const int stage : part.stages) {
-      if (!part.sends || in_place) out.push_back(&computing_[size_t(stage)]);
-      if (!in_place && (part.sends || (part.collects && !both_ways))) out.push_back(&sending_[size_t(stage)]);
+      if (!part.sends() || in_place) out.push_back(&computing_[size_t(stage)]);
+      if (!in_place && (part.sends() || (part.collects && !both_ways))) out.push_back(&sending_[size_t(stage)]);
     }
     for (const int stage : part.receivers)
       out.push_back(&(in_place ? computing_ : both_ways ? receiving_ : sending_)[size_t(stage)]);
@@ -98,7 +97,7 @@ class ListScheduling {
     if (turn == turns_ || (p > 0 && next_[p - 1] <= turn)) return never;
     double at = p > 0 ? ended_[p - 1][size_t(turn)] : 0;
     for (const int stage : part.stages)
-      if (!part.sends && int(p) == first_[size_t(stage)] &&
+      if (!part.sends() && int(p) == first_[size_t(stage)] &&
           turn - next_[size_t(last_[size_t(stage)])] >= std::max(1, limit_[size_t(stage)]))
         return never;
     for (const double* free : streams(part)) at = std::max(at, *free);
@@ -111,7 +110,7 @@ class ListScheduling {
     double begin = never;
     for (size_t part = parts_.size(); part-- > 0;) {
       const double at = ready(part);
-      const bool sooner = at < begin || (at == begin && at < never && parts_[part].sends && !parts_[best].sends);
+      const bool sooner = at < begin || (at == begin && at < never && parts_[part].sends() && !parts_[best].sends());
       if (sooner) begin = at, best = part;
     }
     HETSYNTH_CHECK(best < parts_.size(), "a pipeline has always a part to go on with");

@@ -12,8 +12,8 @@ struct PartCost {
   std::vector<int> stages;     ///< the one that computes, or those that send
   std::vector<int> receivers;  ///< stages, of what is sent
   double seconds = 0;          ///< of its slowest device
-  bool sends = false;
-  bool collects = false;  ///< it computes, and its devices exchange data meanwhile
+  bool collects = false;       ///< it computes, and its devices exchange data meanwhile
+  bool sends() const { return !receivers.empty(); }
 };
 
 /// What a stage does beside sending: nothing; it computes; or it computes and receives.

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 namespace hetsynth::synth {
 namespace {
@@ -87,7 +88,11 @@ void add_shared(const StageProblem& p, Group last, Group first, double* longest,
 /// Stages are added from the last one to the first: how many stand behind one says how many turns it keeps.
 class Division {
  public:
-  Division(const StageProblem& problem, size_t most) : p_(problem), costs_(problem), most_(most) {}
+  Division(const StageProblem& problem, size_t most)
+      : p_(problem),
+        costs_(problem),
+        most_(most),
+        to_beat_(problem.to_beat > 0 ? problem.to_beat : std::numeric_limits<double>::infinity()) {}
 
   std::vector<StageDivision> run() {
     for (const GroupKind& kind : p_.kinds) all_groups_ += kind.groups;
@@ -136,26 +141,21 @@ class Division {
     // States with fewer groups come first.
     std::vector<Key> layer{none};
     while (!layer.empty()) {
-      std::map<Key, bool> next;
+      std::set<Key> next;
       for (const Key& key : layer) extend(key, next);
-      layer.clear();
-      for (const auto& [key, unused] : next) layer.push_back(key);
+      layer.assign(next.begin(), next.end());
     }
   }
 
-  bool hopeless(double seconds) const {
-    return (best_.size() >= most_ && seconds >= worst_of_best()) || (p_.to_beat > 0 && seconds >= p_.to_beat);
-  }
-  double worst_of_best() const { return best_.rbegin()->second; }
+  bool hopeless(double seconds) const { return seconds >= to_beat_; }
 
-  void extend(const Key& key, std::map<Key, bool>& next) {
+  void extend(const Key& key, std::set<Key>& next) {
     const int behind = std::accumulate(key.used.begin(), key.used.end(), 0);
     // Pointers to labels of complete fronts stay: no front is added to once its layer is extended.
     for (const auto& [end, front] : states_[key])
       for (const Label& label : front)
         for (int kind = 0; kind < int(p_.kinds.size()); ++kind) {
-          const auto here = std::ranges::lower_bound(begins_, end);
-          auto begin = here;
+          auto begin = std::ranges::lower_bound(begins_, end);
           while (begin != begins_.begin() && *--begin > 0)
             if (!add_stage(key, label, kind, *begin, end, behind, next)) break;  // longer stages are worse
           complete(key, label, kind, end, behind);  // maybe on another group, with other links
@@ -163,8 +163,7 @@ class Division {
   }
 
   /// False if no longer stage is worth a try.
-  bool add_stage(const Key& key, const Label& label, int kind, int begin, int end, int behind,
-                 std::map<Key, bool>& next) {
+  bool add_stage(const Key& key, const Label& label, int kind, int begin, int end, int behind, std::set<Key>& next) {
     if (key.used[size_t(kind)] == p_.kinds[size_t(kind)].groups) return true;
     if (p_.stages > 0 && behind + 1 >= p_.stages + (first_ ? 1 : 0)) return true;
     Key to{key.used, kind};
@@ -177,7 +176,7 @@ class Division {
     // Of those before it one takes its part of the rest at least; that is less where this stage is longer.
     const int left = all_groups_ - behind - 1 + (first_ ? 1 : 0);
     if (hopeless(formula(p_, std::max(added.longest, rest / std::max(1, left)), added.through + rest))) return true;
-    if (add(states_[to][begin], added)) next[to] = true;
+    if (add(states_[to][begin], added)) next.insert(to);
     return true;
   }
 
@@ -232,11 +231,11 @@ class Division {
     for (const Group& group : division.groups) kinds.push_back(group.kind);
     const auto [it, fresh] = divisions_.try_emplace(kinds, division);
     if (!fresh && it->second.seconds > division.seconds) it->second = division;
-    best_.clear();
+    if (divisions_.size() < most_) return;
     std::vector<double> seconds;
     for (const auto& [unused, kept] : divisions_) seconds.push_back(kept.seconds);
-    std::ranges::sort(seconds);
-    for (size_t i = 0; i < std::min(most_, seconds.size()); ++i) best_.emplace(int(i), seconds[i]);
+    std::ranges::nth_element(seconds, seconds.begin() + long(most_) - 1);
+    to_beat_ = std::min(to_beat_, seconds[most_ - 1]);
   }
 
   std::vector<StageDivision> found() const {
@@ -250,13 +249,13 @@ class Division {
   const StageProblem& p_;
   const Segments costs_;
   const size_t most_;
+  double to_beat_;  ///< divisions that take longer are of no use, or as many faster ones are known as are wanted
   std::vector<int> begins_;
   int all_groups_ = 0;
   std::optional<Group> first_;                           ///< has the rest as well
   int rest_ = 0;                                         ///< where that begins
   std::map<Key, std::map<int, Front>> states_;           ///< by first position of what is divided
   std::map<std::vector<int>, StageDivision> divisions_;  ///< complete, by kinds
-  std::map<int, double> best_;                           ///< seconds of the fastest, in order
 };
 
 }  // namespace

@@ -40,11 +40,10 @@ struct StageProblem {
   /// Cuts behind which the rest may go to the first group as well: where the first and the last layer share a
   /// parameter, it then lies on one stage.
   std::vector<int> ring_cuts = {};
-  double shared_bytes =
-      0;  ///< of such parameters' gradients, which otherwise go from the last to the first one in a turn
-  bool both_ways = false;  ///< devices send while they receive
-  int stages = 0;          ///< so many, if not 0
-  double to_beat = 0;      ///< divisions that take longer are of no use; 0: there is nothing to beat
+  double shared_bytes = 0;  ///< of such parameters' gradients, which otherwise go from the last to the first group
+  bool both_ways = false;   ///< devices send while they receive
+  int stages = 0;           ///< so many, if not 0
+  double to_beat = 0;       ///< divisions that take longer are of no use; 0: there is nothing to beat
   int positions() const { return int(kept_bytes.size()); }
 };
 

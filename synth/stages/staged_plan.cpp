@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
 
 #include "dsl/base/error.h"
-#include "dsl/spmd/recomputation.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -33,8 +30,7 @@ class Spreading {
         positions_(positions),
         cuts_(cuts),
         forms_(group.values.size()),
-        wanted_(group.values.size()),
-        made_again_(made_again(group)) {
+        wanted_(group.values.size()) {
     out_.mesh.axes = {{"stage", cuts.stages()}};
     out_.mesh.axes.insert(out_.mesh.axes.end(), group.mesh.axes.begin(), group.mesh.axes.end());
     out_.tables = group.tables;
@@ -84,9 +80,8 @@ class Spreading {
   /// The part of the loop in which the instruction's node runs at its position.
   int part_at(int instruction, int segment) const {
     if (!in_overlapped(instruction)) return 0;
-    const ValueId result = from_.instructions[size_t(instruction)].result;
-    const bool again = positions_.again[size_t(node_of(result))] || made_again_[size_t(result)];
-    return part_of_direction(again, segment);
+    const NodeId node = node_of(from_.instructions[size_t(instruction)].result);
+    return part_of_direction(positions_.again[size_t(node)], segment);
   }
 
   /// Sends stand in parts of odd numbers.
@@ -234,7 +229,6 @@ class Spreading {
   int overlapped_ = -1;                     ///< the region of the loop over samples
   std::vector<std::map<int, Form>> forms_;  ///< by value of the group's plan: as stages have it
   std::vector<std::map<int, int>> wanted_;  ///< by value: see find_wanted
-  const std::vector<char> made_again_;      ///< by value
   std::vector<std::pair<Place, Instruction>> made_;
   SpmdProgram out_;
 };

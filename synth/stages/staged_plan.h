@@ -15,13 +15,12 @@ struct StageCuts {
   int segments() const { return int(ends.size()); }
   int stages() const;
   int segment_of(int position) const;
-  bool operator==(const StageCuts&) const = default;
 };
 
-/// The plan over the mesh of stages x the mesh of `group`. What another stage reads is sent to it once, by each device
-/// to the one in its place. The loop over samples gets a schedule, still turn by turn, of one part per segment and
-/// direction (forward passes in the order of segments, backward passes in the opposite one, those of the last segment
-/// together), and behind each of these one with what is sent of it.
+/// Spreads a plan over the mesh of stages x the mesh of `group`, which makes no value twice. What another stage reads
+/// is sent to it once, by each device to the one in its place. The loop over samples gets a schedule, still turn by
+/// turn, of one part per segment and direction (forward passes in the order of segments, backward passes in the
+/// opposite one, those of the last segment together), and behind each of these one with what is sent of it.
 SpmdProgram staged_plan(const Program& in_turns, const SpmdProgram& group, const StagePositions& positions,
                         const StageCuts& cuts);
 

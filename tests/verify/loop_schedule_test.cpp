@@ -58,11 +58,11 @@ struct Pipelined {
     plan = staged_plan(program, group, positions, cuts);
     std::vector<PartCost> costs(plan.schedules[0].parts.size());
     for (size_t part = 0; part < costs.size(); ++part) {
-      costs[part].sends = part % 2 == 1;
-      costs[part].seconds = costs[part].sends ? 0.2 : 1;
+      const bool sends = part % 2 == 1;
+      costs[part].seconds = sends ? 0.2 : 1;
       const int segment = std::min(int(part) / 2, 2 * (stages - 1) - int(part) / 2);
       costs[part].stages = {segment};
-      if (costs[part].sends) costs[part].receivers.push_back(std::min(segment + 1, stages - 1));
+      if (sends) costs[part].receivers.push_back(std::min(segment + 1, stages - 1));
     }
     plan.schedules[0].order =
         one_forward_one_backward(costs, turns, std::vector<int>(size_t(stages), stages), Sending::beside_computing)

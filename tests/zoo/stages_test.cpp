@@ -10,7 +10,6 @@
 #include "dsl/spmd/loop_schedule.h"
 #include "dsl/transform/turns.h"
 #include "synth/baselines/baselines.h"
-#include "synth/planner/pipelines.h"
 #include "synth/planner/synthesize.h"
 #include "synth/schedule/memory.h"
 #include "synth/stages/group_costs.h"
@@ -25,17 +24,6 @@ namespace hetsynth::testing {
 namespace {
 
 using namespace synth;
-
-bool has_turns(const ListedModel& model) {
-  const TracedModel traced = trace_model(model, model.tiny);
-  return take_turns(traced.program, {2}).program.has_value();
-}
-
-std::vector<ListedModel> models_with_turns() {
-  std::vector<ListedModel> out = first_of_each_file();
-  std::erase_if(out, [](const ListedModel& model) { return !has_turns(model); });
-  return out;
-}
 
 /// So many cpu devices of this machine with the names of the cluster's.
 Cluster devices_alike(int count) {

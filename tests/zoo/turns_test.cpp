@@ -9,7 +9,6 @@
 #include <cmath>
 #include <optional>
 
-#include "dsl/base/error.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/spmd/recomputation.h"
 #include "dsl/spmd/turns_plan.h"
@@ -28,18 +27,6 @@ class InTurns : public ::testing::TestWithParam<ListedModel> {};
 INSTANTIATE_TEST_SUITE_P(Models, InTurns, ::testing::ValuesIn(first_of_each_file()),
                          [](const auto& info) { return test_name(info.param.name); });
 
-/// Their samples depend on each other through statistics of the batch, or they loop over time steps.
-bool has_none(const ListedModel& model) {
-  constexpr const char* files[] = {"inception_v3", "resnet101", "resnext50", "nmt", "rnnlm", "rnntc"};
-  return std::ranges::any_of(files, [&](const char* file) { return model.file.find(file) != std::string::npos; });
-}
-
-std::vector<ListedModel> models_with_turns() {
-  std::vector<ListedModel> out = first_of_each_file();
-  std::erase_if(out, has_none);
-  return out;
-}
-
 std::map<std::string, Array> results_of(const Program& program, const BatchSource& data) {
   Bindings leaves = initial_values(program, 3);
   leaves.merge(whole_batch(program, data, 1));
@@ -56,7 +43,7 @@ TEST_P(InTurns, IsTheStepByProofAndByTheNumbers) {
   ASSERT_FALSE(possible.empty());
   const int64_t count = possible.back();
   const Turns turns = take_turns(whole, {count});
-  ASSERT_EQ(!turns.program, has_none(GetParam())) << turns.refusal.why;
+  ASSERT_EQ(turns.program.has_value(), has_turns(GetParam())) << turns.refusal.why;
   if (!turns.program) return;
 
   const Verification proof = verify(whole, plan_of_turns(whole, place_in_turns(whole, count), int(count)));
@@ -124,16 +111,8 @@ TEST(TightTurns, AreRightAndFit) {
     Cluster three = three_uneven_devices();
     SynthesisOptions options;
     options.effort = Effort::quick;
-    const Plan roomy = synthesize(traced.program, three, options);
-    for (size_t d = 0; d < three.devices.size(); ++d)
-      three.devices[d].memory_bytes = roomy.prediction.devices[d].memory_bytes * 85 / 100 + 2048;
-    std::optional<Plan> tight;
-    try {
-      tight = synthesize(traced.program, three, options);
-    } catch (const UserError& error) {
-      ASSERT_EQ(error.code(), ExitCode::infeasible) << model.name << error.what();
-      continue;
-    }
+    const std::optional<Plan> tight = plan_in_part_of_memory(traced.program, options, 85, 2048, &three);
+    if (!tight) continue;
     recomputing += std::ranges::count(made_again(tight->program), char(1)) > 0;
     const Verification proof = verify(traced.program, tight->program);
     EXPECT_EQ(proof.verdict, Verdict::proved) << model.name << ": " << proof.summary;

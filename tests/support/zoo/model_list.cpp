@@ -190,4 +190,15 @@ std::vector<ListedModel> first_of_each_file() {
   return models;
 }
 
+bool has_turns(const ListedModel& model) {
+  constexpr const char* without[] = {"inception_v3", "resnet101", "resnext50", "nmt", "rnnlm", "rnntc"};
+  return std::ranges::none_of(without, [&](const char* file) { return model.file.find(file) != std::string::npos; });
+}
+
+std::vector<ListedModel> models_with_turns() {
+  std::vector<ListedModel> out = first_of_each_file();
+  std::erase_if(out, [](const ListedModel& model) { return !has_turns(model); });
+  return out;
+}
+
 }  // namespace hetsynth::testing

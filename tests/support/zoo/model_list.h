@@ -45,6 +45,11 @@ std::vector<ListedModel> models_of(const std::string& file);
 std::vector<ListedModel> listed_models();
 /// Returns the first model of every file, whose tiny size stands for all of that file.
 std::vector<ListedModel> first_of_each_file();
+/// Whether a step of the model can be taken in turns (dsl/transform/turns.h). Of the others, samples depend on each
+/// other through statistics of the batch, or the model loops over time steps.
+bool has_turns(const ListedModel& model);
+/// Returns those of first_of_each_file that have turns.
+std::vector<ListedModel> models_with_turns();
 /// Those of these names; none: all. Throws std::runtime_error with a name that none of them has.
 std::vector<ListedModel> listed_models(const std::set<std::string>& names);
 

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "dsl/base/error.h"
 #include "dsl/transform/differentiate.h"
 #include "runtime/launch.h"
-#include "synth/planner/synthesize.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -82,6 +82,19 @@ TracedModel trace_model(const ListedModel& model, const Settings& settings) {
   out.program = differentiate(*trace);
   out.trace_seconds = seconds_since(start);
   return out;
+}
+
+std::optional<Plan> plan_in_part_of_memory(const Program& program, const SynthesisOptions& options, int64_t hundredths,
+                                           int64_t spare, Cluster* devices) {
+  const Plan roomy = synthesize(program, *devices, options);
+  for (size_t d = 0; d < devices->devices.size(); ++d)
+    devices->devices[d].memory_bytes = roomy.prediction.devices[d].memory_bytes * hundredths / 100 + spare;
+  try {
+    return synthesize(program, *devices, options);
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::infeasible) throw;
+    return std::nullopt;
+  }
 }
 
 std::vector<int> ranks_that_differ(const Plan& plan) {

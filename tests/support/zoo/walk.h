@@ -3,11 +3,13 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
+#include "synth/planner/synthesize.h"
 #include "tests/support/zoo/model_list.h"
 
 namespace hetsynth::testing {
@@ -25,6 +27,11 @@ TracedModel trace_model(const ListedModel& model, const Settings& settings);
 /// slowed down.
 Cluster one_device();
 Cluster three_uneven_devices();
+
+/// Gives each device so many hundredths of the memory that the fastest plan takes of it, and `spare` bytes more, and
+/// returns the plan that fits then; nothing if there is none.
+std::optional<Plan> plan_in_part_of_memory(const Program& program, const SynthesisOptions& options, int64_t hundredths,
+                                           int64_t spare, Cluster* devices);
 
 /// Ranks that stand for all: the first of each kind for which the same memory is planned and there.
 std::vector<int> ranks_that_differ(const Plan& plan);
