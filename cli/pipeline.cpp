@@ -156,6 +156,7 @@ void synthesize_plan(Compilation& c) {
     c.cluster = given_cluster(c);
     c.plan = searched_plan(c);
   }
+  c.all_devices = c.cluster;
   if (c.devices_of_plan) return;
   c.left_out = left_out_devices(c.plan, c.cluster);
   check_plan_cluster(c.plan, c.cluster);

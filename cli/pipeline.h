@@ -41,6 +41,7 @@ struct Compilation {
   std::unique_ptr<Trace> trace;
   Program reference;
   Cluster cluster;                    ///< the devices the plan uses
+  Cluster all_devices;                ///< those that it could use
   std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
   Plan plan;
   std::vector<StrategyRecord> strategies;  ///< of planning, if it was searched

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <optional>
 
+#include "cli/balance.h"
 #include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/model_data.h"
@@ -26,6 +27,9 @@ namespace hetsynth::cli {
 ExitCode exit_code(Verdict verdict);  // verify_command.cpp
 
 namespace {
+
+const std::map<std::string, BalanceMode> balance_modes = {
+    {"off", BalanceMode::off}, {"shares", BalanceMode::shares}, {"plan", BalanceMode::plan}};
 
 /// Says what the proof says, and whether to go on.
 bool proof_allows(const RunOptions& options) {
@@ -152,11 +156,17 @@ ExitCode execute(RunOptions& options, Job* job) {
   options.train.explain = [&](const StepReport& failed) {
     return explain_not_finite(*executor, *data, failed, {options.train.first_step, options.resume, failed.seconds});
   };
+  std::optional<Balance> balance;
+  if (options.balance != BalanceMode::off) {
+    balance.emplace(options, *executor, launching.executor, job);
+    options.train.between_steps = [&](const StepReport& step) { return balance->after(step); };
+    options.train.before_writing = [&] { balance->settle(); };
+  }
   const TrainReport report = train_to_the_end(options, *executor, *data);
-  std::vector<std::string> names;
-  for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
-  fmt::print("{}\n", summary(report, names));
-  if (options.profile) print_profile(*executor, *data, options.train.first_step + options.train.steps, names);
+  balance.reset();
+  fmt::print("{}\n", summary(report));
+  if (options.profile)
+    print_profile(*executor, *data, options.train.first_step + options.train.steps, executor->device_names());
   if (report.interrupted) return stopped_early;
   print_sample(options, *executor);
   return ExitCode::done;
@@ -176,6 +186,14 @@ Command add_run(CLI::App& app) {
       command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
   // A plan that is given is run as it is.
   for (CLI::Option* option : add_planning_options(*command, options->compilation)) plan->excludes(option);
+  command
+      ->add_option_function<std::string>(
+          "--balance", [options](const std::string& word) { options->balance = balance_modes.at(word); },
+          "When devices become slower or faster while training: shares, give them other shares of the same program; "
+          "plan, plan anew where that is faster; off, go on as planned. Losses are those of the division at hand")
+      ->type_name("off|shares|plan")
+      ->default_str("off")
+      ->check(CLI::IsMember({"off", "shares", "plan"}));
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   CLI::Option* seed = command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "cli/next_division.h"
 #include "cli/pipeline.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/training/train.h"
@@ -17,6 +18,7 @@ struct RunOptions {
   bool new_data = false;  ///< continue it with other data, from their first sample
   bool seed_given = false;
   bool unverified = false;
+  BalanceMode balance = BalanceMode::off;
   bool profile = false;
   double patience = 6;  ///< seconds after which a silent process counts as dead
   int64_t sample_bytes = 160;

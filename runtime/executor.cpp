@@ -17,6 +17,7 @@
 #include "runtime/processes/step_exchange.h"
 #include "runtime/rank/arena.h"
 #include "runtime/rank/throttle.h"
+#include "runtime/take_over.h"
 
 namespace hetsynth {
 namespace {
@@ -38,9 +39,7 @@ void check_layout(const Program& reference, const DeviceProgram& layout) {
 }
 
 // Too many ranks still compute the right numbers, only not in the time that was planned.
-void warn_of_shared_cores(const std::vector<double>& duties) {
-  double claimed = 0;
-  for (const double duty : duties) claimed += duty;
+void warn_of_shared_cores(double claimed) {
   if (claimed <= usable_cores() + 0.01) return;
   spdlog::warn(
       "the devices of this plan claim {:.1f} cores and this process may use {}: steps take longer than planned",
@@ -67,6 +66,7 @@ struct Executor::Impl {
   Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
        const ExecutorOptions& options)
       : reference(reference_program),
+        process_of(options.process_of),
         seed(options.seed),
         job(options.job),
         names(names_of(programs)),
@@ -74,7 +74,7 @@ struct Executor::Impl {
         here(ranks_here(options, static_cast<int>(programs.size()))) {
     HETSYNTH_CHECK(static_cast<int>(programs.size()) == mesh.device_count() && !programs.empty(),
                    "one program per rank");
-    std::vector<double> duties, claims;
+    std::vector<double> duties;
     std::vector<bool> on_gpu;
     for (RankProgram& program : programs) {
       duties.push_back(program.device.duty);
@@ -84,18 +84,13 @@ struct Executor::Impl {
     for (const int rank : here) {
       RankProgram& program = at(rank).program;
       check_layout(reference, program.layout);
-      if (!on_gpu[static_cast<size_t>(rank)]) claims.push_back(program.device.duty);
       at(rank).device = program.runs_on ? std::move(program.runs_on) : cpu_device(program.step);
     }
-    check_host_memory(on_gpu);
-    warn_of_shared_cores(claims);
+    check_host_memory();
     communicators = job ? message_communicators(mesh, duties, state, on_gpu, *job, options.process_of)
                         : shared_memory_communicators(mesh, duties, state, on_gpu);
     for (const int rank : here) at(rank).device->join(state, *communicators[static_cast<size_t>(rank)]);
-    if (job)
-      job->on_failure([this](const ProcessFailure& failure) {
-        state.fail(-1, job->describe(failure.process) + " failed: " + failure.message);
-      });
+    listen();
     ThreadOptions threading = options.threads;
     if (threading.threads_of_rank.empty() && threading.threads_per_rank == 0)
       for (const Rank& rank : ranks) threading.threads_of_rank.push_back(cores_of(rank.program.device, usable_cores()));
@@ -122,13 +117,44 @@ struct Executor::Impl {
     for (std::thread& thread : leaving) thread.join();
   }
 
-  /// GPUs look after their own memory.
-  void check_host_memory(const std::vector<bool>& on_gpu) const {
+  /// The failure of another process ends the ranks of this one.
+  void listen() {
+    if (!job) return;
+    job->on_failure([this](const ProcessFailure& failure) {
+      state.fail(-1, job->describe(failure.process) + " failed: " + failure.message);
+    });
+  }
+
+  double claimed_cores() const {
+    double claimed = 0;
+    for (const int rank : here)
+      if (const Device& device = ranks[static_cast<size_t>(rank)].program.device; device.kind == DeviceKind::cpu)
+        claimed += device.duty;
+    return claimed;
+  }
+
+  RankMemories memories() const {
+    RankMemories out{{}, process_of};
+    for (const Rank& rank : ranks)
+      out.ranks.push_back(rank.device ? RankMemory{&rank.program.layout, rank.device.get()} : RankMemory{});
+    return out;
+  }
+
+  /// The arenas of this process's cpu ranks; GPUs look after their own memory.
+  int64_t host_bytes() const {
+    int64_t bytes = 0;
+    for (const int rank : here)
+      if (ranks[static_cast<size_t>(rank)].program.device.kind == DeviceKind::cpu)
+        bytes += ranks[static_cast<size_t>(rank)].program.layout.arena_bytes;
+    return bytes;
+  }
+
+  void check_host_memory() const {
     std::vector<std::string> cpus;
     std::vector<int64_t> bytes;
     for (const int number : here) {
       const auto rank = static_cast<size_t>(number);
-      if (on_gpu[rank]) continue;
+      if (ranks[rank].program.device.kind != DeviceKind::cpu) continue;
       cpus.push_back(names[rank]);
       bytes.push_back(ranks[rank].program.layout.arena_bytes);
     }
@@ -226,6 +252,7 @@ struct Executor::Impl {
   }
 
   const Program reference;
+  const ProcessOfRank process_of;
   const uint64_t seed;
   Job* const job;
   const std::vector<std::string> names;
@@ -239,7 +266,9 @@ struct Executor::Impl {
 
 Executor::Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
                    const ExecutorOptions& options)
-    : impl_(std::make_unique<Impl>(reference, mesh, std::move(programs), options)) {}
+    : impl_(std::make_unique<Impl>(reference, mesh, std::move(programs), options)) {
+  warn_of_shared_cores(impl_->claimed_cores());
+}
 Executor::~Executor() = default;
 
 const Program& Executor::reference() const { return impl_->reference; }
@@ -290,6 +319,55 @@ std::vector<std::vector<TimedWork>> Executor::profile(int64_t step, const BatchS
   std::vector<std::vector<TimedWork>> work(impl_->ranks.size());
   impl_->threads->run([&](int rank) { impl_->step(rank, step, data, &work[static_cast<size_t>(rank)]); });
   return work;
+}
+
+namespace {
+
+/// Throws UserError in all processes if the ranks to come lack memory beside those that are there in one of them.
+void check_memory_beside(const ExecutorOptions& options, int64_t there, int64_t to_come) {
+  std::string lack;
+  if (const int64_t usable = usable_memory_bytes(); there + to_come > usable)
+    lack = fmt::format("{} beside the {} of the ranks that are there, of {} usable", text_of_bytes(to_come),
+                       text_of_bytes(there), text_of_bytes(usable));
+  if (options.job)
+    for (const std::string& theirs : options.job->exchange(lack))
+      if (lack.empty()) lack = theirs;
+  if (!lack.empty())
+    throw UserError(
+        {.tag = "memory", .message = "another division of the work does not fit beside this one", .found = lack},
+        ExitCode::failure);
+}
+
+}  // namespace
+
+void Executor::go_over(const Mesh& mesh, std::vector<RankProgram> programs, const Migration& migration,
+                       const ExecutorOptions& options) {
+  HETSYNTH_CHECK(options.seed == impl_->seed && options.job == impl_->job, "the run is the same");
+  int64_t bytes = 0;
+  for (size_t rank = 0; rank < programs.size(); ++rank)
+    if (programs[rank].device.kind == DeviceKind::cpu &&
+        (!options.job || options.process_of.at(rank) == options.job->process()))
+      bytes += programs[rank].layout.arena_bytes;
+  check_memory_beside(options, impl_->host_bytes() + (left_ ? left_->host_bytes() : 0), bytes);
+  auto next = std::make_unique<Impl>(impl_->reference, mesh, std::move(programs), options);
+  take_over(impl_->reference, impl_->memories(), next->memories(), migration, impl_->job);
+  // Those who were left first are those to go back to.
+  if (left_)
+    impl_ = std::move(next), impl_->listen();
+  else
+    left_ = std::exchange(impl_, std::move(next));
+}
+
+void Executor::stay() {
+  if (!left_) return;
+  left_.reset();
+  impl_->listen();  // those who leave have ended that
+}
+
+void Executor::go_back() {
+  HETSYNTH_CHECK(left_ != nullptr, "there are ranks to go back to");
+  impl_ = std::exchange(left_, nullptr);
+  impl_->listen();
 }
 
 HostTensor Executor::read(NodeId node) const {

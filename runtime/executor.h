@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/interface/device_program.h"
+#include "dsl/spmd/migration.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/rank_device.h"
 #include "runtime/data/batch_source.h"
@@ -28,6 +29,7 @@ struct StepReport {
   int64_t step = 0;
   double loss = 0;  ///< NaN if the program has none
   double seconds = 0;
+  double elapsed_seconds = 0;    ///< since training began, with all that was done between steps; set by train()
   std::vector<RankTimes> ranks;  ///< of this step; idle_seconds includes waiting for the slowest rank at the end
 };
 
@@ -60,6 +62,18 @@ class Executor {
   /// The same, and what each rank of this process spent its time on; nothing for cpu devices.
   std::vector<std::vector<TimedWork>> profile(int64_t step, const BatchSource& data);
 
+  /// Other ranks take over between two steps: those of another program of the same reference, with what these hold of
+  /// parameters and states, moved as `migration` says. It has no flaw (verify/migration.h). New ranks have memory of
+  /// their own, and the ranks that were there before the first of several changes stay as they are, until `stay`. Of
+  /// several processes all call it alike. Throws UserError, in all of them, if the memory of some process is too small
+  /// for all; then nothing has changed. `options`: with the same job and seed.
+  void go_over(const Mesh& mesh, std::vector<RankProgram> programs, const Migration& migration,
+               const ExecutorOptions& options);
+  /// The ranks that others took over from are given up.
+  void stay();
+  /// They are the ranks again, with all that they held when the first others took over.
+  void go_back();
+
   /// The whole of a parameter, state, input or named output, put together from the ranks.
   HostTensor read(NodeId node) const;
   /// Hands every rank its part. Throws UserError if shape or element type differ.
@@ -78,7 +92,7 @@ class Executor {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_, left_;  ///< the ranks, and those to go back to
 };
 
 /// Copies parameters by name into an executor of another program over the same model.

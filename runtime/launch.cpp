@@ -127,11 +127,12 @@ std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal,
 
 }  // namespace
 
-std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
-                                 const LaunchOptions& options, LaunchReport* report) {
+CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
+                            const LaunchOptions& options, LaunchReport* report) {
   const int ranks = program.mesh.device_count();
   HETSYNTH_CHECK(static_cast<size_t>(ranks) == cluster.devices.size(), "one device per rank");
-  std::vector<RankProgram> programs(static_cast<size_t>(ranks));
+  CompiledRanks out{program.mesh, std::vector<RankProgram>(static_cast<size_t>(ranks)), {}};
+  std::vector<RankProgram>& programs = out.programs;
   std::vector<bool> on_gpu;
   for (int rank = 0; rank < ranks; ++rank) {
     programs[static_cast<size_t>(rank)].device = cluster.devices[static_cast<size_t>(rank)];
@@ -159,7 +160,10 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
     static const cuda::Nccl no_library;  // a process without GPUs calls none of its functions
     gpus = std::make_shared<cuda::NcclRanks>(backend ? backend->api->nccl : no_library, program.mesh, on_gpu);
     gpus->set_levels(program.hosts, hierarchical_axes(program));
-    if (options.executor.job) gpus->meet(*options.executor.job, options.executor.process_of);
+    if (options.executor.job)
+      out.meet = [gpus, job = options.executor.job, process_of = options.executor.process_of] {
+        gpus->meet(*job, process_of);
+      };
   }
   in_parallel(here, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
@@ -176,7 +180,14 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
     report->from_cache = compiler.cached();
     report->compiled = compiler.compiled();
   }
-  auto executor = std::make_unique<Executor>(reference, program.mesh, std::move(programs), options.executor);
+  return out;
+}
+
+std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
+                                 const LaunchOptions& options, LaunchReport* report) {
+  CompiledRanks compiled = compile_ranks(reference, program, cluster, options, report);
+  if (compiled.meet) compiled.meet();
+  auto executor = std::make_unique<Executor>(reference, compiled.mesh, std::move(compiled.programs), options.executor);
   executor->initialise();
   return executor;
 }

@@ -1,6 +1,8 @@
 // From a plan to ranks that are ready to run: the stages `generate` and `compile`.
 #pragma once
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "codegen/interface/device_program.h"
 #include "dsl/spmd/plan.h"
@@ -31,10 +33,23 @@ struct LaunchReport {
   int from_cache = 0;  ///< source files whose code was found in the disk cache
 };
 
-/// Generates, compiles (several ranks at once) and loads every rank's program, and initialises parameters and states.
-/// Rank r runs on device r of the cluster; a cuda device is the GPU of its `index` on this machine. Where there are
-/// several processes (options.executor.job) each does so for its own ranks. Throws UserError (exit code 1) if a device
-/// cannot run in this process; that is found before anything is compiled.
+/// Ranks with their code, and without memory as yet.
+struct CompiledRanks {
+  Mesh mesh;
+  std::vector<RankProgram> programs;  ///< of all ranks; those of other processes have no code
+  /// GPUs of several processes find each other; all processes call it alike, before the ranks get their memory. Empty
+  /// where there is nothing to find.
+  std::function<void()> meet;
+};
+
+/// Generates, compiles (several ranks at once) and loads every rank's program. Rank r runs on device r of the cluster;
+/// a cuda device is the GPU of its `index` on this machine. Where there are several processes (options.executor.job)
+/// each does so for its own ranks, and none waits for another. Throws UserError (exit code 1) if a device cannot run in
+/// this process; that is found before anything is compiled.
+CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
+                            const LaunchOptions& options, LaunchReport* report = nullptr);
+
+/// The same, and the ranks get memory, parameters and states.
 std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& program, const Cluster& cluster,
                                  const LaunchOptions& options, LaunchReport* report = nullptr);
 

@@ -3,6 +3,7 @@
 
 As root:
     bench/bed/bed.py run                      # makes a bed, measures, plans, trains, prints a table, removes it
+    bench/bed/bed.py balance                  # one host becomes slower while a model trains, and fast again
     bench/bed/bed.py up --bed four             # a bed to work in by hand
     bench/bed/bed.py exec h0 COMMAND ...       # a command on one of its hosts
     bench/bed/bed.py mpirun COMMAND ...        # a process of it on every host
@@ -19,6 +20,7 @@ if sys.version_info < (3, 11):
     print(f"error: [bed] this is Python {sys.version.split()[0]}, and 3.11 is needed", file=sys.stderr)
     sys.exit(77)
 
+from balance import add_balance_options, balance, complete as complete_balance
 from faults import BedFault, Stopped, Usage
 from hosts import CONTROL, SIGNALS, Bed, check_machine, describe
 from measure import add_run_options, complete, is_torch, measure
@@ -79,6 +81,9 @@ def parse(arguments):
     run_parser = command("run", "make a bed, train on it in several ways in turn, print a table, remove the bed")
     add_shape(run_parser)
     add_run_options(run_parser)
+    balance_parser = command("balance", "make a bed, slow one of its hosts down while a model trains, print a table")
+    add_shape(balance_parser)
+    add_balance_options(balance_parser)
     add_shape(command("up", "make a bed, after removing one of that name"))
     command("down", "end all that runs on a bed, and remove it")
     command("ls", "the hosts of a bed")
@@ -129,16 +134,27 @@ def start_guard(bed):
 
 
 def run_in_bed(bed, options):
-    """A bed for as long as it takes to measure. It is removed whatever happens, unless --keep says otherwise."""
+    """The rows of the table, trained in turn."""
     hosts, rows = hosts_of(options), complete(options)
     python = torch_python(options.cache) if any(map(is_torch, rows)) else ""
+    while_up(bed, hosts, lambda: measure(bed, options, rows, python), options.keep)
+
+
+def balance_in_bed(bed, options):
+    hosts = hosts_of(options)
+    complete_balance(options)
+    while_up(bed, hosts, lambda: balance(bed, options))
+
+
+def while_up(bed, hosts, work, keep=False):
+    """A bed for as long as the work takes. It is removed whatever happens, unless `keep` says otherwise."""
     bed.lock()
     watcher = start_guard(bed)
     kept = False
     try:
         bed.up(hosts)
-        measure(bed, options, rows, python)
-        kept = options.keep
+        work()
+        kept = keep
     finally:
         if not kept:
             bed.down()
@@ -164,6 +180,8 @@ def main(arguments):
     bed = Bed(options.name)
     if options.command == "run":
         run_in_bed(bed, options)
+    elif options.command == "balance":
+        balance_in_bed(bed, options)
     elif options.command == "up":
         bed.lock()
         for number in SIGNALS:

@@ -41,7 +41,11 @@ class Groups:
         for root in self.roots():
             os.mkdir(os.path.join(root, self.folder, host))
         if quota is not None:
-            self.limit(os.path.join(self.roots()[0], self.folder, host), max(LEAST_QUOTA_US, round(quota * PERIOD_US)))
+            self.set_quota(host, quota)
+
+    def set_quota(self, host, quota):
+        """Gives a host another part of a core, while it works."""
+        self.limit(os.path.join(self.roots()[0], self.folder, host), max(LEAST_QUOTA_US, round(quota * PERIOD_US)))
 
     def process_files(self, host):
         """Who writes its process id into all of these has joined the group."""

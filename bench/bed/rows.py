@@ -40,7 +40,7 @@ class Row:
 
     @property
     def title(self):
-        return ROWS[self.key]
+        return ROWS.get(self.key, self.key)
 
 
 def shares_of(total, weights):

@@ -60,10 +60,10 @@ class Heart(threading.Thread):
 
 
 class StepLog:
-    """The records that a training appends to its log, one JSON object a step."""
+    """The records that a training appends to its log: one JSON object a step, and one for all else that happens."""
 
     def __init__(self, path):
-        self.path, self.offset, self.records = path, 0, []
+        self.path, self.offset, self.records, self.events = path, 0, [], []
 
     def read(self):
         try:
@@ -74,7 +74,9 @@ class StepLog:
             return 0
         whole = lines[:lines.rfind(b"\n") + 1]
         self.offset += len(whole)
-        new = [json.loads(line) for line in whole.splitlines()]
+        read = [json.loads(line) for line in whole.splitlines()]
+        new = [record for record in read if "event" not in record]
+        self.events += [record for record in read if "event" in record]
         self.records += new
         return len(new)
 
@@ -178,6 +180,7 @@ class Training:
                 elif count <= self.steps:
                     last = Used.now(self.bed)
                 resident = max(resident, resident_bytes(self.bed.groups))
+                self.at_step(count)
             if all(code == 0 for code in ended):
                 break
             if lost := heart.lost():
@@ -193,6 +196,9 @@ class Training:
         if len(self.log.records) != self.steps:
             self.fail(f"it ended after {len(self.log.records)} steps of {self.steps}")
         return self.watched(first, last or Used.now(self.bed), self.log.records[self.warmup:], resident)
+
+    def at_step(self, count):
+        """So many steps are done. For what is to happen during a training."""
 
     def check_progress(self, now, began, last_step):
         records = self.log.records

@@ -15,4 +15,11 @@ std::span<const SpeedField> speed_fields() {
   return fields;
 }
 
+DeviceSpeed slowed(DeviceSpeed speed, double times) {
+  for (const SpeedField& field : speed_fields())
+    if (std::optional<double>& value = speed.*field.value)
+      *value *= field.dimension == Dimension::time ? times : 1 / times;
+  return speed;
+}
+
 }  // namespace hetsynth

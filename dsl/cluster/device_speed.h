@@ -50,4 +50,7 @@ struct SpeedField {
 };
 std::span<const SpeedField> speed_fields();
 
+/// The speeds of a device that takes `times` as long for everything, messages included.
+DeviceSpeed slowed(DeviceSpeed speed, double times);
+
 }  // namespace hetsynth

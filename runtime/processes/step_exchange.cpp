@@ -1,5 +1,10 @@
 #include "runtime/processes/step_exchange.h"
 
+#include <algorithm>
+#include <memory>
+
+#include "runtime/rank/run_state.h"
+
 namespace hetsynth {
 namespace {
 
@@ -48,6 +53,38 @@ std::vector<TensorPart> exchange_parts(Job& job, const std::vector<TensorPart>& 
       out.push_back(std::move(part));
     }
   }
+  return out;
+}
+
+std::vector<std::vector<std::byte>> exchange_bytes(Job& job, int tag, std::vector<std::vector<std::byte>> to,
+                                                   const std::vector<size_t>& expected) {
+  // MPI counts with int, and a message is copied as a whole.
+  constexpr size_t largest_message = size_t(64) << 20;
+  std::vector<std::unique_ptr<Message>> sent;
+  std::vector<std::vector<std::unique_ptr<Message>>> received(size_t(job.count()));
+  for (int peer = 0; peer < job.count(); ++peer) {
+    const std::vector<std::byte>& bytes = to[size_t(peer)];
+    for (size_t at = 0; at < bytes.size(); at += largest_message) {
+      const auto begin = bytes.begin() + ptrdiff_t(at);
+      sent.push_back(
+          job.group().send(peer, tag, {begin, begin + ptrdiff_t(std::min(largest_message, bytes.size() - at))}));
+    }
+    for (size_t at = 0; at < expected[size_t(peer)]; at += largest_message)
+      received[size_t(peer)].push_back(
+          job.group().receive(peer, tag, std::min(largest_message, expected[size_t(peer)] - at)));
+  }
+  const auto arrive = [&](const std::vector<std::unique_ptr<Message>>& messages) {
+    if (wait_for(messages, [&] { return job.failure().has_value(); })) return;
+    const ProcessFailure failure = *job.failure();
+    throw RunFailed({-1, failure.message, nullptr}, job.describe(failure.process) + " failed: " + failure.message);
+  };
+  std::vector<std::vector<std::byte>> out(size_t(job.count()));
+  for (int peer = 0; peer < job.count(); ++peer) {
+    arrive(received[size_t(peer)]);
+    for (const std::unique_ptr<Message>& message : received[size_t(peer)])
+      out[size_t(peer)].insert(out[size_t(peer)].end(), message->bytes().begin(), message->bytes().end());
+  }
+  arrive(sent);
   return out;
 }
 

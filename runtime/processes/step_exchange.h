@@ -1,5 +1,6 @@
 // What the processes of a run tell each other of their ranks.
 #pragma once
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -52,5 +53,10 @@ struct TensorPart {
 };
 /// The parts of all processes.
 std::vector<TensorPart> exchange_parts(Job& job, const std::vector<TensorPart>& own);
+
+/// Every process sends each other one some bytes, in messages of `tag`, and gets as many as it expects of it. All call
+/// it alike. `to`, `expected`: by process; nothing goes to oneself. Throws RunFailed when another process failed.
+std::vector<std::vector<std::byte>> exchange_bytes(Job& job, int tag, std::vector<std::vector<std::byte>> to,
+                                                   const std::vector<size_t>& expected);
 
 }  // namespace hetsynth

@@ -42,6 +42,9 @@ Arena::Arena(int64_t bytes) : bytes_(std::max<int64_t>(bytes, 64)) {
   data_ = static_cast<char*>(found);
   // Advice only: without huge pages everything works, more slowly.
   (void)madvise(data_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);
+  // A copy of this process (runtime/balance/gentle_process.h) has no use for it, and would have each page copied that
+  // is written meanwhile.
+  (void)madvise(data_, static_cast<size_t>(bytes_), MADV_DONTFORK);
 }
 
 Arena::~Arena() {

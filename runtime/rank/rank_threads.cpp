@@ -21,13 +21,10 @@ namespace hetsynth {
 /// Binds the calling thread to the NUMA node of its rank: memory it touches first then lies there.
 class NumaBinding {
  public:
-  explicit NumaBinding(bool wanted) {
-    if (!wanted || hwloc_topology_init(&topology_) != 0) return;
-    if (hwloc_topology_load(topology_) == 0)
-      nodes_ = std::max(0, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_NUMANODE));
-  }
-  ~NumaBinding() {
-    if (topology_) hwloc_topology_destroy(topology_);
+  /// The machine's nodes, which are looked at once: it takes some 10 ms of a core.
+  static const NumaBinding& of_machine() {
+    static const NumaBinding nodes;
+    return nodes;
   }
   NumaBinding(const NumaBinding&) = delete;
   NumaBinding& operator=(const NumaBinding&) = delete;
@@ -42,6 +39,15 @@ class NumaBinding {
   }
 
  private:
+  NumaBinding() {
+    if (hwloc_topology_init(&topology_) != 0) return;
+    if (hwloc_topology_load(topology_) == 0)
+      nodes_ = std::max(0, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_NUMANODE));
+  }
+  ~NumaBinding() {
+    if (topology_) hwloc_topology_destroy(topology_);
+  }
+
   hwloc_topology_t topology_ = nullptr;
   int nodes_ = 0;
 };
@@ -59,7 +65,7 @@ struct RankThreads::Impl {
       : state(run_state),
         quiet_seconds(options.quiet_seconds),
         threads_of_rank(options.threads_of_rank),
-        binding(options.bind_to_numa_nodes && ranks.size() > 1) {
+        binds(options.bind_to_numa_nodes && ranks.size() > 1) {
     if (options.threads_per_rank > 0)
       threads_of_rank.assign(size_t(state.ranks()), options.threads_per_rank);
     else if (threads_of_rank.empty())
@@ -77,7 +83,7 @@ struct RankThreads::Impl {
   }
 
   void serve(int rank) {
-    binding.bind_this_thread(rank, state.ranks());
+    if (binds) NumaBinding::of_machine().bind_this_thread(rank, state.ranks());
     set_openmp_threads(threads_of_rank.at(size_t(rank)));
     for (uint64_t seen = 0;;) {
       const std::function<void(int)>* current = nullptr;
@@ -108,7 +114,7 @@ struct RankThreads::Impl {
   RunState& state;
   const double quiet_seconds;
   std::vector<int> threads_of_rank;
-  NumaBinding binding;
+  const bool binds;  ///< threads to NUMA nodes
   std::mutex mutex;
   std::condition_variable changed, finished;
   const std::function<void(int)>* work = nullptr;

@@ -68,6 +68,12 @@ ProgressOptions progress_for_standard_output() {
 ProgressState::ProgressState(std::vector<std::string> devices, WorkUnit unit, int64_t last_step)
     : devices_(std::move(devices)), unit_(std::move(unit)), last_step_(last_step), idle_sum_(devices_.size()) {}
 
+void ProgressState::show(const std::vector<std::string>& devices) {
+  if (devices == devices_) return;
+  devices_ = devices;
+  idle_sum_.assign(devices.size(), 0);
+}
+
 void ProgressState::add(const StepReport& report) {
   step_ = report.step;
   loss_ = report.loss;

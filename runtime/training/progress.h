@@ -28,6 +28,8 @@ class ProgressState {
  public:
   ProgressState(std::vector<std::string> devices, WorkUnit unit, int64_t last_step);
   void add(const StepReport& report);
+  /// From now on steps are those of these devices; averages begin anew if they are others than before.
+  void show(const std::vector<std::string>& devices);
   /// "step 120/500  loss 2.3412 (avg 2.3570)  12.3k tokens/s  idle fast0 3% slow0 12%  left 1m05s".
   std::string line() const;
   double smoothed_loss() const;
@@ -54,6 +56,7 @@ class Progress {
            int64_t last_step);
   /// Takes in a step and prints if it is time.
   void add(const StepReport& report);
+  void show(const std::vector<std::string>& devices) { state_.show(devices); }
   /// Leaves the terminal's line, so that other text starts on a new one.
   void finish();
   const ProgressState& state() const { return state_; }

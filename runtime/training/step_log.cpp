@@ -66,6 +66,7 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
   out["step"] = report.step;
   out["loss"] = std::isfinite(report.loss) ? nlohmann::ordered_json(report.loss) : nlohmann::ordered_json(nullptr);
   out["seconds"] = report.seconds;
+  out["elapsed_seconds"] = report.elapsed_seconds;
   out[unit.name + "_per_second"] = report.seconds > 0 ? static_cast<double>(unit.per_step) / report.seconds : 0.0;
   for (size_t i = 0; i < devices.size(); ++i) {
     const RankTimes& times = report.ranks[i];
@@ -89,8 +90,15 @@ StepLog::StepLog(const std::string& path, std::vector<std::string> devices, Work
   if (torn) file_ << '\n';
 }
 
-void StepLog::add(const StepReport& report) {
-  file_ << json_of_step(report, devices_, unit_, arena_bytes_) << '\n' << std::flush;
+void StepLog::show(const std::vector<std::string>& devices, const std::vector<int64_t>& arena_bytes) {
+  devices_ = devices;
+  arena_bytes_ = arena_bytes;
+}
+
+void StepLog::add(const StepReport& report) { add(json_of_step(report, devices_, unit_, arena_bytes_)); }
+
+void StepLog::add(const std::string& record) {
+  file_ << record << '\n' << std::flush;
   if (!file_) refuse_log(path_, "the file cannot be written any more", "is the disk full?", ExitCode::failure);
 }
 

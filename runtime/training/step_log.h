@@ -19,6 +19,10 @@ class StepLog {
   StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit, std::vector<int64_t> arena_bytes);
   /// Writes and flushes one record. Throws UserError if the disk refuses.
   void add(const StepReport& report);
+  /// The same for a record of something else: a JSON object that begins with the key "step".
+  void add(const std::string& record);
+  /// From now on steps are those of these devices.
+  void show(const std::vector<std::string>& devices, const std::vector<int64_t>& arena_bytes);
 
  private:
   std::string path_;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "dsl/base/error.h"
 #include "runtime/data/data_ahead.h"
 #include "runtime/rank/interrupt.h"
+#include "runtime/rank/throttle.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/training/step_log.h"
 
@@ -55,43 +57,72 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
 
   TrainReport out;
   out.unit = unit;
-  out.idle.assign(static_cast<size_t>(executor.ranks()), 0);
+  std::map<std::string, double> idle;  // seconds, by device
   const DataAhead ahead(data, last);
   InterruptGuard interrupt;
+  const double began = wall_seconds();
   int64_t step = options.first_step;
-  for (; step <= last && !executor.anywhere(interrupt.requested()); ++step) {
-    StepReport report;
-    try {
-      report = executor.step(step, ahead);
-    } catch (...) {
-      progress.finish();
-      throw;
+  const auto settle = [&] {
+    if (options.before_writing) options.before_writing();
+  };
+  const auto run = [&] {
+    for (; step <= last && !executor.anywhere(interrupt.requested()); ++step) {
+      StepReport report;
+      try {
+        report = executor.step(step, ahead);
+        report.elapsed_seconds = wall_seconds() - began;
+      } catch (...) {
+        progress.finish();
+        throw;
+      }
+      out.losses.push_back(report.loss);
+      out.seconds += report.seconds;
+      for (size_t i = 0; i < report.ranks.size(); ++i) idle[executor.device_names()[i]] += report.ranks[i].idle_seconds;
+      progress.add(report);
+      if (log) log->add(report);
+      if (options.on_step) options.on_step(report);
+      if (!std::isfinite(report.loss)) {
+        progress.finish();
+        if (options.explain) throw options.explain(report);
+        fail_not_finite(report);
+      }
+      if (options.between_steps && step != last) {
+        const BetweenSteps done = options.between_steps(report);
+        if (!done.lines.empty()) progress.finish();
+        for (const std::string& line : done.lines)
+          if (options.out) *options.out << line << '\n' << std::flush;
+        if (log)
+          for (const std::string& record : done.records) log->add(record);
+        progress.show(executor.device_names());
+        if (log) log->show(executor.device_names(), executor.arena_bytes());
+      }
+      if (options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0 && step != last) {
+        settle();
+        save(step + 1);
+      }
     }
-    out.losses.push_back(report.loss);
-    out.seconds += report.seconds;
-    for (size_t i = 0; i < out.idle.size(); ++i) out.idle[i] += report.ranks[i].idle_seconds;
-    progress.add(report);
-    if (log) log->add(report);
-    if (options.on_step) options.on_step(report);
-    if (!std::isfinite(report.loss)) {
-      progress.finish();
-      if (options.explain) throw options.explain(report);
-      fail_not_finite(report);
-    }
-    if (options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0 && step != last) save(step + 1);
+    settle();
+  };
+  try {
+    run();
+  } catch (const TakenBack& back) {
+    progress.finish();
+    save(back.next_step);
+    throw InternalError(back.what());
   }
   progress.finish();
   out.interrupted = step <= last;
   if (!out.losses.empty()) {
     out.smoothed_loss = progress.state().smoothed_loss();
     out.units_per_second = progress.state().units_per_second();
-    for (double& idle : out.idle) idle /= out.seconds;
   }
+  out.devices = executor.device_names();
+  for (const std::string& device : out.devices) out.idle.push_back(out.seconds > 0 ? idle[device] / out.seconds : 0);
   save(step);
   return out;
 }
 
-std::string summary(const TrainReport& report, const std::vector<std::string>& devices) {
+std::string summary(const TrainReport& report) {
   if (report.losses.empty()) return "no step was done";
   std::string out = fmt::format("{} steps in {:.1f} s, loss {:.4f} -> {:.4f}", report.losses.size(), report.seconds,
                                 report.losses.front(), report.smoothed_loss);
@@ -99,9 +130,9 @@ std::string summary(const TrainReport& report, const std::vector<std::string>& d
     const double units = static_cast<double>(report.unit.per_step) * static_cast<double>(report.losses.size());
     out += fmt::format(", {} {}/s", text_of_rate(units / report.seconds), report.unit.name);
   }
-  if (devices.size() > 1) out += ", idle";
-  for (size_t i = 0; i < devices.size() && devices.size() > 1; ++i)
-    out += fmt::format(" {} {:.0f}%", devices[i], 100 * report.idle[i]);
+  if (report.devices.size() > 1) out += ", idle";
+  for (size_t i = 0; i < report.devices.size() && report.devices.size() > 1; ++i)
+    out += fmt::format(" {} {:.0f}%", report.devices[i], 100 * report.idle[i]);
   return (report.interrupted ? "stopped after " : "") + out;
 }
 

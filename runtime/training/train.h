@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,18 @@
 #include "runtime/training/progress.h"
 
 namespace hetsynth {
+
+/// What was done between two steps besides training.
+struct BetweenSteps {
+  std::vector<std::string> lines;    ///< for people
+  std::vector<std::string> records;  ///< for the log, each a JSON object that begins with the key "step"
+};
+
+/// Thrown between two steps: the executor has gone back to ranks that it had left, and to what they held.
+struct TakenBack : std::runtime_error {
+  TakenBack(int64_t step, const std::string& why) : std::runtime_error(why), next_step(step) {}
+  int64_t next_step;  ///< of what they hold
+};
 
 struct TrainOptions {
   int64_t first_step = 0;       ///< steps already done, by a checkpoint
@@ -20,6 +33,11 @@ struct TrainOptions {
   std::string checkpoint;        ///< file; empty: none. Written at the end, also after Ctrl-C and if no step is done
   int64_t checkpoint_every = 0;  ///< and each so many steps; 0: only at the end
   std::function<void(const StepReport&)> on_step;  ///< after every step
+  /// After every step but the last, when it is in the log; the executor may go over to other ranks. Of several
+  /// processes all call it alike.
+  std::function<BetweenSteps(const StepReport&)> between_steps;
+  /// Before parameters are written, and at the end: returns when what was trained may count. It may throw TakenBack.
+  std::function<void()> before_writing;
   /// The error that a loss which is not finite ends the run with; empty: one that names the step.
   std::function<UserError(const StepReport&)> explain;
 };
@@ -31,14 +49,16 @@ struct TrainReport {
   double smoothed_loss = 0;     ///< average of the last steps
   double units_per_second = 0;  ///< of the last steps
   WorkUnit unit;
-  std::vector<double> idle;  ///< per rank: share of the time
+  std::vector<std::string> devices;  ///< that ran at the end, by rank
+  std::vector<double> idle;          ///< of these: share of the time
 };
 
 /// Runs steps until all are done or a signal asks to stop. The same seed and plan give bitwise the same losses. Throws
-/// UserError (exit code 1) naming the step if the loss is not finite, and whatever Executor::step throws.
+/// UserError (exit code 1) naming the step if the loss is not finite, whatever Executor::step throws, and InternalError
+/// where the run is taken back, after writing the checkpoint of where it was taken back to.
 TrainReport train(Executor& executor, const BatchSource& data, const TrainOptions& options);
 
 /// "100 steps in 12.3 s, loss 5.5452 -> 2.1034, 8.3k tokens/s, idle fast0 3% slow0 12%".
-std::string summary(const TrainReport& report, const std::vector<std::string>& devices);
+std::string summary(const TrainReport& report);
 
 }  // namespace hetsynth

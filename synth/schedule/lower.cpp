@@ -281,20 +281,7 @@ class Lowering {
     const auto axis_name = [&](int a) { return "/" + out_.mesh.axes[size_t(a)].name; };
     const std::string name = c.name + (cuts_parts(cut) ? axis_name(0) : "") + (axis_count() > 1 ? axis_name(axis) : "");
     BoundaryTable table{name, axis, c.granules};
-    const std::vector<int64_t>& along = shares_[axis][class_of(cut)];
-    if (cuts_parts(cut)) {
-      table.by = 0;
-      int64_t begin = 0;
-      for (int64_t part : shares_[0][class_of(cut)]) {
-        table.rows.emplace_back();
-        for (size_t at = 0; at <= along.size(); ++at)
-          table.rows.back().push_back(begin + bound_in_part(part, along, at));
-        begin += part;
-      }
-    } else {
-      table.bounds = {0};
-      for (int64_t count : along) table.bounds.push_back(table.bounds.back() + count);
-    }
+    set_bounds(shares_, cut, &table);
     out_.tables.push_back(std::move(table));
     return table_of_[{axis, cut}] = int(out_.tables.size()) - 1;
   }
@@ -317,6 +304,24 @@ class Lowering {
 };
 
 }  // namespace
+
+void set_bounds(const Shares& shares, CutClass cut, BoundaryTable* table) {
+  const std::vector<int64_t>& along = shares[size_t(table->axis)][size_t(class_of(cut))];
+  table->rows.clear();
+  table->bounds.clear();
+  table->by = cuts_parts(cut) ? 0 : -1;
+  if (!cuts_parts(cut)) {
+    table->bounds = {0};
+    for (int64_t count : along) table->bounds.push_back(table->bounds.back() + count);
+    return;
+  }
+  int64_t begin = 0;
+  for (int64_t part : shares[0][size_t(class_of(cut))]) {
+    table->rows.emplace_back();
+    for (size_t at = 0; at <= along.size(); ++at) table->rows.back().push_back(begin + bound_in_part(part, along, at));
+    begin += part;
+  }
+}
 
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
                   Wording wording, SpmdProgram scrap) {

@@ -8,6 +8,9 @@ namespace hetsynth::synth {
 /// are many.
 enum class Wording { full, none };
 
+/// Sets how a table divides what it cuts along its axis: its bounds, or rows where it divides the parts of axis 0.
+void set_bounds(const Shares& shares, CutClass cut, BoundaryTable* table);
+
 /// Conversions of partial results come right after them (they shrink and are sent early), all others just before their
 /// first use. Written in full, every compute instruction is checked against `infer_placements`. `scrap`: written over.
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,

@@ -71,6 +71,7 @@ const std::vector<std::string>& rooms() {
       "codegen/cuda/host",
       "codegen",
       "runtime/rank",
+      "runtime/balance",
       "runtime/collectives",
       "runtime/abi",
       "runtime/data",

@@ -6,8 +6,20 @@
 #include <thread>
 
 #include "runtime/processes/placement.h"
+#include "tests/runtime/temporary_folder.h"
 
 namespace hetsynth::testing {
+
+std::string text_file() {
+  static const TemporaryFolder folder;
+  static const std::string path = [] {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += "sphinx of black quartz, judge my vow. "[(i * i / 7) % 38];
+    folder.write("text", text);
+    return folder.path("text");
+  }();
+  return path;
+}
 
 std::vector<std::string> in_processes(testing_support::DoubleProcesses& network, int count, const JobOptions& options,
                                       const std::function<void(Job&)>& body) {

@@ -11,6 +11,9 @@
 
 namespace hetsynth::testing {
 
+/// A text of 3,000 bytes, in a file that lives as long as the test program.
+std::string text_file();
+
 /// Runs `body(job)` in as many processes at the same time; gives what each threw, "" for nothing.
 std::vector<std::string> in_processes(testing_support::DoubleProcesses& network, int count, const JobOptions& options,
                                       const std::function<void(Job&)>& body);

@@ -142,17 +142,6 @@ TEST(Placement, AProcessForEachDeviceOrForEachHost) {
   }
 }
 
-std::string text_file() {
-  static const TemporaryFolder folder;
-  static const std::string path = [] {
-    std::string text;
-    for (int i = 0; i < 3000; ++i) text += "sphinx of black quartz, judge my vow. "[(i * i / 7) % 38];
-    folder.write("text", text);
-    return folder.path("text");
-  }();
-  return path;
-}
-
 Outcome train_some(const Program& program, const Plan& plan, const Cluster& cluster, Job* job, int processes,
                    const std::function<void(const StepReport&)>& on_step = {}) {
   TrainOptions training;

@@ -1,0 +1,464 @@
+#include "cli/balance.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "cli/balance_words.h"
+#include "cli/report.h"
+#include "dsl/base/counted.h"
+#include "dsl/base/error.h"
+#include "dsl/spmd/migration.h"
+#include "dsl/transform/differentiate.h"
+#include "runtime/balance/gentle_process.h"
+#include "runtime/balance/speed_watch.h"
+#include "runtime/launch.h"
+#include "runtime/processes/step_exchange.h"
+#include "runtime/rank/throttle.h"
+#include "synth/planner/new_shares.h"
+#include "verify/migration.h"
+
+namespace hetsynth::cli {
+namespace {
+
+/// Steps after which speeds count as known, of a beginning and after each change of the division.
+constexpr int steps_to_know = 8;
+/// A division that is predicted to gain less than this part of a step is left alone: predictions are not nearer to the
+/// truth than that.
+constexpr double least_gain = 0.05;
+/// Speeds stay as they are as long as they have been so, and so many seconds at least (the expectation of a duration of
+/// which nothing but its beginning is known; J. R. Gott, 1993).
+constexpr double least_horizon_seconds = 60;
+/// How many times as slow a device may seem at another share of the work, at the same speed. On the unequal bed it is
+/// up to 1.2 times.
+constexpr double most_by_shares = 1.3;
+/// Seconds of a core that another division takes besides moving tensors: to compile and to check the source of a rank.
+/// Measured of gpt.cpp at a batch of 48, which takes 0.3 s and 1 s.
+constexpr double usual_work = 1.5;
+/// Steps between two questions whether all processes have checked their source.
+constexpr int64_t steps_between_checks = 8;
+/// What is waited for takes a fourth of a core from ranks that want all of it.
+constexpr int nice_of_what_is_waited_for = 5;
+/// What nobody waits for takes this part of a core.
+constexpr double part_for_checks = 0.03;
+
+template <class Work>
+auto beside(int nice, Work work) {
+  return std::async(std::launch::async, [nice, work = std::move(work)]() mutable {
+    ::setpriority(PRIO_PROCESS, 0, nice);  // of this thread alone, and of those that it starts
+    return work();
+  });
+}
+
+template <class Result>
+bool is_ready(const std::future<Result>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+std::vector<int> hosts_of(const Cluster& cluster) {
+  std::vector<int> out;
+  for (const Device& device : cluster.devices) out.push_back(device.host);
+  return out;
+}
+
+/// The plan as a file, for those who look for the fault.
+std::string kept_plan(const Plan& plan, const Program& reference) {
+  const std::string path = (std::filesystem::temp_directory_path() / "hetsynth-refuted-plan.json").string();
+  save_plan(path, plan, reference);
+  return path;
+}
+
+}  // namespace
+
+struct Balance::Impl {
+  /// What is under way. Each is the same in all processes at every step.
+  enum class State {
+    watching,
+    searching,  ///< one process looks for another division
+    compiling   ///< all compile their ranks of it
+  };
+
+  /// A division that is trained under, or was, and whose source has not passed its check yet.
+  struct Unchecked {
+    Plan plan;
+    std::vector<DeviceProgram> programs;  ///< of this process
+  };
+
+  Impl(RunOptions& run, Executor& ranks, const ExecutorOptions& ranks_options, Job* processes, BalanceMeans how)
+      : options(run),
+        c(run.compilation),
+        executor(ranks),
+        executor_options(ranks_options),
+        job(processes),
+        means(std::move(how)),
+        watch(expected()),
+        idle(size_t(ranks.ranks()), 0),
+        proved(c.verification.verdict == Verdict::proved) {
+    if (job) proved = from_first(*job, proved);
+  }
+
+  ~Impl() { stop = true; }
+
+  BetweenSteps after(const StepReport& report) {
+    BetweenSteps out;
+    step = report.step;
+    // What is done beside the training makes ranks slower while it lasts, and the first step of a division is no usual
+    // one.
+    const bool is_usual = state == State::watching && step != last_change + 1 && step != options.train.first_step;
+    const bool changed = is_usual && look(report, out);
+    switch (state) {
+      case State::watching:
+        if (changed || (!looked_at && watch.settled_steps() >= steps_to_know && still_gains())) search(out);
+        break;
+      case State::searching:
+        take_what_was_found(out);
+        break;
+      case State::compiling:
+        go_over_when_ready(out);
+        break;
+    }
+    if (step % steps_between_checks == 0) stay_when_checked(/*wait=*/false);
+    return out;
+  }
+
+  void settle() {
+    while (!unchecked.empty()) stay_when_checked(/*wait=*/true);
+  }
+
+  // Watching.
+
+  /// Seconds that each rank should compute in a step, at the speeds of the cluster file.
+  std::vector<double> expected() const {
+    std::vector<double> out;
+    for (const DevicePrediction& device : predicted_on(c.reference, c.plan, c.cluster).devices)
+      out.push_back(device.compute_seconds);
+    return out;
+  }
+
+  /// Takes in a step; whether some speed has changed.
+  bool look(const StepReport& report, BetweenSteps& out) {
+    std::vector<double> seconds;
+    for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+      const RankTimes& times = report.ranks[rank];
+      seconds.push_back(times.compute_seconds + times.throttle_seconds);
+      idle[rank] = 0.8 * idle[rank] + 0.2 * times.idle_seconds;
+    }
+    const std::vector<SpeedWatch::Change> changes = watch.add(seconds);
+    for (const SpeedWatch::Change& change : changes)
+      tell_speed(report.step, executor.device_names()[size_t(change.rank)], change, out);
+    if (!changes.empty()) {
+      last_change = report.step;
+      divisions_since_change = 0;
+    }
+    recent_seconds =
+        recent_seconds == 0 || !changes.empty() ? report.seconds : 0.8 * recent_seconds + 0.2 * report.seconds;
+    return !changes.empty();
+  }
+
+  /// The first division at new speeds may be corrected by what is measured under it, and that one again, as long as
+  /// steps become shorter by it: predictions alone could go to and fro.
+  bool still_gains() {
+    if (divisions_since_change < 2 || recent_seconds < (1 - least_gain / 2) * seconds_before) return true;
+    looked_at = true;
+    return false;
+  }
+
+  // Searching.
+
+  /// What devices of the run are how many times as slow as planned, and those that were left out since.
+  void learn_slowness(BetweenSteps& out) {
+    const std::vector<double> by_rank = watch.slowness();
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+      double& of_device = known[executor.device_names()[rank]];
+      // A device's time is not quite proportional to its work, so that what is measured at one share is not true at
+      // another. Going half of the way does not overshoot. What differs by more is another speed.
+      const double ratio = of_device > 0 ? by_rank[rank] / of_device : 1;
+      if (ratio > most_by_shares || ratio < 1 / most_by_shares) {
+        divisions_since_change = 0;
+        last_change = step;
+        tell_speed(step, executor.device_names()[rank], {int(rank), of_device, by_rank[rank]}, out);
+      }
+      const bool corrects = divisions_since_change > 0 && of_device > 0;
+      of_device = corrects ? std::sqrt(of_device * by_rank[rank]) : by_rank[rank];
+    }
+  }
+
+  const Cluster& devices() const { return job ? c.cluster : c.all_devices; }
+
+  void search(BetweenSteps& out) {
+    looked_at = true;
+    asked_at = step;
+    state = State::searching;
+    const auto idlest = std::ranges::max_element(idle) - idle.begin();
+    searcher = job ? executor_options.process_of.at(size_t(idlest)) : 0;
+    learn_slowness(out);
+    if (job && job->process() != searcher) return;
+    RunningPlan running;
+    running.reference = std::make_shared<Program>(c.reference);
+    if (c.trace->whole_step) {
+      running.whole_step = std::make_shared<Program>(*c.trace->whole_step);
+      running.turns = asked_turns(*c.trace);
+    }
+    running.plan = c.plan;
+    running.proved = proved;
+    running.cluster = devices();
+    running.keeps_devices = job != nullptr;  // processes have the devices that they were started for
+    running.verify_seconds = c.verify_seconds;
+    running.planning.effort = c.effort;
+    running.planning.time_limit_seconds = c.plan_seconds;
+    running.planning.most_axes = c.mesh_axes;
+    running.planning.pins = c.pins;
+    running.planning.stages = c.stages;
+    running.planning.progress = [this](const SynthesisProgress&) { return !stop; };
+    found_beside =
+        beside(nice_of_what_is_waited_for, [running = std::move(running), speeds = known, mode = options.balance] {
+          return next_division(running, speeds, mode, least_gain);
+        });
+  }
+
+  /// What the searching process says: nothing yet, or what was found.
+  std::string word_of_search() {
+    if ((job && job->process() != searcher) || !is_ready(found_beside)) return "";
+    NextDivision found = found_beside.get();
+    if (found.plan) found.why_not = why_not_worth_it(found);
+    return nlohmann::json{{"now", found.now_seconds},
+                          {"next", found.next_seconds},
+                          {"why", found.why_not},
+                          {"plan", found.why_not.empty() ? plan_to_json(*found.plan, c.reference) : ""}}
+        .dump();
+  }
+
+  /// Empty: it is. Gains last as long as the speeds do.
+  std::string why_not_worth_it(const NextDivision& found) const {
+    const int64_t left = options.train.first_step + options.train.steps - 1 - step;
+    const auto least = int64_t(least_horizon_seconds / std::max(recent_seconds, 1e-6));
+    const int64_t horizon = std::min(left, std::max(least, step - last_change));
+    const double gain = recent_seconds * (1 - found.next_seconds / found.now_seconds) * double(horizon);
+    const double bytes = double(moved_bytes(c.reference, migration_to(*found.plan)));
+    const double bandwidth = c.cluster.slowest_link().bandwidth_bytes_per_second;
+    const double pause = usual_work + (bandwidth > 0 ? bytes / bandwidth : 0);
+    if (gain > pause) return "";
+    return fmt::format("another division gains {} in the {} it is expected to last, and going over takes {}",
+                       seconds_text(gain), counted(horizon, "step"), seconds_text(pause));
+  }
+
+  void take_what_was_found(BetweenSteps& out) {
+    const std::string own = word_of_search();
+    const std::string word = job ? job->exchange(own).at(size_t(searcher)) : own;
+    if (word.empty()) return;
+    const auto found = nlohmann::json::parse(word);
+    predicted = {found["now"], found["next"]};
+    if (const std::string why = found["why"]; !why.empty()) return keep(why, out);
+    next = plan_from_json(found["plan"].get<std::string>(), "the plan made while training", c.reference);
+    compile();
+    go_over_when_ready(out);
+  }
+
+  void keep(const std::string& why, BetweenSteps& out) {
+    state = State::watching;
+    tell_kept(step, asked_at, why, predicted, out);
+  }
+
+  // Compiling.
+
+  void compile() {
+    state = State::compiling;
+    next_cluster = ranks_of(*next, devices());
+    LaunchOptions launching{.executor = executor_options};
+    launching.executor.process_of = process_of(*next);
+    next_options = launching.executor;
+    compiled_beside =
+        beside(has_spare_cores() ? nice_of_what_is_waited_for : 0, [this, launching, cluster = *next_cluster] {
+          return means.compile(c.reference, next->program, cluster, launching);
+        });
+    // Where ranks use all of the cores, compiling beside them takes as long in all: they might as well wait.
+    if (!has_spare_cores()) compiled_beside.wait();
+  }
+
+  /// Whether this process has cores besides those of its ranks.
+  bool has_spare_cores() const {
+    int ranks = 0;
+    for (size_t rank = 0; rank < c.cluster.devices.size(); ++rank)
+      ranks += c.cluster.devices[rank].kind == DeviceKind::cpu &&
+               (!job || executor_options.process_of.at(rank) == job->process());
+    return usable_cores() > ranks;
+  }
+
+  /// Each device stays with its process.
+  ProcessOfRank process_of(const Plan& plan) const {
+    ProcessOfRank out;
+    if (!job) return out;
+    const std::vector<std::string>& names = executor.device_names();
+    for (const PlanDevice& device : plan.devices)
+      out.push_back(executor_options.process_of.at(size_t(std::ranges::find(names, device.name) - names.begin())));
+    return out;
+  }
+
+  Migration migration_to(const Plan& plan) const {
+    const std::vector<std::string>& names = executor.device_names();
+    std::vector<int> was;
+    for (const PlanDevice& device : plan.devices) {
+      const auto at = std::ranges::find(names, device.name);
+      was.push_back(at == names.end() ? -1 : int(at - names.begin()));
+    }
+    return migration_between(c.reference, c.plan.program, plan.program, std::move(was), hosts_of(c.cluster),
+                             hosts_of(ranks_of(plan, devices())));
+  }
+
+  void go_over_when_ready(BetweenSteps& out) {
+    if (!compiled && failure.empty() && is_ready(compiled_beside)) {
+      try {
+        compiled = compiled_beside.get();
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+    }
+    const std::string own = !failure.empty() ? "-" + failure : compiled ? "ready" : "";
+    const std::vector<std::string> all = job ? job->exchange(own) : std::vector{own};
+    const auto failed = std::ranges::find_if(all, [](const std::string& word) { return word.starts_with('-'); });
+    if (failed == all.end() && std::ranges::count(all, "ready") < std::ssize(all)) return;
+    std::string why = failed == all.end() ? "" : failed->substr(1);
+    failure.clear();
+    if (why.empty()) why = go_over(out);
+    compiled.reset();
+    if (!why.empty()) keep(why, out);
+  }
+
+  /// Why not, if the ranks stay as they are.
+  std::string go_over(BetweenSteps& out) {
+    const Migration migration = migration_to(*next);
+    const std::string flaw = flaw_of_migration(c.reference, c.plan.program, next->program, migration);
+    HETSYNTH_CHECK(flaw.empty(), "a migration between two plans is right: " + flaw);
+    std::vector<DeviceProgram> own;  // the source that is to be checked
+    for (const RankProgram& rank : compiled->programs)
+      if (!rank.layout.files.empty()) own.push_back(rank.layout);
+    const double start = wall_seconds();
+    try {
+      if (compiled->meet) compiled->meet();
+      executor.go_over(compiled->mesh, std::move(compiled->programs), migration, next_options);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    const double pause_seconds = wall_seconds() - start;
+    const bool same_program = same_but_for_bounds(c.plan.program, next->program);
+    tell_division(step, asked_at, *next, same_program, predicted, moved_bytes(c.reference, migration), pause_seconds,
+                  out);
+    executor_options = next_options;
+    c.plan = std::move(*next);
+    c.cluster = *next_cluster;
+    watch = SpeedWatch(expected());
+    idle.assign(size_t(executor.ranks()), 0);
+    last_change = step;
+    looked_at = false;
+    ++divisions_since_change;
+    seconds_before = std::exchange(recent_seconds, 0);
+    // Of another program all of it was checked before; of an unproved one nothing is.
+    state = State::watching;
+    if (same_program && proved) {
+      if (unchecked.empty()) left_at = step;
+      unchecked.push_back({c.plan, std::move(own)});
+    } else if (unchecked.empty()) {
+      executor.stay();
+    }
+    return "";
+  }
+
+  // Checking.
+
+  /// One rank after the other: the process has one thread.
+  std::string flaw_of_source(const Unchecked& division) const {
+    for (const DeviceProgram& program : division.programs)
+      if (const GeneratedCheck result = means.check(c.reference, division.plan.program, {program});
+          result.verdict == Verdict::refuted)
+        return result.worst().summary;
+    return "";
+  }
+
+  /// One division after the other.
+  void stay_when_checked(bool wait) {
+    if (unchecked.empty()) return;
+    if (!checking && !checked)
+      checking = std::make_unique<GentleProcess>(part_for_checks, [this] { return flaw_of_source(unchecked.front()); });
+    // A process that dies has shown nothing, as a check that comes to no end; that is not refused at the start either.
+    try {
+      if (!checked) checked = wait ? checking->hurried() : checking->result();
+    } catch (const std::runtime_error& error) {
+      spdlog::warn("the source of the division at hand was not checked: {}", error.what());
+      checked = "";
+    }
+    const std::string own = !checked ? "" : checked->empty() ? "passed" : "-" + *checked;
+    const std::vector<std::string> all = job ? job->exchange(own) : std::vector{own};
+    for (const std::string& word : all)
+      if (word.starts_with('-')) take_back(word.substr(1));
+    if (std::ranges::count(all, "passed") < std::ssize(all)) return;
+    checked.reset();
+    checking.reset();
+    unchecked.erase(unchecked.begin());
+    if (unchecked.empty()) executor.stay();
+  }
+
+  [[noreturn]] void take_back(const std::string& why) {
+    executor.go_back();
+    const std::string path = kept_plan(unchecked.front().plan, c.reference);
+    unchecked.clear();
+    throw TakenBack(left_at + 1,
+                    fmt::format("the source of another division of the work does not do what its plan "
+                                "says: {}; the run was taken back to the end of step {}. The plan is in {}",
+                                why, left_at, path));
+  }
+
+  RunOptions& options;
+  Compilation& c;
+  Executor& executor;
+  ExecutorOptions executor_options;
+  Job* const job;
+  const BalanceMeans means;
+
+  State state = State::watching;
+  int64_t step = 0;  ///< the last
+  SpeedWatch watch;
+  std::vector<double> idle;   ///< seconds of a step, by rank: of the last few
+  double recent_seconds = 0;  ///< of a step, likewise
+  bool proved;
+  bool looked_at = false;               ///< another division was looked for since speeds or the division changed
+  int divisions_since_change = 0;       ///< of speeds
+  double seconds_before = 0;            ///< of a step, before the division at hand
+  int64_t last_change = 0;              ///< step of that change
+  int64_t asked_at = 0;                 ///< step at which another division was asked for
+  int64_t left_at = 0;                  ///< last step before the first of the unchecked divisions
+  int searcher = 0;                     ///< process
+  std::map<std::string, double> known;  ///< slowness by device
+  PredictedSteps predicted;             ///< by what was found last
+
+  std::atomic<bool> stop{false};
+  std::optional<Plan> next;
+  std::optional<Cluster> next_cluster;
+  ExecutorOptions next_options;
+  std::optional<CompiledRanks> compiled;
+  std::optional<std::string> checked;  ///< why not; empty: it passed
+  std::string failure;                 ///< of compiling
+  std::vector<Unchecked> unchecked;
+  std::unique_ptr<GentleProcess> checking;  ///< the first of them
+  // Last: they wait for their threads.
+  std::future<NextDivision> found_beside;
+  std::future<CompiledRanks> compiled_beside;
+};
+
+Balance::Balance(RunOptions& options, Executor& executor, const ExecutorOptions& executor_options, Job* job,
+                 BalanceMeans means)
+    : impl_(std::make_unique<Impl>(options, executor, executor_options, job, std::move(means))) {}
+Balance::~Balance() = default;
+
+BetweenSteps Balance::after(const StepReport& report) { return impl_->after(report); }
+void Balance::settle() { impl_->settle(); }
+
+}  // namespace hetsynth::cli
