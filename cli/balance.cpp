@@ -117,7 +117,7 @@ struct Balance::Impl {
     const bool changed = is_usual && look(report, out);
     switch (state) {
       case State::watching:
-        if (changed || (!looked_at && watch.settled_steps() >= steps_to_know && still_gains())) search(out);
+        if (changed || (!looked_at && watch.settled_steps() >= steps_to_know && still_gains())) search(changed, out);
         break;
       case State::searching:
         take_what_was_found(out);
@@ -174,15 +174,15 @@ struct Balance::Impl {
 
   // Searching.
 
-  /// What devices of the run are how many times as slow as planned, and those that were left out since.
-  void learn_slowness(BetweenSteps& out) {
+  /// Takes over how many times as slow as planned the devices are. `told`: what has changed was told of.
+  void learn_slowness(bool told, BetweenSteps& out) {
     const std::vector<double> by_rank = watch.slowness();
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
       double& of_device = known[executor.device_names()[rank]];
       // A device's time is not quite proportional to its work, so that what is measured at one share is not true at
       // another. Going half of the way does not overshoot. What differs by more is another speed.
       const double ratio = of_device > 0 ? by_rank[rank] / of_device : 1;
-      if (ratio > most_by_shares || ratio < 1 / most_by_shares) {
+      if (!told && (ratio > most_by_shares || ratio < 1 / most_by_shares)) {
         divisions_since_change = 0;
         last_change = step;
         tell_speed(step, executor.device_names()[rank], {int(rank), of_device, by_rank[rank]}, out);
@@ -194,13 +194,13 @@ struct Balance::Impl {
 
   const Cluster& devices() const { return job ? c.cluster : c.all_devices; }
 
-  void search(BetweenSteps& out) {
+  void search(bool told, BetweenSteps& out) {
     looked_at = true;
     asked_at = step;
     state = State::searching;
     const auto idlest = std::ranges::max_element(idle) - idle.begin();
     searcher = job ? executor_options.process_of.at(size_t(idlest)) : 0;
-    learn_slowness(out);
+    learn_slowness(told, out);
     if (job && job->process() != searcher) return;
     RunningPlan running;
     running.reference = std::make_shared<Program>(c.reference);

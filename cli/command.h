@@ -42,6 +42,7 @@ Command add_inspect(CLI::App& app);
 Command add_explain(CLI::App& app);
 Command add_diff(CLI::App& app);
 Command add_checkpoint(CLI::App& app);
+Command add_history(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
 

@@ -1,0 +1,115 @@
+// hetsynth history: what happened to a run between its steps, what it cost and what it brought.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/report.h"
+#include "dsl/base/counted.h"
+#include "runtime/balance/run_history.h"
+
+namespace hetsynth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct HistoryOptions {
+  std::string file;
+  bool json = false;
+};
+
+/// With the step at which it happened, by which lines are ordered.
+using Line = std::pair<int64_t, std::string>;
+
+std::string text_of(const DivisionRecord& division) {
+  std::vector<std::string> shares;
+  for (const auto& [device, share] : division.shares) shares.push_back(fmt::format("{} {:.0f} %", device, 100 * share));
+  std::string out = fmt::format("{} (asked for after step {}); ",
+                                division.changed == "plan" ? "another program" : "other shares", division.asked_at);
+  if (division.after_seconds > 0)
+    out += fmt::format("a step {} -> {} (predicted {} -> {}), pause {}, {} saved in {}",
+                       seconds_text(division.before_seconds), seconds_text(division.after_seconds),
+                       seconds_text(division.predicted_before), seconds_text(division.predicted_after),
+                       seconds_text(division.pause_seconds),
+                       seconds_text(division.saved_seconds() - division.pause_seconds),
+                       counted(division.steps, "step"));
+  else
+    out += "no step was done under it";
+  return out + (shares.size() <= 8 ? fmt::format("; {}", fmt::join(shares, ", ")) : "");
+}
+
+std::string text_of(const RunHistory& run) {
+  std::string out = fmt::format("steps {} to {}: {} in {}, the median step {}\n", run.first_step,
+                                run.first_step + run.steps - 1, counted(run.steps, "step"), seconds_text(run.seconds),
+                                seconds_text(run.step_seconds));
+  std::vector<Line> lines;
+  for (const SpeedRecord& speed : run.speeds)
+    lines.emplace_back(speed.step, fmt::format("{} at {:.2f} of its planned speed, before at {:.2f}", speed.device,
+                                               speed.speed, speed.before));
+  for (const DivisionRecord& division : run.divisions) lines.emplace_back(division.step, text_of(division));
+  for (const KeptRecord& kept : run.kept) lines.emplace_back(kept.step, "nothing changed: " + kept.why);
+  std::ranges::stable_sort(lines, {}, &Line::first);
+  for (const auto& [step, words] : lines) out += fmt::format("  after step {:>6}  {}\n", step, words);
+  if (lines.empty()) return out + "  nothing happened but steps\n";
+  if (run.divisions.empty()) return out;
+  double saved = 0, paused = 0;
+  for (const DivisionRecord& division : run.divisions) {
+    saved += division.saved_seconds();
+    paused += division.pause_seconds;
+  }
+  return out + fmt::format("  in all {} saved and {} paused; knowing of each change when another division was asked for "
+                           "would have saved {} more\n",
+                           seconds_text(saved), seconds_text(paused), seconds_text(run.lost_by_delay()));
+}
+
+Json json_of(const RunHistory& run) {
+  Json out{{"first_step", run.first_step},
+           {"steps", run.steps},
+           {"seconds", run.seconds},
+           {"step_seconds", run.step_seconds},
+           {"lost_by_delay_seconds", run.lost_by_delay()}};
+  out["speeds"] = out["divisions"] = out["kept"] = Json::array();
+  for (const SpeedRecord& speed : run.speeds)
+    out["speeds"].push_back(
+        {{"step", speed.step}, {"device", speed.device}, {"speed", speed.speed}, {"before", speed.before}});
+  for (const DivisionRecord& d : run.divisions)
+    out["divisions"].push_back({{"step", d.step},
+                                {"asked_at_step", d.asked_at},
+                                {"changed", d.changed},
+                                {"pause_seconds", d.pause_seconds},
+                                {"before_seconds", d.before_seconds},
+                                {"after_seconds", d.after_seconds},
+                                {"steps", d.steps},
+                                {"saved_seconds", d.saved_seconds()},
+                                {"shares", d.shares}});
+  for (const KeptRecord& kept : run.kept) out["kept"].push_back({{"step", kept.step}, {"why", kept.why}});
+  return out;
+}
+
+ExitCode show(const HistoryOptions& options) {
+  const std::vector<RunHistory> runs = read_history(options.file);
+  if (options.json) {
+    Json out = Json::array();
+    for (const RunHistory& run : runs) out.push_back(json_of(run));
+    fmt::print("{}\n", out.dump(2));
+    return ExitCode::done;
+  }
+  if (runs.empty()) fmt::print("no step was done\n");
+  for (const RunHistory& run : runs) fmt::print("{}", text_of(run));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Command add_history(CLI::App& app) {
+  auto options = std::make_shared<HistoryOptions>();
+  CLI::App* command = app.add_subcommand(
+      "history", "Tell what happened to a run between its steps, what it cost and what it brought, from its log");
+  command->add_option("file", options->file, "Log, as run --log-json writes it")->required();
+  command->add_flag("--json", options->json, "Report as JSON");
+  return [options]() { return show(*options); };
+}
+
+}  // namespace hetsynth::cli

@@ -1,0 +1,56 @@
+// What happened to a run between its steps, read back from its log (docs/runtime.md, "Balancing").
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hetsynth {
+
+/// Another division of the work, and what it brought, by the steps around it.
+struct DivisionRecord {
+  int64_t step = 0;            ///< the last one before it
+  int64_t asked_at = 0;        ///< step at which it was asked for
+  std::string changed;         ///< "shares" or "plan"
+  double pause_seconds = 0;    ///< of all that was done between that step and the next one
+  double before_seconds = 0;   ///< of a step: the median of the last 20 before it
+  double after_seconds = 0;    ///< and of the first 50 after it; 0: there is none
+  int64_t steps = 0;           ///< that were done under it
+  double predicted_before = 0, predicted_after = 0;
+  std::map<std::string, double> shares;
+  /// Seconds that its steps took less than they would have before it, without the pause.
+  double saved_seconds() const { return after_seconds > 0 ? (before_seconds - after_seconds) * double(steps) : 0; }
+};
+
+/// A device became slower or faster.
+struct SpeedRecord {
+  int64_t step = 0;
+  std::string device;
+  double speed = 0, before = 0;  ///< as parts of what was planned
+};
+
+/// Another division was looked for, and none was taken.
+struct KeptRecord {
+  int64_t step = 0;
+  std::string why;
+};
+
+struct RunHistory {
+  int64_t first_step = 0, steps = 0;
+  double seconds = 0;       ///< of all steps, and of what was done between them
+  double step_seconds = 0;  ///< the median
+  std::vector<SpeedRecord> speeds;
+  std::vector<DivisionRecord> divisions;
+  std::vector<KeptRecord> kept;
+
+  /// Seconds between the moment when another division was asked for and its first step, over what these steps would
+  /// have taken under it: what knowing at once would have saved.
+  double lost_by_delay() const;
+};
+
+/// The runs of a log, in order: one begins where the number of the step falls. Throws UserError naming file and line if
+/// it is no step log; half a last line, as a killed run leaves it, is passed over.
+std::vector<RunHistory> read_history(const std::string& path);
+
+}  // namespace hetsynth
