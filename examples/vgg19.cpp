@@ -28,7 +28,7 @@ Tensor linear(const std::string& name, Tensor x, int64_t outputs) {
 
 void model() {
   Config c;
-  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {32, 4, 32, 1, 10, 12, 0.001};
+  if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {32, 4, 32, 1, 10, 12, 0.01};
   int64_t batch = option("batch", c.batch, "images per step");
   // In proportion to the batch (Goyal et al. 2017): what one sample can move the weights does not depend on it.
   double lr = option("lr", c.rate * double(batch) / double(c.batch), "learning rate");

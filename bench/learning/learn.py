@@ -53,7 +53,8 @@ def changed_example(model):
 
 def key_of(model, steps):
     """Changes with whatever the row depends on; comments in the example do not count."""
-    parts = [re.sub(r"//.*", "", changed_example(model)), repr(model.settings), repr(model.data), str(steps)]
+    code = " ".join(re.sub(r"//.*", "", changed_example(model)).split())
+    parts = [code, repr(model.settings), repr(model.data), str(steps)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -85,6 +86,8 @@ def train(model, program, steps):
             times = sorted(line["seconds"] for line in lines)
             row["seconds"] = times[len(times) // 2]
             row["memory"] = max(line["resident_bytes"] for line in lines)
+        if run.returncode < 0 or run.returncode == 7:
+            raise SystemExit(f"{model.name}: stopped by a signal; its row is not kept")
         if run.returncode != 0:
             row["failure"] = f"exit {run.returncode}: " + (run.stderr.strip().splitlines() or ["no message"])[0][:300]
         return row
