@@ -6,9 +6,9 @@
 
 Every example keeps its published architecture, its optimizer and its learning rate; what had to be made smaller for one
 core and 12 GiB (the batch, the length of sequences, the size of images; layers only of what would not fit) stands in
-the list of models.py and in the table. A row that is done is kept in a file (--rows), one line of JSON each, so that
-the script can be stopped at any time and goes on where it stood. A row is made anew when its example, the list's entry
-or the number of steps has changed. Python 3.9 or later, no packages.
+models.py and in the table. A row that is done is kept in a file (--rows), one line of JSON each, so that the script can
+be stopped at any time and goes on where it stood. A row is made anew when its example, the list's entry or the number
+of steps has changed. Python 3.9 or later, no packages.
 """
 import argparse
 import hashlib
@@ -133,7 +133,7 @@ def table(rows, steps):
         row = rows.get(model.name)
         if row is None:
             expected = f"{model.why} = {model.expected:.3f}"
-            out.append(f"| {model.name} | | {model.smaller} | | {expected} | | | | | | | not run |")
+            out.append(f"| {model.name} | | {model.smaller} | | {expected} | | | | | | | not run yet |")
             continue
         verdict, a, b, noise = judge(model, row, steps)
         losses = row["losses"] or [math.nan]
