@@ -219,6 +219,8 @@ A `size` that does not exist is refused, with the names of those that do. A new 
 tests that walk it, with a comment at its top: `// Model: NAME | COUNT parameters | size=NAME`, where the published count
 may be left out, be exact, or be rounded (`672M`), and a line `// Tiny: name=value` if its tiny size is not `size=tiny`.
 
+[learning.md](learning.md) shows 20 steps of every model at its published layers and widths.
+
 )";
 
 constexpr const char* explanation =

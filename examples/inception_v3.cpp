@@ -79,7 +79,7 @@ Tensor inception_c(const std::string& name, Tensor x) {
 }
 
 Tensor linear(const std::string& name, Tensor x) {
-  Tensor weight = parameter(name + ".weight", {x.size(1), c.classes}, normal(std::sqrt(1.0 / double(x.size(1)))));
+  Tensor weight = parameter(name + ".weight", {x.size(1), c.classes}, normal(0.01));
   Tensor bias = parameter(name + ".bias", {c.classes}, zeros());
   return matmul(x, weight) + bias;
 }
@@ -92,11 +92,12 @@ Tensor auxiliary_head(Tensor x) {
 void model() {
   c = Config();
   if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}})) c = {107, 16, 10, 12, 0.02, 1, 1};
-  c.batch = option("batch", c.batch, "images per step");
-  double lr = option("lr", c.rate, "learning rate");
+  int64_t batch = option("batch", c.batch, "images per step");
+  // In proportion to the batch (Goyal et al. 2017).
+  double lr = option("lr", c.rate * double(batch) / double(c.batch), "learning rate");
   double drop = option("dropout", 0.5, "share of features dropped");
 
-  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
+  auto [images, labels] = image_batch(batch, 3, c.image, c.image, c.classes);
   Tensor x = conv("stem2", conv("stem1", images, 32, 3, {.stride = 2}), 32, 3);
   x = max_pool2d(conv("stem3", x, 64, 3, {.padding = 1}), 3, {.stride = 2});
   x = max_pool2d(conv("stem5", conv("stem4", x, 80, 1), 192, 3), 3, {.stride = 2});

@@ -42,12 +42,13 @@ void model() {
   Config c;
   if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}}))
     c = {64, 4, 10, 12, 0.02, {1, 2, 1, 1}};
-  c.batch = option("batch", c.batch, "images per step");
+  int64_t batch = option("batch", c.batch, "images per step");
   row_blocks =
       option("row_blocks", 1, "blocks of rows by which devices can share an image, for batches that are too small");
-  double lr = option("lr", c.rate, "learning rate");
+  // In proportion to the batch (Goyal et al. 2017).
+  double lr = option("lr", c.rate * double(batch) / double(c.batch), "learning rate");
 
-  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
+  auto [images, labels] = image_batch(batch, 3, c.image, c.image, c.classes);
   Tensor x = relu(conv("stem", split_rows(images, row_blocks), c.width, 7, {.stride = 2}));
   x = max_pool2d(x, 3, {.stride = 2, .padding = 1, .row_blocks = row_blocks});
   for (size_t stage = 0; stage < c.blocks.size(); ++stage)
@@ -56,8 +57,8 @@ void model() {
       x = bottleneck(name, x, c.width << stage, stage > 0 && i == 0 ? 2 : 1);
     }
   Tensor features = mean(join_rows(x, row_blocks), {2, 3});
-  double deviation = std::sqrt(1.0 / double(features.size(1)));
-  Tensor weight = parameter("fc.weight", {features.size(1), c.classes}, normal(deviation));
+  // 0.01 as in Goyal et al. 2017, section 5.1.
+  Tensor weight = parameter("fc.weight", {features.size(1), c.classes}, normal(0.01));
   Tensor bias = parameter("fc.bias", {c.classes}, zeros());
   Tensor logits = matmul(features, weight) + bias;
   minimize(cross_entropy(logits, labels), SGD{.learning_rate = lr});

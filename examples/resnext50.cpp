@@ -40,10 +40,11 @@ void model() {
   Config c;
   if (choice<bool>("size", "published", {{"published", false}, {"tiny", true}}))
     c = {64, 4, 10, 12, 0.02, 4, {1, 2, 1, 1}};
-  c.batch = option("batch", c.batch, "images per step");
-  double lr = option("lr", c.rate, "learning rate");
+  int64_t batch = option("batch", c.batch, "images per step");
+  // In proportion to the batch (Goyal et al. 2017).
+  double lr = option("lr", c.rate * double(batch) / double(c.batch), "learning rate");
 
-  auto [images, labels] = image_batch(c.batch, 3, c.image, c.image, c.classes);
+  auto [images, labels] = image_batch(batch, 3, c.image, c.image, c.classes);
   Tensor x = relu(conv("stem", images, c.width, 7, {.stride = 2}));
   x = max_pool2d(x, 3, {.stride = 2, .padding = 1});
   for (size_t stage = 0; stage < c.blocks.size(); ++stage)
@@ -52,8 +53,8 @@ void model() {
       x = bottleneck(name, x, c.width << stage, stage > 0 && i == 0 ? 2 : 1, c.groups);
     }
   Tensor features = mean(x, {2, 3});
-  double deviation = std::sqrt(1.0 / double(features.size(1)));
-  Tensor weight = parameter("fc.weight", {features.size(1), c.classes}, normal(deviation));
+  // 0.01 as in Goyal et al. 2017, section 5.1.
+  Tensor weight = parameter("fc.weight", {features.size(1), c.classes}, normal(0.01));
   Tensor bias = parameter("fc.bias", {c.classes}, zeros());
   Tensor logits = matmul(features, weight) + bias;
   minimize(cross_entropy(logits, labels), SGD{.learning_rate = lr});

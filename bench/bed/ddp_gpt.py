@@ -80,7 +80,7 @@ def main():
         dist.init_process_group("gloo", init_method=f"tcp://{options.master}:29500", rank=options.rank,
                                 world_size=processes)
         model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
     data = text()
     torch.manual_seed(options.rank)  # The parameters are equal on all, the samples are not.
