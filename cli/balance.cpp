@@ -1,7 +1,6 @@
 #include "cli/balance.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -15,11 +14,11 @@
 
 #include "cli/balance_words.h"
 #include "cli/report.h"
+#include "cli/source_checks_beside.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "dsl/spmd/migration.h"
 #include "dsl/transform/differentiate.h"
-#include "runtime/balance/gentle_process.h"
 #include "runtime/balance/speed_watch.h"
 #include "runtime/launch.h"
 #include "runtime/processes/step_exchange.h"
@@ -30,7 +29,8 @@
 namespace hetsynth::cli {
 namespace {
 
-/// Steps after which speeds count as known, of a beginning and after each change of the division.
+/// Steps after which speeds count as known: of a beginning, of a change of speeds, and of another division. What slows
+/// devices for a few steps is over by then.
 constexpr int steps_to_know = 8;
 /// A division that is predicted to gain less than this part of a step is left alone: predictions are not nearer to the
 /// truth than that.
@@ -38,9 +38,6 @@ constexpr double least_gain = 0.05;
 /// Speeds stay as they are as long as they have been so, and so many seconds at least (the expectation of a duration of
 /// which nothing but its beginning is known; J. R. Gott, 1993).
 constexpr double least_horizon_seconds = 60;
-/// How many times as slow a device may seem at another share of the work, at the same speed. On the unequal bed it is
-/// up to 1.2 times.
-constexpr double most_by_shares = 1.3;
 /// Seconds of a core that another division takes besides moving tensors: to compile and to check the source of a rank.
 /// Measured of gpt.cpp at a batch of 48, which takes 0.3 s and 1 s.
 constexpr double usual_work = 1.5;
@@ -48,8 +45,6 @@ constexpr double usual_work = 1.5;
 constexpr int64_t steps_between_checks = 8;
 /// What is waited for takes a fourth of a core from ranks that want all of it.
 constexpr int nice_of_what_is_waited_for = 5;
-/// What nobody waits for takes this part of a core.
-constexpr double part_for_checks = 0.03;
 
 template <class Work>
 auto beside(int nice, Work work) {
@@ -87,12 +82,6 @@ struct Balance::Impl {
     compiling   ///< all compile their ranks of it
   };
 
-  /// A division that is trained under, or was, and whose source has not passed its check yet.
-  struct Unchecked {
-    Plan plan;
-    std::vector<DeviceProgram> programs;  ///< of this process
-  };
-
   Impl(RunOptions& run, Executor& ranks, const ExecutorOptions& ranks_options, Job* processes, BalanceMeans how)
       : options(run),
         c(run.compilation),
@@ -100,6 +89,7 @@ struct Balance::Impl {
         executor_options(ranks_options),
         job(processes),
         means(std::move(how)),
+        unchecked(c.reference, means.check, job),
         watch(expected()),
         idle(size_t(ranks.ranks()), 0),
         proved(c.verification.verdict == Verdict::proved) {
@@ -114,10 +104,10 @@ struct Balance::Impl {
     // What is done beside the training makes ranks slower while it lasts, and the first step of a division is no usual
     // one.
     const bool is_usual = state == State::watching && step != last_change + 1 && step != options.train.first_step;
-    const bool changed = is_usual && look(report, out);
+    if (is_usual) look(report, out);
     switch (state) {
       case State::watching:
-        if (changed || (!looked_at && watch.settled_steps() >= steps_to_know && still_gains())) search(changed, out);
+        if (!looked_at && watch.settled_steps() >= steps_to_know && still_gains()) search();
         break;
       case State::searching:
         take_what_was_found(out);
@@ -144,8 +134,8 @@ struct Balance::Impl {
     return out;
   }
 
-  /// Takes in a step; whether some speed has changed.
-  bool look(const StepReport& report, BetweenSteps& out) {
+  /// Takes in a step.
+  void look(const StepReport& report, BetweenSteps& out) {
     std::vector<double> seconds;
     for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
       const RankTimes& times = report.ranks[rank];
@@ -158,10 +148,10 @@ struct Balance::Impl {
     if (!changes.empty()) {
       last_change = report.step;
       divisions_since_change = 0;
+      looked_at = false;
     }
     recent_seconds =
         recent_seconds == 0 || !changes.empty() ? report.seconds : 0.8 * recent_seconds + 0.2 * report.seconds;
-    return !changes.empty();
   }
 
   /// The first division at new speeds may be corrected by what is measured under it, and that one again, as long as
@@ -174,19 +164,13 @@ struct Balance::Impl {
 
   // Searching.
 
-  /// Takes over how many times as slow as planned the devices are. `told`: what has changed was told of.
-  void learn_slowness(bool told, BetweenSteps& out) {
+  /// Takes over how many times as slow as planned the devices are. A device's time is not quite proportional to its
+  /// work, and much less so under a quota of CPU time: what is measured at one share is not true at another. Going half
+  /// of the way does not overshoot.
+  void learn_slowness() {
     const std::vector<double> by_rank = watch.slowness();
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
       double& of_device = known[executor.device_names()[rank]];
-      // A device's time is not quite proportional to its work, so that what is measured at one share is not true at
-      // another. Going half of the way does not overshoot. What differs by more is another speed.
-      const double ratio = of_device > 0 ? by_rank[rank] / of_device : 1;
-      if (!told && (ratio > most_by_shares || ratio < 1 / most_by_shares)) {
-        divisions_since_change = 0;
-        last_change = step;
-        tell_speed(step, executor.device_names()[rank], {int(rank), of_device, by_rank[rank]}, out);
-      }
       const bool corrects = divisions_since_change > 0 && of_device > 0;
       of_device = corrects ? std::sqrt(of_device * by_rank[rank]) : by_rank[rank];
     }
@@ -194,13 +178,13 @@ struct Balance::Impl {
 
   const Cluster& devices() const { return job ? c.cluster : c.all_devices; }
 
-  void search(bool told, BetweenSteps& out) {
+  void search() {
     looked_at = true;
     asked_at = step;
     state = State::searching;
     const auto idlest = std::ranges::max_element(idle) - idle.begin();
     searcher = job ? executor_options.process_of.at(size_t(idlest)) : 0;
-    learn_slowness(told, out);
+    learn_slowness();
     if (job && job->process() != searcher) return;
     RunningPlan running;
     running.reference = std::make_shared<Program>(c.reference);
@@ -365,7 +349,7 @@ struct Balance::Impl {
     state = State::watching;
     if (same_program && proved) {
       if (unchecked.empty()) left_at = step;
-      unchecked.push_back({c.plan, std::move(own)});
+      unchecked.add(c.plan, std::move(own));
     } else if (unchecked.empty()) {
       executor.stay();
     }
@@ -374,46 +358,21 @@ struct Balance::Impl {
 
   // Checking.
 
-  /// One rank after the other: the process has one thread.
-  std::string flaw_of_source(const Unchecked& division) const {
-    for (const DeviceProgram& program : division.programs)
-      if (const GeneratedCheck result = means.check(c.reference, division.plan.program, {program});
-          result.verdict == Verdict::refuted)
-        return result.worst().summary;
-    return "";
-  }
-
-  /// One division after the other.
   void stay_when_checked(bool wait) {
     if (unchecked.empty()) return;
-    if (!checking && !checked)
-      checking = std::make_unique<GentleProcess>(part_for_checks, [this] { return flaw_of_source(unchecked.front()); });
-    // A process that dies has shown nothing, as a check that comes to no end; that is not refused at the start either.
-    try {
-      if (!checked) checked = wait ? checking->hurried() : checking->result();
-    } catch (const std::runtime_error& error) {
-      spdlog::warn("the source of the division at hand was not checked: {}", error.what());
-      checked = "";
-    }
-    const std::string own = !checked ? "" : checked->empty() ? "passed" : "-" + *checked;
-    const std::vector<std::string> all = job ? job->exchange(own) : std::vector{own};
-    for (const std::string& word : all)
-      if (word.starts_with('-')) take_back(word.substr(1));
-    if (std::ranges::count(all, "passed") < std::ssize(all)) return;
-    checked.reset();
-    checking.reset();
-    unchecked.erase(unchecked.begin());
+    const std::string flaw = unchecked.go_on(wait);
+    if (!flaw.empty()) take_back(flaw);
     if (unchecked.empty()) executor.stay();
   }
 
   [[noreturn]] void take_back(const std::string& why) {
     executor.go_back();
-    const std::string path = kept_plan(unchecked.front().plan, c.reference);
-    unchecked.clear();
-    throw TakenBack(left_at + 1,
-                    fmt::format("the source of another division of the work does not do what its plan "
-                                "says: {}; the run was taken back to the end of step {}. The plan is in {}",
-                                why, left_at, path));
+    const std::string path = kept_plan(unchecked.first(), c.reference);
+    throw TakenBack(
+        left_at + 1,
+        fmt::format("the source of another division of the work does not do what its plan says: {}; the run "
+                    "was taken back to the end of step {}. The plan is in {}",
+                    why, left_at, path));
   }
 
   RunOptions& options;
@@ -422,6 +381,8 @@ struct Balance::Impl {
   ExecutorOptions executor_options;
   Job* const job;
   const BalanceMeans means;
+
+  SourceChecksBeside unchecked;
 
   State state = State::watching;
   int64_t step = 0;  ///< the last
@@ -444,10 +405,7 @@ struct Balance::Impl {
   std::optional<Cluster> next_cluster;
   ExecutorOptions next_options;
   std::optional<CompiledRanks> compiled;
-  std::optional<std::string> checked;  ///< why not; empty: it passed
-  std::string failure;                 ///< of compiling
-  std::vector<Unchecked> unchecked;
-  std::unique_ptr<GentleProcess> checking;  ///< the first of them
+  std::string failure;  ///< of compiling
   // Last: they wait for their threads.
   std::future<NextDivision> found_beside;
   std::future<CompiledRanks> compiled_beside;

@@ -5,10 +5,10 @@
 
 #include "cli/next_division.h"
 #include "cli/run_options.h"
+#include "cli/source_checks_beside.h"
 #include "runtime/executor.h"
 #include "runtime/launch.h"
 #include "runtime/processes/job.h"
-#include "runtime/training/generated_check.h"
 #include "runtime/training/train.h"
 
 namespace hetsynth::cli {
@@ -19,8 +19,10 @@ struct BalanceMeans {
       [](const Program& reference, const SpmdProgram& program, const Cluster& cluster, const LaunchOptions& launch) {
         return compile_ranks(reference, program, cluster, launch);
       };
-  std::function<GeneratedCheck(const Program&, const SpmdProgram&, const std::vector<DeviceProgram>&)> check =
-      check_generated;
+  CheckOfSource check = [](const Program& reference, const SpmdProgram& program,
+                           const std::vector<DeviceProgram>& programs) {
+    return check_generated(reference, program, programs, usual_check_work);
+  };
 };
 
 /// Watches every step's measured seconds against what was planned. When speeds are known for the first time, and

@@ -29,21 +29,20 @@ std::string text_of(const DivisionRecord& division) {
   std::string out = fmt::format("{} (asked for after step {}); ",
                                 division.changed == "plan" ? "another program" : "other shares", division.asked_at);
   if (division.after_seconds > 0)
-    out += fmt::format("a step {} -> {} (predicted {} -> {}), pause {}, {} saved in {}",
-                       seconds_text(division.before_seconds), seconds_text(division.after_seconds),
-                       seconds_text(division.predicted_before), seconds_text(division.predicted_after),
-                       seconds_text(division.pause_seconds),
-                       seconds_text(division.saved_seconds() - division.pause_seconds),
-                       counted(division.steps, "step"));
+    out += fmt::format(
+        "a step {} -> {} (predicted {} -> {}), pause {}, {} saved in {}", seconds_text(division.before_seconds),
+        seconds_text(division.after_seconds), seconds_text(division.predicted_before),
+        seconds_text(division.predicted_after), seconds_text(division.pause_seconds),
+        seconds_text(division.saved_seconds() - division.pause_seconds), counted(division.steps, "step"));
   else
     out += "no step was done under it";
   return out + (shares.size() <= 8 ? fmt::format("; {}", fmt::join(shares, ", ")) : "");
 }
 
 std::string text_of(const RunHistory& run) {
-  std::string out = fmt::format("steps {} to {}: {} in {}, the median step {}\n", run.first_step,
-                                run.first_step + run.steps - 1, counted(run.steps, "step"), seconds_text(run.seconds),
-                                seconds_text(run.step_seconds));
+  std::string out =
+      fmt::format("steps {} to {}: {} in {}, the median step {}\n", run.first_step, run.first_step + run.steps - 1,
+                  counted(run.steps, "step"), seconds_text(run.seconds), seconds_text(run.step_seconds));
   std::vector<Line> lines;
   for (const SpeedRecord& speed : run.speeds)
     lines.emplace_back(speed.step, fmt::format("{} at {:.2f} of its planned speed, before at {:.2f}", speed.device,
@@ -59,9 +58,10 @@ std::string text_of(const RunHistory& run) {
     saved += division.saved_seconds();
     paused += division.pause_seconds;
   }
-  return out + fmt::format("  in all {} saved and {} paused; knowing of each change when another division was asked for "
-                           "would have saved {} more\n",
-                           seconds_text(saved), seconds_text(paused), seconds_text(run.lost_by_delay()));
+  return out + fmt::format(
+                   "  in all {} saved and {} paused; knowing of each change when another division was asked for "
+                   "would have saved {} more\n",
+                   seconds_text(saved), seconds_text(paused), seconds_text(run.lost_by_delay()));
 }
 
 Json json_of(const RunHistory& run) {

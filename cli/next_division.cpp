@@ -55,7 +55,7 @@ std::string doubt(const RunningPlan& running, const Plan& plan) {
   std::vector<DeviceProgram> programs;
   for (int rank = 0; rank < plan.program.mesh.device_count(); ++rank)
     programs.push_back(generate(*running.reference, plan.program, ranks_of(plan, running.cluster), rank));
-  const GeneratedCheck check = check_generated(*running.reference, plan.program, programs);
+  const GeneratedCheck check = check_generated(*running.reference, plan.program, programs, usual_check_work);
   return check.verdict == Verdict::refuted ? "its source does not do what it says: " + check.worst().summary : "";
 }
 

@@ -224,7 +224,9 @@ void generate_programs(Compilation& c) {
     c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank));
 }
 
-void check_programs(Compilation& c) { c.source_check = check_generated(c.reference, c.plan.program, c.programs); }
+void check_programs(Compilation& c) {
+  c.source_check = check_generated(c.reference, c.plan.program, c.programs, c.check_work);
+}
 
 std::string dump_source(const Compilation& c) {
   std::string out;

@@ -335,6 +335,8 @@ std::string source_check_text(const GeneratedCheck& check, const Program& refere
                                 place, worst.summary);
   if (worst.where.known())
     out += fmt::format("  {}: the tensor concerned, in {}\n", worst.where.text(), reference.model_file);
+  if (check.verdict == Verdict::unknown && worst.out_of_work)
+    out += "  `hetsynth verify MODEL PLAN --source` takes the time for all of it\n";
   return out;
 }
 

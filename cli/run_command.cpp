@@ -120,6 +120,7 @@ std::optional<ExitCode> prepare_plan(RunOptions& options, Job* job) {
 ExitCode execute(RunOptions& options, Job* job) {
   Compilation& c = options.compilation;
   if (job) c.default_devices = job->count();
+  c.check_work = usual_check_work;
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.

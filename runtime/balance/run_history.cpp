@@ -106,7 +106,9 @@ double RunHistory::lost_by_delay() const {
 std::vector<RunHistory> read_history(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw UserError({.where = {path}, .tag = "log", .message = "the file cannot be read",
+    throw UserError({.where = {path},
+                     .tag = "log",
+                     .message = "the file cannot be read",
                      .mend = "name a file that run --log-json has written"});
   std::vector<RunHistory> out;
   Reading reading;

@@ -10,13 +10,13 @@ namespace hetsynth {
 
 /// Another division of the work, and what it brought, by the steps around it.
 struct DivisionRecord {
-  int64_t step = 0;            ///< the last one before it
-  int64_t asked_at = 0;        ///< step at which it was asked for
-  std::string changed;         ///< "shares" or "plan"
-  double pause_seconds = 0;    ///< of all that was done between that step and the next one
-  double before_seconds = 0;   ///< of a step: the median of the last 20 before it
-  double after_seconds = 0;    ///< and of the first 50 after it; 0: there is none
-  int64_t steps = 0;           ///< that were done under it
+  int64_t step = 0;           ///< the last one before it
+  int64_t asked_at = 0;       ///< step at which it was asked for
+  std::string changed;        ///< "shares" or "plan"
+  double pause_seconds = 0;   ///< of all that was done between that step and the next one
+  double before_seconds = 0;  ///< of a step: the median of the last 20 before it
+  double after_seconds = 0;   ///< and of the first 50 after it; 0: there is none
+  int64_t steps = 0;          ///< that were done under it
   double predicted_before = 0, predicted_after = 0;
   std::map<std::string, double> shares;
   /// Seconds that its steps took less than they would have before it, without the pause.

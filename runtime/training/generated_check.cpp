@@ -66,10 +66,11 @@ const SourceCheck& GeneratedCheck::worst() const {
 }
 
 GeneratedCheck check_generated(const Program& reference, const SpmdProgram& program,
-                               const std::vector<DeviceProgram>& programs) {
+                               const std::vector<DeviceProgram>& programs, int64_t most_work) {
   auto start = std::chrono::steady_clock::now();
   DiskCache cache("source-checks", int64_t(16) << 20);
-  const SourceOptions options = source_options();
+  SourceOptions options = source_options();
+  options.work_in_all = most_work;
   std::string subject = hash_text(reference) + " " + program_hash(program);
   GeneratedCheck out;
   out.ranks.resize(programs.size());
@@ -124,9 +125,14 @@ GeneratedCheck check_foreign(const Program& reference, const SpmdProgram& progra
           return result;
         },
         limit_seconds, limit_bytes);
-    SourceCheck check{v.verdict,     v.summary, device.rank, std::max(v.instruction, 0), v.counterexample.where,
-                      v.obligations, v.lemmas,  v.seconds};
-    out.ranks.push_back(std::move(check));
+    out.ranks.push_back({.verdict = v.verdict,
+                         .summary = v.summary,
+                         .rank = device.rank,
+                         .line = std::max(v.instruction, 0),
+                         .where = v.counterexample.where,
+                         .statements = v.obligations,
+                         .collectives = v.lemmas,
+                         .seconds = v.seconds});
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!out.ranks.empty()) out.verdict = out.worst().verdict;

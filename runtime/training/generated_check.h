@@ -22,10 +22,14 @@ struct GeneratedCheck {
   const SourceCheck& worst() const;
 };
 
+/// What a check before a run may take of a rank: some seconds of a core.
+constexpr int64_t usual_check_work = 100'000'000;
+
 /// Checks the host text of every rank as generated, several at a time. A passed check is remembered in the disk cache
-/// under the hash of everything it depends on. Expects a plan that the verifier proved.
+/// under the hash of everything it depends on. Expects a plan that the verifier proved. `most_work`: see
+/// SourceOptions::work_in_all.
 GeneratedCheck check_generated(const Program& reference, const SpmdProgram& program,
-                               const std::vector<DeviceProgram>& programs);
+                               const std::vector<DeviceProgram>& programs, int64_t most_work = 0);
 
 /// The same for texts of unknown origin: each in a process of its own, which may crash or be killed at its limits.
 GeneratedCheck check_foreign(const Program& reference, const SpmdProgram& program,

@@ -70,6 +70,10 @@ void follow(const Program& reference, const SpmdProgram& program, const RankSour
     say(Verdict::unknown, e.what(), 0);
   } catch (const TooLong& e) {
     say(Verdict::unknown, e.what(), e.line);
+  } catch (const SpentAll& e) {
+    out.out_of_work = true;
+    say(Verdict::unknown, fmt::format("{}; {} calls and kernels before were", e.what(), walk ? walk->statements : 0),
+        0);
   } catch (const UserError& e) {
     say(Verdict::unknown, e.diagnostic().message, 0);
   }

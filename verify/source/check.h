@@ -27,6 +27,7 @@ struct SourceCheck {
   SourceLocation where;  ///< the user's line of the tensor concerned, if one is
   int statements = 0;    ///< kernels, products, copies and collectives held against the program
   int collectives = 0;
+  bool out_of_work = false;  ///< unknown, since SourceOptions::work_in_all was reached
   double seconds = 0;
 };
 

@@ -448,6 +448,7 @@ double Meaning::operand(Compute& frame, int j) {
 
 double Meaning::evaluate(const Expr& e, Compute& frame) {
   if (++work > limit && limit > 0) throw TooLong();
+  if (++in_all > most_in_all && most_in_all > 0) throw SpentAll();
   auto arg = [&](int i) { return evaluate(e.arg(i), frame); };
   if (watches_ && tells_numbers_apart(e)) conditional_ = true;
   switch (e.kind()) {

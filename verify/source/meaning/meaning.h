@@ -28,6 +28,12 @@ class TooLong : public std::runtime_error {
   int line;
 };
 
+/// More work than the whole check may take (SourceOptions::work_in_all). No part of it goes on after that.
+class SpentAll : public std::runtime_error {
+ public:
+  SpentAll() : std::runtime_error("holding all of the text against the program takes longer than it may") {}
+};
+
 /// Position of an element; of tensors of at most `most` dimensions.
 class Index {
  public:
@@ -133,6 +139,9 @@ class Meaning {
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;
   int64_t limit = 0;
+  /// Evaluations of all that was looked at; `most_in_all` makes SpentAll.
+  int64_t in_all = 0;
+  int64_t most_in_all = 0;
 
  private:
   struct Compute;

@@ -171,6 +171,7 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
   region->limit = options_.work_per_kernel;
   meaning_.work = 0;
   meaning_.limit = options_.work_per_kernel;
+  meaning_.most_in_all = options_.work_in_all;
   places_read_.clear();
   std::vector<std::pair<const Written*, Guess>> guesses;
   std::vector<std::pair<const Written*, std::exception_ptr>> unrecognised;

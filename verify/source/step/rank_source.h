@@ -38,6 +38,9 @@ struct SourceOptions {
   std::string attention_declarations;  ///< the same of texts that call for attention
   /// Evaluations of one kernel after which the answer is unknown.
   int64_t work_per_kernel = 1'000'000'000;
+  /// Evaluations of what the program means after which the answer is unknown, whatever was looked at until then; 0: any
+  /// number.
+  int64_t work_in_all = 0;
 };
 
 }  // namespace hetsynth
