@@ -43,6 +43,7 @@ Command add_explain(CLI::App& app);
 Command add_diff(CLI::App& app);
 Command add_checkpoint(CLI::App& app);
 Command add_history(CLI::App& app);
+Command add_elastic(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
 

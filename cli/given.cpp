@@ -1,6 +1,7 @@
 #include "cli/given.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "dsl/base/file.h"
 #include "dsl/base/hash.h"
@@ -31,6 +32,8 @@ void agree_with_others(Job& job, const RunOptions& options, const std::optional<
               {"--checkpoint", options.train.checkpoint.empty() ? "" : "given"},
               {"--checkpoint-every", fmt::format("{}", options.train.checkpoint_every)},
               {"--profile", options.profile ? "given" : ""},
+              {"--balance", name(options.balance)},
+              {"--without", fmt::format("{}", fmt::join(c.without, ", "))},
               {"--sample", options.sample_bytes > 0 ? "given" : ""}});
 }
 

@@ -90,6 +90,10 @@ NextDivision looked_for(const RunningPlan& running, const std::map<std::string, 
 
 }  // namespace
 
+std::string name(BalanceMode mode) {
+  return mode == BalanceMode::off ? "off" : mode == BalanceMode::shares ? "shares" : "plan";
+}
+
 Cluster at_measured_speeds(const Cluster& cluster, const std::map<std::string, double>& slowness) {
   Cluster out = cluster;
   std::vector<double> known;

@@ -19,6 +19,9 @@ enum class BalanceMode {
   plan     ///< the program and the devices, too
 };
 
+/// "off", "shares" or "plan".
+std::string name(BalanceMode mode);
+
 /// A division of the work that is proved to compute the same, and what it is worth.
 struct NextDivision {
   std::optional<Plan> plan;  ///< none: there is nothing to gain

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -80,8 +81,31 @@ void trace(Compilation& c) {
 
 void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace); }
 
+/// Leaves out the devices of these names, and those of hosts of these names.
+Cluster without(Cluster cluster, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const size_t before = cluster.devices.size();
+    std::erase_if(cluster.devices, [&](const Device& device) {
+      return device.name == name || cluster.hosts[size_t(device.host)].name == name;
+    });
+    if (cluster.devices.size() == before)
+      throw UserError({.where = {cluster.file},
+                       .tag = "cluster",
+                       .message = "there is no such host or device to leave out",
+                       .expected = fmt::format("a host ({}) or a device ({})",
+                                               fmt::join(cluster.hosts | std::views::transform(&Host::name), ", "),
+                                               fmt::join(cluster.devices | std::views::transform(&Device::name), ", ")),
+                       .found = name},
+                      ExitCode::usage);
+    if (cluster.devices.empty())
+      throw UserError({.where = {cluster.file}, .tag = "cluster", .message = "all devices are left out"},
+                      ExitCode::usage);
+  }
+  return cluster;
+}
+
 Cluster given_cluster(const Compilation& c) {
-  if (!c.cluster_file.empty()) return load_cluster(c.cluster_file);
+  if (!c.cluster_file.empty()) return without(load_cluster(c.cluster_file), c.without);
   if (c.default_devices > 0) return local_cluster(c.default_devices);
   return local_cluster(int(std::max(1u, std::thread::hardware_concurrency())));
 }

@@ -21,10 +21,11 @@ namespace hetsynth::cli {
 struct Compilation {
   // given
   ModelOptions model_options;
-  std::string cluster_file;  ///< empty: one device per core of this machine
-  std::string plan_file;     ///< empty: synthesize
-  std::string plan_json;     ///< the plan that another process of the run made; empty: none did
-  int default_devices = 0;   ///< where no cluster is given; 0: one per core
+  std::string cluster_file;          ///< empty: one device per core of this machine
+  std::vector<std::string> without;  ///< hosts and devices of the cluster that are left out
+  std::string plan_file;             ///< empty: synthesize
+  std::string plan_json;             ///< the plan that another process of the run made; empty: none did
+  int default_devices = 0;           ///< where no cluster is given; 0: one per core
   bool devices_of_plan =
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;

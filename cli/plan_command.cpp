@@ -24,6 +24,9 @@ Command add_plan(CLI::App& app) {
       ->add_option("--cluster", options->compilation.cluster_file,
                    "Cluster file (TOML); the cluster need not be at hand")
       ->required();
+  command
+      ->add_option("--without", options->compilation.without, "Hosts or devices of the cluster file that are left out")
+      ->type_name("NAME");
   command->add_option("-o,--output", options->out, "Write the plan to this file (JSON)");
   command->add_flag(
       "--compare", options->compare,

@@ -183,6 +183,10 @@ Command add_run(CLI::App& app) {
   add_model_options(*command, options->compilation.model_options);
   command->add_option("--cluster", options->compilation.cluster_file,
                       "Cluster file (TOML); default: the cores of this machine as equal devices");
+  command
+      ->add_option("--without", options->compilation.without,
+                   "Hosts or devices of the cluster file that are left out, as those that are lost")
+      ->type_name("NAME");
   CLI::Option* plan =
       command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
   // A plan that is given is run as it is.
