@@ -16,7 +16,7 @@ SourceOptions source_options();
 struct GeneratedCheck {
   Verdict verdict = Verdict::unknown;  ///< the worst of all ranks
   std::vector<SourceCheck> ranks;      ///< of those that were checked
-  int from_cache = 0;                  ///< ranks whose same text was checked against the same program before
+  int from_cache = 0;                  ///< ranks whose same text was held against the same program before
   double seconds = 0;
   /// The first rank with the worst verdict.
   const SourceCheck& worst() const;
@@ -25,9 +25,9 @@ struct GeneratedCheck {
 /// What a check before a run may take of a rank: some seconds of a core.
 constexpr int64_t usual_check_work = 100'000'000;
 
-/// Checks the host text of every rank as generated, several at a time. A passed check is remembered in the disk cache
-/// under the hash of everything it depends on. Expects a plan that the verifier proved. `most_work`: see
-/// SourceOptions::work_in_all.
+/// Checks the host text of every rank as generated, several at a time. That a check passed, or that it took more than
+/// `most_work` (SourceOptions::work_in_all), is remembered in the disk cache under the hash of everything it depends
+/// on. Expects a plan that the verifier proved.
 GeneratedCheck check_generated(const Program& reference, const SpmdProgram& program,
                                const std::vector<DeviceProgram>& programs, int64_t most_work = 0);
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <set>
+
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/planner/synthesize.h"
@@ -154,6 +156,34 @@ TEST(GeneratedSource, OfARankWithoutSamplesPasses) {
   SpmdProgram plan = data_parallel_plan(program, cluster).program;
   for (BoundaryTable& table : plan.tables) table.bounds = {0, table.extent, table.extent};
   expect_all_pass(generated(program, plan, cluster));
+}
+
+/// However little may be looked at, right text is not refuted, and wrong text does not pass.
+TEST(GeneratedSource, ACheckThatMayTakeLittleSaysThatItDoesNotKnow) {
+  const Program program = gpt_program();
+  const Cluster cluster = unequal_cluster({1e9});
+  Generated g = generated(program, single_device_plan(program, cluster).program, cluster);
+  std::set<Verdict> met;
+  for (const bool wrong : {false, true}) {
+    if (wrong) {
+      std::string& text = g.devices[0].files.front().text;
+      const size_t at = text.rfind(" * ");
+      ASSERT_NE(at, std::string::npos);
+      text.replace(at, 3, " + ");
+    }
+    for (int64_t work = 1; work < 100'000'000; work *= 3) {
+      SourceOptions options = source_options();
+      options.work_in_all = work;
+      const SourceCheck result = check_source(g.reference, g.plan, rank_source(g.devices[0]), options);
+      met.insert(result.verdict);
+      if (result.verdict == Verdict::unknown) {
+        EXPECT_TRUE(result.out_of_work) << result.summary;
+      } else {
+        EXPECT_EQ(result.verdict, wrong ? Verdict::refuted : Verdict::proved) << work << ": " << result.summary;
+      }
+    }
+  }
+  EXPECT_EQ(met.size(), 3u);
 }
 
 }  // namespace

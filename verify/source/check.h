@@ -23,9 +23,9 @@ struct SourceCheck {
   Verdict verdict = Verdict::unknown;  ///< proved: the text does what the program says
   std::string summary;                 ///< one sentence: what differs, or what could not be followed
   int rank = 0;
-  int line = 0;          ///< of the text, 0 if none
-  SourceLocation where;  ///< the user's line of the tensor concerned, if one is
-  int statements = 0;    ///< kernels, products, copies and collectives held against the program
+  int line = 0;               ///< of the text, 0 if none
+  SourceLocation where = {};  ///< the user's line of the tensor concerned, if one is
+  int statements = 0;         ///< kernels, products, copies and collectives held against the program
   int collectives = 0;
   bool out_of_work = false;  ///< unknown, since SourceOptions::work_in_all was reached
   double seconds = 0;
