@@ -201,6 +201,9 @@ struct Balance::Impl {
     running.planning.time_limit_seconds = c.plan_seconds;
     running.planning.most_axes = c.mesh_axes;
     running.planning.pins = c.pins;
+    // Plans that use all devices anyway may hide communication where that is said.
+    if (job && c.plan.program.mesh.axes.size() == 1 && c.pins.mesh.empty())
+      running.planning.pins.mesh = {c.plan.program.mesh.device_count()};
     running.planning.stages = c.stages;
     running.planning.progress = [this](const SynthesisProgress&) { return !stop; };
     found_beside =

@@ -29,6 +29,9 @@ using Words = std::vector<std::string>;
 /// A host that does not answer for so long is lost.
 constexpr std::chrono::seconds answer_within{20};
 
+/// What fails so often before its first checkpoint, as a loss that is not finite, fails for a reason of its own.
+constexpr int most_in_vain = 3;
+
 struct ElasticOptions {
   Compilation compilation;
   std::string hosts_file, checkpoint, alive_command;
@@ -137,6 +140,11 @@ std::vector<std::string> plan_for(const ElasticOptions& options, const std::vect
   return out;
 }
 
+/// Steps that the checkpoint holds; 0 if there is none.
+int64_t steps_kept(const std::string& checkpoint) {
+  return fs::exists(checkpoint) ? read_checkpoint_info(checkpoint).next_step : 0;
+}
+
 Words run_words(const ElasticOptions& options, const std::vector<Place>& all, const std::vector<std::string>& used,
                 const std::vector<std::string>& lost, const std::string& plan_file, int64_t last_step) {
   std::vector<std::string> addresses;
@@ -155,11 +163,8 @@ Words run_words(const ElasticOptions& options, const std::vector<Place>& all, co
   out.insert(out.end(), {"--cluster", options.compilation.cluster_file, "--plan", plan_file, "--checkpoint",
                          options.checkpoint, "--checkpoint-every", fmt::format("{}", options.checkpoint_every)});
   for (const std::string& host : lost) out.insert(out.end(), {"--without", host});
-  int64_t done = 0;
-  if (fs::exists(options.checkpoint)) {
-    done = read_checkpoint_info(options.checkpoint).next_step;
-    out.insert(out.end(), {"--resume", options.checkpoint});
-  }
+  const int64_t done = steps_kept(options.checkpoint);
+  if (fs::exists(options.checkpoint)) out.insert(out.end(), {"--resume", options.checkpoint});
   out.insert(out.end(), {"--steps", fmt::format("{}", std::max<int64_t>(0, last_step - done))});
   out.insert(out.end(), options.more.begin(), options.more.end());
   return out;
@@ -190,12 +195,14 @@ ExitCode supervise(const ElasticOptions& options) {
                      .message = "a run that starts anew would go on from this checkpoint",
                      .mend = "give --resume to go on from it, or name another file"},
                     ExitCode::usage);
-  const int64_t first = fs::exists(options.checkpoint) ? read_checkpoint_info(options.checkpoint).next_step : 0;
+  const int64_t first = steps_kept(options.checkpoint);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, hand_on);
   const TemporaryFolder folder;
   const std::string plan_file = (folder.path / "plan.json").string();
   std::vector<std::string> lost;
+  int in_vain = 0;  // starts in a row that kept no further step
   for (int start = 0;; ++start) {
+    const int64_t kept = steps_kept(options.checkpoint);
     const std::vector<std::string> used = plan_for(options, lost, plan_file);
     fmt::print("elastic: start {} on {}\n", start + 1, fmt::join(used, ", "));
     std::fflush(stdout);
@@ -205,6 +212,11 @@ ExitCode supervise(const ElasticOptions& options) {
       fmt::print(stderr, "hetsynth: the run failed again after {}\n", counted(options.restarts, "restart"));
       return ExitCode::failure;
     }
+    in_vain = steps_kept(options.checkpoint) > kept ? 0 : in_vain + 1;
+    if (in_vain == most_in_vain) {
+      fmt::print(stderr, "hetsynth: {} starts in a row failed before they had kept a step\n", in_vain);
+      return ExitCode::failure;
+    }
     lost.clear();
     for (const Place& place : all)
       if (!answers(options, place)) lost.push_back(place.name);
@@ -212,7 +224,7 @@ ExitCode supervise(const ElasticOptions& options) {
       throw UserError({.message = "no host of the cluster answers", .mend = "look after the network, or the hosts"},
                       ExitCode::failure);
     const std::string from = fs::exists(options.checkpoint)
-                                 ? fmt::format("from step {}", read_checkpoint_info(options.checkpoint).next_step)
+                                 ? fmt::format("from step {}", steps_kept(options.checkpoint))
                                  : std::string("from the beginning: there is no checkpoint yet");
     fmt::print("elastic: the run ended with code {}; {}; it goes on {}\n", code,
                lost.empty() ? "all hosts answer" : fmt::format("without {}", fmt::join(lost, ", ")), from);

@@ -71,7 +71,10 @@ class Planning {
     if (fewer) add_fewer_devices();
     settle();
     if (fewer) try_working_devices();
-    if (fewer && choice_.plan()) consider_what_may_unfold_faster();
+    // A pinned mesh of one axis has all devices.
+    const bool flat = pins.mesh.size() == 1 && pins.placements.empty() && pins.ratio.empty();
+    if (flat) subsets_ = {device_subsets(all_.cluster).front()};
+    if ((fewer || flat) && choice_.plan()) consider_what_may_unfold_faster();
     return std::move(choice_);
   }
 
@@ -81,7 +84,9 @@ class Planning {
     choice_.weigh_hidden(hidden_weight_ = half_hidden);
     budget_.measure_otherwise();
     if (options_.effort != Effort::quick) search_where_communication_hides();
-    if (!options_.pins.any()) consider_data_parallelism();
+    const PlanPins& pins = options_.pins;
+    if (pins.placements.empty() && pins.ratio.empty() && pins.forbidden.empty() && pins.mesh.size() < 2)
+      consider_data_parallelism();
   }
 
   /// Plans of one axis over every set of devices that may be faster, where communication that may hide beside computing

@@ -114,6 +114,8 @@ TEST_F(Elastic, WhatCannotGoOnSaysSo) {
   EXPECT_THAT(never, Fails(1, HasSubstr("no host of the cluster answers")));
   const Outcome again = place.run(command("--steps 5 --alive true --restarts 2 --launcher false"));
   EXPECT_THAT(again, Fails(1, HasSubstr("failed again after 2 restarts")));
+  EXPECT_THAT(place.run(command("--steps 5 --alive true --launcher false")),
+              Fails(1, HasSubstr("3 starts in a row failed before they had kept a step")));
   EXPECT_THAT(place.run("plan " + marked + " --cluster three.toml --without e"),
               Fails(2, AllOf(HasSubstr("no such host or device"), HasSubstr("a, b, c"))));
   EXPECT_EQ(place.run("plan " + marked + " --cluster three.toml --without b --without c.d2").code, 0);

@@ -103,6 +103,23 @@ TEST(HiddenCommunication, TakesAllDevicesWhereASumWouldNot) {
   EXPECT_LE(p.floor_seconds, p.step_seconds);
 }
 
+/// A mesh that is pinned to all devices is searched for what hides as a free one is.
+TEST(HiddenCommunication, APinnedMeshIsNoSlowerThanItsBaselines) {
+  const Program program = mlp(2432, {512, 512, 512, 512, 512});
+  const Cluster cluster = two_hosts_of_gpus();
+  SynthesisOptions free, pinned;
+  free.drop_devices = pinned.drop_devices = true;
+  pinned.pins.mesh = {4};
+  const Plan plan = synthesize(program, cluster, pinned), best = synthesize(program, cluster, free);
+  ASSERT_EQ(best.prediction.taken()->device_count, 4) << "the premise";
+  EXPECT_EQ(plan.program.mesh.device_count(), 4);
+  EXPECT_LE(plan.prediction.step_seconds, 1.001 * best.prediction.step_seconds);
+  for (const BaselinePrediction& baseline : plan.prediction.baselines)
+    if (baseline.feasible && baseline.name.find("data parallel") != std::string::npos) {
+      EXPECT_LE(plan.prediction.step_seconds, baseline.step_seconds * (1 + 1e-9)) << baseline.name;
+    }
+}
+
 /// One device multiplies fast, the other moves memory fast: together they are faster than two of their common speed.
 TEST(Floor, DevicesThatSuitDifferentOperatorsNeedLessThanTheirSpeedsForAll) {
   const Program program = mlp(512, {256, 256, 256});
