@@ -132,6 +132,7 @@ std::vector<std::string> plan_for(const ElasticOptions& options, const std::vect
   c.pins = given.pins;
   c.without = lost;
   run_pipeline(c, "synthesize", {});
+  check_checkpoint_target(options.checkpoint, c.reference);
   save_plan(plan_file, c.plan, c.reference);
   std::vector<std::string> out;
   for (const Device& device : c.cluster.devices)

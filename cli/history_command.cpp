@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -23,17 +24,22 @@ struct HistoryOptions {
 /// With the step at which it happened, by which lines are ordered.
 using Line = std::pair<int64_t, std::string>;
 
+/// "1.2 s saved", "400 ms lost".
+std::string saved_text(double seconds) {
+  return fmt::format("{} {}", seconds_text(std::abs(seconds)), seconds < 0 ? "lost" : "saved");
+}
+
 std::string text_of(const DivisionRecord& division) {
   std::vector<std::string> shares;
   for (const auto& [device, share] : division.shares) shares.push_back(fmt::format("{} {:.0f} %", device, 100 * share));
   std::string out = fmt::format("{} (asked for after step {}); ",
                                 division.changed == "plan" ? "another program" : "other shares", division.asked_at);
   if (division.after_seconds > 0)
-    out += fmt::format(
-        "a step {} -> {} (predicted {} -> {}), pause {}, {} saved in {}", seconds_text(division.before_seconds),
-        seconds_text(division.after_seconds), seconds_text(division.predicted_before),
-        seconds_text(division.predicted_after), seconds_text(division.pause_seconds),
-        seconds_text(division.saved_seconds() - division.pause_seconds), counted(division.steps, "step"));
+    out +=
+        fmt::format("a step {} -> {} (predicted {} -> {}), pause {}, {} in {}", seconds_text(division.before_seconds),
+                    seconds_text(division.after_seconds), seconds_text(division.predicted_before),
+                    seconds_text(division.predicted_after), seconds_text(division.pause_seconds),
+                    saved_text(division.saved_seconds() - division.pause_seconds), counted(division.steps, "step"));
   else
     out += "no step was done under it";
   return out + (shares.size() <= 8 ? fmt::format("; {}", fmt::join(shares, ", ")) : "");
@@ -58,10 +64,11 @@ std::string text_of(const RunHistory& run) {
     saved += division.saved_seconds();
     paused += division.pause_seconds;
   }
-  return out + fmt::format(
-                   "  in all {} saved and {} paused; knowing of each change when another division was asked for "
-                   "would have saved {} more\n",
-                   seconds_text(saved), seconds_text(paused), seconds_text(run.lost_by_delay()));
+  return out +
+         fmt::format(
+             "  in all {} by steps, and {} of pauses; other divisions as soon as the changes were told of would have "
+             "saved {} more\n",
+             saved_text(saved), seconds_text(paused), seconds_text(run.lost_by_delay()));
 }
 
 Json json_of(const RunHistory& run) {

@@ -71,7 +71,12 @@ void measure(const std::vector<Step>& steps, RunHistory& out) {
   };
   for (size_t i = 0; i < out.divisions.size(); ++i) {
     DivisionRecord& division = out.divisions[i];
-    const auto begin = i > 0 ? first_after(out.divisions[i - 1].step) : steps.begin();
+    // Steps before it are those at the speeds that led to it.
+    int64_t since = i > 0 ? out.divisions[i - 1].step : -1;
+    for (const SpeedRecord& speed : out.speeds)
+      if (speed.step < division.step) since = std::max(since, speed.step);
+    const auto begin = first_after(since);
+    division.wanted_since = since < 0 ? division.asked_at : std::max(since, i > 0 ? out.divisions[i - 1].step : since);
     const auto at = first_after(division.step);
     const auto end = i + 1 < out.divisions.size() ? first_after(out.divisions[i + 1].step) : steps.end();
     division.steps = end - at;
@@ -99,7 +104,7 @@ double RunHistory::lost_by_delay() const {
   double out = 0;
   for (const DivisionRecord& division : divisions)
     if (division.after_seconds > 0 && division.after_seconds < division.before_seconds)
-      out += double(division.step - division.asked_at) * (division.before_seconds - division.after_seconds);
+      out += double(division.step - division.wanted_since) * (division.before_seconds - division.after_seconds);
   return out;
 }
 

@@ -12,9 +12,10 @@ namespace hetsynth {
 struct DivisionRecord {
   int64_t step = 0;           ///< the last one before it
   int64_t asked_at = 0;       ///< step at which it was asked for
+  int64_t wanted_since = 0;   ///< step at which the change was told of that led to it, or the division before it
   std::string changed;        ///< "shares" or "plan"
   double pause_seconds = 0;   ///< of all that was done between that step and the next one
-  double before_seconds = 0;  ///< of a step: the median of the last 20 before it
+  double before_seconds = 0;  ///< of a step: the median of the last 20 before it, since speeds changed
   double after_seconds = 0;   ///< and of the first 50 after it; 0: there is none
   int64_t steps = 0;          ///< that were done under it
   double predicted_before = 0, predicted_after = 0;
@@ -44,8 +45,8 @@ struct RunHistory {
   std::vector<DivisionRecord> divisions;
   std::vector<KeptRecord> kept;
 
-  /// Seconds between the moment when another division was asked for and its first step, over what these steps would
-  /// have taken under it: what knowing at once would have saved.
+  /// Seconds that the steps between the changes that were told of and the divisions they led to took longer than under
+  /// these: what dividing anew at once would have saved.
   double lost_by_delay() const;
 };
 

@@ -105,6 +105,8 @@ TEST_F(Elastic, AHostThatDoesNotAnswerIsLeftOut) {
 TEST_F(Elastic, WhatCannotGoOnSaysSo) {
   EXPECT_THAT(place.run("elastic nowhere.cpp --cluster three.toml --checkpoint c.st"),
               Fails(3, HasSubstr("nowhere.cpp")));
+  EXPECT_THAT(place.run("elastic " + marked + " --cluster three.toml --checkpoint nowhere/c.st"),
+              Fails(1, HasSubstr("nowhere")));
   place.write("two", "x\ny\n");
   EXPECT_THAT(place.run("elastic " + marked + " --cluster three.toml --checkpoint c.st --hosts two"),
               Fails(3, AllOf(HasSubstr("two"), HasSubstr("3 lines"), HasSubstr("2 lines"))));

@@ -52,7 +52,7 @@ TEST(RunHistory, TellsWhatADivisionBroughtByTheStepsAroundIt) {
   EXPECT_NEAR(division.pause_seconds, 0.5, 1e-9);
   EXPECT_EQ(division.steps, 100);
   EXPECT_NEAR(division.saved_seconds(), 5, 1e-9);
-  EXPECT_NEAR(run.lost_by_delay(), 2 * 0.05, 1e-9);
+  EXPECT_NEAR(run.lost_by_delay(), 6 * 0.05, 1e-9);  // told of after step 33, divided after step 39
   EXPECT_NEAR(division.shares.at("b"), 0.3, 1e-9);
   ASSERT_EQ(run.speeds.size(), 1u);
   EXPECT_EQ(run.speeds[0].device, "b");
