@@ -108,6 +108,12 @@ void TextCorpus::read(int64_t offset, std::span<unsigned char> out) const {
   }
 }
 
+std::vector<int64_t> TextCorpus::starts() const {
+  std::vector<int64_t> out;
+  for (const File& file : files_) out.push_back(file.start);
+  return out;
+}
+
 std::pair<std::string, std::string> TextCorpus::place_of(int64_t offset) const {
   const File& file = file_at(offset);
   return {file.path, "byte " + std::to_string(offset - file.start)};

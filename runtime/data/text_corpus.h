@@ -16,6 +16,8 @@ class TextCorpus {
   static TextCorpus open(const std::string& path, int64_t resident_bytes = int64_t{256} << 20);
 
   int64_t bytes() const { return total_bytes_; }
+  /// Where each file begins.
+  std::vector<int64_t> starts() const;
   int files() const { return static_cast<int>(files_.size()); }
   const std::string& path() const { return path_; }
   /// Bytes [offset, offset + out.size()). Throws UserError if a file has become shorter or unreadable since.

@@ -5,10 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <ranges>
 #include <string_view>
 
+#include "dsl/base/counted.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/text_corpus.h"
 #include "runtime/rank/arena.h"
@@ -37,24 +39,36 @@ class TextTokens : public TokenSequence {
   TextCorpus corpus_;
 };
 
-/// Whether the first line is an object of JSON with a key: a file of records, not of text.
-bool looks_like_records(const TextCorpus& corpus) {
-  std::vector<unsigned char> head(static_cast<size_t>(std::min<int64_t>(corpus.bytes(), 1 << 16)));
-  corpus.read(0, head);
-  const auto end = std::ranges::find(head, '\n');
-  // A longer line is read by its beginning alone.
-  if (end == head.end() && std::ranges::equal(head | std::views::take(2), std::string_view("{\""))) return true;
-  const nlohmann::json record = nlohmann::json::parse(head.begin(), end, nullptr, false);
+/// Whether a file's first line is an object of JSON with a key, or the file begins as a list of them: one of records,
+/// not of text. Of a long line the beginning alone is looked at.
+bool looks_like_records(const TextCorpus& corpus, int64_t begin, int64_t end) {
+  std::vector<unsigned char> head(static_cast<size_t>(std::min<int64_t>(end - begin, 1 << 16)));
+  corpus.read(begin, head);
+  std::string start;  // of the file, without white space
+  for (const unsigned char c : head)
+    if (start.size() < 3 && !std::isspace(c)) start += static_cast<char>(c);
+  if (start == "[{\"") return true;
+  const auto line = std::ranges::find(head, '\n');
+  if (line == head.end() && start.starts_with("{\"")) return true;
+  const nlohmann::json record = nlohmann::json::parse(head.begin(), line, nullptr, false);
   return record.is_object() && !record.empty();
 }
 
 void warn_of_records(const std::string& path) {
   const TextCorpus corpus = TextCorpus::open(path, 0);
-  if (!looks_like_records(corpus)) return;
+  const std::vector<int64_t> starts = corpus.starts();
+  std::vector<std::string> records;
+  // Of a folder of many files the first ones stand for all.
+  constexpr size_t most_files = 1000;
+  for (size_t i = 0; i < std::min(starts.size(), most_files); ++i)
+    if (looks_like_records(corpus, starts[i], i + 1 < starts.size() ? starts[i + 1] : corpus.bytes()))
+      records.push_back(corpus.place_of(starts[i]).first);
+  if (records.empty()) return;
   spdlog::warn(
-      "{} holds records of JSON: every byte of them is trained on, keys and quotation marks too; to train on the texts "
+      "{}{} records of JSON: every byte of them is trained on, keys and quotation marks too; to train on the texts "
       "alone, write them to a file of their own",
-      corpus.place_of(0).first);
+      records.front(),
+      records.size() > 1 ? fmt::format(" and {} hold", counted(int64_t(records.size() - 1), "other file")) : " holds");
 }
 
 }  // namespace

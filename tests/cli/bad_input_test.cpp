@@ -100,6 +100,14 @@ void model() {
   place.write("data.txt", texts);
   const std::string run = "run model.cpp --cluster c.toml --sample 0 --steps 1 --data ";
   EXPECT_THAT(place.run(run + "data.jsonl").err, HasSubstr("data.jsonl holds records of JSON"));
+  // A list of records, and records behind other files of a folder.
+  place.write("list.json", "[\n  " + everywhere(records, "}\n", "},\n  ") + "{}]\n");
+  EXPECT_THAT(place.run(run + "list.json").err, HasSubstr("list.json holds records of JSON"));
+  std::filesystem::create_directory(place.folder() / "several");
+  place.write("several/a.txt", texts);
+  place.write("several/b.jsonl", records);
+  place.write("several/c.json", "[" + everywhere(records, "}\n", "},\n") + "{}]\n");
+  EXPECT_THAT(place.run(run + "several").err, HasSubstr("several/b.jsonl and 1 other file hold records of JSON"));
   EXPECT_THAT(place.run(run + "data.txt").err, Not(HasSubstr("records of JSON")));
 }
 
