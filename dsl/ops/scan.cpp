@@ -56,7 +56,7 @@ void check_body(const Trace& trace, size_t first, size_t checkpoints, const std:
 }
 
 ScanResult loop_over(const std::vector<Tensor>& sequences, int64_t steps, const std::vector<Tensor>& initial,
-                     const ScanBodyOfMany& body, const std::source_location& where) {
+                     const ScanBody& body, const std::source_location& where) {
   Trace& trace = Trace::current();
   if (trace.loop >= 0) fail(where, "a scan stands in the body of another", "one loop over steps", "two");
   constexpr int time = 1;
@@ -69,7 +69,7 @@ ScanResult loop_over(const std::vector<Tensor>& sequences, int64_t steps, const 
     for (Tensor x : sequences) now.push_back(at_turn(x, {.dim = time}));
   }
   const size_t first = trace.program.nodes.size(), checkpoints = trace.recomputed.size();
-  ScanStep step = body(state, now);
+  ScanStep step = body(state, now, where);
   check_body(trace, first, checkpoints, where);
   check_state(state, step.state, where);
   AtCall scope(where);
@@ -84,6 +84,15 @@ ScanResult loop_over(const std::vector<Tensor>& sequences, int64_t steps, const 
 }
 
 }  // namespace
+
+ScanStep ScanBody::operator()(const std::vector<Tensor>& state, const std::vector<Tensor>& x,
+                              const std::source_location& where) const {
+  if (of_many_) return of_many_(state, x);
+  if (x.size() != 1)
+    fail(where, "the body takes the tensor of one sequence", "one sequence", fmt::format("{} sequences", x.size()),
+         "let the body take (const std::vector<Tensor>& state, const std::vector<Tensor>& x)");
+  return of_one_(state, x[0]);
+}
 
 ScanResult scan(const std::vector<Operand>& x, const std::vector<Tensor>& initial, const ScanBodyOfMany& body) {
   if (x.empty())
@@ -102,8 +111,7 @@ ScanResult scan(const std::vector<Operand>& x, const std::vector<Tensor>& initia
 }
 
 ScanResult scan(Operand x, const std::vector<Tensor>& initial, const ScanBody& body) {
-  return scan(std::vector<Operand>{x}, initial,
-              [&](const std::vector<Tensor>& state, const std::vector<Tensor>& now) { return body(state, now[0]); });
+  return scan(std::vector<Operand>{x}, initial, body);
 }
 
 ScanResult scan_steps(int64_t steps, const std::vector<Tensor>& initial, const ScanBodyOfMany& body,

@@ -1,6 +1,8 @@
 // A loop over time steps with carried state.
 #pragma once
 #include <functional>
+#include <source_location>
+#include <type_traits>
 #include <vector>
 
 #include "hetsynth/tensor.h"
@@ -18,9 +20,49 @@ struct ScanResult {
   std::vector<Tensor> state;
   Tensor outputs;
 };
-using ScanBody = std::function<ScanStep(const std::vector<Tensor>& state, Tensor x)>;
-/// Of several sequences, or of none.
-using ScanBodyOfMany = std::function<ScanStep(const std::vector<Tensor>& state, const std::vector<Tensor>& x)>;
+
+/// What is done in a step: a function of the state and of what the sequence holds at that step, a tensor, or, of
+/// several sequences or none, of what all of them hold there, a vector of tensors.
+class ScanBody {
+ public:
+  template <class Body>
+  requires(!std::is_base_of_v<ScanBody, std::remove_cvref_t<Body>>) ScanBody(Body&& body) {  // NOLINT: a lambda is one
+    if constexpr (takes<Body, Tensor>)
+      of_one_ = body;
+    else
+      take_many(body);
+  }
+  /// `where`: for the error of a body of one sequence that is given several, or none.
+  ScanStep operator()(const std::vector<Tensor>& state, const std::vector<Tensor>& x,
+                      const std::source_location& where) const;
+
+ protected:
+  using Tensors = const std::vector<Tensor>&;
+  template <class Body, class X>
+  static constexpr bool takes = std::is_invocable_r_v<ScanStep, Body&, Tensors, X>;
+
+  ScanBody() = default;
+  template <class Body>
+  void take_many(Body& body) {
+    static_assert(takes<Body, Tensors>,
+                  "the body of a scan takes (const std::vector<Tensor>& state, Tensor x), or, of several sequences or "
+                  "none, (const std::vector<Tensor>& state, const std::vector<Tensor>& x), and returns a ScanStep");
+    if constexpr (takes<Body, Tensors>) of_many_ = body;
+  }
+
+  std::function<ScanStep(Tensors, Tensor)> of_one_;
+  std::function<ScanStep(Tensors, Tensors)> of_many_;
+};
+/// The same where several sequences or none are meant: of a body that could take either, the vector.
+class ScanBodyOfMany : public ScanBody {
+ public:
+  ScanBodyOfMany(const ScanBody& body) : ScanBody(body) {}  // NOLINT: it is one
+  template <class Body>
+  requires(!std::is_base_of_v<ScanBody, std::remove_cvref_t<Body>>)
+      ScanBodyOfMany(Body&& body) {  // NOLINT: a lambda is one
+    take_many(body);
+  }
+};
 
 /// The loop state = body(state, x[:, t]) over t = 0, 1, ..., dimension 1 of x, [batch, time, ...]. The body is called
 /// once, with tensors that stand for those of any step: the program holds it once, whatever the number of steps, and so

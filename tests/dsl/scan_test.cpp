@@ -193,6 +193,28 @@ TEST(Scan, WhatIsTheSameInAllStepsIsComputedOnce) {
   EXPECT_EQ(of_constants, 1);
 }
 
+/// A body of one tensor and one of a vector of tensors, named or not, typed or generic.
+TEST(Scan, BodiesOfBothFormsAreBodies) {
+  Trace trace("model.cpp");
+  Tensor x = parameter("x", {2, 3, 4}, zeros()), h = parameter("h", {2, 4}, zeros());
+  const ScanBody one = [](const States& state, Tensor now) { return ScanStep{{state[0] + now}, {}}; };
+  const ScanBody many = [](const States& state, const States& now) {
+    return ScanStep{{now.empty() ? state[0] : state[0] + now.front()}, {}};
+  };
+  const ScanBodyOfMany none = [](const States& state, const States&) { return ScanStep{{state[0]}, {}}; };
+  const auto generic_one = [](auto& state, auto now) { return ScanStep{{state[0] + exp(now)}, {}}; };
+  const auto generic_many = [](auto& state, auto now) { return ScanStep{{state[0] + now[0] * now[1]}, {}}; };
+  const std::vector<Operand> pair{x, x};
+  for (const ScanResult& result :
+       {scan(x, {h}, one), scan(x, {h}, many), scan(pair, {h}, many), scan(std::vector<Operand>{x}, {h}, one),
+        scan_steps(2, {h}, none), scan_steps(2, {h}, many), scan(x, {h}, generic_one), scan(pair, {h}, generic_many)})
+    EXPECT_EQ(result.state[0].shape(), (Shape{2, 4}));
+  const std::string several = error_of([&] { scan(pair, {h}, one); });
+  EXPECT_THAT(several, HasSubstr("[scan] the body takes the tensor of one sequence"));
+  EXPECT_THAT(several, HasSubstr("found:    2 sequences"));
+  EXPECT_THAT(error_of([&] { scan_steps(2, {h}, one); }), HasSubstr("found:    0 sequences"));
+}
+
 TEST(Scan, SaysWhatDoesNotFit) {
   Trace trace("model.cpp");
   Tensor x = parameter("x", {2, 3, 4}, zeros()), h = parameter("h", {2, 5}, zeros());
