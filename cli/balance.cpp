@@ -21,6 +21,7 @@
 #include "dsl/transform/differentiate.h"
 #include "runtime/balance/speed_watch.h"
 #include "runtime/launch.h"
+#include "runtime/processes/agreement.h"
 #include "runtime/processes/step_exchange.h"
 #include "runtime/rank/throttle.h"
 #include "synth/planner/new_shares.h"
@@ -197,14 +198,10 @@ struct Balance::Impl {
     running.cluster = devices();
     running.keeps_devices = job != nullptr;  // processes have the devices that they were started for
     running.verify_seconds = c.verify_seconds;
-    running.planning.effort = c.effort;
-    running.planning.time_limit_seconds = c.plan_seconds;
-    running.planning.most_axes = c.mesh_axes;
-    running.planning.pins = c.pins;
+    running.planning = planning_options(c);
     // Plans that use all devices anyway may hide communication where that is said.
     if (job && c.plan.program.mesh.axes.size() == 1 && c.pins.mesh.empty())
       running.planning.pins.mesh = {c.plan.program.mesh.device_count()};
-    running.planning.stages = c.stages;
     running.planning.progress = [this](const SynthesisProgress&) { return !stop; };
     found_beside =
         beside(nice_of_what_is_waited_for, [running = std::move(running), speeds = known, mode = options.balance] {
@@ -284,20 +281,23 @@ struct Balance::Impl {
   ProcessOfRank process_of(const Plan& plan) const {
     ProcessOfRank out;
     if (!job) return out;
+    for (const int rank : ranks_that_were(plan)) out.push_back(executor_options.process_of.at(size_t(rank)));
+    return out;
+  }
+
+  /// By rank of the plan, this is the rank that runs on the same device now; -1 where none does.
+  std::vector<int> ranks_that_were(const Plan& plan) const {
     const std::vector<std::string>& names = executor.device_names();
-    for (const PlanDevice& device : plan.devices)
-      out.push_back(executor_options.process_of.at(size_t(std::ranges::find(names, device.name) - names.begin())));
+    std::vector<int> out;
+    for (const PlanDevice& device : plan.devices) {
+      const auto at = std::ranges::find(names, device.name);
+      out.push_back(at == names.end() ? -1 : int(at - names.begin()));
+    }
     return out;
   }
 
   Migration migration_to(const Plan& plan) const {
-    const std::vector<std::string>& names = executor.device_names();
-    std::vector<int> was;
-    for (const PlanDevice& device : plan.devices) {
-      const auto at = std::ranges::find(names, device.name);
-      was.push_back(at == names.end() ? -1 : int(at - names.begin()));
-    }
-    return migration_between(c.reference, c.plan.program, plan.program, std::move(was), hosts_of(c.cluster),
+    return migration_between(c.reference, c.plan.program, plan.program, ranks_that_were(plan), hosts_of(c.cluster),
                              hosts_of(ranks_of(plan, devices())));
   }
 
@@ -309,15 +309,13 @@ struct Balance::Impl {
         failure = error.what();
       }
     }
-    const std::string own = !failure.empty() ? "-" + failure : compiled ? "ready" : "";
-    const std::vector<std::string> all = job ? job->exchange(own) : std::vector{own};
-    const auto failed = std::ranges::find_if(all, [](const std::string& word) { return word.starts_with('-'); });
-    if (failed == all.end() && std::ranges::count(all, "ready") < std::ssize(all)) return;
-    std::string why = failed == all.end() ? "" : failed->substr(1);
+    std::optional<std::string> why =
+        outcome_of_all(job, compiled || !failure.empty() ? std::optional(failure) : std::nullopt);
+    if (!why) return;
     failure.clear();
-    if (why.empty()) why = go_over(out);
+    if (why->empty()) why = go_over(out);
     compiled.reset();
-    if (!why.empty()) keep(why, out);
+    if (!why->empty()) keep(*why, out);
   }
 
   /// Why not, if the ranks stay as they are.
@@ -348,7 +346,7 @@ struct Balance::Impl {
     looked_at = false;
     ++divisions_since_change;
     seconds_before = std::exchange(recent_seconds, 0);
-    // Of another program all of it was checked before; of an unproved one nothing is.
+    // The source of another program was checked before, and that of an unproved one is not checked at all.
     state = State::watching;
     if (same_program && proved) {
       if (unchecked.empty()) left_at = step;

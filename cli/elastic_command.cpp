@@ -33,7 +33,7 @@ constexpr std::chrono::seconds answer_within{20};
 constexpr int most_in_vain = 3;
 
 struct ElasticOptions {
-  Compilation compilation;
+  CompilationInput compilation;
   std::string hosts_file, checkpoint, alive_command;
   int64_t steps = 600, checkpoint_every = 50;
   int restarts = 10;
@@ -121,15 +121,8 @@ bool answers(const ElasticOptions& options, const Place& place) {
 /// Plans for all hosts but those that were lost. The plan file, and the hosts it uses, in order.
 std::vector<std::string> plan_for(const ElasticOptions& options, const std::vector<std::string>& lost,
                                   const std::string& plan_file) {
-  const Compilation& given = options.compilation;
   Compilation c;
-  c.model_options = given.model_options;
-  c.cluster_file = given.cluster_file;
-  c.effort = given.effort;
-  c.plan_seconds = given.plan_seconds;
-  c.stages = given.stages;
-  c.mesh_axes = given.mesh_axes;
-  c.pins = given.pins;
+  static_cast<CompilationInput&>(c) = options.compilation;
   c.without = lost;
   run_pipeline(c, "synthesize", {});
   check_checkpoint_target(options.checkpoint, c.reference);

@@ -131,12 +131,7 @@ Plan searched_plan(Compilation& c) {
   InterruptGuard interrupt;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   bool shown = false;
-  SynthesisOptions options;
-  options.effort = c.effort;
-  options.time_limit_seconds = c.plan_seconds;
-  options.drop_devices = true;
-  options.most_axes = c.mesh_axes;
-  options.pins = c.pins;
+  SynthesisOptions options = planning_options(c);
   options.runners_up = 2;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
@@ -148,7 +143,6 @@ Plan searched_plan(Compilation& c) {
   };
   options.strategies = &c.strategies;
   const bool pinned = c.model_options.settings().contains("turns");
-  options.stages = c.stages;
   const TurnCount asked = asked_turns(*c.trace);
   PlannedStep step = pinned && c.trace->whole_step
                          ? synthesize_at_turns(*c.trace->whole_step, c.reference, asked, c.cluster, options)
@@ -261,6 +255,17 @@ std::string dump_source(const Compilation& c) {
 
 }  // namespace
 
+SynthesisOptions planning_options(const CompilationInput& given) {
+  SynthesisOptions out;
+  out.effort = given.effort;
+  out.time_limit_seconds = given.plan_seconds;
+  out.drop_devices = true;
+  out.most_axes = given.mesh_axes;
+  out.stages = given.stages;
+  out.pins = given.pins;
+  return out;
+}
+
 std::string verify_text(const Compilation& c) {
   std::string out = verification_text(c.verification, c.reference, c.plan.program);
   if (c.turns_verification) out += turns_verification_text(*c.turns_verification, c.trace->turns);
@@ -323,7 +328,7 @@ CLI::Validator one_of(const std::map<std::string, Value>& words, const std::stri
 
 }  // namespace
 
-std::vector<CLI::Option*> add_planning_options(CLI::App& app, Compilation& compilation) {
+std::vector<CLI::Option*> add_planning_options(CLI::App& app, CompilationInput& compilation) {
   CLI::Option_group& command = *app.add_option_group("Planning");
   command
       .add_option_function<std::string>(

@@ -17,9 +17,8 @@
 
 namespace hetsynth::cli {
 
-/// Everything that one invocation works on; stages fill it from top to bottom.
-struct Compilation {
-  // given
+/// What an invocation was given to work on.
+struct CompilationInput {
   ModelOptions model_options;
   std::string cluster_file;          ///< empty: one device per core of this machine
   std::vector<std::string> without;  ///< hosts and devices of the cluster that are left out
@@ -37,7 +36,10 @@ struct Compilation {
   int64_t verify_bytes = int64_t(4) << 30;
   int64_t check_work = 0;        ///< most evaluations of the check of source for a rank; 0: any number
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
-  // made
+};
+
+/// Everything that one invocation works on; stages fill it from top to bottom.
+struct Compilation : CompilationInput {
   size_t stages_done = 0;
   std::shared_ptr<LoadedModel> model;
   std::unique_ptr<Trace> trace;
@@ -52,6 +54,9 @@ struct Compilation {
   std::vector<DeviceProgram> programs;             ///< one per rank
   GeneratedCheck source_check;
 };
+
+/// What planning was asked for, on the devices that pay.
+SynthesisOptions planning_options(const CompilationInput& given);
 
 /// What the stage `verify` found.
 std::string verify_text(const Compilation& compilation);
@@ -83,7 +88,7 @@ void add_pipeline_options(CLI::App& command, PipelineOptions& options);
 
 /// Adds the options of the synthesis to a command that plans: --effort, --time-limit, --mesh-axes and the
 /// pins.
-std::vector<CLI::Option*> add_planning_options(CLI::App& command, Compilation& compilation);
+std::vector<CLI::Option*> add_planning_options(CLI::App& command, CompilationInput& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.
 std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);

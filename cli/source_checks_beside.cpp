@@ -2,14 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
+
+#include "runtime/processes/agreement.h"
 
 namespace hetsynth::cli {
 namespace {
 
-/// Of a core: less than steps jitter by.
+/// A check takes this part of a core, which is less than steps jitter by.
 constexpr double part_for_checks = 0.03;
 
 }  // namespace
@@ -40,11 +41,8 @@ std::string SourceChecksBeside::go_on(bool wait) {
     spdlog::warn("the source of another division was not checked: {}", error.what());
     checked_ = "";
   }
-  const std::string own = !checked_ ? "" : checked_->empty() ? "passed" : "-" + *checked_;
-  const std::vector<std::string> all = job_ ? job_->exchange(own) : std::vector{own};
-  for (const std::string& word : all)
-    if (word.starts_with('-')) return word.substr(1);
-  if (std::ranges::count(all, "passed") < std::ssize(all)) return "";
+  const std::optional<std::string> flaw_of_any = outcome_of_all(job_, checked_);
+  if (!flaw_of_any || !flaw_of_any->empty()) return flaw_of_any.value_or("");
   checked_.reset();
   checking_.reset();
   divisions_.erase(divisions_.begin());

@@ -14,6 +14,7 @@
 #include "dsl/base/error.h"
 #include "runtime/collectives/shared_memory_communicator.h"
 #include "runtime/data/input_check.h"
+#include "runtime/processes/agreement.h"
 #include "runtime/processes/step_exchange.h"
 #include "runtime/rank/arena.h"
 #include "runtime/rank/throttle.h"
@@ -329,9 +330,7 @@ void check_memory_beside(const ExecutorOptions& options, int64_t there, int64_t 
   if (const int64_t usable = usable_memory_bytes(); there + to_come > usable)
     lack = fmt::format("{} beside the {} of the ranks that are there, of {} usable", text_of_bytes(to_come),
                        text_of_bytes(there), text_of_bytes(usable));
-  if (options.job)
-    for (const std::string& theirs : options.job->exchange(lack))
-      if (lack.empty()) lack = theirs;
+  lack = outcome_of_all(options.job, lack).value();
   if (!lack.empty())
     throw UserError(
         {.tag = "memory", .message = "another division of the work does not fit beside this one", .found = lack},
@@ -351,7 +350,7 @@ void Executor::go_over(const Mesh& mesh, std::vector<RankProgram> programs, cons
   check_memory_beside(options, impl_->host_bytes() + (left_ ? left_->host_bytes() : 0), bytes);
   auto next = std::make_unique<Impl>(impl_->reference, mesh, std::move(programs), options);
   take_over(impl_->reference, impl_->memories(), next->memories(), migration, impl_->job);
-  // Those who were left first are those to go back to.
+  // Of several changes in a row, the ranks that were left first are those to go back to.
   if (left_)
     impl_ = std::move(next), impl_->listen();
   else

@@ -29,8 +29,8 @@ struct StepReport {
   int64_t step = 0;
   double loss = 0;  ///< NaN if the program has none
   double seconds = 0;
-  double elapsed_seconds = 0;    ///< since training began, with all that was done between steps; set by train()
   std::vector<RankTimes> ranks;  ///< of this step; idle_seconds includes waiting for the slowest rank at the end
+  double elapsed_seconds = 0;    ///< since training began, with all that was done between steps; set by train()
 };
 
 struct ExecutorOptions {

@@ -30,8 +30,6 @@ std::optional<Box> held(const Program& reference, const SpmdProgram& program, No
   return local_ranges(program, placements, reference[node].type.shape, rank);
 }
 
-bool is_kept(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
-
 /// Whether some axis holds summands of the tensor, of which no part is the tensor's.
 bool is_partial(const SpmdProgram& program, NodeId node) {
   return std::ranges::any_of(program.values[size_t(leaf_of(program, node))].placements,

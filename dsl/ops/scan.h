@@ -53,7 +53,7 @@ class ScanBody {
   std::function<ScanStep(Tensors, Tensor)> of_one_;
   std::function<ScanStep(Tensors, Tensors)> of_many_;
 };
-/// The same where several sequences or none are meant: of a body that could take either, the vector.
+/// This is the same where several sequences or none are meant: a body that could take either is given the vector.
 class ScanBodyOfMany : public ScanBody {
  public:
   ScanBodyOfMany(const ScanBody& body) : ScanBody(body) {}  // NOLINT: it is one

@@ -99,6 +99,8 @@ class Dealer {
 
 }  // namespace
 
+bool is_kept(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
+
 ValueId leaf_of(const SpmdProgram& program, NodeId node) {
   const auto found =
       std::ranges::find_if(program.leaves, [&](ValueId leaf) { return program.values[size_t(leaf)].node == node; });
@@ -111,7 +113,7 @@ Migration migration_between(const Program& reference, const SpmdProgram& old_pro
   Migration out{std::move(was), {}};
   Dealer dealer(reference, old_program, new_program, old_hosts, new_hosts, out);
   for (const Node& node : reference.nodes)
-    if (node.kind == NodeKind::parameter || node.kind == NodeKind::state) dealer.deal(node.id);
+    if (is_kept(node)) dealer.deal(node.id);
   return out;
 }
 

@@ -18,7 +18,7 @@ struct TensorMove {
 };
 
 struct Migration {
-  /// By rank of the new program: the rank of the old one that runs on the same device; -1: none did.
+  /// By rank of the new program, this is the rank of the old one that runs on the same device; -1 where none did.
   std::vector<int> was;
   /// All that the new ranks hold of parameters and states, in the order of tensors. Those between ranks of one device
   /// are copies in place.
@@ -33,6 +33,9 @@ Migration migration_between(const Program& reference, const SpmdProgram& old_pro
 
 /// Bytes that go from one device to another.
 int64_t moved_bytes(const Program& reference, const Migration& migration);
+
+/// Whether a tensor outlives a step, as parameters and states do.
+bool is_kept(const Node& node);
 
 /// The value by which a program's ranks hold a parameter or state between steps; -1 if it has none.
 ValueId leaf_of(const SpmdProgram& program, NodeId node);

@@ -21,7 +21,7 @@ namespace {
 /// CPU time between two rests of the copy.
 constexpr double busy_seconds = 0.002;
 
-// Of the copy, for its signal handlers.
+// The copy's signal handlers read and write these.
 double rest_for_a_second = 0, seconds_paid_for = 0;
 volatile sig_atomic_t hurries = 0;
 

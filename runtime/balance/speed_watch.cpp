@@ -16,7 +16,7 @@ constexpr double least_deviation = 0.03;
 /// A deviation counts as no more than so many standard deviations: a single step that takes ten times as long as others
 /// is one bad step.
 constexpr double most_deviations = 3;
-/// Of each deviation the sum takes what exceeds half of the change that is to be found soonest: one of two standard
+/// A sum takes what a deviation has above half of the change that is to be found soonest, which is one of two standard
 /// deviations.
 constexpr double allowance = 1;
 /// The sum at which a change is told of. Normal deviations reach it once in e^(2 (h + 1.166)) / 2 = 6 million steps

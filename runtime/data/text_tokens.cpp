@@ -58,7 +58,7 @@ void warn_of_records(const std::string& path) {
   const TextCorpus corpus = TextCorpus::open(path, 0);
   const std::vector<int64_t> starts = corpus.starts();
   std::vector<std::string> records;
-  // Of a folder of many files the first ones stand for all.
+  // The first files of a folder of many stand for all.
   constexpr size_t most_files = 1000;
   for (size_t i = 0; i < std::min(starts.size(), most_files); ++i)
     if (looks_like_records(corpus, starts[i], i + 1 < starts.size() ? starts[i + 1] : corpus.bytes()))

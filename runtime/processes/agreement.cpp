@@ -51,6 +51,16 @@ std::string in_words(const GivenValue& value) {
 
 }  // namespace
 
+std::optional<std::string> outcome_of_all(Job* job, const std::optional<std::string>& own) {
+  if (!job) return own;
+  bool all_done = true;
+  for (const std::string& word : job->exchange(!own ? "" : own->empty() ? "+" : "-" + *own)) {
+    if (word.starts_with('-')) return word.substr(1);
+    all_done = all_done && !word.empty();
+  }
+  return all_done ? std::optional<std::string>("") : std::nullopt;
+}
+
 void agree(Job& job, const std::vector<GivenValue>& given) {
   const std::vector<std::string> all = job.exchange(packed(given));
   const std::vector<GivenValue> first = unpacked(all.front());

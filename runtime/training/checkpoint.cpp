@@ -13,6 +13,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
+#include "dsl/spmd/migration.h"
 #include "runtime/rank/host_tensor.h"
 #include "runtime/training/safetensors.h"
 
@@ -23,8 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* format_name = "hetsynth checkpoint 2";
 constexpr const char* format_without_checksums = "hetsynth checkpoint 1";
-
-bool is_kept(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
 
 /// What a person can do who has no whole file at `path`.
 std::string mend_of_damage(const std::string& path) {

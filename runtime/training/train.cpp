@@ -93,8 +93,10 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
           if (options.out) *options.out << line << '\n' << std::flush;
         if (log)
           for (const std::string& record : done.records) log->add(record);
-        progress.show(executor.device_names());
-        if (log) log->show(executor.device_names(), executor.arena_bytes());
+        if (!done.records.empty()) {
+          progress.show(executor.device_names());
+          if (log) log->show(executor.device_names(), executor.arena_bytes());
+        }
       }
       if (options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0 && step != last) {
         settle();

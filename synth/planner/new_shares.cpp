@@ -168,7 +168,10 @@ std::vector<int> axes_of(const Problem& problem) {
 
 Prediction predicted_on(const Program& reference, const Plan& plan, const Cluster& cluster) {
   const Problem problem = problem_of(reference, plan.program, cluster);
-  return predict(problem, plan.prediction.devices, plan.program);
+  // What devices hold does not depend on their speeds; a plan file may say nothing of it.
+  std::vector<DevicePrediction> memory = plan.prediction.devices;
+  if (memory.empty()) memory = predicted_memory(cluster, std::vector<int64_t>(cluster.devices.size(), 0));
+  return predict(problem, std::move(memory), plan.program);
 }
 
 bool same_but_for_bounds(const SpmdProgram& a, const SpmdProgram& b) {

@@ -69,6 +69,25 @@ TEST(NewShares, AtRandomSpeedsTheyAreThoseOfASearch) {
   EXPECT_GE(compared, 10);
 }
 
+/// A plan file need not say what is predicted.
+TEST(NewShares, AreThoseOfAPlanWithoutPredictionsToo) {
+  const Program program = layers();
+  const Cluster cluster = cluster_of_speeds({1e9, 2e9}, 1e10), slower = cluster_of_speeds({1e9, 1e9}, 1e10);
+  const Plan plan = synthesize(program, cluster);
+  Plan silent = plan;
+  silent.prediction = {};
+  const Prediction told = predicted_on(program, plan, slower), found = predicted_on(program, silent, slower);
+  EXPECT_EQ(found.step_seconds, told.step_seconds);
+  ASSERT_EQ(found.devices.size(), 2u);
+  for (size_t device = 0; device < 2; ++device) {
+    EXPECT_EQ(found.devices[device].compute_seconds, told.devices[device].compute_seconds);
+    EXPECT_EQ(found.devices[device].device, told.devices[device].device);
+  }
+  const auto next = with_new_shares(program, silent, slower);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->program, with_new_shares(program, plan, slower)->program);
+}
+
 TEST(NewShares, TwoAxesAreDividedAnewEach) {
   const Program program = layers();
   const auto cluster_of = [](std::vector<double> speeds) {
