@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dsl/base/json_tree.h"
+#include "dsl/ir/evaluation.h"
 #include "dsl/ir/trace_limit.h"
 
 namespace hetsynth {
@@ -363,6 +364,7 @@ void take_turns_setting(Trace& trace) {
 void run_builder(Trace& trace, const std::function<void()>& builder) {
   take_micro_batches(trace);
   take_turns_setting(trace);
+  take_evaluation_setting(trace);
   trace.builder = builder;
   builder();
   for (const auto& [name, value] : trace.settings) {

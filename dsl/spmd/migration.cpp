@@ -117,6 +117,37 @@ Migration migration_between(const Program& reference, const SpmdProgram& old_pro
   return out;
 }
 
+std::vector<NodeId> renumbering(const Program& from, const Program& to) {
+  std::map<std::string, NodeId> by_name;
+  for (const Node& node : to.nodes)
+    if (is_kept(node)) by_name[node.name] = node.id;
+  std::vector<NodeId> out(from.nodes.size(), -1);
+  for (const Node& node : from.nodes) {
+    const auto found = is_kept(node) ? by_name.find(node.name) : by_name.end();
+    if (found == by_name.end()) continue;
+    const Node& other = to[found->second];
+    if (!(other.type == node.type))
+      throw UserError({.where = other.where,
+                       .tag = std::string(other.tag()),
+                       .message = fmt::format("{} has another shape than in training", node.name),
+                       .expected = text(node.type),
+                       .found = text(other.type),
+                       .mend = "let shapes of parameters depend neither on the batch nor on what is evaluated"});
+    out[size_t(node.id)] = found->second;
+  }
+  return out;
+}
+
+SpmdProgram renumbered(SpmdProgram program, const Program& from, const Program& to) {
+  const std::vector<NodeId> numbers = renumbering(from, to);
+  program.instructions.clear();
+  for (const ValueId leaf : program.leaves) {
+    NodeId& node = program.values[size_t(leaf)].node;
+    node = numbers[size_t(node)];
+  }
+  return program;
+}
+
 int64_t moved_bytes(const Program& reference, const Migration& migration) {
   int64_t out = 0;
   for (const TensorMove& move : migration.moves)

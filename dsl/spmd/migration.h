@@ -31,6 +31,14 @@ struct Migration {
 Migration migration_between(const Program& reference, const SpmdProgram& old_program, const SpmdProgram& new_program,
                             std::vector<int> was, const std::vector<int>& old_hosts, const std::vector<int>& new_hosts);
 
+/// By node of one program, the parameter or state of another that has its name; -1 for all that have none, which all
+/// other nodes do. Throws UserError if a tensor has another type in the other program.
+std::vector<NodeId> renumbering(const Program& from, const Program& to);
+
+/// An SPMD program of which only the leaves count, and these are numbered as in another reference: what
+/// migration_between wants of a program of another reference of the same model.
+SpmdProgram renumbered(SpmdProgram program, const Program& from, const Program& to);
+
 /// Bytes that go from one device to another.
 int64_t moved_bytes(const Program& reference, const Migration& migration);
 

@@ -3,52 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
+#include "dsl/ir/evaluation.h"
 #include "dsl/ops/div.h"
 #include "dsl/ops/loss_scale.h"
 #include "dsl/ops/mul.h"
 #include "dsl/transform/backward.h"
+#include "dsl/transform/complete_names.h"
+#include "dsl/transform/evaluation.h"
 #include "dsl/transform/turns.h"
 
 namespace hetsynth {
-namespace {
-
-/// Names that are found again, in plans and checkpoints: whatever variables of the model's file have the same name,
-/// these stay as they are.
-bool keeps_name(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
-
-/// Unnamed nodes are called after the variable they flow into: "h.einsum"; repeated names gain a number, but for those
-/// of parameters and states.
-void complete_names(Program& program) {
-  std::vector<std::string> base(program.nodes.size());
-  for (size_t i = program.nodes.size(); i-- > 0;) {
-    Node& node = program.nodes[i];
-    if (!node.name.empty()) base[i] = node.name;
-    if (base[i].empty()) base[i] = "t";
-    for (NodeId input : node.inputs)
-      if (program[input].name.empty() && base[input].empty()) base[input] = base[i];
-  }
-  std::map<std::string, int> used;
-  std::set<std::string> taken;
-  for (const Node& node : program.nodes)
-    if (keeps_name(node))
-      HETSYNTH_CHECK(taken.insert(node.name).second, "parameters and states have names of their own");
-  for (Node& node : program.nodes) {
-    if (keeps_name(node)) continue;
-    std::string wish = node.name.empty() ? base[node.id] + "." + std::string(node.tag()) : node.name;
-    int& count = used[wish];
-    std::string unique = wish;
-    while (!taken.insert(unique).second) unique = fmt::format("{}_{}", wish, ++count + 1);
-    // Files and made-up samples of an input go by the name that it was given.
-    if (node.kind == NodeKind::input && unique != wish && node.micro_batch.of.empty()) node.micro_batch.of = wish;
-    node.name = unique;
-  }
-}
-
-}  // namespace
-
 namespace {
 
 /// What the backward pass starts from, and its gradients as the optimizer wants them (mixed_precision in model.h).
@@ -165,6 +130,7 @@ Program differentiate(Trace& trace) {
                      .expected = "f32[]",
                      .found = text(loss.type),
                      .mend = "take the mean or the sum of it"});
+  if (is_evaluation(trace)) return evaluation_program(trace);
   complete_names(program);
   std::vector<Tensor> parameters;
   for (const Node& node : program.nodes)
