@@ -60,12 +60,6 @@ bool is_ready(const std::future<Result>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-std::vector<int> hosts_of(const Cluster& cluster) {
-  std::vector<int> out;
-  for (const Device& device : cluster.devices) out.push_back(device.host);
-  return out;
-}
-
 /// The plan as a file, for those who look for the fault.
 std::string kept_plan(const Plan& plan, const Program& reference) {
   const std::string path = (std::filesystem::temp_directory_path() / "hetsynth-refuted-plan.json").string();
@@ -189,9 +183,9 @@ struct Balance::Impl {
     if (job && job->process() != searcher) return;
     RunningPlan running;
     running.reference = std::make_shared<Program>(c.reference);
-    if (c.trace->whole_step) {
-      running.whole_step = std::make_shared<Program>(*c.trace->whole_step);
-      running.turns = asked_turns(*c.trace);
+    if (c.whole_step) {
+      running.whole_step = std::make_shared<Program>(*c.whole_step);
+      running.turns = c.turns;
     }
     running.plan = c.plan;
     running.proved = proved;

@@ -43,6 +43,8 @@ Command add_explain(CLI::App& app);
 Command add_diff(CLI::App& app);
 Command add_checkpoint(CLI::App& app);
 Command add_history(CLI::App& app);
+Command add_evaluate(CLI::App& app);
+Command add_export(CLI::App& app);
 Command add_elastic(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);

@@ -7,6 +7,7 @@
 #include "dsl/base/hash.h"
 #include "dsl/base/version.h"
 #include "runtime/processes/agreement.h"
+#include "runtime/weights/weight_file.h"
 
 namespace hetsynth::cli {
 
@@ -25,6 +26,8 @@ void agree_with_others(Job& job, const RunOptions& options, const std::optional<
               {"model", hash_text(c.reference), c.model_options.file},
               {"cluster", cluster, c.cluster_file},
               {"checkpoint to resume", checkpoint, options.resume},
+              {"weights to start with", options.init_from.empty() ? "" : WeightFile(options.init_from).fingerprint(),
+               options.init_from},
               {"seed", fmt::format("{}", options.data.seed)},
               {"number of steps", fmt::format("{}", options.train.steps)},
               {"data", "fingerprint " + data.fingerprint(), data.description()},
@@ -32,6 +35,11 @@ void agree_with_others(Job& job, const RunOptions& options, const std::optional<
               {"--checkpoint", options.train.checkpoint.empty() ? "" : "given"},
               {"--checkpoint-every", fmt::format("{}", options.train.checkpoint_every)},
               {"--profile", options.profile ? "given" : ""},
+              {"--valid", options.validation.data.empty() ? "" : "given"},
+              {"--valid-every", fmt::format("{}", options.train.validation.every)},
+              {"--valid-batches", fmt::format("{}", options.validation.batches)},
+              {"--stop-after", fmt::format("{}", options.train.validation.stop_after)},
+              {"--keep", options.train.keep.best ? "best" : fmt::format("{}", options.train.keep.last)},
               {"--balance", name(options.balance)},
               {"--without", fmt::format("{}", fmt::join(c.without, ", "))},
               {"--sample", options.sample_bytes > 0 ? "given" : ""}});

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "cli/command.h"
 #include "cli/job_command.h"
+#include "cli/job_file.h"
 #include "cli/usage.h"
 #include "dsl/base/version.h"
 #include "runtime/rank/openmp.h"
@@ -60,15 +62,17 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "
       "(not proved), 7 stopped early by a signal.");
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_checkpoint, add_history,
-                   add_elastic, add_probe, add_doctor}) {
+  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_checkpoint,
+                   add_export, add_history, add_elastic, add_probe, add_doctor}) {
     size_t before = app.get_subcommands({}).size();
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));
   }
   check_command(app, argc, argv);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = with_job_file(app, {argv + 1, argv + argc});
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
     throw usage_error(app, error);

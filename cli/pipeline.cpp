@@ -35,6 +35,9 @@ namespace {
 /// Planning that ends sooner shows no progress line.
 constexpr double seconds_without_progress = 0.5;
 
+/// The least that a cluster file may give a device.
+constexpr int64_t least_memory_bytes = int64_t(64) << 10;
+
 void load(Compilation& c) {
   c.model = load_model(c.model_options.file, {.color = ::isatty(STDERR_FILENO) == 1});
   fmt::print(stderr, "{}", c.model->warnings());
@@ -79,7 +82,12 @@ void trace(Compilation& c) {
   }
 }
 
-void differentiate_model(Compilation& c) { c.reference = differentiate(*c.trace); }
+void differentiate_model(Compilation& c) {
+  c.reference = differentiate(*c.trace);
+  c.whole_step = std::move(c.whole_step);
+  c.turns = asked_turns(*c.trace);
+  c.trace.reset();  // another model, or the same in another way, may be traced from here on
+}
 
 /// Leaves out the devices of these names, and those of hosts of these names.
 Cluster without(Cluster cluster, const std::vector<std::string>& names) {
@@ -104,10 +112,20 @@ Cluster without(Cluster cluster, const std::vector<std::string>& names) {
   return cluster;
 }
 
-Cluster given_cluster(const Compilation& c) {
+Cluster all_of_cluster(const Compilation& c) {
   if (!c.cluster_file.empty()) return without(load_cluster(c.cluster_file), c.without);
-  if (c.default_devices > 0) return local_cluster(c.default_devices);
-  return local_cluster(int(std::max(1u, std::thread::hardware_concurrency())));
+  const int devices =
+      c.default_devices > 0 ? c.default_devices : int(std::max(1u, std::thread::hardware_concurrency()));
+  return without(local_cluster(devices), c.without);
+}
+
+/// A device that another program fills is left with next to nothing: planning then says what does not fit.
+Cluster given_cluster(const Compilation& c) {
+  Cluster out = all_of_cluster(c);
+  for (Device& device : out.devices)
+    if (const auto taken = c.memory_taken.find(device.name); taken != c.memory_taken.end())
+      device.memory_bytes = std::max(least_memory_bytes, device.memory_bytes - taken->second);
+  return out;
 }
 
 std::string progress_text(const SynthesisProgress& p) {
@@ -122,8 +140,8 @@ std::string progress_text(const SynthesisProgress& p) {
 constexpr const char* sent_plan = "the plan of the first process";
 
 void take_turns_of(Compilation& c, Program in_turns, TurnCount count) {
-  c.trace->whole_step = std::exchange(c.reference, std::move(in_turns));
-  c.trace->turns = text(count);
+  c.whole_step = std::exchange(c.reference, std::move(in_turns));
+  c.turns = count;
 }
 
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
@@ -143,9 +161,8 @@ Plan searched_plan(Compilation& c) {
   };
   options.strategies = &c.strategies;
   const bool pinned = c.model_options.settings().contains("turns");
-  const TurnCount asked = asked_turns(*c.trace);
-  PlannedStep step = pinned && c.trace->whole_step
-                         ? synthesize_at_turns(*c.trace->whole_step, c.reference, asked, c.cluster, options)
+  PlannedStep step = pinned && c.whole_step
+                         ? synthesize_at_turns(*c.whole_step, c.reference, c.turns, c.cluster, options)
                      : pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
                               : synthesize_in_turns(c.reference, c.cluster, options);
   if (step.program && !pinned) take_turns_of(c, std::move(*step.program), step.turns);
@@ -157,7 +174,7 @@ Plan searched_plan(Compilation& c) {
 /// What another process planned may be of the step in turns.
 void follow_turns(Compilation& c) {
   for (const OptionValue& option : plan_options(c.plan_json, sent_plan))
-    if (option.name == "turns" && !c.trace->whole_step)
+    if (option.name == "turns" && !c.whole_step)
       if (const std::optional<TurnCount> count = turn_count(option.value); count && count->turns > 1)
         take_turns_of(c, in_turns(c.reference, *count), *count);
 }
@@ -189,9 +206,9 @@ void expect_no_contradiction(const Verification& verification) {
 
 /// A step in turns is the model's own step: turns are a mesh axis, and the rules of any axis show it.
 void verify_turns(Compilation& c) {
-  if (!c.trace->whole_step) return;
-  const Program& whole = *c.trace->whole_step;
-  const int64_t turns = asked_turns(*c.trace).turns;
+  if (!c.whole_step) return;
+  const Program& whole = *c.whole_step;
+  const int64_t turns = c.turns.turns;
   const SpmdProgram plan = plan_of_turns(whole, place_in_turns(whole, turns), int(turns));
   c.turns_verification = verify_isolated(whole, plan, {.time_limit_seconds = c.verify_seconds},
                                          {.grace_seconds = 5, .memory_bytes = c.verify_bytes});
@@ -201,7 +218,7 @@ void verify_turns(Compilation& c) {
   if (c.turns_verification->verdict == Verdict::proved || c.verification.verdict != Verdict::proved) return;
   c.verification.verdict = Verdict::unknown;
   c.verification.summary =
-      fmt::format("that {} turns make the model's step: {}", c.trace->turns, c.turns_verification->summary);
+      fmt::format("that {} turns make the model's step: {}", text(c.turns), c.turns_verification->summary);
 }
 
 void verify_devices(Compilation& c) {
@@ -255,11 +272,17 @@ std::string dump_source(const Compilation& c) {
 
 }  // namespace
 
+std::vector<int> hosts_of(const Cluster& cluster) {
+  std::vector<int> out;
+  for (const Device& device : cluster.devices) out.push_back(device.host);
+  return out;
+}
+
 SynthesisOptions planning_options(const CompilationInput& given) {
   SynthesisOptions out;
   out.effort = given.effort;
   out.time_limit_seconds = given.plan_seconds;
-  out.drop_devices = true;
+  out.drop_devices = !given.keep_devices;
   out.most_axes = given.mesh_axes;
   out.stages = given.stages;
   out.pins = given.pins;
@@ -268,7 +291,7 @@ SynthesisOptions planning_options(const CompilationInput& given) {
 
 std::string verify_text(const Compilation& c) {
   std::string out = verification_text(c.verification, c.reference, c.plan.program);
-  if (c.turns_verification) out += turns_verification_text(*c.turns_verification, c.trace->turns);
+  if (c.turns_verification) out += turns_verification_text(*c.turns_verification, text(c.turns));
   return out;
 }
 

@@ -1,5 +1,6 @@
 // The pipeline on one page: a list of named stages, each timed, each dumpable with --dump-after=STAGE.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "codegen/interface/device_program.h"
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
+#include "dsl/transform/turns.h"
 #include "runtime/training/generated_check.h"
 #include "synth/model/pins.h"
 #include "synth/planner/synthesize.h"
@@ -24,7 +26,10 @@ struct CompilationInput {
   std::vector<std::string> without;  ///< hosts and devices of the cluster that are left out
   std::string plan_file;             ///< empty: synthesize
   std::string plan_json;             ///< the plan that another process of the run made; empty: none did
-  int default_devices = 0;           ///< where no cluster is given; 0: one per core
+  bool keep_devices = false;         ///< plan for all devices, though fewer may be faster
+  /// By device: what another program of the run takes of its memory.
+  std::map<std::string, int64_t> memory_taken;
+  int default_devices = 0;  ///< where no cluster is given; 0: one per core
   bool devices_of_plan =
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
@@ -42,8 +47,10 @@ struct CompilationInput {
 struct Compilation : CompilationInput {
   size_t stages_done = 0;
   std::shared_ptr<LoadedModel> model;
-  std::unique_ptr<Trace> trace;
+  std::unique_ptr<Trace> trace;  ///< until it is differentiated
   Program reference;
+  TurnCount turns;                    ///< in which the reference takes the step
+  std::optional<Program> whole_step;  ///< if these are several: the step in one
   Cluster cluster;                    ///< the devices the plan uses
   Cluster all_devices;                ///< those that it could use
   std::vector<std::string> left_out;  ///< devices of the given cluster that it does not
@@ -54,6 +61,9 @@ struct Compilation : CompilationInput {
   std::vector<DeviceProgram> programs;             ///< one per rank
   GeneratedCheck source_check;
 };
+
+/// The number of each device's host.
+std::vector<int> hosts_of(const Cluster& cluster);
 
 /// What planning was asked for, on the devices that pay.
 SynthesisOptions planning_options(const CompilationInput& given);

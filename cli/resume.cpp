@@ -62,10 +62,27 @@ void check_data_of(const CheckpointInfo& info, const RunOptions& options, const 
                        "sample"});
 }
 
+void check_options(const RunOptions& options) {
+  const auto need = [&](const std::string& name, const std::string& other) {
+    throw UserError({.tag = "run",
+                     .message = name + " needs " + other,
+                     .mend = "give " + other + " too, or leave " + name + " out"},
+                    ExitCode::usage);
+  };
+  if (options.train.keep != KeepRule{} && options.train.checkpoint.empty()) need("--keep", "--checkpoint");
+  if (!options.validation.data.empty()) return;
+  if (options.train.keep.best) need("--keep best", "--valid");
+  if (options.validation.every_given) need("--valid-every", "--valid");
+  if (options.validation.batches > 0) need("--valid-batches", "--valid");
+  if (options.train.validation.stop_after > 0) need("--stop-after", "--valid");
+}
+
 void check_targets(const RunOptions& options, const Job* job) {
   if (job && !job->leads()) return;  // the first process writes
   if (!options.train.checkpoint.empty())
     check_checkpoint_target(options.train.checkpoint, options.compilation.reference);
+  if (options.train.keep.best)
+    check_checkpoint_target(best_checkpoint(options.train.checkpoint), options.compilation.reference);
   if (!options.train.log_json.empty()) check_step_log(options.train.log_json);
 }
 

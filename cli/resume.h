@@ -13,6 +13,9 @@ CheckpointInfo continue_checkpoint(RunOptions& options);
 /// Throws UserError if these are not the data that the checkpoint was trained on, unless other data are meant.
 void check_data_of(const CheckpointInfo& info, const RunOptions& options, const BatchSource& data);
 
+/// Throws UserError (usage) for options that mean nothing without another one.
+void check_options(const RunOptions& options);
+
 /// What a run is to write is probed before planning, not found out after training.
 void check_targets(const RunOptions& options, const Job* job);
 

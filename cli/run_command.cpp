@@ -10,52 +10,29 @@
 #include "cli/balance.h"
 #include "cli/given.h"
 #include "cli/job_command.h"
+#include "cli/job_file.h"
 #include "cli/model_data.h"
 #include "cli/not_finite.h"
+#include "cli/prepare_plan.h"
 #include "cli/report.h"
 #include "cli/resume.h"
 #include "cli/run_options.h"
+#include "cli/validation.h"
+#include "dsl/base/file.h"
 #include "dsl/transform/differentiate.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/processes/placement.h"
 #include "runtime/training/text_generation.h"
+#include "runtime/weights/initial_weights.h"
 #include "synth/planner/synthesize.h"
 
 namespace hetsynth::cli {
-
-ExitCode exit_code(Verdict verdict);  // verify_command.cpp
 
 namespace {
 
 const std::map<std::string, BalanceMode> balance_modes = {
     {"off", BalanceMode::off}, {"shares", BalanceMode::shares}, {"plan", BalanceMode::plan}};
-
-/// Says what the proof says, and whether to go on.
-bool proof_allows(const RunOptions& options) {
-  const Compilation& c = options.compilation;
-  fmt::print("{}", verify_text(c));
-  if (c.verification.verdict == Verdict::proved) return true;
-  if (!options.unverified) {
-    std::fflush(stdout);
-    fmt::print(stderr,
-               "hetsynth: this plan is not proved to compute the model, so it is not run; --unverified runs it all the "
-               "same\n");
-    return false;
-  }
-  fmt::print("WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");
-  return true;
-}
-
-/// Holds the generated source against the plan. A text that differs is not run; one that has something the check does
-/// not know is, with a word.
-bool source_allows(RunOptions& options) {
-  Compilation& c = options.compilation;
-  run_pipeline(c, c.verification.verdict == Verdict::proved ? "check" : "generate", options.pipeline);
-  if (c.verification.verdict != Verdict::proved) return true;
-  fmt::print("{}", source_check_text(c.source_check, c.reference));
-  return c.source_check.verdict != Verdict::refuted || options.unverified;
-}
 
 /// Samples from the model traced anew at batch 1, on one device, with the trained parameters.
 void print_sample(RunOptions& options, const Executor& trained) {
@@ -68,9 +45,8 @@ void print_sample(RunOptions& options, const Executor& trained) {
   settings["batch"] = "1";
   settings.erase("micro_batches");
   settings.erase("turns");
-  c.trace.reset();
-  c.trace = c.model->trace(settings);
-  Program forward = restrict_to_output(differentiate(*c.trace), "logits");
+  const std::unique_ptr<Trace> trace = c.model->trace(settings);
+  Program forward = restrict_to_output(differentiate(*trace), "logits");
   Cluster one = local_cluster(1);
   std::unique_ptr<Executor> sampler =
       launch(forward, single_device_plan(forward, one).program, one, {.executor = {.seed = options.data.seed}});
@@ -97,27 +73,8 @@ void require_some_device(const std::string& cluster_file) {
   cuda::require_cuda(cuda::this_machine(), {cluster.devices.front()});
 }
 
-/// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
-/// take its plan. The exit code of a run that ends here; none: go on.
-std::optional<ExitCode> prepare_plan(RunOptions& options, Job* job) {
-  Compilation& c = options.compilation;
-  if (job && !job->leads()) {
-    c.plan_json = job->exchange("").front();
-    if (c.plan_json.empty()) return ExitCode::done;  // the first process says why
-    run_pipeline(c, "synthesize", options.pipeline);
-    return std::nullopt;
-  }
-  run_pipeline(c, "verify", options.pipeline);
-  fmt::print("{}", plan_text(c.plan, c.reference, c.left_out));
-  const bool proved = proof_allows(options);
-  const bool allowed = proved && source_allows(options);
-  if (job) job->exchange(allowed ? plan_to_json(c.plan, c.reference) : "");
-  if (!proved) return exit_code(c.verification.verdict);
-  if (!allowed) return exit_code(c.source_check.verdict);
-  return std::nullopt;
-}
-
 ExitCode execute(RunOptions& options, Job* job) {
+  check_options(options);
   Compilation& c = options.compilation;
   if (job) c.default_devices = job->count();
   c.check_work = usual_check_work;
@@ -129,9 +86,19 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (!options.resume.empty()) resumed = continue_checkpoint(options);
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
   if (resumed) check_data_of(*resumed, options, *data);
+  std::optional<WeightFile> weight_file;
+  InitialWeights weights;
+  if (!options.init_from.empty()) {
+    const WeightMap map = options.map.empty() ? WeightMap() : WeightMap::load(options.map);
+    weight_file.emplace(options.init_from);
+    weights = find_weights(c.reference, *weight_file, map);
+    fmt::print("{}", text(weights, *weight_file));
+  }
   if (job) agree_with_others(*job, options, resumed, *data);
   check_targets(options, job);
-  if (const auto ended = prepare_plan(options, job)) return *ended;
+  std::optional<Validation> validation;
+  if (!options.validation.data.empty()) validation.emplace(options, job);
+  if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
   LaunchOptions launching{.executor = {.seed = options.data.seed},
                           .programs = c.programs.empty() ? nullptr : &c.programs};
   if (job) {
@@ -146,11 +113,17 @@ ExitCode execute(RunOptions& options, Job* job) {
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());
+  if (weight_file) take_weights(weights, *weight_file, *executor);
   if (resumed && load_checkpoint(options.resume, *executor) != *resumed)
     throw UserError({.where = {options.resume},
                      .tag = "checkpoint",
                      .message = "the file was replaced while the run was being planned",
                      .mend = "run the command again; let no other run write the checkpoint that this one continues"});
+  if (validation) {
+    if (const auto ended = validation->prepare(*executor, launching.executor)) return *ended;
+    options.train.validation.evaluate = [&] { return validation->run(); };
+    options.train.validation.best_before = best_before(options);
+  }
   std::fflush(stdout);
   options.train.out = &std::cout;
   options.train.progress = progress_for_standard_output();
@@ -163,6 +136,8 @@ ExitCode execute(RunOptions& options, Job* job) {
     options.train.between_steps = [&](const StepReport& step) { return balance->after(step); };
     options.train.before_writing = [&] { balance->settle(); };
   }
+  if (!options.train.checkpoint.empty() && executor->leads())
+    write_file_atomically(options.train.checkpoint + ".job.toml", "job", options.job);
   const TrainReport report = train_to_the_end(options, *executor, *data);
   balance.reset();
   fmt::print("{}\n", summary(report));
@@ -218,9 +193,48 @@ Command add_run(CLI::App& app) {
       ->capture_default_str()
       ->check(at_least(0));
   command
+      ->add_option_function<std::string>(
+          "--keep", [options](const std::string& text) { options->train.keep = keep_rule(text); },
+          "Checkpoints that stay beside the newest: best, that with the lowest validation loss, as FILE.best; a "
+          "number, "
+          "so many of the last, as FILE.STEP; last, none")
+      ->type_name("last|best|N")
+      ->default_str("last");
+  ValidationDataOptions& validation = options->validation;
+  command
+      ->add_option("--valid", validation.data,
+                   "Data that are not trained on: their loss is measured, each sample once, without dropout")
+      ->type_name("DATA");
+  CLI::Option* valid_every = command
+                                 ->add_option("--valid-every", options->train.validation.every,
+                                              "Steps between two measurements of it; 0: at the end only")
+                                 ->default_val(100)
+                                 ->check(at_least(0));
+  command->add_option("--valid-batches", validation.batches, "Most batches for a measurement; 0: all of the data")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command
+      ->add_option("--stop-after", options->train.validation.stop_after,
+                   "End training after so many measurements in a row without a lower loss; 0: never")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command
       ->add_option("--resume", options->resume,
                    "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
       ->type_name("FILE");
+  CLI::Option* init_from =
+      command
+          ->add_option("--init-from", options->init_from,
+                       "Parameters start with these weights: safetensors of any program, or a folder of Hugging Face")
+          ->type_name("FILE");
+  command
+      ->add_option(
+          "--map", options->map,
+          "Rules (TOML) for the names and layouts of those weights, as in examples/weights; default: names as in "
+          "the model")
+      ->type_name("RULES")
+      ->needs(init_from);
+  init_from->excludes("--resume");
   command->add_flag("--new-data", options->new_data,
                     "With --resume: the data are others than the checkpoint's; begin at their first sample");
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
@@ -237,8 +251,10 @@ Command add_run(CLI::App& app) {
       ->capture_default_str()
       ->check(at_least(1));
   add_pipeline_options(*command, options->pipeline);
-  return [options, seed]() {
+  return [options, seed, valid_every, command]() {
+    options->job = job_file_of(*command);
     options->seed_given = seed->count() > 0;
+    options->validation.every_given = valid_every->count() > 0;
     return run_in_job([&](Job* job) { return execute(*options, job); },
                       {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
   };

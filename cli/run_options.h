@@ -9,15 +9,26 @@
 
 namespace hetsynth::cli {
 
+/// What the loss is measured on beside the training data.
+struct ValidationDataOptions {
+  std::string data;     ///< file or folder, as --data takes them; empty: nothing is measured
+  int64_t batches = 0;  ///< most for a measurement; 0: all of the data
+  bool every_given = false;
+};
+
 struct RunOptions {
   Compilation compilation;
   PipelineOptions pipeline;
   TrainOptions train;
   DataOptions data;
+  ValidationDataOptions validation;
   std::string resume;     ///< checkpoint to continue; empty: start anew
+  std::string init_from;  ///< file or folder whose weights parameters start with; empty: none
+  std::string map;        ///< rules for their names and layouts; empty: those of the model
   bool new_data = false;  ///< continue it with other data, from their first sample
   bool seed_given = false;
   bool unverified = false;
+  std::string job;  ///< these options as a job file
   BalanceMode balance = BalanceMode::off;
   bool profile = false;
   double patience = 6;  ///< seconds after which a silent process counts as dead

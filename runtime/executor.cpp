@@ -290,6 +290,8 @@ bool Executor::anywhere(bool here) const {
 }
 
 StepReport Executor::step(int64_t step, const BatchSource& data) {
+  impl_->listen();
+  impl_->listen();
   std::vector<RankTimes> before;
   for (const int rank : impl_->here) before.push_back(impl_->communicators[static_cast<size_t>(rank)]->times());
   const double start = wall_seconds();
@@ -355,6 +357,23 @@ void Executor::go_over(const Mesh& mesh, std::vector<RankProgram> programs, cons
     impl_ = std::move(next), impl_->listen();
   else
     left_ = std::exchange(impl_, std::move(next));
+}
+
+void Executor::take_from(const Executor& from, const Migration& migration) {
+  HETSYNTH_CHECK(from.impl_->job == impl_->job, "both executors belong to one job");
+  // The other program's ranks, with the numbers that this one's reference has for their tensors.
+  const std::vector<NodeId> renumbered = renumbering(from.impl_->reference, impl_->reference);
+  RankMemories theirs = from.impl_->memories();
+  std::vector<DeviceProgram> layouts(theirs.ranks.size());
+  for (size_t rank = 0; rank < layouts.size(); ++rank) {
+    if (!theirs.ranks[rank].layout) continue;
+    for (Slot slot : theirs.ranks[rank].layout->leaves) {
+      slot.node = renumbered[size_t(slot.node)];
+      if (slot.node >= 0) layouts[rank].leaves.push_back(std::move(slot));
+    }
+    theirs.ranks[rank].layout = &layouts[rank];
+  }
+  take_over(impl_->reference, theirs, impl_->memories(), migration, impl_->job);
 }
 
 void Executor::stay() {

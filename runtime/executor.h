@@ -56,7 +56,8 @@ class Executor {
   /// Parameters and states take their starting values: each rank draws its own part by global element index, so they
   /// are the same under any plan.
   void initialise();
-  /// Runs one step on all ranks. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
+  /// Runs one step on all ranks. Where several executors share a job, the one whose step it is hears of the failure of
+  /// other processes. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
   /// failure the executor is only good for reading tensors.
   StepReport step(int64_t step, const BatchSource& data);
   /// The same, and what each rank of this process spent its time on; nothing for cpu devices.
@@ -73,6 +74,11 @@ class Executor {
   void stay();
   /// They are the ranks again, with all that they held when the first others took over.
   void go_back();
+
+  /// Parameters and states become what they are in the ranks of `from`, whose reference may be another program of the
+  /// same model: tensors go by their names. `migration` is between both programs, in terms of this executor's reference
+  /// (renumbered in dsl/spmd/migration.h). Of several processes all call it alike, with the same job.
+  void take_from(const Executor& from, const Migration& migration);
 
   /// The whole of a parameter, state, input or named output, put together from the ranks.
   HostTensor read(NodeId node) const;

@@ -119,6 +119,11 @@ class DeclaredData : public BatchSource {
     return seen + global_sample(input, step - first_step_, 0);
   }
 
+  int64_t samples_of_epoch(const Node& input) const override {
+    const Dataset* const data = dataset_of(input);
+    return data ? data->samples(declared(input)) : 0;
+  }
+
   std::string fingerprint() const override {
     std::string all;
     for (const Node& input : inputs_) {
@@ -195,6 +200,16 @@ class DeclaredData : public BatchSource {
 
 std::unique_ptr<BatchSource> open_data(const Program& program, const DataOptions& options) {
   return std::make_unique<DeclaredData>(program, options);
+}
+
+std::optional<int64_t> steps_of_epoch(const Program& program, const BatchSource& data) {
+  std::optional<int64_t> out;
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::input) continue;
+    const int64_t samples = data.samples_of_epoch(node);
+    if (samples > 0) out = std::min(out.value_or(samples), samples / samples_per_step(node));
+  }
+  return out;
 }
 
 int64_t samples_before(const Program& program, const BatchSource& data, int64_t step) {

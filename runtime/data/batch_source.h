@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,6 +24,8 @@ class BatchSource {
   virtual std::string description() const = 0;
   /// The run's number of the input's first sample in a step.
   virtual int64_t first_sample(const Node& input, int64_t step) const { return global_sample(input, step, 0); }
+  /// How many samples of the input are there, of which every epoch uses each once; 0: they are made up, without an end.
+  virtual int64_t samples_of_epoch(const Node& /*input*/) const { return 0; }
   /// What tells these data from others: the same wherever they lie. Of large data some samples are looked at.
   virtual std::string fingerprint() const { return ""; }
 };
@@ -37,6 +40,9 @@ struct DataOptions {
   int64_t first_step = 0;
   int64_t seen_samples = 0;
 };
+
+/// How many steps use no sample twice: whole batches of the data's samples; none if all inputs are made up.
+std::optional<int64_t> steps_of_epoch(const Program& program, const BatchSource& data);
 
 /// How many samples of the program's first input come before a step; 0 if it has no input.
 int64_t samples_before(const Program& program, const BatchSource& data, int64_t step);

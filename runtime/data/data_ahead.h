@@ -26,6 +26,7 @@ class DataAhead : public BatchSource {
   void fill(const Node& input, std::span<const Range> ranges, int64_t step, std::span<std::byte> out) const override;
   std::string description() const override { return source_.description(); }
   int64_t first_sample(const Node& input, int64_t step) const override { return source_.first_sample(input, step); }
+  int64_t samples_of_epoch(const Node& input) const override { return source_.samples_of_epoch(input); }
   std::string fingerprint() const override { return source_.fingerprint(); }
 
  private:

@@ -68,6 +68,13 @@ Number number_in(const std::string& path, const std::map<std::string, std::strin
                     found == metadata.end() ? "nothing" : found->second, mend_of_damage(path));
 }
 
+double loss_in(const std::string& path, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+  refuse_checkpoint(path, "the metadata have no valid validation_loss", "a finite number", text, mend_of_damage(path));
+}
+
 std::string text_in(const std::map<std::string, std::string>& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   return found == metadata.end() ? "" : found->second;
@@ -88,10 +95,13 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   if (format == format_name) out.samples = number_in<int64_t>(path, metadata, "samples", largest_step);
   out.data = text_in(metadata, "data");
   out.data_fingerprint = text_in(metadata, "data_fingerprint");
+  if (metadata.contains("validation_loss")) out.validation_loss = loss_in(path, metadata.at("validation_loss"));
   return out;
 }
 
-void check_fits(const std::string& path, const SafetensorsFile& file, const Program& program) {
+/// Gives the tensors of the file that the program has not.
+std::map<std::string, TensorType> check_has(const std::string& path, const SafetensorsFile& file,
+                                            const Program& program) {
   std::map<std::string, TensorType> unused = file.types();
   for (const Node& node : program.nodes) {
     if (!is_kept(node)) continue;
@@ -101,7 +111,11 @@ void check_fits(const std::string& path, const SafetensorsFile& file, const Prog
       fail_of_other_model(path, "tensor " + node.name + " has another type", text(node.type), text(found->second));
     unused.erase(found);
   }
-  if (!unused.empty())
+  return unused;
+}
+
+void check_fits(const std::string& path, const SafetensorsFile& file, const Program& program) {
+  if (const std::map<std::string, TensorType> unused = check_has(path, file, program); !unused.empty())
     fail_of_other_model(path, "the model has no tensor " + unused.begin()->first, "", text(unused.begin()->second));
 }
 
@@ -193,12 +207,13 @@ void save_checkpoint(const std::string& path, const Executor& executor, const Ch
     for (const TensorEntry& entry : entries) executor.read(nodes.at(entry.name));
     return;
   }
-  const std::map<std::string, std::string> metadata{{"data", info.data},
-                                                    {"data_fingerprint", info.data_fingerprint},
-                                                    {"format", format_name},
-                                                    {"next_step", std::to_string(info.next_step)},
-                                                    {"samples", std::to_string(info.samples.value_or(0))},
-                                                    {"seed", std::to_string(executor.seed())}};
+  std::map<std::string, std::string> metadata{{"data", info.data},
+                                              {"data_fingerprint", info.data_fingerprint},
+                                              {"format", format_name},
+                                              {"next_step", std::to_string(info.next_step)},
+                                              {"samples", std::to_string(info.samples.value_or(0))},
+                                              {"seed", std::to_string(executor.seed())}};
+  if (info.validation_loss) metadata["validation_loss"] = fmt::format("{}", *info.validation_loss);
   const auto tensor = [&](const std::string& name) {
     HostTensor value = executor.read(nodes.at(name));
     const std::string found = not_finite(value);
@@ -251,13 +266,34 @@ std::string checkpoint_fingerprint(const std::string& path) {
   });
 }
 
-CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) {
+namespace {
+
+/// `check`: of the file's header.
+template <class Check>
+CheckpointInfo load(const std::string& path, Executor& executor, const Check& check) {
   return with_mend(path, [&] {
     SafetensorsFile file(path);
     const CheckpointInfo info = info_of(path, file);
-    check_fits(path, file, executor.reference());
+    check(path, file, executor.reference());
     for (const Node& node : executor.reference().nodes)
       if (is_kept(node)) executor.write(node.id, read_finite(path, file, node.name));
+    return info;
+  });
+}
+
+}  // namespace
+
+CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) { return load(path, executor, check_fits); }
+
+CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor) {
+  return load(path, executor, check_has);
+}
+
+CheckpointInfo check_for_evaluation(const std::string& path, const Program& program) {
+  return with_mend(path, [&] {
+    const SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    check_has(path, file, program);
     return info;
   });
 }

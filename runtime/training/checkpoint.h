@@ -14,8 +14,9 @@ struct CheckpointInfo {
   uint64_t seed = 0;
   /// Samples of the model's first input that the run has seen; none: a checkpoint of a version that did not count them.
   std::optional<int64_t> samples = {};
-  std::string data = {};              ///< what they were, in words
-  std::string data_fingerprint = {};  ///< BatchSource::fingerprint; empty: not known
+  std::string data = {};                       ///< what they were, in words
+  std::string data_fingerprint = {};           ///< BatchSource::fingerprint; empty: not known
+  std::optional<double> validation_loss = {};  ///< of these parameters, if it was measured
   bool operator==(const CheckpointInfo&) const = default;
 };
 
@@ -49,6 +50,13 @@ CheckpointInfo check_checkpoint(const std::string& path);
 
 /// What tells a checkpoint from others: a hash of its header, which has a checksum of every tensor.
 std::string checkpoint_fingerprint(const std::string& path);
+
+/// Sets the parameters and states of a program that is evaluated: what else the file has, as the state of an optimizer,
+/// is passed over. Throws UserError as load_checkpoint, and if the file lacks a tensor of the program.
+CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor);
+
+/// Throws UserError if load_for_evaluation would for what the file's header says.
+CheckpointInfo check_for_evaluation(const std::string& path, const Program& program);
 
 /// Sets all parameters and states. What check_checkpoint looks at is checked before the first is set, checksums and
 /// numbers that are not finite as each is read; a UserError leaves the executor good for nothing.

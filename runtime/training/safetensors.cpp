@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -91,12 +93,45 @@ json parse_header(const std::string& path, const std::string& header) {
   return parsed;
 }
 
+/// Bytes of an element of the format's types.
+int64_t stored_bytes(const std::string& path, const std::string& name, const std::string& dtype) {
+  static const std::map<std::string, int64_t> bytes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+  const auto found = bytes.find(dtype);
+  if (found == bytes.end())
+    refuse_file(path, "tensor " + name + " has an element type that is not supported", "F32, F16, BF16 or F64", dtype);
+  return found->second;
+}
+
+bool is_read_as_f32(const std::string& dtype) { return dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
+
+/// The number that 16 bits of IEEE 754 stand for.
+float from_f16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 0    ? std::ldexp(float(fraction), -24)
+                     : exponent == 31 ? (fraction ? std::nanf("") : std::numeric_limits<float>::infinity())
+                                      : std::ldexp(float(1024 + fraction), exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+
+/// Elements as the file has them, to float32. f64 is rounded.
+void read_as_f32(const std::string& dtype, std::span<const std::byte> stored, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (dtype == "F64") {
+      double value = 0;
+      std::memcpy(&value, stored.data() + 8 * i, 8);
+      out[i] = float(value);
+      continue;
+    }
+    uint16_t bits = 0;
+    std::memcpy(&bits, stored.data() + 2 * i, 2);
+    out[i] = dtype == "F16" ? from_f16(bits) : std::bit_cast<float>(uint32_t(bits) << 16);
+  }
+}
+
 TensorType type_of(const std::string& path, const std::string& name, const json& entry) {
   TensorType type;
-  const std::string dtype = entry.at("dtype").get<std::string>();
-  if (dtype != "F32" && dtype != "I32")
-    refuse_file(path, "tensor " + name + " has an element type that is not supported", "F32 or I32", dtype);
-  type.dtype = dtype == "F32" ? DType::f32 : DType::i32;
   for (const json& extent : entry.at("shape")) {
     if (!extent.is_number_unsigned()) refuse_file(path, "tensor " + name + " has a negative or broken shape");
     type.shape.push_back(extent.get<int64_t>());
@@ -105,9 +140,9 @@ TensorType type_of(const std::string& path, const std::string& name, const json&
 }
 
 /// Bytes of a tensor whose numbers come from a file: nothing if they exceed `limit` or overflow.
-bool checked_bytes(const TensorType& type, int64_t limit, int64_t* bytes) {
-  int64_t total = size_bytes(type.dtype);
-  for (const int64_t extent : type.shape) {
+bool checked_bytes(const Shape& shape, int64_t element_bytes, int64_t limit, int64_t* bytes) {
+  int64_t total = element_bytes;
+  for (const int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(total, extent, &total)) return false;
   }
   *bytes = total;
@@ -116,15 +151,16 @@ bool checked_bytes(const TensorType& type, int64_t limit, int64_t* bytes) {
 
 /// First and last byte of a tensor, from the start of the data.
 std::pair<int64_t, int64_t> place_of(const std::string& path, const std::string& name, const json& entry,
-                                     const TensorType& type, int64_t data_bytes) {
+                                     const Shape& shape, int64_t element_bytes, int64_t data_bytes) {
   const json& offsets = entry.at("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned())
     refuse_file(path, "the header is damaged: data_offsets of " + name + " are no two numbers");
   const auto begin = offsets[0].get<int64_t>(), end = offsets[1].get<int64_t>();
   int64_t bytes = 0;
-  if (!checked_bytes(type, data_bytes, &bytes) || begin < 0 || end < begin || end > data_bytes || end - begin != bytes)
-    refuse_file(path, "tensor " + name + " does not lie inside of the file", text(type),
+  if (!checked_bytes(shape, element_bytes, data_bytes, &bytes) || begin < 0 || end < begin || end > data_bytes ||
+      end - begin != bytes)
+    refuse_file(path, "tensor " + name + " does not lie inside of the file", text(shape),
                 fmt::format("bytes {} to {} of {}", begin, end, data_bytes));
   return {begin, end};
 }
@@ -190,7 +226,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   file.place(previous);
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accepted)
+    : path_(path), accepted_(accepted) {
   std::error_code error;
   if (!fs::exists(path, error)) refuse_file(path, "no such file");
   if (!fs::is_regular_file(path, error)) refuse_file(path, "this is no regular file");
@@ -220,10 +257,17 @@ void SafetensorsFile::read_header(const std::string& header, int64_t data_start,
         take_metadata(entry.get<std::map<std::string, std::string>>(), header);
         continue;
       }
-      const TensorType type = type_of(path_, name, entry);
-      const auto [begin, end] = place_of(path_, name, entry, type, data_bytes);
+      const std::string dtype = entry.at("dtype").get<std::string>();
+      const bool is_own = dtype == "F32" || dtype == "I32";
+      if (!is_own && accepted_ == SafetensorsTypes::own)
+        refuse_file(path_, "tensor " + name + " has an element type that is not supported", "F32 or I32", dtype);
+      TensorType type = type_of(path_, name, entry);
+      const auto [begin, end] = place_of(path_, name, entry, type.shape, stored_bytes(path_, name, dtype), data_bytes);
       parts.push_back({begin, end, name});
+      if (!is_own && !is_read_as_f32(dtype)) continue;
+      type.dtype = dtype == "I32" ? DType::i32 : DType::f32;
       types_[name] = type;
+      if (!is_own) stored_[name] = dtype;
       offsets_[name] = data_start + begin;
     }
   } catch (const json::exception& broken) {
@@ -259,8 +303,14 @@ HostTensor SafetensorsFile::read(const std::string& name) {
   HostTensor out(found->second);
   file_.clear();
   file_.seekg(offsets_.at(name));
-  file_.read(reinterpret_cast<char*>(out.bytes.data()), static_cast<std::streamsize>(out.bytes.size()));
+  const auto stored = stored_.find(name);
+  std::vector<std::byte> raw;
+  if (stored != stored_.end())
+    raw.resize(out.as<float>().size() * static_cast<size_t>(stored_bytes(path_, name, stored->second)));
+  std::vector<std::byte>& bytes = stored == stored_.end() ? out.bytes : raw;
+  file_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file_) refuse_file(path_, "tensor " + name + " cannot be read");
+  if (stored != stored_.end()) read_as_f32(stored->second, raw, out.as<float>());
   const auto checksum = checksums_.find(name);
   if (checksum != checksums_.end() && checksum_of(out.bytes) != checksum->second)
     refuse_file(path_, "tensor " + name + " is damaged: it has other bytes than its checksum is of", checksum->second,

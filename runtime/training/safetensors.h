@@ -26,13 +26,18 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
                        const std::function<HostTensor(const std::string& name)>& tensor,
                        const std::string& previous = "");
 
+/// Which element types a reader takes.
+enum class SafetensorsTypes {
+  own,     ///< f32 and i32, as write_safetensors writes them; others are refused
+  foreign  ///< also f16, bf16 and f64, which are read as f32; tensors of others are left out
+};
+
 /// A file opened for reading; its header has been checked against its size.
 class SafetensorsFile {
  public:
-  /// Throws UserError naming the file if it is missing, cut short, or no safetensors file of f32 and i32 tensors. As
-  /// the format asks, no key may stand twice, and tensors have to fill the file one behind the other, without gap or
-  /// overlap.
-  explicit SafetensorsFile(const std::string& path);
+  /// Throws UserError naming the file if it is missing, cut short, or no safetensors file of such types. As the format
+  /// asks, no key may stand twice, and tensors have to fill the file one behind the other, without gap or overlap.
+  explicit SafetensorsFile(const std::string& path, SafetensorsTypes accepted = SafetensorsTypes::own);
   /// Without the checksums.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::map<std::string, TensorType>& types() const { return types_; }
@@ -47,10 +52,12 @@ class SafetensorsFile {
   void take_metadata(std::map<std::string, std::string> metadata, const std::string& header);
 
   std::string path_;
+  SafetensorsTypes accepted_;
   std::ifstream file_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, TensorType> types_;
   std::map<std::string, int64_t> offsets_;        ///< from the start of the file
+  std::map<std::string, std::string> stored_;     ///< the file's names of element types that are not read as they are
   std::map<std::string, std::string> checksums_;  ///< of tensors
   std::string header_hash_;
   bool header_checksummed_ = false;

@@ -46,13 +46,19 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   Progress progress(options.out ? *options.out : nowhere, options.progress, {executor.device_names(), unit, last},
                     options.first_step, last);
   const std::string data_fingerprint = options.checkpoint.empty() ? "" : data.fingerprint();
+  Validations validations(options.validation);
+  KeptCheckpoints kept(options.checkpoint, options.keep);
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
-    save_checkpoint(options.checkpoint, executor,
-                    {.next_step = next_step,
-                     .samples = samples_before(executor.reference(), data, next_step),
-                     .data = data.description(),
-                     .data_fingerprint = data_fingerprint});
+    save_checkpoint(
+        options.checkpoint, executor,
+        {.next_step = next_step,
+         .samples = samples_before(executor.reference(), data, next_step),
+         .data = data.description(),
+         .data_fingerprint = data_fingerprint,
+         .validation_loss = next_step == validations.measured_after() + 1 ? validations.loss() : std::nullopt});
+    if (executor.leads())
+      kept.written(next_step, next_step == validations.measured_after() + 1 && validations.is_best());
   };
 
   TrainReport out;
@@ -65,8 +71,19 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   const auto settle = [&] {
     if (options.before_writing) options.before_writing();
   };
+  const auto tell = [&](const BetweenSteps& done) {
+    if (!done.lines.empty()) progress.finish();
+    for (const std::string& line : done.lines)
+      if (options.out) *options.out << line << '\n' << std::flush;
+    if (log)
+      for (const std::string& record : done.records) log->add(record);
+  };
+  const auto validate = [&](int64_t after) {
+    validations.measure(after);
+    tell({{validations.line()}, {validations.record()}});
+  };
   const auto run = [&] {
-    for (; step <= last && !executor.anywhere(interrupt.requested()); ++step) {
+    for (; step <= last && !out.gave_up && !executor.anywhere(interrupt.requested()); ++step) {
       StepReport report;
       try {
         report = executor.step(step, ahead);
@@ -88,21 +105,27 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       }
       if (options.between_steps && step != last) {
         const BetweenSteps done = options.between_steps(report);
-        if (!done.lines.empty()) progress.finish();
-        for (const std::string& line : done.lines)
-          if (options.out) *options.out << line << '\n' << std::flush;
-        if (log)
-          for (const std::string& record : done.records) log->add(record);
+        tell(done);
         if (!done.records.empty()) {
           progress.show(executor.device_names());
           if (log) log->show(executor.device_names(), executor.arena_bytes());
         }
       }
-      if (options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0 && step != last) {
+      if (step == last) continue;
+      bool is_best = false;
+      if (validations.is_due(step)) {
+        validate(step);
+        is_best = validations.is_best();
+        out.gave_up = validations.give_up();
+      }
+      const bool is_time = options.checkpoint_every > 0 && (step + 1) % options.checkpoint_every == 0;
+      if (is_time || (is_best && options.keep.best)) {
         settle();
         save(step + 1);
       }
     }
+    const bool to_the_end = step > last || out.gave_up;
+    if (validations.measures() && to_the_end && validations.measured_after() != step - 1) validate(step - 1);
     settle();
   };
   try {
@@ -113,7 +136,9 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
     throw InternalError(back.what());
   }
   progress.finish();
-  out.interrupted = step <= last;
+  out.interrupted = step <= last && !out.gave_up;
+  out.validation_loss = validations.loss();
+  if (std::isfinite(validations.best())) out.best_validation_loss = validations.best();
   if (!out.losses.empty()) {
     out.smoothed_loss = progress.state().smoothed_loss();
     out.units_per_second = progress.state().units_per_second();
@@ -132,10 +157,13 @@ std::string summary(const TrainReport& report) {
     const double units = static_cast<double>(report.unit.per_step) * static_cast<double>(report.losses.size());
     out += fmt::format(", {} {}/s", text_of_rate(units / report.seconds), report.unit.name);
   }
+  if (report.validation_loss) out += fmt::format(", validation loss {:.4f}", *report.validation_loss);
+  if (report.validation_loss && *report.validation_loss > report.best_validation_loss.value_or(*report.validation_loss))
+    out += fmt::format(" (lowest {:.4f})", *report.best_validation_loss);
   if (report.devices.size() > 1) out += ", idle";
   for (size_t i = 0; i < report.devices.size() && report.devices.size() > 1; ++i)
     out += fmt::format(" {} {:.0f}%", report.devices[i], 100 * report.idle[i]);
-  return (report.interrupted ? "stopped after " : "") + out;
+  return (report.interrupted ? "stopped after " : report.gave_up ? "ended for want of a gain: " : "") + out;
 }
 
 }  // namespace hetsynth

@@ -8,7 +8,9 @@
 
 #include "dsl/base/error.h"
 #include "runtime/executor.h"
+#include "runtime/training/kept_checkpoints.h"
 #include "runtime/training/progress.h"
+#include "runtime/training/validations.h"
 
 namespace hetsynth {
 
@@ -32,6 +34,8 @@ struct TrainOptions {
   ProgressOptions progress;
   std::string checkpoint;        ///< file; empty: none. Written at the end, also after Ctrl-C and if no step is done
   int64_t checkpoint_every = 0;  ///< and each so many steps; 0: only at the end
+  KeepRule keep;                 ///< checkpoints beside the newest; the best is written when it is found
+  ValidationOptions validation;
   std::function<void(const StepReport&)> on_step;  ///< after every step
   /// After every step but the last, when it is in the log; the executor may go over to other ranks. Of several
   /// processes all call it alike.
@@ -44,13 +48,15 @@ struct TrainOptions {
 
 struct TrainReport {
   std::vector<double> losses;   ///< of the steps done, in order
+  bool gave_up = false;         ///< validation showed no gain any more
   bool interrupted = false;     ///< SIGINT or SIGTERM came; the current step was finished
   double seconds = 0;           ///< of all steps
   double smoothed_loss = 0;     ///< average of the last steps
   double units_per_second = 0;  ///< of the last steps
   WorkUnit unit;
-  std::vector<std::string> devices;  ///< that ran at the end, by rank
-  std::vector<double> idle;          ///< of these: share of the time
+  std::optional<double> validation_loss, best_validation_loss;  ///< of the parameters at the end, and the lowest
+  std::vector<std::string> devices;                             ///< that ran at the end, by rank
+  std::vector<double> idle;                                     ///< of these: share of the time
 };
 
 /// Runs steps until all are done or a signal asks to stop. The same seed and plan give bitwise the same losses. Throws

@@ -80,6 +80,7 @@ const std::vector<std::string>& rooms() {
       "runtime/cuda",
       "runtime",
       "runtime/training",
+      "runtime/weights",
       "cli",
   };
   return list;

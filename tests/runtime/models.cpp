@@ -107,6 +107,18 @@ Program small_gpt() {
   return differentiate(trace);
 }
 
+Program small_gpt_evaluation() {
+  Trace trace("gpt.cpp", {{"evaluation", "1"}});
+  run_builder(trace, [] { gpt_model(5, 0.1); });
+  return differentiate(trace);
+}
+
+Program small_cnn_evaluation() {
+  Trace trace("cnn.cpp", {{"evaluation", "1"}});
+  run_builder(trace, cnn_model);
+  return differentiate(trace);
+}
+
 Program small_gpt_forward() {
   Trace trace("gpt.cpp");
   run_builder(trace, [] { gpt_model(1, 0); });

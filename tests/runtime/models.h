@@ -18,6 +18,10 @@ Program small_gpt();
 /// An LSTM and a GRU that begins with its last cell state, over 5 bytes; AdamW with clipping. Batch 6, hidden width 10.
 Program small_recurrent();
 
+/// The same models as they are evaluated: without dropout, with running statistics.
+Program small_gpt_evaluation();
+Program small_cnn_evaluation();
+
 /// The forward pass of small_gpt at batch 1, to its logits.
 Program small_gpt_forward();
 

@@ -1,0 +1,109 @@
+// hetsynth evaluate: the loss of a checkpoint over data.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/evaluation_input.h"
+#include "cli/job_command.h"
+#include "cli/model_data.h"
+#include "cli/prepare_plan.h"
+#include "dsl/base/counted.h"
+#include "runtime/launch.h"
+#include "runtime/processes/agreement.h"
+#include "runtime/processes/placement.h"
+#include "runtime/rank/interrupt.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/evaluate.h"
+
+namespace hetsynth::cli {
+namespace {
+
+struct EvaluateOptions {
+  Compilation compilation;
+  std::string checkpoint;
+  DataOptions data;
+  int64_t batches = 0;
+  double patience = 6;
+  bool unverified = false;
+  bool json = false;
+};
+
+std::string json_of(const EvaluateOptions& options, const CheckpointInfo& info, const Evaluation& found) {
+  return nlohmann::ordered_json{
+             {"checkpoint", options.checkpoint}, {"next_step", info.next_step}, {"loss", found.loss},
+             {"batches", found.batches},         {"samples", found.samples},    {"seconds", found.seconds},
+             {"complete", found.complete}}
+             .dump(2) +
+         "\n";
+}
+
+std::string text_of(const CheckpointInfo& info, const BatchSource& data, const Evaluation& found) {
+  return fmt::format("{}loss {:.4f} after {} steps, over {} samples ({}) of {}, in {:.1f} s\n",
+                     found.complete ? "" : "stopped early: ", found.loss, info.next_step, found.samples,
+                     counted(found.batches, "batch", "batches"), data.description(), found.seconds);
+}
+
+ExitCode execute(EvaluateOptions& options, Job* job) {
+  Compilation c = evaluation_of(options.compilation);
+  if (job) c.default_devices = job->count(), c.keep_devices = true;
+  run_pipeline(c, "differentiate", {});
+  options.data = with_default_data(c.reference, options.data);
+  const CheckpointInfo info = check_for_evaluation(options.checkpoint, c.reference);
+  options.data.seed = info.seed;  // of which batches it takes if not all: the same as `run --valid`
+  const std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  const int64_t batches = batches_to_evaluate(c.reference, *data, options.batches);
+  if (job)
+    agree(*job, {{"model", hash_text(c.reference), c.model_options.file},
+                 {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
+                 {"data", "fingerprint " + data->fingerprint(), data->description()},
+                 {"number of batches", fmt::format("{}", batches)}});
+  c.check_work = usual_check_work;
+  // What is printed for people would stand before the record.
+  if (const auto ended =
+          prepare_plan(c, {}, {.unverified = options.unverified, .brief = "evaluation", .silent = options.json}, job))
+    return *ended;
+  LaunchOptions launching{.executor = {.seed = info.seed}, .programs = c.programs.empty() ? nullptr : &c.programs};
+  if (job) {
+    launching.executor.job = job;
+    launching.executor.process_of = place_ranks(c.cluster, job->count());
+    launching.executor.threads.threads_of_rank = threads_of_ranks(c.cluster, *job, launching.executor.process_of);
+  }
+  const std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching);
+  load_for_evaluation(options.checkpoint, *executor);
+  const InterruptGuard interrupt;
+  const Evaluation found = evaluate(*executor, *data, batches);
+  fmt::print("{}", options.json ? json_of(options, info, found) : text_of(info, *data, found));
+  return found.complete ? ExitCode::done : stopped_early;
+}
+
+}  // namespace
+
+Command add_evaluate(CLI::App& app) {
+  auto options = std::make_shared<EvaluateOptions>();
+  CLI::App* command = app.add_subcommand(
+      "evaluate", "Measure the loss of a checkpoint over data, each sample once, without dropout and without training");
+  add_model_options(*command, options->compilation.model_options);
+  command->add_option("checkpoint", options->checkpoint, "Checkpoint, as run --checkpoint writes it")->required();
+  command->add_option("--cluster", options->compilation.cluster_file,
+                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  add_planning_options(*command, options->compilation);
+  command->add_option("--data", options->data.path, "File or folder, as for run; default: as for run")
+      ->type_name("DATA");
+  command->add_option("--batches", options->batches, "Most batches; 0: all of the data")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
+  command->add_flag("--json", options->json, "Report as JSON");
+  command
+      ->add_option("--patience", options->patience,
+                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
+      ->capture_default_str()
+      ->check(at_least(1));
+  return [options]() {
+    return run_in_job([&](Job* job) { return execute(*options, job); },
+                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+  };
+}
+
+}  // namespace hetsynth::cli

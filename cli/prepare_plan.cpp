@@ -1,0 +1,67 @@
+#include "cli/prepare_plan.h"
+
+#include <fmt/format.h>
+
+#include "cli/report.h"
+
+namespace hetsynth::cli {
+
+ExitCode exit_code(Verdict verdict);  // verify_command.cpp
+
+namespace {
+
+/// "validation: 2 devices, 12.3 ms a batch predicted; proved".
+std::string brief_text(const Compilation& c, const std::string& begin) {
+  return fmt::format("{}: {} {}, {} a batch predicted; {}\n", begin, c.plan.devices.size(),
+                     c.plan.devices.size() == 1 ? "device" : "devices", seconds_text(c.plan.prediction.step_seconds),
+                     c.verification.summary);
+}
+
+/// Says what the proof says, and whether to go on.
+bool proof_allows(const Compilation& c, const PreparePlanOptions& options) {
+  const bool proved = c.verification.verdict == Verdict::proved;
+  if (!proved || options.brief.empty()) fmt::print("{}", verify_text(c));
+  if (proved) return true;
+  if (!options.unverified) {
+    std::fflush(stdout);
+    fmt::print(stderr,
+               "hetsynth: this plan is not proved to compute the model, so it is not run; --unverified runs it all the "
+               "same\n");
+    return false;
+  }
+  fmt::print("WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");
+  return true;
+}
+
+/// Holds the generated source against the plan. A text that differs is not run; one that has something the check does
+/// not know is, with a word.
+bool source_allows(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options) {
+  run_pipeline(c, c.verification.verdict == Verdict::proved ? "check" : "generate", pipeline);
+  if (c.verification.verdict != Verdict::proved) return true;
+  if (c.source_check.verdict == Verdict::refuted || (options.brief.empty() && !options.silent))
+    fmt::print("{}", source_check_text(c.source_check, c.reference));
+  return c.source_check.verdict != Verdict::refuted || options.unverified;
+}
+
+}  // namespace
+
+std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
+                                     Job* job) {
+  if (job && !job->leads()) {
+    c.plan_json = job->exchange("").front();
+    if (c.plan_json.empty()) return ExitCode::done;  // the first process says why
+    run_pipeline(c, "synthesize", pipeline);
+    return std::nullopt;
+  }
+  run_pipeline(c, "verify", pipeline);
+  if (!options.silent)
+    fmt::print("{}", options.brief.empty() ? plan_text(c.plan, c.reference, c.left_out) : brief_text(c, options.brief));
+  const bool proved = proof_allows(c, options);
+  const bool allowed = proved && source_allows(c, pipeline, options);
+  if (job) job->exchange(allowed ? plan_to_json(c.plan, c.reference) : "");
+  if (!proved) return exit_code(c.verification.verdict);
+  if (!allowed) return exit_code(c.source_check.verdict);
+  return std::nullopt;
+}
+
+}  // namespace hetsynth::cli

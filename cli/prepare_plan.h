@@ -1,0 +1,24 @@
+// A plan for a run: made, proved, and its source checked, before anything is executed.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "cli/pipeline.h"
+#include "runtime/processes/job.h"
+
+namespace hetsynth::cli {
+
+struct PreparePlanOptions {
+  bool unverified = false;  ///< go on with a plan that is not proved, or whose source does not do what it says
+  /// What the program is for, as the one line begins that is printed of it: "validation". Empty: all of the plan and of
+  /// its proof is printed.
+  std::string brief = {};
+  bool silent = false;  ///< nothing is printed unless it keeps the run from going on
+};
+
+/// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
+/// take its plan. The exit code of a run that ends here; none: go on.
+std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
+                                     Job* job);
+
+}  // namespace hetsynth::cli

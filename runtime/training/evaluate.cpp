@@ -1,0 +1,63 @@
+#include "runtime/training/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "dsl/base/error.h"
+#include "dsl/transform/evaluation.h"
+#include "runtime/data/data_ahead.h"
+#include "runtime/rank/interrupt.h"
+#include "runtime/rank/throttle.h"
+
+namespace hetsynth {
+namespace {
+
+/// Of data that are made up: a step of training shows no more of them than any other.
+constexpr int64_t batches_of_endless_data = 16;
+
+NodeId output_node(const Program& reference, std::string_view name) {
+  for (const NamedOutput& output : reference.outputs)
+    if (output.name == name) return output.node;
+  return -1;
+}
+
+double scalar(const Executor& executor, NodeId node) { return double(executor.read(node).as<float>()[0]); }
+
+}  // namespace
+
+int64_t batches_to_evaluate(const Program& reference, const BatchSource& data, int64_t most) {
+  const std::optional<int64_t> there = steps_of_epoch(reference, data);
+  if (there == 0)
+    throw UserError({.tag = "data",
+                     .message = "the data to evaluate have less samples than one batch",
+                     .expected = fmt::format("{} samples at least",
+                                             samples_before(reference, data, 1) - samples_before(reference, data, 0)),
+                     .found = data.description(),
+                     .mend = "take more data, or a smaller batch (--batch)"});
+  if (!there) return most > 0 ? most : batches_of_endless_data;
+  return most > 0 ? std::min(most, *there) : *there;
+}
+
+Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches) {
+  HETSYNTH_CHECK(batches > 0, "there is something to evaluate");
+  const Program& reference = executor.reference();
+  const NodeId total = output_node(reference, loss_total_output), count = output_node(reference, loss_count_output);
+  const DataAhead ahead(data, batches - 1);
+  Evaluation out;
+  double sum = 0, weight = 0;
+  const double began = wall_seconds();
+  for (; out.batches < batches && !executor.anywhere(stop_requested()); ++out.batches) {
+    const StepReport report = executor.step(out.batches, ahead);
+    sum += total >= 0 ? scalar(executor, total) : report.loss;
+    weight += count >= 0 ? scalar(executor, count) : 1;
+  }
+  out.seconds = wall_seconds() - began;
+  out.samples = samples_before(reference, data, out.batches) - samples_before(reference, data, 0);
+  out.complete = out.batches == batches;
+  out.loss = sum / weight;
+  return out;
+}
+
+}  // namespace hetsynth

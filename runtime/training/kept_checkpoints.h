@@ -1,0 +1,39 @@
+// Checkpoints that outlive the next one: the best by validation, and the last few.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <string>
+
+namespace hetsynth {
+
+/// Which checkpoints are kept beside the newest, which stands at the path that the user named.
+struct KeepRule {
+  bool best = false;  ///< that with the lowest validation loss, as best_checkpoint
+  int64_t last = 0;   ///< the last so many, each as checkpoint_of_step; 0: none
+
+  bool operator==(const KeepRule&) const = default;
+};
+
+/// The rule of "last", "best", or a number from 1 on. Throws UserError (usage) for anything else.
+KeepRule keep_rule(const std::string& text);
+
+/// "run.safetensors.best".
+std::string best_checkpoint(const std::string& path);
+/// "run.safetensors.1200".
+std::string checkpoint_of_step(const std::string& path, int64_t next_step);
+
+class KeptCheckpoints {
+ public:
+  KeptCheckpoints(std::string path, KeepRule rule) : path_(std::move(path)), rule_(rule) {}
+  /// After a checkpoint was written at the path: gives it its further names, and removes those of this run that are too
+  /// many. The file is shared, not copied, where the file system can do that (hard links). Throws UserError if it
+  /// refuses; then what was there is as it was.
+  void written(int64_t next_step, bool is_best);
+
+ private:
+  std::string path_;
+  KeepRule rule_;
+  std::deque<std::string> kept_;  ///< of this run, oldest first
+};
+
+}  // namespace hetsynth

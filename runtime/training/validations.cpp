@@ -1,0 +1,50 @@
+#include "runtime/training/validations.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "dsl/base/counted.h"
+
+namespace hetsynth {
+
+void Validations::measure(int64_t step) {
+  last_ = options_.evaluate();
+  step_ = step;
+  if (!last_.complete) return;
+  if (last_.loss < best_) {
+    best_ = last_.loss;
+    best_step_ = step;
+    without_gain_ = 0;
+  } else {
+    ++without_gain_;
+  }
+}
+
+std::optional<double> Validations::loss() const {
+  return step_ >= 0 && last_.complete ? std::optional(last_.loss) : std::nullopt;
+}
+
+std::string Validations::line() const {
+  if (!last_.complete) return fmt::format("validation after {} steps was interrupted", step_ + 1);
+  const std::string rank =
+      is_best() ? "the lowest so far" : fmt::format("no gain since {:.4f}, {}", best_, counted(without_gain_, "time"));
+  return fmt::format("validation after {} steps: loss {:.4f}, {} ({} in {:.1f} s)", step_ + 1, last_.loss, rank,
+                     counted(last_.batches, "batch", "batches"), last_.seconds);
+}
+
+std::string Validations::record() const {
+  using Json = nlohmann::ordered_json;
+  const bool there = last_.complete && std::isfinite(last_.loss);
+  return Json{{"step", step_},
+              {"event", "validation"},
+              {"validation_loss", there ? Json(last_.loss) : Json(nullptr)},
+              {"batches", last_.batches},
+              {"samples", last_.samples},
+              {"seconds", last_.seconds},
+              {"best", is_best()}}
+      .dump();
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,55 @@
+// The loss on data that a model is not trained on, followed while it trains.
+#pragma once
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "runtime/training/evaluate.h"
+
+namespace hetsynth {
+
+struct ValidationOptions {
+  /// Measures the loss with the parameters as they are; empty: nothing is measured. Of several processes all call it
+  /// alike and get the same.
+  std::function<Evaluation()> evaluate;
+  int64_t every = 0;       ///< it is measured after each so many steps, and at the end; 0: at the end only
+  int64_t stop_after = 0;  ///< training ends after so many measurements in a row that were no gain; 0: it does not
+  double best_before = std::numeric_limits<double>::infinity();  ///< lowest loss of the run before it was continued
+};
+
+class Validations {
+ public:
+  explicit Validations(ValidationOptions options) : options_(std::move(options)), best_(options_.best_before) {}
+
+  bool measures() const { return bool(options_.evaluate); }
+  /// Whether the loss is measured after this step though training goes on.
+  bool is_due(int64_t step) const { return measures() && options_.every > 0 && (step + 1) % options_.every == 0; }
+  /// Measures it after `step`. A loss that is not finite is no gain.
+  void measure(int64_t step);
+
+  /// "validation after 200 steps: loss 1.9312, the lowest so far (64 batches in 3.2 s)", of the last measurement.
+  std::string line() const;
+  /// The same as a record of a step log.
+  std::string record() const;
+
+  /// The step after which the loss was measured last; -1: it was not.
+  int64_t measured_after() const { return step_; }
+  /// What was measured then; none if a signal ended that early.
+  std::optional<double> loss() const;
+  bool is_best() const { return without_gain_ == 0 && loss().has_value(); }
+  double best() const { return best_; }
+  int64_t best_step() const { return best_step_; }  ///< after which it was; -1: before this run
+  /// Whether training is to end for want of a gain.
+  bool give_up() const { return options_.stop_after > 0 && without_gain_ >= options_.stop_after; }
+
+ private:
+  ValidationOptions options_;
+  double best_;
+  int64_t best_step_ = -1;
+  int64_t without_gain_ = 0;
+  int64_t step_ = -1;
+  Evaluation last_;
+};
+
+}  // namespace hetsynth

@@ -1,0 +1,83 @@
+#include "runtime/weights/exported_weights.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+namespace {
+
+int64_t elements(const ExportedWeights::Part& part, const Shape& shape) {
+  int64_t out = element_count(shape);
+  for (const int dim : part.walk.separate) out /= shape[size_t(dim)];
+  return out;
+}
+
+}  // namespace
+
+ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const WeightMap& map) {
+  ExportedWeights out;
+  std::map<std::string, ExportedWeights::Exported> by_name;
+  std::map<std::string, int64_t> filled;  // elements that parts have
+  for (const auto& [parameter, type] : checkpoint.types()) {
+    const std::optional<WeightPlace> place = map.place_of(parameter);
+    if (!place || !place->rule) {
+      out.left.push_back(parameter);
+      continue;
+    }
+    const Layout& layout = place->rule->layout;
+    const Layout::Walk walk = layout.walk(type.shape);
+    const TensorType wanted{layout.file_shape(type.shape), type.dtype};
+    std::vector<int64_t> at(walk.separate.size(), 0);
+    do {
+      std::map<std::string, std::string> numbers;
+      for (size_t i = 0; i < at.size(); ++i) numbers[layout.separate()[i]] = std::to_string(at[i]);
+      const std::string name = filled_in(place->tensor, numbers);
+      ExportedWeights::Exported& exported =
+          by_name.try_emplace(name, ExportedWeights::Exported{{name, wanted}, {}}).first->second;
+      if (!(exported.entry.type == wanted))
+        throw UserError({.where = {map.file(), place->rule->line},
+                         .tag = "weights",
+                         .message = fmt::format("{} and {} make tensors of other shapes of {}", parameter,
+                                                exported.parts.front().parameter, name),
+                         .expected = text(exported.entry.type),
+                         .found = text(wanted)});
+      exported.parts.push_back({parameter, walk, at});
+      filled[name] += elements(exported.parts.back(), type.shape);
+    } while (next_index(walk, type.shape, at));
+  }
+  for (auto& [name, exported] : by_name) {
+    if (filled[name] != element_count(exported.entry.type.shape))
+      throw UserError({.where = {map.file()},
+                       .tag = "weights",
+                       .message = fmt::format("the checkpoint has only a part of {}", name),
+                       .expected = fmt::format("{} elements", element_count(exported.entry.type.shape)),
+                       .found = fmt::format("{}, of {}", filled[name], exported.parts.front().parameter)});
+    out.tensors.push_back(std::move(exported));
+  }
+  if (out.tensors.empty())
+    throw UserError({.where = {map.file()},
+                     .tag = "weights",
+                     .message = "no rule names a tensor of the checkpoint",
+                     .expected = "names like " + map.rules().front().parameter,
+                     .found = out.left.empty() ? "no tensors" : out.left.front(),
+                     .mend = "take the rules of the model that wrote the checkpoint"});
+  return out;
+}
+
+HostTensor value_of(const ExportedWeights::Exported& exported, SafetensorsFile& checkpoint) {
+  HostTensor out(exported.entry.type);
+  const std::span<float> to = out.as<float>();
+  for (const ExportedWeights::Part& part : exported.parts) {
+    const HostTensor whole = checkpoint.read(part.parameter);
+    const std::span<const float> from = whole.as<float>();
+    for_each_run(part.walk, whole.type.shape, part.at, [&](const ElementRun& run) {
+      for (int64_t i = 0; i < run.count; ++i) to[size_t(run.theirs + i * run.stride)] = from[size_t(run.ours + i)];
+    });
+  }
+  return out;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,33 @@
+// Tensors of a checkpoint under the names, and in the layouts, of another program.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/training/safetensors.h"
+#include "runtime/weights/weight_map.h"
+
+namespace hetsynth {
+
+/// What is written: the reverse of what initial_weights reads by the same rules.
+struct ExportedWeights {
+  struct Part {
+    std::string parameter;    ///< tensor of the checkpoint
+    Layout::Walk walk;        ///< of it
+    std::vector<int64_t> at;  ///< index of its separate dimensions
+  };
+  struct Exported {
+    TensorEntry entry;
+    std::vector<Part> parts;  ///< several where the layout joins them
+  };
+  std::vector<Exported> tensors;  ///< by name
+  std::vector<std::string> left;  ///< tensors of the checkpoint that no rule names: states of optimizers, say
+};
+
+/// Names are as the rules write them. Throws UserError if no rule names a tensor of the checkpoint, or if
+/// only some of the tensors are there that a layout joins.
+ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const WeightMap& map);
+
+/// The value of one of them.
+HostTensor value_of(const ExportedWeights::Exported& exported, SafetensorsFile& checkpoint);
+
+}  // namespace hetsynth

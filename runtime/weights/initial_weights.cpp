@@ -1,0 +1,170 @@
+#include "runtime/weights/initial_weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "dsl/base/counted.h"
+#include "dsl/base/error.h"
+#include "dsl/base/suggest.h"
+
+namespace hetsynth {
+namespace {
+
+/// How many names a list for people has.
+constexpr size_t most_listed = 12;
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string out =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + std::min(names.size(), most_listed), ", "));
+  if (names.size() > most_listed) out += fmt::format(" and {} more", names.size() - most_listed);
+  return out;
+}
+
+std::vector<std::string> tensors_of(const WeightPlace& place, const Shape& shape, const Layout::Walk& walk) {
+  std::vector<std::string> out;
+  const std::vector<std::string> names = place.rule ? place.rule->layout.separate() : std::vector<std::string>{};
+  std::vector<int64_t> at(walk.separate.size(), 0);
+  do {
+    std::map<std::string, std::string> numbers;
+    for (size_t i = 0; i < names.size(); ++i) numbers[names[i]] = std::to_string(at[i]);
+    out.push_back(filled_in(place.tensor, numbers));
+  } while (next_index(walk, shape, at));
+  return out;
+}
+
+/// The name under which the file has it; empty: it has not.
+std::string name_in(const WeightFile& file, const WeightMap& map, const std::string& tensor) {
+  for (const std::string& name : map.names_of(tensor))
+    if (file.types().contains(name)) return name;
+  return "";
+}
+
+/// Whether neighbouring dimensions of `fine`, joined to one, make `coarse`: the same numbers in the same order.
+bool joins_to(const Shape& fine, const Shape& coarse) {
+  size_t at = 0;
+  for (const int64_t extent : coarse) {
+    int64_t joined = 1;
+    if (at == fine.size()) return false;
+    do joined *= fine[at++];
+    while (joined < extent && at < fine.size());
+    if (joined != extent) return false;
+  }
+  return at == fine.size();
+}
+
+void check_shape(const Node& parameter, const std::string& tensor, const TensorType& found, const Shape& wanted) {
+  if (joins_to(found.shape, wanted) && found.dtype == DType::f32) return;
+  throw UserError({.where = parameter.where,
+                   .tag = "weights",
+                   .message = fmt::format("{} does not fit: the file's tensor {} has another shape or type",
+                                          parameter.name, tensor),
+                   .expected = text(TensorType{wanted, DType::f32}),
+                   .found = text(found),
+                   .mend = "check the model's sizes (--set) and the layout in the rules (--map)"});
+}
+
+[[noreturn]] void refuse_nothing_found(const Program& program, const WeightFile& file, const WeightMap& map) {
+  std::vector<std::string> there, wanted;
+  for (const auto& [name, type] : file.types()) there.push_back(name);
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::parameter) wanted.push_back(node.name);
+  throw UserError({.where = {map.file()},
+                   .tag = "weights",
+                   .message = "no parameter of the model is found in the file",
+                   .expected = map.is_identity()
+                                   ? fmt::format("tensors with the names of parameters: {}", list_of(wanted))
+                                   : fmt::format("names as the {} make them of {}",
+                                                 counted(int64_t(map.rules().size()), "rule"), list_of(wanted)),
+                   .found = there.empty() ? "no tensors" : list_of(there),
+                   .mend = map.is_identity() ? "give rules for the names with --map; examples/weights has some"
+                                             : "mend the rules"});
+}
+
+}  // namespace
+
+InitialWeights find_weights(const Program& program, const WeightFile& file, const WeightMap& map) {
+  InitialWeights out;
+  std::set<std::string> used;
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::parameter) continue;
+    const std::optional<WeightPlace> place = map.place_of(node.name);
+    if (!place) {
+      out.missing.push_back(node.name);
+      continue;
+    }
+    const Layout layout = place->rule ? place->rule->layout : Layout();
+    const Shape wanted = layout.file_shape(node.type.shape);
+    InitialWeights::Taken taken{node.id, {}, layout.walk(node.type.shape)};
+    std::vector<std::string> absent;
+    for (const std::string& tensor : tensors_of(*place, node.type.shape, taken.walk)) {
+      const std::string name = name_in(file, map, tensor);
+      if (name.empty()) {
+        absent.push_back(tensor);
+        continue;
+      }
+      check_shape(node, name, file.types().at(name), wanted);
+      taken.tensors.push_back(name);
+    }
+    if (!absent.empty() && !taken.tensors.empty())
+      throw UserError({.where = node.where,
+                       .tag = "weights",
+                       .message = fmt::format("the file has only some of the tensors that make {}", node.name),
+                       .expected = list_of(absent),
+                       .found = list_of(taken.tensors)});
+    if (!absent.empty()) {
+      out.missing.push_back(node.name);
+      continue;
+    }
+    used.insert(taken.tensors.begin(), taken.tensors.end());
+    out.taken.push_back(std::move(taken));
+  }
+  if (out.taken.empty()) refuse_nothing_found(program, file, map);
+  for (const auto& [name, type] : file.types())
+    if (!used.contains(name) && !map.ignores(name)) out.left.push_back(name);
+  return out;
+}
+
+std::string text(const InitialWeights& weights, const WeightFile& file) {
+  std::string out =
+      fmt::format("weights: {} of {} from {}\n", weights.taken.size(),
+                  counted(int64_t(weights.taken.size() + weights.missing.size()), "parameter"), file.description());
+  if (!weights.missing.empty())
+    out += fmt::format("  {} their starting values: {}\n",
+                       weights.missing.size() == 1 ? "1 keeps" : fmt::format("{} keep", weights.missing.size()),
+                       list_of(weights.missing));
+  if (!weights.left.empty())
+    out += fmt::format("  left in the file: {} ({})\n", counted(int64_t(weights.left.size()), "tensor"),
+                       list_of(weights.left));
+  return out;
+}
+
+void take_weights(const InitialWeights& weights, WeightFile& file, Executor& executor) {
+  for (const InitialWeights::Taken& taken : weights.taken) {
+    const Node& node = executor.reference()[taken.parameter];
+    HostTensor whole(node.type);
+    std::vector<int64_t> at(taken.walk.separate.size(), 0);
+    for (const std::string& name : taken.tensors) {
+      const HostTensor part = file.read(name);
+      const std::span<const float> from = part.as<float>();
+      for (size_t i = 0; i < from.size(); ++i)
+        if (!std::isfinite(from[i]))
+          throw UserError({.where = node.where,
+                           .tag = "weights",
+                           .message = fmt::format("the file's tensor {} holds a number that is not finite", name),
+                           .expected = "finite numbers",
+                           .found = fmt::format("{} at {}", from[i], i)});
+      const std::span<float> to = whole.as<float>();
+      for_each_run(taken.walk, node.type.shape, at, [&](const ElementRun& run) {
+        for (int64_t i = 0; i < run.count; ++i) to[size_t(run.ours + i)] = from[size_t(run.theirs + i * run.stride)];
+      });
+      next_index(taken.walk, node.type.shape, at);
+    }
+    executor.write(node.id, whole);
+  }
+}
+
+}  // namespace hetsynth
