@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "dsl/base/excerpt.h"
@@ -103,8 +104,24 @@ std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptio
   return model;
 }
 
+namespace {
+
+/// The headers that were installed together with this program, wherever both have been moved; empty if there are none.
+std::string installed_headers() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return "";
+  const fs::path folder = program.parent_path().parent_path() / "lib/hetsynth/include";
+  return fs::is_regular_file(folder / "hetsynth/hetsynth.h", error) ? folder.string() : "";
+}
+
+}  // namespace
+
 std::vector<std::string> dsl_include_directories() {
   const char* given = std::getenv("HETSYNTH_INCLUDE_DIRS");
+  if (!given || !*given)
+    if (const std::string installed = installed_headers(); !installed.empty()) return {installed};
   std::istringstream list(given && *given ? given : HETSYNTH_DSL_INCLUDE_DIRS);
   std::vector<std::string> directories;
   for (std::string directory; std::getline(list, directory, ':');)

@@ -50,7 +50,8 @@ class LoadedModel {
 /// defines.
 std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptions& options = {});
 
-/// Folders with hetsynth's headers: $HETSYNTH_INCLUDE_DIRS (separated by colons), else those hetsynth was built with.
+/// Folders with hetsynth's headers: $HETSYNTH_INCLUDE_DIRS (separated by colons), else those that were installed with
+/// this program, else those that it was built with.
 std::vector<std::string> dsl_include_directories();
 
 }  // namespace hetsynth
