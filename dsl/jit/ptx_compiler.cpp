@@ -85,6 +85,8 @@ FUNCTION(floor)
 #undef FUNCTION
 extern "C" __device__ float __nv_powf(float, float);
 extern "C" __device__ double __nv_pow(double, double);
+extern "C" __device__ float __nv_fmaxf(float, float);
+extern "C" __device__ float __nv_fminf(float, float);
 #define expf __nv_expf
 #define logf __nv_logf
 #define sqrtf __nv_sqrtf
@@ -94,6 +96,8 @@ extern "C" __device__ double __nv_pow(double, double);
 #define cosf __nv_cosf
 #define floorf __nv_floorf
 #define powf __nv_powf
+#define fmaxf __nv_fmaxf
+#define fminf __nv_fminf
 #define exp __nv_exp
 #define log __nv_log
 #define sqrt __nv_sqrt
