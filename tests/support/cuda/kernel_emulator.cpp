@@ -42,6 +42,8 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define cosf __builtin_cosf
 #define floorf __builtin_floorf
 #define powf __builtin_powf
+#define fmaxf __builtin_fmaxf
+#define fminf __builtin_fminf
 #define __popc __builtin_popcount
 #define __align__(bytes) __attribute__((aligned(bytes)))
 extern "C" unsigned emulated_meeting(int kind, unsigned bits, int argument);
