@@ -44,6 +44,7 @@ SPECIAL_REGISTER(GridSize, gridDim, nctaid)
 
 #define __popc(bits) __builtin_popcount(bits)
 #define __ballot_sync(mask, vote) __nvvm_vote_ballot_sync(mask, vote)
+#define __syncthreads_or(vote) __nvvm_bar0_or(vote)
 static __device__ __forceinline__ float __shfl_sync(unsigned mask, float value, int lane) {
   return __nvvm_shfl_sync_idx_f32(mask, value, lane, 31);
 }

@@ -137,9 +137,10 @@ __device__ inline float stacked_max(float value) {
   return value;
 }
 
-// Lists the threads whose `hit` holds, in order of the thread; returns their number to all.
+// Lists the threads whose `hit` holds, in order of the thread; returns their number to all. Mostly there are none.
 __device__ inline int collect_hits(bool hit, int* list) {
   __shared__ int counts[32];
+  if (!__syncthreads_or(hit)) return 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned votes = __ballot_sync(0xffffffffu, hit);
   if (lane == 0) counts[warp] = __popc(votes);
