@@ -142,9 +142,9 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
     reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "",
                 "or name a model that tells it (docs/cluster.md)");
   if (is_amd_model(model))
-    reader.fail(reader.where("model"), fmt::format("{} is a GPU of AMD, and only CUDA devices are supported", quote(model)),
-                "GPUs of NVIDIA, or cores (kind = \"cpu\")", "",
-                "leave the device out, or describe the cores of its host");
+    reader.fail(
+        reader.where("model"), fmt::format("{} is a GPU of AMD, and only CUDA devices are supported", quote(model)),
+        "GPUs of NVIDIA, or cores (kind = \"cpu\")", "", "leave the device out, or describe the cores of its host");
   // How to describe one by hand, as the model is no help.
   const std::string by_hand =
       "kind = \"cuda\", architecture = \"sm_86\", memory = \"23 GiB\", "

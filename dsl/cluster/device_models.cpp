@@ -12,17 +12,17 @@
 namespace hetsynth {
 namespace {
 
-// Peaks and bandwidths: NVIDIA's data sheets of each product ("Tesla K80", "M60", "P4", "P40", "P100", "V100", "T4", "A2",
-// "A10", "A16", "A30", "A40", "A100", "A800", "H20", "H100", "H200", "L4", "L40", "L40S", "RTX A4000/A5000/A6000", "RTX
-// 2000/4000/4500/5000/6000 Ada", "GH200 Superchip", "HGX B100/B200", "GB200 NVL72", each per GPU of a card or board with
-// several; A10G: Amazon's page of G5 instances and NVIDIA's sheet for it; A800 and H800 are A100 and H100 with slower
-// NVLink); for GeForce, TITAN and Quadro cards the architecture papers of Pascal (GP102), Volta (GV100), Turing (TU102),
-// Ampere (GA102), Ada (AD102) and Blackwell (RTX). Sparse figures are halved; tensor cores with float32 sums, which are
-// half as fast as with fp16 sums on GeForce cards. Memory that the driver tells (cuMemGetInfo) is what users of each card
-// report, to about a hundredth.
+// Peaks and bandwidths: NVIDIA's data sheets of each product ("Tesla K80", "M60", "P4", "P40", "P100", "V100", "T4",
+// "A2", "A10", "A16", "A30", "A40", "A100", "A800", "H20", "H100", "H200", "L4", "L40", "L40S", "RTX
+// A4000/A5000/A6000", "RTX 2000/4000/4500/5000/6000 Ada", "GH200 Superchip", "HGX B100/B200", "GB200 NVL72", each per
+// GPU of a card or board with several; A10G: Amazon's page of G5 instances and NVIDIA's sheet for it; A800 and H800 are
+// A100 and H100 with slower NVLink); for GeForce, TITAN and Quadro cards the architecture papers of Pascal (GP102),
+// Volta (GV100), Turing (TU102), Ampere (GA102), Ada (AD102) and Blackwell (RTX). Sparse figures are halved; tensor
+// cores with float32 sums, which are half as fast as with fp16 sums on GeForce cards. Memory that the driver tells
+// (cuMemGetInfo) is what users of each card report, to about a hundredth.
 //
-// The usable fraction is an estimate, not a data-sheet value: FMA units are easier to keep busy than tensor cores, whose
-// peak outruns the memory; on Hopper and later the clock falls besides. A measured table replaces it.
+// The usable fraction is an estimate, not a data-sheet value: FMA units are easier to keep busy than tensor cores,
+// whose peak outruns the memory; on Hopper and later the clock falls besides. A measured table replaces it.
 //
 // A kernel takes a few microseconds however little it does: the start-up share of small work, an estimate too.
 constexpr double launch_microseconds = 5;
@@ -122,8 +122,8 @@ constexpr DeviceModel models[] = {
 };
 
 /// What tools write where it is none of the names above: of a GH200, nvidia-smi tells the memory of the processor.
-constexpr std::pair<std::string_view, std::string_view> other_names[] = {
-    {"GH200 480GB", "GH200"}, {"GH200 144G", "GH200-144GB"}};
+constexpr std::pair<std::string_view, std::string_view> other_names[] = {{"GH200 480GB", "GH200"},
+                                                                         {"GH200 144G", "GH200-144GB"}};
 
 /// Words that say who sells a card and how it is mounted, which tells nothing of its speed.
 bool says_nothing(const std::string& word) {

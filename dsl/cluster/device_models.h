@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,8 +22,8 @@ struct DeviceModel {
   double float32, tf32, bf16, fp16;
 
   DeviceSpeed speed() const;
-  /// What a rank can have of it: what the driver tells, less a hundredth and half a GiB for the context, its kernels and
-  /// NCCL's buffers (an estimate).
+  /// What a rank can have of it: what the driver tells, less a hundredth and half a GiB for the context, its kernels
+  /// and NCCL's buffers (an estimate).
   int64_t memory_bytes() const;
 };
 

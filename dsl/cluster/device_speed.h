@@ -37,8 +37,8 @@ struct DeviceSpeed {
   /// cpu: bytes of messages to and from other hosts, sent and received ones added up, that take all of the device's
   /// time for a second. Not known: messages cost no computing.
   std::optional<double> message_bytes_per_second{};
-  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. Planning reads that of bf16;
-  /// no program asks for TF32, and there are no operands of fp16 yet.
+  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. Planning reads that of
+  /// bf16; no program asks for TF32, and there are no operands of fp16 yet.
   std::optional<double> matmul_tf32_flops_per_second{};
   std::optional<double> matmul_bf16_flops_per_second{};
   std::optional<double> matmul_fp16_flops_per_second{};

@@ -102,13 +102,14 @@ void require_code(const Api& api, const Device& device, const std::string& archi
   const auto require = [&](const char* library, int release, const std::string& path, const std::string& package) {
     if (release == 0 || works_on(machine, release)) return;
     const bool old = release <= machine.driver / 1000;
-    refuse(device, {fmt::format("{} of CUDA {} has no code for {}", library, release,
-                                old ? "its architecture" : "so old a driver"),
-                    old ? fmt::format("{} of CUDA 12, the last for GPUs before sm_{}", library, oldest_gpu_of_cuda_13)
-                        : fmt::format("{} of CUDA {}, as the driver", library, machine.driver / 1000),
-                    fmt::format("{} and {}", old ? architecture : "a driver of CUDA " + version_text(machine.driver),
-                                path.empty() ? "no other" : path),
-                    fmt::format("pip install {}, or install it with CUDA 12 and set CUDA_HOME to where it is", package)});
+    refuse(device,
+           {fmt::format("{} of CUDA {} has no code for {}", library, release,
+                        old ? "its architecture" : "so old a driver"),
+            old ? fmt::format("{} of CUDA 12, the last for GPUs before sm_{}", library, oldest_gpu_of_cuda_13)
+                : fmt::format("{} of CUDA {}, as the driver", library, machine.driver / 1000),
+            fmt::format("{} and {}", old ? architecture : "a driver of CUDA " + version_text(machine.driver),
+                        path.empty() ? "no other" : path),
+            fmt::format("pip install {}, or install it with CUDA 12 and set CUDA_HOME to where it is", package)});
   };
   require("cublasLt", api.cublas.version ? int(api.cublas.version() / 10000) : 0, api.cublas_path,
           "nvidia-cublas-cu12");

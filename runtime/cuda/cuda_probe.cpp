@@ -293,7 +293,8 @@ class GpuProbe {
       for (const ProductEpilogue epilogue : product_epilogues) {
         double seconds = 0;
         for (int number : cublas_numbers(epilogue))
-          seconds += gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16 ? ProductType::bf16 : ProductType::f32}, number);
+          seconds +=
+              gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16 ? ProductType::bf16 : ProductType::f32}, number);
         if (seconds >= 0) out.insert({epilogue, bf16});
       }
     return out;

@@ -127,8 +127,8 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
   ColumnMajorProduct p = column_major(shape);
   planned.swapped = p.swapped;
   int32_t left_transposed = p.left.transpose, right_transposed = p.right.transpose;
-  int status = library_.product_create(
-      &planned.product, shape.type == ProductType::tf32 ? compute_32f_tf32 : compute_32f, real_32f);
+  int status = library_.product_create(&planned.product,
+                                       shape.type == ProductType::tf32 ? compute_32f_tf32 : compute_32f, real_32f);
   if (!status)
     status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
   if (!status)
@@ -205,9 +205,10 @@ std::string DeviceProducts::enqueue(const ProductShape& shape, const ProductOper
       problem = enqueue_followed(wanted, operands, stream);
       if (!problem.empty()) return problem;
       if (followed_.empty())
-        spdlog::warn("cublasLt has no algorithm for a product with epilogue {}: a kernel follows it, at a loss of time; "
-                     "hetsynth probe finds out which epilogues it has",
-                     shape.epilogue);
+        spdlog::warn(
+            "cublasLt has no algorithm for a product with epilogue {}: a kernel follows it, at a loss of time; "
+            "hetsynth probe finds out which epilogues it has",
+            shape.epilogue);
       followed_.insert(wanted);
       return "";
     }

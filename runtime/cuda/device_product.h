@@ -15,7 +15,7 @@ namespace hetsynth::cuda {
 
 /// What a and w are, and how they are multiplied; sums and c are float32. Generated programs ask for the first two.
 enum class ProductType : uint8_t {
-  f32,   ///< float32, multiplied as such
+  f32,  ///< float32, multiplied as such
   bf16,
   tf32,  ///< float32, rounded to TF32 on the way to the tensor cores
   fp16,
@@ -39,8 +39,8 @@ struct ProductShape {
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// Whether an epilogue, by cublasLt's number, adds a bias or sums up one, and whether it stores or reads a matrix beside
-/// the result.
+/// Whether an epilogue, by cublasLt's number, adds a bias or sums up one, and whether it stores or reads a matrix
+/// beside the result.
 bool has_bias(int epilogue);
 bool has_matrix_beside(int epilogue);
 
@@ -78,8 +78,8 @@ class DeviceProducts {
  public:
   /// Enqueues what an epilogue would do to the bare product in c; "" or what failed.
   using Follow = std::function<std::string(const ProductShape&, const ProductOperands&, void* stream)>;
-  /// `multiprocessors`: those that products may count on; 0: all of the device. `follow`: for epilogues that cublasLt has
-  /// no algorithm for; without it they fail.
+  /// `multiprocessors`: those that products may count on; 0: all of the device. `follow`: for epilogues that cublasLt
+  /// has no algorithm for; without it they fail.
   DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors = 0,
                  Follow follow = {});
   ~DeviceProducts();

@@ -18,8 +18,8 @@ class EpilogueKernels {
   EpilogueKernels& operator=(const EpilogueKernels&) = delete;
 
   /// Enqueues what is to become of a product of that shape, whose bare result is c. Element by element, then, where
-  /// columns are summed up, a block for each 32 of them, in a fixed order. Compiles the kernels when it is first called.
-  /// Returns "" or what failed.
+  /// columns are summed up, a block for each 32 of them, in a fixed order. Compiles the kernels when it is first
+  /// called. Returns "" or what failed.
   std::string follow(const ProductShape& shape, const ProductOperands& operands, void* stream);
 
  private:

@@ -124,10 +124,10 @@ void NcclConnection::connect(NcclRanks& ranks, int rank) {
   const auto place = [&](const std::vector<int>& list) {
     return int(std::find(list.begin(), list.end(), rank) - list.begin());
   };
-  require(
-      library_.init_rank(&slots_.emplace_back(nullptr), int(all.size()), ranks.id_for(rank), place(all), &config),
-      "ncclCommInitRankConfig");
-  void* const whole = made().front();
+  void*& slot = slots_.emplace_back(nullptr);
+  require_made(library_.init_rank(&slot, int(all.size()), ranks.id_for(rank), place(all), &config),
+               "ncclCommInitRankConfig");
+  void* const whole = filled(slot);
   // All ranks go through the axes in the same order, as every split is a meeting of all.
   for (size_t axis = 0; axis < along_.size(); ++axis) {
     const std::vector<int> group = ranks.gpus_along(rank, int(axis));
@@ -148,7 +148,7 @@ void* NcclConnection::split(const std::vector<int>& part, int rank) {
   const int color = part.size() > 1 && at != part.end() ? part.front() : nccl_no_color;
   void*& slot = slots_.emplace_back(nullptr);
   const int status = library_.split(made().front(), color, int(at - part.begin()), &slot, &config);
-  require(status == 0 ? nccl_in_progress : status, "ncclCommSplit");
+  require_made(status, "ncclCommSplit");
   void* const made = filled(slot);
   if (!made && color != nccl_no_color)
     throw std::runtime_error("ncclCommSplit: NCCL came to rest without a communicator for the part");
@@ -197,6 +197,11 @@ void NcclConnection::require(int status, const char* call) {
   if (status) throw std::runtime_error(fmt::format("{}: {}", call, library_.error_text(status)));
 }
 
+/// What makes communicators may say at once that it is done, and be at work all the same.
+void NcclConnection::require_made(int status, const char* call) {
+  require(status == 0 ? nccl_in_progress : status, call);
+}
+
 void NcclConnection::abort() {
   // Parts before the communicator they were split from. Its end waits for NCCL's threads, which may have made another
   // part meanwhile.
@@ -204,7 +209,7 @@ void NcclConnection::abort() {
   for (size_t i = known.size(); i-- > 0;) library_.abort(known[i]);
   for (void* late : made())
     if (std::find(known.begin(), known.end(), late) == known.end()) library_.abort(late);
-  slots_.clear();
+  for (void*& slot : slots_) std::atomic_ref(slot).store(nullptr);
   for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) std::fill(parts->begin(), parts->end(), nullptr);
 }
 

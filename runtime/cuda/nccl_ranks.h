@@ -95,6 +95,7 @@ class NcclConnection {
 
  private:
   void require(int status, const char* call);
+  void require_made(int status, const char* call);
   void connect(NcclRanks& ranks, int rank);
   void* split(const std::vector<int>& part, int rank);
   /// The communicators that are there, in order of their making.

@@ -108,9 +108,9 @@ TEST(CudaFailures, LibrariesWithoutCodeForTheGpu) {
                     HasSubstr("cublasLt of CUDA 12, the last for GPUs before sm_75"),
                     HasSubstr("sm_70 and libcublasLt.so of doubles"), HasSubstr("pip install nvidia-cublas-cu12")));
   options.cublas_version = 120804;
-  EXPECT_THAT(failure(options), AllOf(HasSubstr("NCCL of CUDA 13 has no code for its architecture"),
-                                      HasSubstr("sm_70 and libnccl.so.2 of doubles"),
-                                      HasSubstr("pip install nvidia-nccl-cu12")));
+  EXPECT_THAT(failure(options),
+              AllOf(HasSubstr("NCCL of CUDA 13 has no code for its architecture"),
+                    HasSubstr("sm_70 and libnccl.so.2 of doubles"), HasSubstr("pip install nvidia-nccl-cu12")));
   EXPECT_EQ(failure(options, devices({1})), "") << "a single GPU needs no NCCL";
 }
 
@@ -136,9 +136,9 @@ TEST(CudaFailures, Bf16OnGpusThatCannotMultiplyIt) {
       FAIL() << declared;
     } catch (const UserError& error) {
       EXPECT_EQ(error.code(), ExitCode::failure);
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("the model multiplies bf16, and device gpu0 cannot"),
-                                      HasSubstr("sm_80 or later"), HasSubstr("found:    sm_75"),
-                                      HasSubstr("--set precision=f32")));
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("the model multiplies bf16, and device gpu0 cannot"), HasSubstr("sm_80 or later"),
+                        HasSubstr("found:    sm_75"), HasSubstr("--set precision=f32")));
     }
   }
   EXPECT_EQ(failure(options, devices({1})), "") << "float32 runs";

@@ -218,9 +218,8 @@ class FoundLibraries : public ::testing::Test {
   }
 
   const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() /
-      ("hetsynth-libraries-" + std::to_string(::getpid()) + "-" +
-       ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      std::filesystem::temp_directory_path() / ("hetsynth-libraries-" + std::to_string(::getpid()) + "-" +
+                                                ::testing::UnitTest::GetInstance()->current_test_info()->name());
 
  private:
   std::string python_before_;

@@ -91,8 +91,8 @@ int unique_id(cuda::NcclUniqueId* id) {
 
 int init_rank(void** communicator, int ranks, cuda::NcclUniqueId id, int rank, cuda::NcclConfig* config) {
   if (rank < 0 || rank >= ranks) return invalid_argument;
-  *communicator = enter(library(), library().clique(id.bytes, ranks), rank, -1, current_gpu(),
-                        !config || config->blocking != 0);
+  *communicator =
+      enter(library(), library().clique(id.bytes, ranks), rank, -1, current_gpu(), !config || config->blocking != 0);
   return cuda::nccl_in_progress;
 }
 
