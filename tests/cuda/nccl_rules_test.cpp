@@ -100,8 +100,9 @@ TEST(NcclRules, ASplitIsThereOnlyWhenTheCommunicatorIsAtRest) {
   // What NCCL does, seen from its caller: success at once, the communicator later.
   EXPECT_EQ(run(line,
                 [](const Rank& r) {
+                  cuda::NcclConfig config;
                   void* part = &part;
-                  EXPECT_EQ(r.nccl().split(r.comm(), 0, r.number, &part, nullptr), 0);
+                  EXPECT_EQ(r.nccl().split(r.comm(), 0, r.number, &part, &config), 0);
                   EXPECT_EQ(std::atomic_ref(part).load(), nullptr);
                   int state = cuda::nccl_in_progress;
                   while (state == cuda::nccl_in_progress) r.nccl().asynchronous_error(r.comm(), &state);
