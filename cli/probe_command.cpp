@@ -102,6 +102,15 @@ void print_speeds(const std::vector<Device>& devices, const DeviceSpeed& speed) 
              row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
                  *speed.matmul_call_seconds * 1e6, "us"),
              row("loops", taken(OperatorClass::loop), *speed.loop_flops_per_second / 1e9, "GFLOP/s"));
+  const std::pair<const char*, std::optional<double> DeviceSpeed::*> by_type[] = {
+      {"products in TF32", &DeviceSpeed::matmul_tf32_flops_per_second},
+      {"products in bf16", &DeviceSpeed::matmul_bf16_flops_per_second},
+      {"products in fp16", &DeviceSpeed::matmul_fp16_flops_per_second}};
+  for (const auto& [what, value] : by_type)
+    if (speed.*value) {
+      const std::optional<double> before = first.measured.*value ? first.measured.*value : first.declared.*value;
+      fmt::print("{}", row(what, before.value_or(0) / 1e9, *(speed.*value) / 1e9, "GFLOP/s"));
+    }
   if (speed.convolution_flops_per_second)
     fmt::print("{}", row("convolutions", taken(OperatorClass::convolution), *speed.convolution_flops_per_second / 1e9,
                          "GFLOP/s"));

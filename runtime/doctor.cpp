@@ -147,7 +147,8 @@ void examine_cuda(std::vector<Finding>& out) {
   for (const LibraryStatus& library : cuda.libraries) {
     const std::string version = library.version.empty() ? "" : library.version + ", ";
     out.push_back({"CUDA " + library.name, library.found ? Health::good : Health::absent,
-                   library.found ? version + library.path : library.problem, library.found ? "" : library.needed});
+                   library.found ? fmt::format("{}{}, {}", version, library.path, library.origin) : library.problem,
+                   library.found ? "" : library.needed});
   }
   for (const CudaDevice& device : cuda.devices) {
     out.push_back({"GPU", Health::good,

@@ -96,25 +96,37 @@ StepFunction step_of(const NativeModule& module) {
   return [step, module](HetsynthContext* context) { return step(context); };
 }
 
+/// cublasLt multiplies bf16 by tensor cores alone, which Ampere brought (cublasLtMatmul: "CUDA_R_16BF ... on devices of
+/// compute capability 8.0 and above"), and so do the generated kernels of attention.
+void refuse_bf16(const Program& reference, const std::vector<Device>& devices,
+                 const std::vector<std::string>& architectures) {
+  const auto is_bf16 = [](const Node& node) { return node.type.dtype == DType::bf16; };
+  if (std::ranges::none_of(reference.nodes, is_bf16)) return;
+  for (size_t rank = 0; rank < architectures.size(); ++rank)
+    if (!architectures[rank].empty() && !codegen::cuda::has_tensor_cores(architectures[rank]))
+      throw UserError({.tag = "device",
+                       .message = fmt::format("the model multiplies bf16, and device {} cannot", devices[rank].name),
+                       .expected = "sm_80 or later, the first with tensor cores for bf16",
+                       .found = architectures[rank],
+                       .mend = "train in float32 (--set precision=f32, if the model has that option), or on a cluster "
+                               "without such devices"},
+                      ExitCode::failure);
+}
+
 /// A rank's device with its code; what all GPU ranks share is in `ranks`.
 std::unique_ptr<RankDevice> cuda_rank(const DeviceProgram& program, int ordinal, const std::string& architecture,
                                       Compiler& compiler, const cuda::Backend& backend,
                                       const std::shared_ptr<cuda::NcclRanks>& ranks, bool replays,
                                       const cuda::GpuPart& part) {
-  namespace generator = codegen::cuda;
-  if (!generator::has_tensor_cores(architecture) && generator::needs_tensor_cores(program.files.at(1).text))
-    throw UserError({.message = fmt::format("GPU {} has no tensor cores for bf16, which the kernels of rank {} use",
-                                            ordinal, program.rank),
-                     .expected = fmt::format("an architecture as declared, {}", program.architecture),
-                     .found = architecture,
-                     .mend = fmt::format("say architecture = \"{}\" of the device in the cluster file, and plan anew",
-                                         architecture)});
   const NativeModule host = compiler.host(program.files.at(0));
   cuda::CudaRank rank;
   rank.rank = program.rank;
   rank.ordinal = ordinal;
   rank.part = part;
   rank.cubin = compiler.kernels(program.files.at(1), architecture);
+  rank.compile = [&backend, architecture](const std::string& source, const std::string& name) {
+    return backend.compile(source, name, architecture);
+  };
   rank.step = step_of(host);
   const auto* const names = static_cast<const char* const*>(host.find("hetsynth_kernels"));
   rank.kernels.assign(names, names + *static_cast<const int*>(host.find("hetsynth_kernel_count")));
@@ -145,6 +157,7 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
   const cuda::Backend* const backend = options.cuda ? options.cuda : gpus_here ? &cuda::this_machine() : nullptr;
   const std::vector<std::string> architectures =
       gpus_here ? cuda::require_cuda(*backend, cluster.devices, here) : std::vector<std::string>{};
+  refuse_bf16(reference, cluster.devices, architectures);
   const double start = wall_seconds();
   in_parallel(here, [&](int rank) {
     programs[static_cast<size_t>(rank)].layout = options.programs ? options.programs->at(static_cast<size_t>(rank))

@@ -36,6 +36,10 @@ ComputeSpeed Device::compute_speed(OperatorClass operators) const {
     case OperatorClass::loop:
       flops = known(&DeviceSpeed::loop_flops_per_second);
       call = known(&DeviceSpeed::loop_call_seconds);
+      break;
+    case OperatorClass::matmul_bf16:
+      flops = known(&DeviceSpeed::matmul_bf16_flops_per_second);
+      call = known(&DeviceSpeed::matmul_call_seconds);
   }
   return {flops ? *flops * duty : matmul_flops_per_second(), call.value_or(0) / duty};
 }
@@ -138,10 +142,14 @@ std::string hash_text(const Cluster& cluster) {
     canonical += fmt::format("device {} {} {} {} {} {} {} {}", string_text(device.name), int(device.kind), device.host,
                              string_text(device.model), string_text(device.architecture), device.memory_bytes,
                              device.memory_bytes_per_second(), device.duty);
-    for (OperatorClass operators : operator_classes) {
+    for (OperatorClass operators : {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop}) {
       const ComputeSpeed speed = device.compute_speed(operators);
       canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
     }
+    // Said only where it says something, so that plans for devices without such products keep their hash.
+    if (const ComputeSpeed bf16 = device.compute_speed(OperatorClass::matmul_bf16);
+        bf16 != device.compute_speed(OperatorClass::matmul))
+      canonical += fmt::format(" bf16 {}", bf16.flops_per_second);
     if (device.message_seconds_per_byte() > 0)
       canonical += fmt::format(" messages {}", device.message_seconds_per_byte());
     canonical += "\n";

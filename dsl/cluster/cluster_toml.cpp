@@ -138,19 +138,23 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
 /// What a known model would have told.
 [[noreturn]] void fail_without(const TableReader& reader, std::string_view what, std::string_view line) {
   const std::string model = reader.text("model", "");
-  std::vector<std::string> known;
-  for (const DeviceModel& candidate : device_models()) known.emplace_back(candidate.name);
   if (model.empty() || find_device_model(model))
     reader.fail(reader.where(), fmt::format("the device has no {}", what), std::string(line), "",
                 "or name a model that tells it (docs/cluster.md)");
+  if (is_amd_model(model))
+    reader.fail(
+        reader.where("model"), fmt::format("{} is a GPU of AMD, and only CUDA devices are supported", quote(model)),
+        "GPUs of NVIDIA, or cores (kind = \"cpu\")", "", "leave the device out, or describe the cores of its host");
   // How to describe one by hand, as the model is no help.
   const std::string by_hand =
-      "kind = \"cuda\", architecture = \"sm_86\", memory = \"24 GiB\", "
-      "declared = { matmul = \"30 TFLOP/s\", memory_bandwidth = \"900 GB/s\" }";
-  const std::string near = did_you_mean(model, known);
+      "kind = \"cuda\", architecture = \"sm_86\", memory = \"23 GiB\", "
+      "declared = { matmul = \"30 TFLOP/s\", matmul_bf16 = \"60 TFLOP/s\", memory_bandwidth = \"900 GB/s\" }";
+  const std::vector<std::string> near = near_device_models(model);
+  const std::string meant = near.empty() ? "" : fmt::format("did you mean \"{}\"? Or ", near.front());
   reader.fail(reader.where(), fmt::format("the model {} is not known, and the device has no {}", quote(model), what),
-              fmt::format("{}, or a known model: {}", line, quoted_list(known, known.size())), quote(model),
-              fmt::format("{}{}describe the device by hand: {}", near, near.empty() ? "" : " Or ", by_hand));
+              near.empty() ? fmt::format("{}, or a known model (docs/cluster.md)", line)
+                           : fmt::format("{}, or a known model, as {}", line, quoted_list(near)),
+              quote(model), fmt::format("{}describe the device by hand: {}", meant, by_hand));
 }
 
 DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dsl/cluster/cluster.h"
 
@@ -13,20 +14,25 @@ struct DeviceModel {
   std::string_view name;  ///< as written in a cluster file, compared without case: "A100-80GB"
   DeviceKind kind;
   std::string_view architecture;  ///< "sm_80"; empty for cpu
-  double memory_gib;              ///< 0: must be given
-  double peak_matmul_tflops;      ///< float32 operands, dense: TF32 tensor cores where the device has them, FMA units
-                                  ///< otherwise
+  int sold_gb;                    ///< memory by its name: "80GB"; 0: a cluster file must give it
+  double told_gib;                ///< what the driver tells of it
   double memory_gbytes_per_second;
-  double usable_fraction;    ///< of the peak, that a library's large matrix products reach
-  double peak_fma_tflops;    ///< float32 outside of tensor cores: what loops run on
-  double call_microseconds;  ///< shortest time that a launched kernel takes
+  /// Peaks of dense products, TFLOP/s, with float32 sums: of float32 operands in FMA units, which loops run on too, and
+  /// by tensor cores of operands that are rounded to TF32, bf16 and fp16; 0: it has none for them.
+  double float32, tf32, bf16, fp16;
 
   DeviceSpeed speed() const;
-  int64_t memory_bytes() const { return int64_t(memory_gib * 1024 * 1024 * 1024); }
+  /// What a rank can have of it: what the driver tells, less a hundredth and half a GiB for the context, its kernels
+  /// and NCCL's buffers (an estimate).
+  int64_t memory_bytes() const;
 };
 
 std::span<const DeviceModel> device_models();
 /// nullptr if the model is not known.
 const DeviceModel* find_device_model(std::string_view name);
+/// Known models whose names are nearest to one that is not, the nearest first; empty for one like none of them.
+std::vector<std::string> near_device_models(std::string_view name);
+/// Whether a name is one of AMD's: no device of CUDA.
+bool is_amd_model(std::string_view name);
 
 }  // namespace hetsynth

@@ -11,7 +11,10 @@ std::span<const SpeedField> speed_fields() {
       {"matmul_call", Dimension::time, &DeviceSpeed::matmul_call_seconds},
       {"convolution_call", Dimension::time, &DeviceSpeed::convolution_call_seconds},
       {"loop_call", Dimension::time, &DeviceSpeed::loop_call_seconds},
-      {"messages", Dimension::bandwidth, &DeviceSpeed::message_bytes_per_second}};
+      {"messages", Dimension::bandwidth, &DeviceSpeed::message_bytes_per_second},
+      {"matmul_tf32", Dimension::compute, &DeviceSpeed::matmul_tf32_flops_per_second},
+      {"matmul_bf16", Dimension::compute, &DeviceSpeed::matmul_bf16_flops_per_second},
+      {"matmul_fp16", Dimension::compute, &DeviceSpeed::matmul_fp16_flops_per_second}};
   return fields;
 }
 

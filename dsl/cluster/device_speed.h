@@ -11,10 +11,11 @@
 
 namespace hetsynth {
 
-/// Operators that go at different speeds: products with sums over a shared dimension, convolutions, and everything that
-/// is a plain loop (elementwise operators, sums, gathers).
-enum class OperatorClass : uint8_t { matmul, convolution, loop };
-constexpr OperatorClass operator_classes[] = {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop};
+/// Operators that go at different speeds: products with sums over a shared dimension, of float32 and of bf16 operands,
+/// convolutions, and everything that is a plain loop (elementwise operators, sums, gathers).
+enum class OperatorClass : uint8_t { matmul, convolution, loop, matmul_bf16 };
+constexpr OperatorClass operator_classes[] = {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop,
+                                              OperatorClass::matmul_bf16};
 
 /// Hockney's law: n floating-point operations take call_seconds + n / flops_per_second, so that half of the speed is
 /// reached at n = call_seconds * flops_per_second (R. W. Hockney, Parallel Computers, 1981: n_1/2).
@@ -26,7 +27,7 @@ struct ComputeSpeed {
 
 /// Speeds of a device that runs all the time (duty 1), as far as they are known.
 struct DeviceSpeed {
-  std::optional<double> matmul_flops_per_second{};
+  std::optional<double> matmul_flops_per_second{};  ///< of float32 operands, multiplied as float32
   std::optional<double> memory_bytes_per_second{};
   std::optional<double> convolution_flops_per_second{};
   std::optional<double> loop_flops_per_second{};
@@ -36,6 +37,11 @@ struct DeviceSpeed {
   /// cpu: bytes of messages to and from other hosts, sent and received ones added up, that take all of the device's
   /// time for a second. Not known: messages cost no computing.
   std::optional<double> message_bytes_per_second{};
+  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. Planning reads that of
+  /// bf16; no program asks for TF32, and there are no operands of fp16 yet.
+  std::optional<double> matmul_tf32_flops_per_second{};
+  std::optional<double> matmul_bf16_flops_per_second{};
+  std::optional<double> matmul_fp16_flops_per_second{};
   /// GPUs: products with an epilogue that take no longer than the product and a kernel.
   std::optional<FusedProducts> epilogues{};
   /// GPUs: by whom attention is faster.

@@ -44,6 +44,7 @@ SPECIAL_REGISTER(GridSize, gridDim, nctaid)
 
 #define __popc(bits) __builtin_popcount(bits)
 #define __ballot_sync(mask, vote) __nvvm_vote_ballot_sync(mask, vote)
+#define __syncthreads_or(vote) __nvvm_bar0_or(vote)
 static __device__ __forceinline__ float __shfl_sync(unsigned mask, float value, int lane) {
   return __nvvm_shfl_sync_idx_f32(mask, value, lane, 31);
 }
@@ -85,6 +86,8 @@ FUNCTION(floor)
 #undef FUNCTION
 extern "C" __device__ float __nv_powf(float, float);
 extern "C" __device__ double __nv_pow(double, double);
+extern "C" __device__ float __nv_fmaxf(float, float);
+extern "C" __device__ float __nv_fminf(float, float);
 #define expf __nv_expf
 #define logf __nv_logf
 #define sqrtf __nv_sqrtf
@@ -94,6 +97,8 @@ extern "C" __device__ double __nv_pow(double, double);
 #define cosf __nv_cosf
 #define floorf __nv_floorf
 #define powf __nv_powf
+#define fmaxf __nv_fmaxf
+#define fminf __nv_fminf
 #define exp __nv_exp
 #define log __nv_log
 #define sqrt __nv_sqrt

@@ -6,6 +6,7 @@
 
 using hetsynth::cuda::CudaDevice;
 using hetsynth::cuda::Nccl;
+using hetsynth::cuda::ProductType;
 
 namespace {
 
@@ -87,7 +88,7 @@ int hetsynth_device_matmul(HetsynthContext* context, int64_t batch, int64_t m, i
                            int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                            int accumulate) {
   return device_of(context).multiply(
-      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column, false}, {a, w, c},
+      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column}, {a, w, c},
       accumulate != 0);
 }
 
@@ -96,16 +97,16 @@ int hetsynth_device_matmul_bf16(HetsynthContext* context, int64_t batch, int64_t
                                 int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
                                 int64_t c_column, int accumulate) {
   return device_of(context).multiply(
-      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column, true}, {a, w, c},
-      accumulate != 0);
+      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column, ProductType::bf16},
+      {a, w, c}, accumulate != 0);
 }
 
 int hetsynth_device_matmul_then(HetsynthContext* context, int bf16, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_row, int64_t a_column, const void* w, int64_t w_row, int64_t w_column,
                                 float* c, int64_t c_row, int epilogue, float* bias, float* beside) {
-  return device_of(context).multiply(
-      {1, m, n, k, 0, a_row, a_column, 0, w_row, w_column, 0, c_row, 1, bf16 != 0, epilogue}, {a, w, c, bias, beside},
-      false);
+  return device_of(context).multiply({1, m, n, k, 0, a_row, a_column, 0, w_row, w_column, 0, c_row, 1,
+                                      bf16 ? ProductType::bf16 : ProductType::f32, epilogue},
+                                     {a, w, c, bias, beside}, false);
 }
 
 int hetsynth_device_attention(HetsynthContext* context, const int64_t* sizes, const int64_t* strides, float scale,

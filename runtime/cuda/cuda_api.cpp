@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/cudnn_numbers.h"
+#include "runtime/jit/cuda_generation.h"
 #include "runtime/jit/function_table.h"
 
 namespace hetsynth::cuda {
@@ -59,8 +60,11 @@ std::string load(Driver& d) {
       .problem();
 }
 
-std::string load(Nccl& n) {
-  FunctionTable table("NCCL", {"libnccl.so.2"}, cuda_library_folders());
+std::string load(Nccl& n, Api& api) {
+  FunctionTable table("NCCL", {"libnccl.so.2"}, cuda_library_folders(), objection_to_nccl);
+  api.nccl_path = table.library().path();
+  // Only where it decides something: the file is read for it.
+  if (!works_on(cuda_machine(), 13)) api.nccl_release = release_of_nccl(api.nccl_path);
   table.find("ncclGetVersion", n.version)
       .find("ncclGetUniqueId", n.unique_id)
       .find("ncclCommInitRankConfig", n.init_rank)
@@ -83,8 +87,10 @@ std::string load(Nccl& n) {
   return table.problem() + (too_old ? ": NCCL 2.18 or later is needed" : "");
 }
 
-std::string load(CublasLt& c) {
-  return FunctionTable("cublasLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, cuda_library_folders())
+std::string load(CublasLt& c, Api& api) {
+  FunctionTable table("cublasLt", cuda_files("libcublasLt"), cuda_library_folders());
+  api.cublas_path = table.library().path();
+  return table.find("cublasLtGetVersion", c.version)
       .find("cublasLtCreate", c.create)
       .find("cublasLtDestroy", c.destroy)
       .find("cublasLtMatmulDescCreate", c.product_create)
@@ -109,9 +115,9 @@ Api load_all() {
     out.nccl_problem = out.cublas_problem = out.cudnn_problem = "not looked for without a driver";
     return out;
   }
-  out.nccl_problem = load(out.nccl);
+  out.nccl_problem = load(out.nccl, out);
   out.has_nccl = out.nccl_problem.empty();
-  out.cublas_problem = load(out.cublas);
+  out.cublas_problem = load(out.cublas, out);
   out.has_cublas = out.cublas_problem.empty();
   out.cudnn_problem = load(out.cudnn);
   out.has_cudnn = out.cudnn_problem.empty();

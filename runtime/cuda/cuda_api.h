@@ -125,6 +125,7 @@ struct CublasLtChoice {
 
 /// cublasLt (libcublasLt.so.13 or .12). 0: success.
 struct CublasLt {
+  size_t (*version)() = nullptr;  ///< 130100: 13.1.0
   int (*create)(void** handle) = nullptr;
   int (*destroy)(void* handle) = nullptr;
   int (*product_create)(void** product, int compute_type, int scale_type) = nullptr;
@@ -165,6 +166,8 @@ struct Api {
   CublasLt cublas;
   Cudnn cudnn;
   bool has_driver = false, has_nccl = false, has_cublas = false, has_cudnn = false;
+  std::string nccl_path, cublas_path;  ///< where they were found
+  int nccl_release = 0;                ///< the CUDA that NCCL was built for, 12 or 13; 0: not known
   std::string driver_problem, nccl_problem, cublas_problem, cudnn_problem;  ///< why not
 };
 
@@ -175,7 +178,7 @@ std::string load(Cudnn& cudnn);
 const Api& api();
 
 // Numbers of cublasLt.h, cublas_api.h and library_types.h used here; a test compares them with the toolkit's headers.
-constexpr int compute_32f = 68, real_32f = 0, real_16bf = 14;
+constexpr int compute_32f = 68, compute_32f_tf32 = 77, real_32f = 0, real_16f = 2, real_16bf = 14;
 constexpr int product_transpose_a = 3, product_transpose_b = 4;
 constexpr int product_multiprocessors = 15;
 constexpr int layout_batch_count = 5, layout_batch_stride = 6;

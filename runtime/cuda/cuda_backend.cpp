@@ -10,6 +10,7 @@
 #include "dsl/base/error.h"
 #include "runtime/cuda/cudnn_numbers.h"
 #include "runtime/cuda/nccl_ranks.h"
+#include "runtime/jit/cuda_generation.h"
 
 namespace hetsynth::cuda {
 namespace {
@@ -93,6 +94,28 @@ std::string require_architecture(const Backend& backend, const Device& device) {
   return architecture;
 }
 
+/// Libraries of CUDA 13 open on any machine, and fail in the first step on GPUs that they have no code for.
+void require_code(const Api& api, const Device& device, const std::string& architecture, bool with_nccl) {
+  CudaMachine machine;
+  api.driver.version(&machine.driver);
+  machine.oldest_gpu = std::stoi(architecture.substr(3));
+  const auto require = [&](const char* library, int release, const std::string& path, const std::string& package) {
+    if (release == 0 || works_on(machine, release)) return;
+    const bool old = release <= machine.driver / 1000;
+    refuse(device,
+           {fmt::format("{} of CUDA {} has no code for {}", library, release,
+                        old ? "its architecture" : "so old a driver"),
+            old ? fmt::format("{} of CUDA 12, the last for GPUs before sm_{}", library, oldest_gpu_of_cuda_13)
+                : fmt::format("{} of CUDA {}, as the driver", library, machine.driver / 1000),
+            fmt::format("{} and {}", old ? architecture : "a driver of CUDA " + version_text(machine.driver),
+                        path.empty() ? "no other" : path),
+            fmt::format("pip install {}, or install it with CUDA 12 and set CUDA_HOME to where it is", package)});
+  };
+  require("cublasLt", api.cublas.version ? int(api.cublas.version() / 10000) : 0, api.cublas_path,
+          "nvidia-cublas-cu12");
+  if (with_nccl) require("NCCL", api.nccl_release, api.nccl_path, "nvidia-nccl-cu12");
+}
+
 /// Where the cluster file says so: programs are generated for it, with or without.
 void require_cudnn(const Api& api, const Device& device, const std::string& architecture) {
   if (device.attention() != AttentionBy::cudnn) return;
@@ -165,6 +188,7 @@ std::vector<std::string> require_cuda(const Backend& backend, const std::vector<
   for (const Device* device : own) {
     std::string& architecture = out[size_t(device - devices.data())];
     architecture = require_architecture(backend, *device);
+    require_code(*backend.api, *device, architecture, gpus.size() > 1);
     require_cudnn(*backend.api, *device, architecture);
   }
   return out;

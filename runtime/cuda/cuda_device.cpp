@@ -22,11 +22,12 @@ constexpr size_t workspace_bytes = size_t(32) << 20;
 CudaDevice::~CudaDevice() {
   if (!context_) return;
   driver_.context_set_current(context_);
-  if (nccl_ && (!problem_.empty() || stopping())) nccl_->abort();
+  if (!problem_.empty() || stopping()) abort_communicators();
   staged_.reset();
-  if (recorded_) driver_.graph_executable_destroy(recorded_);
+  forget_recorded();
   nccl_.reset();
   products_.reset();
+  epilogues_.reset();
   attention_.reset();
   for (const Pinned& pinned : pinned_)
     if (pinned.memory) driver_.host_free(pinned.memory);
@@ -52,8 +53,12 @@ void CudaDevice::allocate(int64_t bytes) {
   allocate_arena(bytes);
   require(driver_.fill(arena_, 0, size_t(bytes), streams_[0]), "cuMemsetD8Async");
   synchronize(0);
-  products_ = std::make_unique<DeviceProducts>(api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes,
-                                               rank_.part.multiprocessors);
+  epilogues_ = std::make_unique<EpilogueKernels>(driver_, rank_.compile);
+  products_ = std::make_unique<DeviceProducts>(
+      api_.cublas, reinterpret_cast<void*>(workspace_), workspace_bytes, rank_.part.multiprocessors,
+      [this](const ProductShape& shape, const ProductOperands& operands, void* stream) {
+        return epilogues_->follow(shape, operands, stream);
+      });
   connect();
 }
 
@@ -222,8 +227,22 @@ bool CudaDevice::record(HetsynthContext& context) {
   return recorded_ != nullptr;
 }
 
-void CudaDevice::fail_step(int code) {
+/// The driver lets go of it when it is no longer being executed.
+void CudaDevice::forget_recorded() {
+  if (recorded_) driver_.graph_executable_destroy(recorded_);
+  recorded_ = nullptr;
+}
+
+/// A communicator waits for the end of every recorded step that uses it, so that goes first. Nothing is replayed any
+/// more.
+void CudaDevice::abort_communicators() {
+  forget_recorded();
+  rank_.replays = false;
   if (nccl_) nccl_->abort();
+}
+
+void CudaDevice::fail_step(int code) {
+  abort_communicators();
   if (problem_.empty() && group_depth_ != 0) problem_ = "a group of NCCL calls was not ended";
   if (problem_.empty()) problem_ = fmt::format("the generated step returned {}", code);
   throw std::runtime_error(problem_);
@@ -237,7 +256,7 @@ int CudaDevice::await(int stream) {
       if (int error = nccl_->broken()) problem_ = fmt::format("NCCL: {}", nccl_->error_text(error));
     if (stopping() || !problem_.empty()) {
       // Kernels of NCCL that wait for a rank that is gone end only so.
-      if (nccl_) nccl_->abort();
+      abort_communicators();
       return not_ready;
     }
     // A step lasts milliseconds: the first ones are waited for without giving up the core.
@@ -259,7 +278,7 @@ int CudaDevice::launch(int stream, int kernel, unsigned blocks, unsigned threads
 int CudaDevice::multiply(const ProductShape& shape, const ProductOperands& operands, bool accumulate) {
   const Timed timed(*this, TimedWork::Kind::product, 0,
                     fmt::format("product of {} x [{}, {}] x [{}, {}]{}{}", shape.batch, shape.m, shape.k, shape.k,
-                                shape.n, shape.bf16 ? ", bf16" : "",
+                                shape.n, shape.type == ProductType::f32 ? "" : fmt::format(", {}", name(shape.type)),
                                 shape.epilogue == epilogue_none ? "" : fmt::format(", epilogue {}", shape.epilogue)));
   problem_ = products_->enqueue(shape, operands, accumulate, streams_[0]);
   return problem_.empty() ? 0 : 1;

@@ -8,6 +8,7 @@
 
 #include "runtime/collectives/rank_device.h"
 #include "runtime/cuda/device_product.h"
+#include "runtime/cuda/epilogue_kernels.h"
 #include "runtime/cuda/nccl_ranks.h"
 
 namespace hetsynth::cuda {
@@ -25,6 +26,7 @@ struct CudaRank {
   int ordinal = 0;                          ///< of the GPU on its host
   GpuPart part = {};                        ///< without a context: all of the GPU
   std::string cubin;                        ///< machine code of the kernels file
+  EpilogueKernels::Compile compile = {};    ///< for this GPU, where a library lacks something
   StepFunction step;                        ///< the host program, linked against `cuda_symbols`
   std::vector<std::string> kernels;         ///< `hetsynth_kernels` of the host program
   int events = 0;                           ///< `hetsynth_event_count`

@@ -82,6 +82,8 @@ class CudaDevice : public RankDevice {
   int run_host_program(HetsynthContext& context);
   bool record(HetsynthContext& context);
   void connect();
+  void forget_recorded();
+  void abort_communicators();
   [[noreturn]] void fail_step(int code);
   DeviceStream staging();
   void* pinned(int which, size_t bytes);
@@ -108,6 +110,7 @@ class CudaDevice : public RankDevice {
   } pinned_[2];
   std::unique_ptr<NcclConnection> nccl_;
   std::unique_ptr<StagedCommunicator> staged_;
+  std::unique_ptr<EpilogueKernels> epilogues_;
   std::unique_ptr<DeviceProducts> products_;
   std::unique_ptr<DeviceAttention> attention_;
   int group_depth_ = 0;

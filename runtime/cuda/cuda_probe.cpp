@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <random>
 #include <stdexcept>
 
 #include "dsl/base/error.h"
 #include "dsl/ir/expr.h"
 #include "runtime/cuda/device_product.h"
+#include "runtime/cuda/epilogue_kernels.h"
 #include "runtime/cuda/nccl_ranks.h"
 #include "runtime/rank/rank_timing.h"
 
@@ -33,47 +38,20 @@ const std::string loop_kernel = fmt::format(
     "}}\n",
     threads_per_block, exponentials);
 
-constexpr int64_t rows_of_chunk = 64;
-
-/// What a generated kernel would do in place of an epilogue: one element after the other, or, where columns are summed,
-/// chunks of rows, whose sums another kernel would add.
-const std::string follow_kernels = fmt::format(
-    R"(
-__device__ float slope_of_gelu(float x) {{
-  const float slope = 0.7978845608f, cubic = 0.044715f, t = tanhf(slope * (x + cubic * x * x * x));
-  return 0.5f * (1.0f + t + x * (1.0f - t * t) * slope * (1.0f + 3.0f * cubic * x * x));
-}}
-extern "C" __global__ void follow(float* c, const float* bias, float* beside, const long long* how) {{
-  const long long at = (long long)blockIdx.x * {threads} + threadIdx.x, columns = how[1], epilogue = how[2];
-  if (at >= how[0]) return;
-  if (epilogue == {dgelu}) {{
-    c[at] *= slope_of_gelu(beside[at]);
-    return;
-  }}
-  const float x = c[at] + bias[at % columns];
-  if (epilogue == {kept}) beside[at] = x;
-  c[at] = epilogue == {bias}   ? x
-          : epilogue == {relu} ? (x > 0.0f ? x : 0.0f)
-                               : 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-}}
-extern "C" __global__ void follow_and_sum(float* c, float* sums, const float* beside, const long long* how) {{
-  const long long columns = how[1], rows = how[0] / columns, blocks = (columns + {threads} - 1) / {threads};
-  const long long chunk = blockIdx.x / blocks, column = blockIdx.x % blocks * {threads} + threadIdx.x;
-  if (column >= columns) return;
-  float sum = 0.0f;
-  for (long long row = chunk * {rows}; row < rows && row < (chunk + 1) * {rows}; ++row) {{
-    const long long at = row * columns + column;
-    const float value = c[at] * slope_of_gelu(beside[at]);
-    c[at] = value;
-    sum += value;
-  }}
-  sums[chunk * columns + column] = sum;
-}}
-)",
-    fmt::arg("threads", threads_per_block), fmt::arg("rows", rows_of_chunk), fmt::arg("bias", epilogue_bias),
-    fmt::arg("relu", epilogue_relu_bias), fmt::arg("kept", epilogue_gelu_aux_bias), fmt::arg("dgelu", epilogue_dgelu));
-
-int64_t chunks_of(int64_t rows) { return (rows + rows_of_chunk - 1) / rows_of_chunk; }
+/// What products of a model multiply is not zero; cards that are limited by power are slower with it. Random signs and
+/// mantissas, sizes from a half to one.
+std::vector<uint8_t> random_operands(int64_t elements, ProductType type) {
+  std::mt19937_64 random(1);
+  std::vector<uint8_t> out(static_cast<size_t>(elements * element_bytes(type)));
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto bits = uint32_t(random());
+    uint32_t number = (bits & 0x807fffff) | 0x3f000000;  // of float32, and in its upper half of bf16
+    if (type == ProductType::bf16) number >>= 16;
+    if (type == ProductType::fp16) number = (bits & 0x83ff) | 0x3800;
+    std::memcpy(&out[size_t(i * element_bytes(type))], &number, size_t(element_bytes(type)));
+  }
+  return out;
+}
 
 template <class T>
 T* pointer(DevicePointer address) {
@@ -91,17 +69,20 @@ class Gpu {
     require(driver_.stream_create(&stream_, stream_non_blocking, 0), "cuStreamCreateWithPriority");
     products_ = std::make_unique<DeviceProducts>(
         backend.api->cublas, reinterpret_cast<void*>(memory(probe_workspace_bytes)), probe_workspace_bytes);
-    const CudaCode code = backend.compile(loop_kernel + follow_kernels, "probe.cu", architecture);
+    epilogues_ = std::make_unique<EpilogueKernels>(
+        driver_, [&backend, architecture](const std::string& source, const std::string& name) {
+          return backend.compile(source, name, architecture);
+        });
+    const CudaCode code = backend.compile(loop_kernel, "probe.cu", architecture);
     if (!code.ok()) throw InternalError("the probe's kernels do not compile:\n" + code.log);
     require(driver_.module_load(&module_, code.cubin.data()), "cuModuleLoadData");
     require(driver_.module_function(&loop_, module_, "loop"), "cuModuleGetFunction");
-    require(driver_.module_function(&follow_, module_, "follow"), "cuModuleGetFunction");
-    require(driver_.module_function(&follow_and_sum_, module_, "follow_and_sum"), "cuModuleGetFunction");
   }
   ~Gpu() {
     if (!context_) return;
     driver_.context_set_current(context_);
     products_.reset();
+    epilogues_.reset();
     for (const DevicePointer pointer : memory_) driver_.free(pointer);
     if (module_) driver_.module_unload(module_);
     if (stream_) driver_.stream_destroy(stream_);
@@ -123,27 +104,15 @@ class Gpu {
     wait();
     return memory_.back();
   }
-  void multiply(int64_t n, DevicePointer a, DevicePointer w, DevicePointer c) {
-    const std::string problem =
-        multiply({1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1}, {pointer<void>(a), pointer<void>(w), pointer<float>(c)});
-    if (!problem.empty()) throw std::runtime_error(problem);
-    wait();
-  }
   /// Enqueues a product. "" or what is wrong with it.
   std::string multiply(const ProductShape& shape, const ProductOperands& operands) {
     make_current();
     return products_->enqueue(shape, operands, false, stream_);
   }
-  /// Enqueues what follows a product of that shape if it has no epilogue. `how`: where elements, those of a row, and
-  /// the epilogue's number lie on the device.
-  void follow(const ProductShape& shape, ProductOperands operands, DevicePointer how) {
-    void* arguments[] = {&operands.c, &operands.bias, &operands.beside, &how, nullptr};
-    const bool sums = shape.epilogue == epilogue_dgelu_bgrad;
-    const int64_t threads = sums ? shape.n : shape.m * shape.n;
-    const int64_t blocks = (threads + threads_per_block - 1) / threads_per_block * (sums ? chunks_of(shape.m) : 1);
-    require(driver_.launch(sums ? follow_and_sum_ : follow_, unsigned(blocks), 1, 1, threads_per_block, 1, 1, 0,
-                           stream_, arguments, nullptr),
-            "follow");
+  /// Enqueues what follows a product of that shape if it has no epilogue.
+  void follow(const ProductShape& shape, const ProductOperands& operands) {
+    const std::string problem = epilogues_->follow(shape, operands, stream_);
+    if (!problem.empty()) throw std::runtime_error(problem);
   }
   /// `count`: where the number of elements lies on the device.
   void run_loop(int64_t elements, DevicePointer x, DevicePointer y, DevicePointer count) {
@@ -156,8 +125,10 @@ class Gpu {
     require(driver_.copy_on_device(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
     wait();
   }
-  void set(DevicePointer to, const std::vector<int64_t>& values) {
-    require(driver_.copy_to_device(to, values.data(), values.size() * sizeof(int64_t), stream_), "cuMemcpyHtoDAsync");
+  template <class T>
+  void set(DevicePointer to, const std::vector<T>& values) {
+    make_current();
+    require(driver_.copy_to_device(to, values.data(), values.size() * sizeof(T), stream_), "cuMemcpyHtoDAsync");
     wait();
   }
 
@@ -171,7 +142,7 @@ class Gpu {
   const Driver& driver_;
   int device_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr, *loop_ = nullptr;
-  void *follow_ = nullptr, *follow_and_sum_ = nullptr;
+  std::unique_ptr<EpilogueKernels> epilogues_;
   std::unique_ptr<DeviceProducts> products_;
   std::vector<DevicePointer> memory_;
 };
@@ -194,9 +165,13 @@ class GpuProbe {
 
   DeviceSpeed speed() {
     DeviceSpeed out;
-    const double rate = flops(options_.matmul_extent) / matmul_seconds(options_.matmul_extent);
+    const double rate = *products_per_second(ProductType::f32);
     out.matmul_flops_per_second = rate;
-    out.matmul_call_seconds = std::max(0.0, matmul_seconds(small_extent) - flops(small_extent) / rate);
+    out.matmul_call_seconds =
+        std::max(0.0, *matmul_seconds(small_extent, ProductType::f32) - flops(small_extent) / rate);
+    out.matmul_tf32_flops_per_second = products_per_second(ProductType::tf32);
+    out.matmul_bf16_flops_per_second = products_per_second(ProductType::bf16);
+    out.matmul_fp16_flops_per_second = products_per_second(ProductType::fp16);
     out.memory_bytes_per_second = memory_bytes_per_second();
     const double call = loop_seconds(1);
     const double operations = double(options_.loop_elements) * exponentials * hetsynth::flops(exp(Expr::input(0)));
@@ -245,21 +220,53 @@ class GpuProbe {
     return out;
   }
 
-  double matmul_seconds(int64_t n) {
-    const auto a = memory(4 * n * n), w = memory(4 * n * n), c = memory(4 * n * n);
-    return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+  /// The same random elements on each GPU.
+  std::vector<DevicePointer> operands(int64_t elements, ProductType type) {
+    const auto out = memory(elements * element_bytes(type));
+    const std::vector<uint8_t> contents = random_operands(elements, type);
+    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(out[size_t(rank)], contents); });
+    return out;
+  }
+
+  /// Whether all GPUs have an algorithm for a product, which the library says only when it is asked.
+  bool can(const ProductShape& shape, const std::function<ProductOperands(size_t)>& operands_of) {
+    std::vector<std::string> problems(gpus_.size());
+    threads_.run([&](int rank) {
       const auto r = size_t(rank);
-      gpus_[r]->multiply(n, a[r], w[r], c[r]);
+      problems[r] = gpus_[r]->multiply(shape, operands_of(r));
+      gpus_[r]->wait();
     });
+    return std::ranges::all_of(problems, [](const std::string& problem) { return problem.empty(); });
+  }
+
+  /// Of square matrices; none where the library has no such products.
+  std::optional<double> matmul_seconds(int64_t n, ProductType type) {
+    const auto a = operands(n * n, type), w = operands(n * n, type), c = memory(4 * n * n);
+    ProductShape shape{1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1, type};
+    const auto of = [&](size_t r) -> ProductOperands {
+      return {pointer<void>(a[r]), pointer<void>(w[r]), pointer<float>(c[r])};
+    };
+    if (type != ProductType::f32 && !can(shape, of)) return std::nullopt;
+    return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
+      Gpu& gpu = *gpus_[size_t(rank)];
+      const std::string problem = gpu.multiply(shape, of(size_t(rank)));
+      if (!problem.empty()) throw std::runtime_error(problem);
+      gpu.wait();
+    });
+  }
+
+  std::optional<double> products_per_second(ProductType type) {
+    const std::optional<double> seconds = matmul_seconds(options_.matmul_extent, type);
+    return seconds ? std::optional(flops(options_.matmul_extent) / *seconds) : std::nullopt;
   }
 
   /// Products with an epilogue that take no longer than the product and a kernel. The sums are short, as they are where
   /// a model's width is: with longer ones there is less to win.
   FusedProducts faster_epilogues() {
     const int64_t n = options_.matmul_extent, m = 2 * n, k = std::max<int64_t>(1, n / 4);
-    const auto a = memory(4 * m * k), w = memory(4 * k * n), c = memory(4 * m * n), beside = memory(4 * m * n),
-               bias = memory(4 * n * chunks_of(m)), how = memory(3 * sizeof(int64_t));
-    auto operands = [&](size_t r) -> ProductOperands {
+    const auto a = operands(m * k, ProductType::f32), w = operands(k * n, ProductType::f32), c = memory(4 * m * n),
+               beside = memory(4 * m * n), bias = memory(4 * n);
+    const auto operands_of = [&](size_t r) -> ProductOperands {
       return {pointer<void>(a[r]), pointer<void>(w[r]), pointer<float>(c[r]), pointer<float>(bias[r]),
               pointer<float>(beside[r])};
     };
@@ -267,24 +274,16 @@ class GpuProbe {
     auto gained = [&](const ProductShape& plain, int epilogue) {
       ProductShape fused = plain;
       fused.epilogue = epilogue;
-      // The library may have no algorithm for it, and only says so when it is asked.
-      std::vector<std::string> problems(gpus_.size());
-      threads_.run([&](int rank) {
-        const auto r = size_t(rank);
-        gpus_[r]->set(how[r], {m * n, n, epilogue});
-        problems[r] = gpus_[r]->multiply(fused, operands(r));
-        gpus_[r]->wait();
-      });
-      if (std::ranges::any_of(problems, [](const std::string& problem) { return !problem.empty(); })) return -HUGE_VAL;
+      if (!can(fused, operands_of)) return -HUGE_VAL;
       const double together = slowest_median(threads_, count_, options_.seconds, [&](int rank) {
-        gpus_[size_t(rank)]->multiply(fused, operands(size_t(rank)));
+        gpus_[size_t(rank)]->multiply(fused, operands_of(size_t(rank)));
         gpus_[size_t(rank)]->wait();
       });
       return slowest_median(threads_, count_, options_.seconds,
                             [&](int rank) {
                               const auto r = size_t(rank);
-                              gpus_[r]->multiply(plain, operands(r));
-                              gpus_[r]->follow(fused, operands(r), how[r]);
+                              gpus_[r]->multiply(plain, operands_of(r));
+                              gpus_[r]->follow(fused, operands_of(r));
                               gpus_[r]->wait();
                             }) -
              together;
@@ -294,7 +293,8 @@ class GpuProbe {
       for (const ProductEpilogue epilogue : product_epilogues) {
         double seconds = 0;
         for (int number : cublas_numbers(epilogue))
-          seconds += gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16}, number);
+          seconds +=
+              gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16 ? ProductType::bf16 : ProductType::f32}, number);
         if (seconds >= 0) out.insert({epilogue, bf16});
       }
     return out;
@@ -302,7 +302,7 @@ class GpuProbe {
 
   double loop_seconds(int64_t elements) {
     const auto x = memory(4 * elements), y = memory(4 * elements), count = memory(8);
-    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(count[size_t(rank)], {elements}); });
+    threads_.run([&](int rank) { gpus_[size_t(rank)]->set(count[size_t(rank)], std::vector<int64_t>{elements}); });
     return slowest_median(threads_, count_, options_.seconds, [&](int rank) {
       const auto r = size_t(rank);
       gpus_[r]->run_loop(elements, x[r], y[r], count[r]);

@@ -1,8 +1,10 @@
 #include "runtime/cuda/device_product.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "dsl/base/error.h"
 
@@ -28,6 +30,8 @@ uint32_t alignment_of(const void* pointer) {
   return uint32_t(address & (~address + 1));
 }
 
+}  // namespace
+
 bool has_bias(int epilogue) {
   return epilogue == epilogue_dgelu_bgrad || epilogue == epilogue_bias || epilogue == epilogue_relu_bias ||
          epilogue == epilogue_gelu_bias || epilogue == epilogue_gelu_aux_bias;
@@ -36,7 +40,19 @@ bool has_matrix_beside(int epilogue) {
   return epilogue == epilogue_gelu_aux_bias || epilogue == epilogue_dgelu || epilogue == epilogue_dgelu_bgrad;
 }
 
-}  // namespace
+std::string_view name(ProductType type) {
+  switch (type) {
+    case ProductType::f32:
+      return "f32";
+    case ProductType::bf16:
+      return "bf16";
+    case ProductType::tf32:
+      return "tf32";
+    case ProductType::fp16:
+      break;
+  }
+  return "fp16";
+}
 
 std::vector<int> cublas_numbers(ProductEpilogue epilogue) {
   switch (epilogue) {
@@ -70,8 +86,13 @@ struct DeviceProducts::Planned {
   bool swapped = false;
 };
 
-DeviceProducts::DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors)
-    : library_(library), workspace_(workspace), workspace_bytes_(workspace_bytes), multiprocessors_(multiprocessors) {}
+DeviceProducts::DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors,
+                               Follow follow)
+    : library_(library),
+      workspace_(workspace),
+      workspace_bytes_(workspace_bytes),
+      multiprocessors_(multiprocessors),
+      follow_(std::move(follow)) {}
 
 DeviceProducts::~DeviceProducts() {
   for (const auto& [wanted, planned] : planned_) give_back(planned);
@@ -106,7 +127,8 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
   ColumnMajorProduct p = column_major(shape);
   planned.swapped = p.swapped;
   int32_t left_transposed = p.left.transpose, right_transposed = p.right.transpose;
-  int status = library_.product_create(&planned.product, compute_32f, real_32f);
+  int status = library_.product_create(&planned.product,
+                                       shape.type == ProductType::tf32 ? compute_32f_tf32 : compute_32f, real_32f);
   if (!status)
     status = library_.product_set(planned.product, product_transpose_a, &left_transposed, sizeof left_transposed);
   if (!status)
@@ -117,7 +139,9 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
     HETSYNTH_CHECK(p.swapped && shape.batch == 1, "the result of a product with an epilogue is one matrix, row by row");
     status = set_epilogue(shape, operands, planned.product);
   }
-  const int operand_type = shape.bf16 ? real_16bf : real_32f;
+  const int operand_type = shape.type == ProductType::bf16   ? real_16bf
+                           : shape.type == ProductType::fp16 ? real_16f
+                                                             : real_32f;
   auto make = [&](void** layout, const ColumnMajor& matrix, int type) {
     int32_t batch = int32_t(shape.batch);
     if (!status) status = library_.layout_create(layout, type, matrix.rows, matrix.columns, matrix.leading);
@@ -147,7 +171,8 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
   if (preference) library_.preference_destroy(preference);
   if (!status && found > 0) return "";
   const std::string product =
-      fmt::format("a product of {} x [{}, {}] x [{}, {}]", shape.batch, shape.m, shape.k, shape.k, shape.n);
+      fmt::format("a product of {} x [{}, {}] x [{}, {}]{}", shape.batch, shape.m, shape.k, shape.k, shape.n,
+                  shape.type == ProductType::f32 ? "" : fmt::format(" in {}", name(shape.type)));
   if (shape.epilogue == epilogue_none)
     return fmt::format("cublasLt has no algorithm for {} (status {})", product, status);
   return fmt::format(
@@ -156,10 +181,19 @@ std::string DeviceProducts::plan(const Wanted& wanted, const ProductOperands& op
       product, shape.epilogue, status);
 }
 
+/// The bare product, and what the epilogue would have done.
+std::string DeviceProducts::enqueue_followed(const Wanted& wanted, const ProductOperands& operands, void* stream) {
+  ProductShape bare = wanted.shape;
+  bare.epilogue = epilogue_none;
+  std::string problem = enqueue(bare, operands, false, stream);
+  return problem.empty() ? follow_(wanted.shape, operands, stream) : problem;
+}
+
 std::string DeviceProducts::enqueue(const ProductShape& shape, const ProductOperands& operands, bool accumulate,
                                     void* stream) {
   const auto& [a, w, c, bias, beside] = operands;
   const Wanted wanted{shape, alignment_of(a), alignment_of(w), alignment_of(c)};
+  if (followed_.contains(wanted)) return enqueue_followed(wanted, operands, stream);
   auto found = planned_.find(wanted);
   if (found == planned_.end()) {
     found = planned_.emplace(wanted, Planned{}).first;
@@ -167,7 +201,16 @@ std::string DeviceProducts::enqueue(const ProductShape& shape, const ProductOper
     if (!problem.empty()) {
       give_back(found->second);
       planned_.erase(found);
-      return problem;
+      if (shape.epilogue == epilogue_none || !follow_) return problem;
+      problem = enqueue_followed(wanted, operands, stream);
+      if (!problem.empty()) return problem;
+      if (followed_.empty())
+        spdlog::warn(
+            "cublasLt has no algorithm for a product with epilogue {}: a kernel follows it, at a loss of time; "
+            "hetsynth probe finds out which epilogues it has",
+            shape.epilogue);
+      followed_.insert(wanted);
+      return "";
     }
   }
   const Planned& p = found->second;

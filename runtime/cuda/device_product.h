@@ -1,8 +1,11 @@
 // Matrix products on a device through cublasLt, which thinks in column-major matrices.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/cluster/product_epilogue.h"
@@ -10,16 +13,36 @@
 
 namespace hetsynth::cuda {
 
+/// What a and w are, and how they are multiplied; sums and c are float32. Generated programs ask for the first two.
+enum class ProductType : uint8_t {
+  f32,  ///< float32, multiplied as such
+  bf16,
+  tf32,  ///< float32, rounded to TF32 on the way to the tensor cores
+  fp16,
+};
+constexpr ProductType product_types[] = {ProductType::f32, ProductType::bf16, ProductType::tf32, ProductType::fp16};
+/// "f32", "bf16", ...
+std::string_view name(ProductType type);
+/// Bytes of an element of a and w.
+constexpr int64_t element_bytes(ProductType type) {
+  return type == ProductType::bf16 || type == ProductType::fp16 ? 2 : 4;
+}
+
 /// A product as codegen/interface/abi.h has it: strides in elements per batch, row and column.
 struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   int64_t a_batch = 0, a_row = 0, a_column = 0;
   int64_t w_batch = 0, w_row = 0, w_column = 0;
   int64_t c_batch = 0, c_row = 0, c_column = 0;
-  bool bf16 = false;  ///< a and w; sums and c are float32
+  ProductType type = ProductType::f32;
   int epilogue = epilogue_none;
   auto operator<=>(const ProductShape&) const = default;
 };
+
+/// Whether an epilogue, by cublasLt's number, adds a bias or sums up one, and whether it stores or reads a matrix
+/// beside the result.
+bool has_bias(int epilogue);
+bool has_matrix_beside(int epilogue);
 
 /// cublasLt's numbers of an epilogue: without sums of columns, then with them, where there are such.
 std::vector<int> cublas_numbers(ProductEpilogue epilogue);
@@ -53,8 +76,12 @@ ColumnMajorProduct column_major(const ProductShape& shape);
 /// Products of one device; chosen algorithms are kept by shape. Called from one thread.
 class DeviceProducts {
  public:
-  /// `multiprocessors`: those that products may count on; 0: all of the device.
-  DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors = 0);
+  /// Enqueues what an epilogue would do to the bare product in c; "" or what failed.
+  using Follow = std::function<std::string(const ProductShape&, const ProductOperands&, void* stream)>;
+  /// `multiprocessors`: those that products may count on; 0: all of the device. `follow`: for epilogues that cublasLt
+  /// has no algorithm for; without it they fail.
+  DeviceProducts(const CublasLt& library, void* workspace, size_t workspace_bytes, int multiprocessors = 0,
+                 Follow follow = {});
   ~DeviceProducts();
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
@@ -69,6 +96,7 @@ class DeviceProducts {
     uint32_t a_alignment, w_alignment, c_alignment;  ///< bytes
     auto operator<=>(const Wanted&) const = default;
   };
+  std::string enqueue_followed(const Wanted& wanted, const ProductOperands& operands, void* stream);
   std::string plan(const Wanted& wanted, const ProductOperands& operands, Planned& planned);
   void give_back(const Planned& planned) const;
   int set_epilogue(const ProductShape& shape, const ProductOperands& operands, void* product) const;
@@ -77,7 +105,9 @@ class DeviceProducts {
   void* workspace_;
   size_t workspace_bytes_;
   int32_t multiprocessors_;
+  Follow follow_;
   std::map<Wanted, Planned> planned_;
+  std::set<Wanted> followed_;  ///< epilogues that cublasLt has no algorithm for
 };
 
 }  // namespace hetsynth::cuda

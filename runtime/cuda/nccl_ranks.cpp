@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
@@ -11,6 +12,13 @@
 #include "dsl/spmd/hosts.h"
 
 namespace hetsynth::cuda {
+
+namespace {
+
+/// What NCCL put into a slot, perhaps just now by a thread of its own; nullptr: nothing yet.
+void* filled(void*& slot) { return std::atomic_ref(slot).load(); }
+
+}  // namespace
 
 std::string nccl_version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
@@ -116,18 +124,14 @@ void NcclConnection::connect(NcclRanks& ranks, int rank) {
   const auto place = [&](const std::vector<int>& list) {
     return int(std::find(list.begin(), list.end(), rank) - list.begin());
   };
-  made_.push_back(nullptr);
-  require(library_.init_rank(&made_.back(), int(all.size()), ranks.id_for(rank), place(all), &config),
-          "ncclCommInitRankConfig");
+  void*& slot = slots_.emplace_back(nullptr);
+  require_made(library_.init_rank(&slot, int(all.size()), ranks.id_for(rank), place(all), &config),
+               "ncclCommInitRankConfig");
+  void* const whole = filled(slot);
   // All ranks go through the axes in the same order, as every split is a meeting of all.
   for (size_t axis = 0; axis < along_.size(); ++axis) {
     const std::vector<int> group = ranks.gpus_along(rank, int(axis));
-    bool all_whole = ranks.mesh().axes.size() == 1;
-    if (all_whole) {
-      along_[axis] = made_.front();
-      continue;
-    }
-    along_[axis] = split(group, rank);
+    along_[axis] = ranks.mesh().axes.size() == 1 ? whole : split(group, rank);
   }
   for (int axis : ranks.levelled_axes()) {
     on_host_[size_t(axis)] = split(ranks.on_host(rank, axis), rank);
@@ -136,22 +140,35 @@ void NcclConnection::connect(NcclRanks& ranks, int rank) {
 }
 
 /// A meeting of all ranks; those of each part get a communicator. nullptr where the rank is not of the part, or alone.
+/// Whatever the call returns, a thread of NCCL fills the slot in later: it is looked at when the communicator that is
+/// split is at rest again.
 void* NcclConnection::split(const std::vector<int>& part, int rank) {
   NcclConfig config;
   const auto at = std::find(part.begin(), part.end(), rank);
   const int color = part.size() > 1 && at != part.end() ? part.front() : nccl_no_color;
-  void* made = nullptr;
-  require(library_.split(made_.front(), color, int(at - part.begin()), &made, &config), "ncclCommSplit");
-  if (!made) return nullptr;
-  made_.push_back(made);
-  require(nccl_in_progress, "ncclCommSplit");
+  void*& slot = slots_.emplace_back(nullptr);
+  const int status = library_.split(made().front(), color, int(at - part.begin()), &slot, &config);
+  require_made(status, "ncclCommSplit");
+  void* const made = filled(slot);
+  if (!made && color != nccl_no_color)
+    throw std::runtime_error("ncclCommSplit: NCCL came to rest without a communicator for the part");
   return made;
+}
+
+std::vector<void*> NcclConnection::made() {
+  std::vector<void*> out;
+  for (void*& slot : slots_)
+    if (void* communicator = filled(slot)) out.push_back(communicator);
+  return out;
 }
 
 int NcclConnection::settle(int status) {
   while (status == nccl_in_progress) {
     status = 0;
-    for (void* communicator : made_) {
+    // In order of their making: once the first is at rest, the slots of those split from it are filled.
+    for (void*& slot : slots_) {
+      void* const communicator = filled(slot);
+      if (!communicator) continue;
       int state = 0;
       if (int error = library_.asynchronous_error(communicator, &state)) return error;
       if (state != 0) status = state;
@@ -165,8 +182,8 @@ int NcclConnection::settle(int status) {
   return status;
 }
 
-int NcclConnection::broken() const {
-  for (void* communicator : made_) {
+int NcclConnection::broken() {
+  for (void* communicator : made()) {
     int state = 0;
     if (int error = library_.asynchronous_error(communicator, &state)) return error;
     if (state != 0 && state != nccl_in_progress) return state;
@@ -180,25 +197,34 @@ void NcclConnection::require(int status, const char* call) {
   if (status) throw std::runtime_error(fmt::format("{}: {}", call, library_.error_text(status)));
 }
 
+/// What makes communicators may say at once that it is done, and be at work all the same.
+void NcclConnection::require_made(int status, const char* call) {
+  require(status == 0 ? nccl_in_progress : status, call);
+}
+
 void NcclConnection::abort() {
-  // Parts before the communicator they were split from.
-  for (size_t i = made_.size(); i-- > 0;)
-    if (made_[i]) library_.abort(made_[i]);
-  made_.clear();
+  // Parts before the communicator they were split from. Its end waits for NCCL's threads, which may have made another
+  // part meanwhile.
+  const std::vector<void*> known = made();
+  for (size_t i = known.size(); i-- > 0;) library_.abort(known[i]);
+  for (void* late : made())
+    if (std::find(known.begin(), known.end(), late) == known.end()) library_.abort(late);
+  for (void*& slot : slots_) std::atomic_ref(slot).store(nullptr);
   for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) std::fill(parts->begin(), parts->end(), nullptr);
 }
 
 NcclConnection::~NcclConnection() {
-  for (size_t i = made_.size(); i-- > 0;) {
-    int status = library_.finalize(made_[i]);
+  const std::vector<void*> communicators = made();
+  for (size_t i = communicators.size(); i-- > 0;) {
+    int status = library_.finalize(communicators[i]);
     while (status == nccl_in_progress && !stop_()) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
-      if (library_.asynchronous_error(made_[i], &status)) break;
+      if (library_.asynchronous_error(communicators[i], &status)) break;
     }
     if (status == 0)
-      library_.destroy(made_[i]);
+      library_.destroy(communicators[i]);
     else
-      library_.abort(made_[i]);
+      library_.abort(communicators[i]);
   }
 }
 

@@ -1,6 +1,7 @@
 // NCCL communicators of a run: one over all of its GPUs, and one per mesh axis split from it. None of them blocks, so
 // that a rank can leave when another one dies.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -87,18 +88,22 @@ class NcclConnection {
   /// aborted meanwhile.
   int settle(int status);
   /// NCCL's error if a communicator broke since; 0 if none did.
-  int broken() const;
+  int broken();
   /// Ends everything under way. Every rank of a run does so when one fails.
   void abort();
   std::string error_text(int error) const { return library_.error_text(error); }
 
  private:
   void require(int status, const char* call);
+  void require_made(int status, const char* call);
   void connect(NcclRanks& ranks, int rank);
   void* split(const std::vector<int>& part, int rank);
+  /// The communicators that are there, in order of their making.
+  std::vector<void*> made();
   const Nccl& library_;
   std::function<bool()> stop_;
-  std::vector<void*> made_;                       ///< in order of their making
+  /// Where NCCL puts communicators, some of them only when a thread of its own has made them: places that stay.
+  std::deque<void*> slots_;
   std::vector<void*> along_, on_host_, leaders_;  ///< by axis
 };
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
+#include "runtime/jit/cuda_generation.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/shared_library.h"
 
@@ -76,6 +78,7 @@ LibraryStatus driver_status(CudaSupport& support) {
   status.found = true;
   status.version = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   status.path = driver.library.path();
+  status.origin = origin(driver.library);
   support.devices = devices_of(driver);
   return status;
 }
@@ -86,6 +89,7 @@ LibraryStatus nvrtc_status() {
   if (toolkit.available) {
     status.version = toolkit.version();
     status.path = toolkit.path;
+    status.origin = toolkit.origin;
   } else {
     status.problem = toolkit.problem;
   }
@@ -96,9 +100,9 @@ LibraryStatus nvrtc_status() {
 /// "major.minor.patch".
 template <class Version>
 LibraryStatus numbered_status(std::string name, std::string purpose, const std::vector<std::string>& files,
-                              const Version& version) {
+                              const Version& version, const SharedLibrary::Objection& objection = {}) {
   LibraryStatus status{.name = std::move(name), .purpose = std::move(purpose)};
-  SharedLibrary library = SharedLibrary::open(files, cuda_library_folders());
+  SharedLibrary library = SharedLibrary::open(files, cuda_library_folders(), objection);
   if (!library) {
     status.problem = library.problem();
     return status;
@@ -106,6 +110,7 @@ LibraryStatus numbered_status(std::string name, std::string purpose, const std::
   status.version = version(library);
   status.found = !status.version.empty();
   status.path = library.path();
+  status.origin = origin(library);
   if (!status.found) status.problem = library.path() + " does not tell its version";
   return status;
 }
@@ -146,15 +151,20 @@ CudaSupport cuda_libraries() {
   CudaSupport support;
   support.libraries.push_back(driver_status(support));
   support.libraries.push_back(nvrtc_status());
-  support.libraries.push_back(numbered_status("NCCL", "collectives among GPUs", {"libnccl.so.2"}, nccl_version));
-  support.libraries.push_back(numbered_status("cublasLt", "matrix products on GPUs",
-                                              {"libcublasLt.so.13", "libcublasLt.so.12"}, cublas_version));
+  support.libraries.push_back(
+      numbered_status("NCCL", "collectives among GPUs", {"libnccl.so.2"}, nccl_version, objection_to_nccl));
+  support.libraries.push_back(
+      numbered_status("cublasLt", "matrix products on GPUs", cuda_files("libcublasLt"), cublas_version));
   support.libraries.push_back(cudnn_status());
   const char *const any = "clusters with cuda devices", *several = "clusters with two or more cuda devices";
   const std::map<std::string, std::string> needed = {
       {"driver", fmt::format("{} need it to run: install the NVIDIA driver", any)},
-      {"NVRTC", fmt::format("{} need it to run: install the CUDA toolkit, or set CUDA_HOME to where it is", any)},
-      {"cublasLt", fmt::format("{} need it to run: install cuBLAS, or set CUDA_HOME to where it is", any)},
+      {"NVRTC", fmt::format("{} need it to run: install the CUDA toolkit (or pip install nvidia-cuda-nvrtc), or set "
+                            "CUDA_HOME to where it is",
+                            any)},
+      {"cublasLt", fmt::format("{} need it to run: install cuBLAS (or pip install nvidia-cublas), or set CUDA_HOME to "
+                               "where it is",
+                               any)},
       {"NCCL", fmt::format("{} need it to run: install NCCL 2.18 or later", several)},
       {"cuDNN",
        fmt::format("devices with attention = \"cudnn\" in the cluster file need it to run: install cuDNN {} or "
@@ -162,6 +172,20 @@ CudaSupport cuda_libraries() {
                    version_text(least_cudnn_version))}};
   for (LibraryStatus& library : support.libraries) library.needed = needed.at(library.name);
   return support;
+}
+
+const CudaMachine& cuda_machine() {
+  static const CudaMachine machine = [] {
+    CudaMachine found;
+    Driver driver;
+    if (!driver.start().empty() || driver.version(&found.driver) != 0) return CudaMachine{};
+    for (const CudaDevice& device : devices_of(driver)) {
+      const int architecture = std::stoi(device.architecture.substr(3));
+      found.oldest_gpu = found.oldest_gpu == 0 ? architecture : std::min(found.oldest_gpu, architecture);
+    }
+    return found;
+  }();
+  return machine;
 }
 
 std::vector<CudaDevice> cuda_devices() {

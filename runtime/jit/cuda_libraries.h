@@ -13,6 +13,7 @@ struct LibraryStatus {
   bool found = false;
   std::string version = {};  ///< "13.0"; empty unless found
   std::string path = {};     ///< of the file; empty unless found
+  std::string origin = {};   ///< how it was come by: "found by the loader", "installed by pip"; empty unless found
   std::string problem = {};  ///< why it cannot be used; empty if found
   std::string needed = {};   ///< for which clusters, and what to do if it is missing
 };

@@ -9,10 +9,10 @@ namespace hetsynth {
 
 class FunctionTable {
  public:
-  /// `what`: the library's name in messages. Names and folders as for SharedLibrary::open.
+  /// `what`: the library's name in messages. Names, folders and objections as for SharedLibrary::open.
   FunctionTable(const std::string& what, const std::vector<std::string>& names,
-                const std::vector<std::string>& folders = {})
-      : library_(SharedLibrary::open(names, folders)) {
+                const std::vector<std::string>& folders = {}, const SharedLibrary::Objection& objection = {})
+      : library_(SharedLibrary::open(names, folders, objection)) {
     if (!library_) problem_ = "no " + what + ": " + library_.problem();
   }
 

@@ -9,6 +9,7 @@
 #include "dsl/base/version.h"
 #include "dsl/jit/disk_cache.h"
 #include "dsl/jit/ptx_compiler.h"
+#include "runtime/jit/cuda_generation.h"
 #include "runtime/jit/shared_library.h"
 
 namespace hetsynth {
@@ -39,7 +40,7 @@ struct Nvrtc {
   const char* (*error_text)(Result) = nullptr;
 
   Nvrtc() {
-    library = SharedLibrary::open({"libnvrtc.so.13", "libnvrtc.so.12"}, cuda_library_folders());
+    library = SharedLibrary::open(cuda_files("libnvrtc"), cuda_library_folders());
     toolkit.problem = library ? look() : "NVRTC is not installed: " + library.problem();
     toolkit.available = toolkit.problem.empty();
   }
@@ -58,6 +59,7 @@ struct Nvrtc {
   /// Fills the toolkit's description. Gives what is wrong with the library, or "".
   std::string look() {
     toolkit.path = library.path();
+    toolkit.origin = hetsynth::origin(library);
     if (!find_functions()) return library.path() + " lacks functions of NVRTC 12";
     int count = 0;
     if (version(&toolkit.major, &toolkit.minor) != success || architecture_count(&count) != success || count <= 0)

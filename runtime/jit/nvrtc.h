@@ -26,6 +26,7 @@ struct CudaToolkit {
   bool available = false;
   std::string problem;  ///< why not
   std::string path;     ///< of libnvrtc
+  std::string origin;   ///< how it was come by, as origin() of runtime/jit/shared_library.h says it
   int major = 0;
   int minor = 0;
   std::vector<std::string> architectures;  ///< "sm_75", ..., ascending

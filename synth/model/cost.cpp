@@ -27,7 +27,7 @@ double effective_iterations(const Node& node) {
 }
 
 /// A product of two operands that both have factors of their own, summed over what they share, is left to a library.
-OperatorClass operator_class(const Node& node) {
+OperatorClass operator_class(const Program& program, const Node& node) {
   const Expr& body = node.body;
   auto operand = [&](int i) { return body.arg(i).kind() == ExprKind::input; };
   if (node.space.reduction() != FactorKind::sum || body.kind() != ExprKind::mul || !operand(0) || !operand(1))
@@ -42,7 +42,9 @@ OperatorClass operator_class(const Node& node) {
   for (const Access* access : {&a, &b})
     for (const DimIndex& index : access->dims) window = window || index.terms.size() > 1;
   if (!own_a || !own_b) return OperatorClass::loop;
-  return window ? OperatorClass::convolution : OperatorClass::matmul;
+  if (window) return OperatorClass::convolution;
+  const auto bf16 = [&](int i) { return program[node.inputs[size_t(body.arg(i).index())]].type.dtype == DType::bf16; };
+  return bf16(0) && bf16(1) ? OperatorClass::matmul_bf16 : OperatorClass::matmul;
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ void CostModel::find_works(const std::vector<int>& kinds) {
         double iterations = effective_iterations(node);
         work.flops = iterations * (flops(node.body) + (node.space.reduction() ? 1 : 0));
         work.factor_classes = classes_.factors[node.id];
-        work.operators = operator_class(node);
+        work.operators = operator_class(program_, node);
         work.called = !fused_[node.id] && !priced_in_blocks(node.id);
         work.turns = double(program_.turns(node.id));
         if (native_) {

@@ -153,15 +153,31 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"no_slope", "times_gelu_slope_sum, d_b1, \\w+", "add_bias, b1, 0"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(CudaEpilogue, WhatTheLibraryDoesNotHaveIsSaidWithItsMend) {
+TEST(CudaEpilogue, WhatTheLibraryDoesNotHaveIsDoneByAKernel) {
+  for (const Activation activation : {Activation(gelu), Activation(relu)}) {
+    const Program reference = network(activation, 40);  // columns that fill no block
+    const Cluster cluster = gpu();
+    MachineOptions options = machine_for(cluster);
+    options.has_epilogues = false;
+    const DeviceProgram device = generated(reference, cluster);
+    EXPECT_THAT(device.files.at(0).text, HasSubstr("hetsynth_device_matmul_then(context"));
+    const After after = after_a_step(reference, cluster, device, options);
+    EXPECT_TRUE(right(after, expected_after_a_step(reference))) << after.problem;
+  }
+}
+
+TEST(CudaEpilogue, AKernelDoesNotMakeUpWhatACallLacks) {
   const Program reference = network(gelu);
   const Cluster cluster = gpu();
   MachineOptions options = machine_for(cluster);
   options.has_epilogues = false;
-  const After after = after_a_step(reference, cluster, generated(reference, cluster), options);
-  EXPECT_THAT(after.problem,
-              AllOf(HasSubstr("cublasLt has no algorithm for a product of 1 x [130, 16] x [16, 32] with epilogue"),
-                    HasSubstr("to mend: write epilogues = []")));
+  const auto problem = [&](const char* from, const char* to) {
+    return after_a_step(reference, cluster, damaged(generated(reference, cluster), {"", from, to}), options).problem;
+  };
+  EXPECT_THAT(problem("add_bias, b2", "add_bias, 0"), HasSubstr("epilogue 4 has a bias, and none is given"));
+  EXPECT_THAT(problem("add_bias, b2", "5, b2"), HasSubstr("there is no epilogue 5 of products"));
+  EXPECT_THAT(problem("times_gelu_slope_sum, d_b1, \\w+", "times_gelu_slope_sum, d_b1, 0"),
+              HasSubstr("epilogue 208 has a matrix beside the result, and none is given"));
 }
 
 /// Shares of rows begin anywhere: cublasLt is told how its matrices are aligned, and is asked again for each alignment.

@@ -95,24 +95,53 @@ TEST(CudaFailures, AnArchitectureThatOnlyClangCompilesForRuns) {
   MachineOptions options;
   options.major = 7, options.minor = 0;
   options.toolkit.through_clang = {"sm_60", "sm_70"};
+  options.cublas_version = 120804, options.nccl_release = 12;
   EXPECT_EQ(failure(options), "");
 }
 
-TEST(CudaFailures, TensorCoresThatAreDeclaredAndNotThere) {
-  const SmallModel gpt{"GptOfTensorCores",
-                       "gpt.cpp",
-                       {{"layers", "1"}, {"heads", "2"}, {"width", "32"}, {"seq", "16"}, {"precision", "bf16"}}};
+TEST(CudaFailures, LibrariesWithoutCodeForTheGpu) {
+  MachineOptions options;
+  options.major = 7, options.minor = 0;
+  options.toolkit.through_clang = {"sm_60", "sm_70"};
+  EXPECT_THAT(failure(options),
+              AllOf(HasSubstr("device gpu0 is a cuda device, and cublasLt of CUDA 13 has no code for its architecture"),
+                    HasSubstr("cublasLt of CUDA 12, the last for GPUs before sm_75"),
+                    HasSubstr("sm_70 and libcublasLt.so of doubles"), HasSubstr("pip install nvidia-cublas-cu12")));
+  options.cublas_version = 120804;
+  EXPECT_THAT(failure(options),
+              AllOf(HasSubstr("NCCL of CUDA 13 has no code for its architecture"),
+                    HasSubstr("sm_70 and libnccl.so.2 of doubles"), HasSubstr("pip install nvidia-nccl-cu12")));
+  EXPECT_EQ(failure(options, devices({1})), "") << "a single GPU needs no NCCL";
+}
+
+TEST(CudaFailures, LibrariesThatAreNewerThanTheDriver) {
+  MachineOptions options;
+  options.driver_version = 12040;
+  options.toolkit.major = 12, options.toolkit.minor = 4;
+  EXPECT_THAT(failure(options),
+              AllOf(HasSubstr("cublasLt of CUDA 13 has no code for so old a driver"),
+                    HasSubstr("cublasLt of CUDA 12, as the driver"), HasSubstr("a driver of CUDA 12.4")));
+}
+
+TEST(CudaFailures, Bf16OnGpusThatCannotMultiplyIt) {
   MachineOptions options;
   options.major = 7, options.minor = 5;
-  const Cluster cluster = devices({1});
-  try {
-    train_on_doubles(gpt, single_device_plan(program_of(gpt), cluster), cluster, options);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("GPU 0 has no tensor cores for bf16, which the kernels of rank 0 use"),
-                                    HasSubstr("sm_80"), HasSubstr("found:    sm_75"),
-                                    HasSubstr("say architecture = \"sm_75\" of the device in the cluster file")));
+  const SmallModel& gpt = small_models().back();
+  ASSERT_EQ(gpt.name, "GptBf16");
+  for (const char* declared : {"sm_75", "sm_80"}) {
+    Cluster cluster = devices({1});
+    cluster.devices[0].architecture = declared;
+    try {
+      train_on_doubles(gpt, single_device_plan(program_of(gpt), cluster), cluster, options);
+      FAIL() << declared;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::failure);
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("the model multiplies bf16, and device gpu0 cannot"), HasSubstr("sm_80 or later"),
+                        HasSubstr("found:    sm_75"), HasSubstr("--set precision=f32")));
+    }
   }
+  EXPECT_EQ(failure(options, devices({1})), "") << "float32 runs";
 }
 
 TEST(CudaFailures, FewerGpusThanTheClusterNames) {
@@ -157,6 +186,22 @@ TEST(CudaFailures, ARankThatDiesInsideACollectiveEndsAll) {
   };
   const std::string told = failure(options, devices({1, 3, 2}));
   EXPECT_THAT(told, AllOf(HasSubstr("rank 1 (gpu1) failed"), HasSubstr("fell off the bus")));
+}
+
+TEST(CudaFailures, ARecordedStepIsGivenBackBeforeItsCommunicators) {
+  const Cluster cluster = devices({1, 3});
+  const Plan plan = data_parallel_plan(program_of(mlp()), cluster, RatioRule::proportional);
+  int all = 0, calls = 0;
+  MachineOptions options;
+  options.before_collective = [&all](int gpu, const std::string&) { all += gpu == 1; };
+  EXPECT_EQ(train_on_doubles(mlp(), plan, cluster, options).left_behind, "");
+  ASSERT_GT(all, small_steps);
+  options.before_collective = [&](int gpu, const std::string&) {
+    if (gpu == 1 && ++calls == all) throw std::runtime_error("fell off the bus");  // in a step that is replayed
+  };
+  const TrainedProcesses trained = train_in_processes(mlp(), plan, cluster, 2, options);
+  EXPECT_THAT(trained.thrown[1], HasSubstr("fell off the bus"));
+  EXPECT_EQ(trained.left_behind, "");
 }
 
 TEST(CudaFailures, ARankThatDiesOutsideOfACollectiveEndsAllWhoWaitForIt) {

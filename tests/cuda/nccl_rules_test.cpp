@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -82,6 +83,32 @@ TEST(NcclRules, RightUseIsLeftAlone) {
                   r.nccl().send(r.at(0), 4, 7, 1 - r.number, r.comm(), r.streams[1]);
                   r.nccl().receive(r.at(64), 4, 7, 1 - r.number, r.comm(), r.streams[1]);
                   r.nccl().group_end();
+                }),
+            "");
+}
+
+TEST(NcclRules, ASplitIsThereOnlyWhenTheCommunicatorIsAtRest) {
+  EXPECT_EQ(run(square,
+                [](const Rank& r) {
+                  ASSERT_NE(r.comm(0), nullptr);
+                  ASSERT_NE(r.comm(1), nullptr);
+                  EXPECT_NE(r.comm(0), r.comm(1));
+                  r.nccl().all_reduce(r.at(0), r.at(64), 8, 7, 0, r.comm(0), r.streams[1]);
+                  r.nccl().all_reduce(r.at(0), r.at(128), 8, 7, 0, r.comm(1), r.streams[1]);
+                }),
+            "");
+  // What NCCL does, seen from its caller: success at once, the communicator later.
+  EXPECT_EQ(run(line,
+                [](const Rank& r) {
+                  cuda::NcclConfig config;
+                  void* part = &part;
+                  EXPECT_EQ(r.nccl().split(r.comm(), 0, r.number, &part, &config), 0);
+                  EXPECT_EQ(std::atomic_ref(part).load(), nullptr);
+                  int state = cuda::nccl_in_progress;
+                  while (state == cuda::nccl_in_progress) r.nccl().asynchronous_error(r.comm(), &state);
+                  EXPECT_EQ(state, 0);
+                  EXPECT_NE(std::atomic_ref(part).load(), nullptr);
+                  r.nccl().abort(part);
                 }),
             "");
 }

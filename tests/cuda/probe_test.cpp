@@ -42,6 +42,26 @@ TEST(GpuProbe, MeasuresTwoGpusAndTheirLink) {
   EXPECT_EQ(machine.left_behind(), "");
 }
 
+TEST(GpuProbe, ProductsAreMeasuredByTypeAsFarAsTheGpuHasThem) {
+  MachineOptions options = machine_of(1);
+  const auto speed = [&] {
+    CudaDoubles machine(options);
+    return cuda::probe_gpus(machine.backend(), devices({1}).devices, brief).speed;
+  };
+  const DeviceSpeed ampere = speed();
+  for (const auto& figure : {ampere.matmul_tf32_flops_per_second, ampere.matmul_bf16_flops_per_second,
+                             ampere.matmul_fp16_flops_per_second}) {
+    ASSERT_TRUE(figure.has_value());
+    EXPECT_GT(*figure, 0);
+  }
+  options.major = 7, options.minor = 5;
+  const DeviceSpeed turing = speed();
+  EXPECT_GT(turing.matmul_flops_per_second.value(), 0);
+  EXPECT_GT(turing.matmul_fp16_flops_per_second.value(), 0);
+  EXPECT_FALSE(turing.matmul_tf32_flops_per_second.has_value());
+  EXPECT_FALSE(turing.matmul_bf16_flops_per_second.has_value());
+}
+
 TEST(GpuProbe, EpiloguesAreThoseThatTheLibraryHas) {
   MachineOptions options = machine_of(1);
   {

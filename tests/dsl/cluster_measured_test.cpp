@@ -132,10 +132,12 @@ TEST(ClusterMeasured, KeepsEpilogues) {
 }
 
 TEST(ClusterMeasured, KeepsEverySpeed) {
-  const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9, 0.75e9};
+  const DeviceSpeed speed{42e9, 8.5e9, 30e9, 2.5e9, 4e-6, 5e-6, 250e-9, 0.75e9, 21e12, 84e12, 85e12};
   const Cluster after = parse_cluster(with_measured(file, "c.toml", {"a", speed, {}}), "c.toml");
-  for (const SpeedField& field : speed_fields())
+  for (const SpeedField& field : speed_fields()) {
+    ASSERT_TRUE(speed.*field.value) << field.key;
     EXPECT_DOUBLE_EQ(*(after.devices[0].measured.*field.value), *(speed.*field.value)) << field.key;
+  }
 }
 
 TEST(ClusterMeasured, TwiceIsTheSameAsOnce) {

@@ -39,9 +39,9 @@ for folder in bits sys gnu asm; do cp -rL "/usr/include/x86_64-linux-gnu/$folder
 cp "$root/tests/gpu/run.sh" "$root/tests/gpu/gpt2_pytorch.py" "$bundle/tests/gpu/"
 cat > "$bundle/run.sh" <<'RUN'
 #!/bin/bash
-# All GPU tests and speeds, into results.md beside this file.
+# All GPU tests and speeds, into results.md beside this file, or where HETSYNTH_GPU_RESULTS says.
 here=$(cd "$(dirname "$0")" && pwd)
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export HETSYNTH_LIBRARIES=$here/lib # not LD_LIBRARY_PATH, which would reach Python and PyTorch
 export HETSYNTH_EXAMPLES_DIR=$here/examples
 if [ ! -f /usr/include/c++/*/vector ] 2> /dev/null; then
   headers=$here/include
@@ -50,7 +50,7 @@ else
   export HETSYNTH_INCLUDE_DIRS=$here:$here/dsl/include
 fi
 export HETSYNTH_CLANG_RESOURCE_DIR=$here/clang-resource
-"$here/tests/gpu/run.sh" "$here/build" "$here/results.md"
+"$here/tests/gpu/run.sh" "$here/build" "${HETSYNTH_GPU_RESULTS:-$here/results.md}"
 RUN
 chmod +x "$bundle/run.sh"
 # Unicode's tables, 31 MB for an XML reader that LLVM only wants for Windows: an empty library of the same name does.

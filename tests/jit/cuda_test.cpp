@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "dsl/jit/disk_cache.h"
+#include "runtime/jit/cuda_generation.h"
 #include "runtime/jit/cuda_libraries.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/shared_library.h"
@@ -153,6 +155,7 @@ TEST(CudaLibraries, EachIsEitherFoundWithAVersionOrExplained) {
     names.push_back(library.name);
     EXPECT_EQ(library.found, library.problem.empty()) << library.name;
     EXPECT_EQ(library.found, !library.version.empty()) << library.name;
+    EXPECT_EQ(library.found, !library.origin.empty()) << library.name;
     EXPECT_EQ(library.path.find("/stubs/"), std::string::npos) << library.path;
     RecordProperty(library.name, library.found ? library.version : library.problem);
   }
@@ -182,6 +185,105 @@ TEST(SharedLibraries, TheToolkitsStubsAreNotOpened) {
   SharedLibrary beside = SharedLibrary::open({"libhetsynth-stub.so.1"}, {stubs.string(), stubs.parent_path().string()});
   EXPECT_TRUE(beside.is_open()) << beside.problem();
   fs::remove_all(stubs.parent_path());
+}
+
+/// A folder for a test, and a variable of the environment that is set meanwhile.
+class FoundLibraries : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* before = std::getenv("HETSYNTH_PYTHON");
+    if (before) python_before_ = before;
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override {
+    if (python_before_.empty())
+      ::unsetenv("HETSYNTH_PYTHON");
+    else
+      ::setenv("HETSYNTH_PYTHON", python_before_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  /// A library of that name.
+  void put(const std::filesystem::path& file) const {
+    const SharedLibrary real = SharedLibrary::open({"libm.so.6"});
+    ASSERT_TRUE(real.is_open()) << real.problem();
+    std::filesystem::create_directories(file.parent_path());
+    std::filesystem::copy_file(real.path(), file);
+  }
+  /// An interpreter that finds packages in this folder, or one that cannot be started.
+  void use_python(const std::string& script) const {
+    const std::filesystem::path python = folder_ / "a python's \"place\"";
+    std::ofstream(python) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    ::setenv("HETSYNTH_PYTHON", python.c_str(), 1);
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("hetsynth-libraries-" + std::to_string(::getpid()) + "-" +
+                                                ::testing::UnitTest::GetInstance()->current_test_info()->name());
+
+ private:
+  std::string python_before_;
+};
+
+TEST_F(FoundLibraries, ThoseOfPipAre) {
+  const std::filesystem::path packages = folder_ / "lib/python3.11/site-packages";
+  put(packages / "nvidia/cublas/lib/libhetsynth-pip.so.12");
+  put(packages / "nvidia/cu13/lib/libhetsynth-pip.so.13");
+  std::filesystem::create_directories(packages / "nvidia/no_library");
+  use_python("printf '\\n%s\\n%s\\n' /no/such/packages '" + packages.string() + "'");
+  const std::string lib = "/nvidia/cublas/lib", lib13 = "/nvidia/cu13/lib";
+  EXPECT_THAT(pip_library_folders(), testing::ElementsAre(packages.string() + lib13, packages.string() + lib));
+  const std::vector<std::string> names = {"libhetsynth-pip.so.12", "libhetsynth-pip.so.13"};
+  const SharedLibrary library = SharedLibrary::open(names, cuda_library_folders());
+  ASSERT_TRUE(library.is_open()) << library.problem();
+  EXPECT_THAT(library.path(), testing::EndsWith(lib + "/libhetsynth-pip.so.12")) << "the first name is preferred";
+  EXPECT_EQ(origin(library), "installed by pip");
+  EXPECT_EQ(origin(SharedLibrary::open({"libm.so.6"}, cuda_library_folders())), "found by the loader");
+}
+
+TEST_F(FoundLibraries, WithoutAnInterpreterThereAreNoneOfPip) {
+  use_python("exit 1");
+  EXPECT_THAT(pip_library_folders(), testing::IsEmpty());
+  ::setenv("HETSYNTH_PYTHON", "/no/such/python", 1);
+  EXPECT_THAT(pip_library_folders(), testing::IsEmpty());
+}
+
+TEST_F(FoundLibraries, WhatIsObjectedToIsPassedOverWhereThereIsAnother) {
+  put(folder_ / "new/libhetsynth-two.so.2");
+  put(folder_ / "old/libhetsynth-two.so.2");
+  const auto not_new = [](const SharedLibrary& library) {
+    return library.path().find("/new/") == std::string::npos ? "" : "too new";
+  };
+  const std::string first = (folder_ / "new").string(), second = (folder_ / "old").string();
+  const std::vector<std::string> names = {"libhetsynth-two.so.2"};
+  EXPECT_EQ(SharedLibrary::open(names, {first, second}).folder(), first);
+  EXPECT_EQ(SharedLibrary::open(names, {first, second}, not_new).folder(), second);
+  EXPECT_EQ(SharedLibrary::open(names, {first}, not_new).folder(), first) << "there is no other";
+}
+
+TEST_F(FoundLibraries, NcclTellsItsCudaInItsFile) {
+  const std::string before(size_t(1 << 20) - 3, 'x');  // the mark lies across two blocks
+  std::ofstream(folder_ / "nccl") << before << "NCCL version 2.21.5+cuda12.4\n";
+  EXPECT_EQ(release_of_nccl((folder_ / "nccl").string()), 12);
+  std::ofstream(folder_ / "other") << "a+cudagraph";
+  EXPECT_EQ(release_of_nccl((folder_ / "other").string()), 0);
+  EXPECT_EQ(release_of_nccl("/no/such/file"), 0);
+  const SharedLibrary real = SharedLibrary::open({"libnccl.so.2"}, cuda_library_folders());
+  if (real) {
+    EXPECT_GE(release_of_nccl(real.path()), 11) << real.path();
+  }
+}
+
+TEST(CudaReleases, AreChosenByDriverAndOldestGpu) {
+  using testing::ElementsAre;
+  EXPECT_THAT(cuda_releases({}), ElementsAre(13, 12)) << "nothing is known";
+  EXPECT_THAT(cuda_releases({13000, 90}), ElementsAre(13, 12));
+  EXPECT_THAT(cuda_releases({12080, 90}), ElementsAre(12, 13)) << "the driver cannot run CUDA 13";
+  EXPECT_THAT(cuda_releases({13000, 70}), ElementsAre(12, 13)) << "CUDA 13 has no code for a V100";
+  EXPECT_THAT(cuda_releases({13000, 75}), ElementsAre(13, 12));
+  EXPECT_FALSE(works_on({13000, 60}, 13));
+  EXPECT_TRUE(works_on({13000, 60}, 12));
+  EXPECT_FALSE(works_on({11080, 80}, 12));
 }
 
 }  // namespace

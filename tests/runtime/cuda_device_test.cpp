@@ -268,7 +268,7 @@ TEST(CudaApi, NumbersAndTypesAreThoseOfTheToolkitsHeaders) {
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nccl.h>
-static_assert(CUBLAS_COMPUTE_32F == {} && CUDA_R_32F == {});
+static_assert(CUBLAS_COMPUTE_32F == {} && CUBLAS_COMPUTE_32F_FAST_TF32 == {} && CUDA_R_32F == {} && CUDA_R_16F == {});
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == {} && CUBLASLT_MATMUL_DESC_TRANSB == {});
 static_assert(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET == 15 && CU_DEV_RESOURCE_TYPE_SM == 1);
 static_assert(sizeof(CUdevResource) == 144 && __builtin_offsetof(CUdevResource, sm.smCount) == 96);
@@ -293,13 +293,13 @@ static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && n
 static_assert(__builtin_offsetof(ncclConfig_t, blocking) == {} && __builtin_offsetof(ncclConfig_t, netName) == {} &&
               __builtin_offsetof(ncclConfig_t, splitShare) == {});
 )",
-      compute_32f, real_32f, product_transpose_a, product_transpose_b, layout_batch_count, layout_batch_stride,
-      preference_workspace_bytes, product_epilogue, product_bias, product_beside, product_beside_leading, epilogue_none,
-      epilogue_bias, epilogue_relu_bias, epilogue_gelu_bias, epilogue_gelu_aux_bias, epilogue_dgelu,
-      epilogue_dgelu_bgrad, preference_alignment_a, preference_alignment_b, preference_alignment_c,
-      preference_alignment_d, stream_non_blocking, event_disable_timing, sizeof(CublasLtChoice), sizeof(NcclUniqueId),
-      out_of_memory, not_ready, attribute_major, attribute_minor, nccl_in_progress, nccl_no_color, real_16bf,
-      offsetof(NcclConfig, blocking), offsetof(NcclConfig, network), offsetof(NcclConfig, split_share));
+      compute_32f, compute_32f_tf32, real_32f, real_16f, product_transpose_a, product_transpose_b, layout_batch_count,
+      layout_batch_stride, preference_workspace_bytes, product_epilogue, product_bias, product_beside,
+      product_beside_leading, epilogue_none, epilogue_bias, epilogue_relu_bias, epilogue_gelu_bias,
+      epilogue_gelu_aux_bias, epilogue_dgelu, epilogue_dgelu_bgrad, preference_alignment_a, preference_alignment_b,
+      preference_alignment_c, preference_alignment_d, stream_non_blocking, event_disable_timing, sizeof(CublasLtChoice),
+      sizeof(NcclUniqueId), out_of_memory, not_ready, attribute_major, attribute_minor, nccl_in_progress, nccl_no_color,
+      real_16bf, offsetof(NcclConfig, blocking), offsetof(NcclConfig, network), offsetof(NcclConfig, split_share));
   CompileOptions options;
   options.include_directories = {cuda_toolkit().include_directory};
   CompileResult result = compile_object(source, options);

@@ -200,6 +200,37 @@ TEST(Price, FollowsTheSpeedOfTheOperatorsClassAndWhatACallCosts) {
   expect_predicted(b.program, plan, cluster);
 }
 
+TEST(Price, ProductsOfBf16HaveTheSpeedOfTheirOperands) {
+  const auto program_in = [](const char* precision) {
+    Trace trace("product.cpp");
+    run_builder(trace, [&] {
+      mixed_precision(precision);
+      Tensor x = synthetic_batch(1000, 100, 8).samples;
+      Tensor y = matmul(x, parameter("w", {100, 100}, normal(0.1)));
+      minimize(mean(y * y), SGD{});
+    });
+    return differentiate(trace);
+  };
+  Cluster cluster = cluster_of_speeds({1e9});
+  cluster.devices[0].declared.memory_bytes_per_second = 1e15;
+  // Two products a step, forward and by w, of 2 x 1000 x 100 x 100 operations each.
+  const auto seconds_of_products = [&](const Program& program) {
+    double seconds = 0;
+    const SpmdProgram plan = single_device_plan(program, cluster).program;
+    for (const InstructionPrice& price : price_instructions(program, plan, cluster))
+      if (price.device_flops[0] == 2e7) seconds += price.device_seconds[0];
+    return seconds;
+  };
+  const Program f32 = program_in("f32"), bf16 = program_in("bf16");
+  EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9);
+  EXPECT_NEAR(seconds_of_products(bf16), 0.04, 1e-9) << "as float32 where nothing is said";
+  cluster.devices[0].declared.matmul_bf16_flops_per_second = 8e9;
+  EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9);
+  EXPECT_NEAR(seconds_of_products(bf16), 0.005, 1e-9);
+  cluster.devices[0].declared.matmul_tf32_flops_per_second = 4e9;
+  EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9) << "nobody asked for TF32";
+}
+
 TEST(Price, RefusesMoreAxesThanItKnows) {
   Program program = mlp(8, {4, 4});
   SpmdProgram spmd;

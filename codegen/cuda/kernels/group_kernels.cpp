@@ -250,7 +250,10 @@ void GroupPrinter::close_vector(Lines& lines, const std::vector<std::pair<std::s
 
 int GroupPrinter::threads_per_row(const KernelGroup& g) {
   if (g.columns_outside || g.columns < 16) return 1;
-  if (g.columns <= 512) return 32;
+  // A warp needs no barriers, and reads rows of some hundred elements, as those of GPT-2's width, four at a time, where
+  // threads of a block would have too few of them. Eight rows a block: there must be enough to fill a GPU.
+  constexpr int64_t rows_that_fill_a_gpu = 8192;
+  if (g.columns <= 512 || (g.columns <= 1024 && g.rows >= rows_that_fill_a_gpu)) return 32;
   if (g.columns <= 4096) return 256;
   return 1024;
 }

@@ -153,6 +153,8 @@ bool is_kernel_word(const std::string& name) {
                                                  "cosf",
                                                  "floorf",
                                                  "powf",
+                                                 "fmaxf",
+                                                 "fminf",
                                                  "block_sum",
                                                  "block_max",
                                                  "exp",

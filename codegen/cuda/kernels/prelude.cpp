@@ -27,8 +27,8 @@ __device__ __forceinline__ float sin_f32(float a) { return sinf(a); }
 __device__ __forceinline__ float cos_f32(float a) { return cosf(a); }
 __device__ __forceinline__ float floor_f32(float a) { return floorf(a); }
 __device__ __forceinline__ float power_f32(float a, float b) { return powf(a, b); }
-__device__ __forceinline__ float max_f32(float a, float b) { return a < b ? b : a; }
-__device__ __forceinline__ float min_f32(float a, float b) { return b < a ? b : a; }
+__device__ __forceinline__ float max_f32(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ float min_f32(float a, float b) { return fminf(a, b); }
 __device__ __forceinline__ double max_f64(double a, double b) { return a < b ? b : a; }
 __device__ __forceinline__ double min_f64(double a, double b) { return b < a ? b : a; }
 
@@ -137,9 +137,10 @@ __device__ inline float stacked_max(float value) {
   return value;
 }
 
-// Lists the threads whose `hit` holds, in order of the thread; returns their number to all.
+// Lists the threads whose `hit` holds, in order of the thread; returns their number to all. Mostly there are none.
 __device__ inline int collect_hits(bool hit, int* list) {
   __shared__ int counts[32];
+  if (!__syncthreads_or(hit)) return 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned votes = __ballot_sync(0xffffffffu, hit);
   if (lane == 0) counts[warp] = __popc(votes);

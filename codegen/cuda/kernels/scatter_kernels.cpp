@@ -39,8 +39,7 @@ class ScatterPrinter {
     lines.open("for (int hit = 0; hit < found; ++hit) {");
     accumulate(lines, items, sum);
     lines.close();
-    lines.add("__syncthreads();");
-    lines.close();
+    lines.close();  // the next list is begun behind a barrier of collect_hits
     lines.open(fmt::format("for (int k = 0; k < {}; ++k) {{", items));
     lines.add(fmt::format("const {} column = first + k * {};", index_, usual_threads));
     lines.add(

@@ -63,14 +63,21 @@ struct Layout {
   int64_t rows, columns, leading;
   int32_t batch = 1;
   int64_t batch_stride = 0;
-  int64_t element_bytes() const { return type == cuda::real_16bf ? 2 : 4; }
+  int64_t element_bytes() const { return type == cuda::real_32f ? 4 : 2; }
   /// Elements from the first to the last of a matrix.
   int64_t span() const { return rows == 0 || columns == 0 ? 0 : (columns - 1) * leading + rows; }
 };
 
+float from_fp16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double value = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+  return float(bits >> 15 ? -value : value);
+}
+
 float at(const void* data, const Layout& layout, int64_t batch, int64_t row, int64_t column) {
   const int64_t index = batch * layout.batch_stride + row + column * layout.leading;
-  if (layout.type != cuda::real_16bf) return static_cast<const float*>(data)[index];
+  if (layout.type == cuda::real_32f) return static_cast<const float*>(data)[index];
+  if (layout.type == cuda::real_16f) return from_fp16(static_cast<const uint16_t*>(data)[index]);
   const uint32_t bits = uint32_t(static_cast<const uint16_t*>(data)[index]) << 16;
   float out;
   std::memcpy(&out, &bits, sizeof out);
@@ -166,7 +173,11 @@ int heuristic(void*, void* product_handle, void* a_handle, void* b_handle, void*
   const int64_t n = product.transpose_b ? b.rows : b.columns, k_b = product.transpose_b ? b.columns : b.rows;
   const bool shapes = m == c.rows && n == c.columns && k == k_b && a.leading >= a.rows && b.leading >= b.rows &&
                       c.leading >= c.rows && a.batch == c.batch && b.batch == c.batch;
-  const bool types = product.compute == cuda::compute_32f && a.type == b.type && c.type == cuda::real_32f;
+  // Tensor cores know bf16 and TF32 since sm_80.
+  const bool tf32 = product.compute == cuda::compute_32f_tf32, bf16 = a.type == cuda::real_16bf;
+  const bool operands = tf32 ? a.type == cuda::real_32f : product.compute == cuda::compute_32f;
+  const bool types = operands && a.type == b.type && c.type == cuda::real_32f &&
+                     (DoubleMachine::current().options.major >= 8 || (!tf32 && !bf16));
   const bool epilogue = product.epilogue == cuda::epilogue_none || (DoubleMachine::current().options.has_epilogues &&
                                                                     c.batch == 1 && product.problem(c.rows).empty());
   *found = shapes && types && epilogue ? 1 : 0;
@@ -218,6 +229,7 @@ int enqueue(void*, void* product_handle, const void* alpha, const void* a, void*
 }  // namespace
 
 void fill_cublas(cuda::CublasLt& c) {
+  c.version = [] { return size_t(DoubleMachine::current().options.cublas_version); };
   c.create = [](void** handle) { return *handle = new int, 0; };
   c.destroy = [](void* handle) { return delete static_cast<int*>(handle), 0; };
   c.product_create = [](void** product, int compute, int) { return *product = new Product{.compute = compute}, 0; };

@@ -34,6 +34,8 @@ DoubleMachine::DoubleMachine(MachineOptions given) : options(std::move(given)), 
   for (int gpu = 0; gpu < options.gpus; ++gpu) gpus.push_back(std::make_unique<Gpu>(gpu, options.memory_bytes));
   api.has_driver = options.has_driver, api.has_nccl = options.has_nccl, api.has_cublas = options.has_cublas;
   api.has_cudnn = options.has_cudnn;
+  api.cublas_path = "libcublasLt.so of doubles", api.nccl_path = "libnccl.so.2 of doubles";
+  api.nccl_release = options.nccl_release;
   if (!api.has_driver) api.driver_problem = "libcuda.so.1: cannot open shared object file";
   if (!api.has_nccl) api.nccl_problem = "libnccl.so.2: cannot open shared object file";
   if (!api.has_cublas) api.cublas_problem = "libcublasLt.so.13: cannot open shared object file";

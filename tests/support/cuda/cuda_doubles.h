@@ -27,6 +27,7 @@ struct MachineOptions {
   int nccl_version = 22809;
   std::map<int, int> nccl_versions;  ///< by GPU, where it differs
   bool has_driver = true, has_nccl = true, has_cublas = true, has_cudnn = true;
+  int cublas_version = 130100, nccl_release = 13;
   bool has_epilogues = true;  ///< cublasLt has algorithms for products with them
   bool has_cudnn_plans = true;
   CudaToolkit toolkit = emulated_toolkit();

@@ -42,6 +42,8 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define cosf __builtin_cosf
 #define floorf __builtin_floorf
 #define powf __builtin_powf
+#define fmaxf __builtin_fmaxf
+#define fminf __builtin_fminf
 #define __popc __builtin_popcount
 #define __align__(bytes) __attribute__((aligned(bytes)))
 extern "C" unsigned emulated_meeting(int kind, unsigned bits, int argument);
@@ -53,6 +55,16 @@ static unsigned meet(int kind, unsigned bits, int argument) {
   return result;
 }
 static void __syncthreads() { meet(0, 0, 0); }
+// Nothing of the kernel lies between the two barriers, so that they are as good as one.
+static int __syncthreads_or(int vote) {
+  static int votes[1024];
+  votes[threadIdx.x] = vote != 0;
+  __syncthreads();
+  int any = 0;
+  for (unsigned t = 0; t < blockDim.x; ++t) any |= votes[t];
+  __syncthreads();
+  return any;
+}
 static float __shfl_down_sync(unsigned, float value, int distance) {
   return __builtin_bit_cast(float, meet(1, __builtin_bit_cast(unsigned, value), distance));
 }

@@ -7,6 +7,8 @@
 //   6 all ranks record what they issue for replay, or none does
 //   7 buffers overlap only in place, at exactly the rank's offset
 //   8 communicators that are aborted do not block, and all of their ranks abort
+//   9 a recorded step that uses a communicator is given back before the communicator is, which waits for it otherwise
+// A split returns at once, without a communicator: a thread fills the caller's slot in when all ranks have called.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -29,6 +31,9 @@ struct Communicator {
   Gpu* gpu;
   bool blocking;
   std::atomic<bool> aborted{false};
+  std::atomic<bool> recorded{false};  ///< took part in a step that was recorded
+  std::atomic<int> splitting{0};      ///< splits under way
+  std::vector<std::jthread> splits{};
 };
 
 Communicator& communicator_of(void* handle) { return *static_cast<Communicator*>(handle); }
@@ -52,6 +57,7 @@ struct NcclDouble {
   std::map<std::string, std::shared_ptr<Clique>> cliques;  ///< by id, and for splits by parent, number and color
   std::vector<std::shared_ptr<Clique>> all;
   int ids = 0, alive = 0;
+  std::string problem;  ///< the first rule that was broken where nobody asks for an error any more
 
   std::shared_ptr<Clique> clique(const std::string& key, int ranks) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -67,10 +73,11 @@ namespace {
 
 NcclDouble& library() { return *DoubleMachine::current().nccl; }
 
-Communicator* enter(const std::shared_ptr<Clique>& clique, int rank, int parent_rank, const cuda::NcclConfig* config) {
-  auto* communicator = new Communicator{clique, rank, parent_rank, current_gpu(), !config || config->blocking != 0};
-  std::lock_guard<std::mutex> lock(library().mutex);
-  ++library().alive;
+Communicator* enter(NcclDouble& nccl, const std::shared_ptr<Clique>& clique, int rank, int parent_rank, Gpu* gpu,
+                    bool blocking) {
+  auto* communicator = new Communicator{clique, rank, parent_rank, gpu, blocking};
+  std::lock_guard<std::mutex> lock(nccl.mutex);
+  ++nccl.alive;
   clique->arrive();
   return communicator;
 }
@@ -84,27 +91,49 @@ int unique_id(cuda::NcclUniqueId* id) {
 
 int init_rank(void** communicator, int ranks, cuda::NcclUniqueId id, int rank, cuda::NcclConfig* config) {
   if (rank < 0 || rank >= ranks) return invalid_argument;
-  *communicator = enter(library().clique(id.bytes, ranks), rank, -1, config);
+  *communicator =
+      enter(library(), library().clique(id.bytes, ranks), rank, -1, current_gpu(), !config || config->blocking != 0);
   return cuda::nccl_in_progress;
 }
+
+/// As long after the call as it takes that nobody who looks at the slot at once sees it filled.
+constexpr auto time_of_a_split = std::chrono::milliseconds(2);
 
 int split(void* parent_handle, int color, int key, void** part, cuda::NcclConfig* config) {
   Communicator& parent = communicator_of(parent_handle);
   *part = nullptr;
   const Clique::Split found = parent.clique->split(parent.rank, color, key);
-  if (color == cuda::nccl_no_color) return cuda::nccl_in_progress;
+  NcclDouble& nccl = library();
   // How many share the color is known when all have called: the part is complete then.
   const std::string name = fmt::format("{} split {} color {}", fmt::ptr(parent.clique.get()), found.number, color);
-  auto clique = library().clique(name, 0);
-  clique->made_by(parent.clique, found.number, color);
-  *part = enter(clique, -1, parent.rank, config);
-  return cuda::nccl_in_progress;
+  const auto clique = color == cuda::nccl_no_color ? nullptr : nccl.clique(name, 0);
+  if (clique) clique->made_by(parent.clique, found.number, color);
+  ++parent.splitting;
+  const bool blocking = !config || config->blocking != 0;
+  parent.splits.emplace_back([&parent, &nccl, clique, part, number = found.number, blocking] {
+    while (!parent.aborted && !parent.clique->all_called(number)) std::this_thread::yield();
+    std::this_thread::sleep_for(time_of_a_split);
+    // Also for a parent that was aborted: what the slot has then is to be aborted as well.
+    if (clique) std::atomic_ref(*part).store(enter(nccl, clique, -1, parent.rank, parent.gpu, blocking));
+    --parent.splitting;
+  });
+  return 0;
+}
+
+/// What ends a communicator waits for the threads that split it, and for steps that use it.
+void end(Communicator& communicator, const char* call) {
+  communicator.splits.clear();
+  std::lock_guard<std::mutex> lock(library().mutex);
+  --library().alive;
+  if (communicator.recorded && communicator.gpu->graphs > 0 && library().problem.empty())
+    library().problem =
+        fmt::format("GPU {}: {} while a recorded step uses the communicator (rule 9)", communicator.gpu->ordinal, call);
 }
 
 int asynchronous_error(void* handle, int* state) {
   Communicator& communicator = communicator_of(handle);
   *state = 0;
-  if (!communicator.clique->complete()) *state = cuda::nccl_in_progress;
+  if (!communicator.clique->complete() || communicator.splitting > 0) *state = cuda::nccl_in_progress;
   return 0;
 }
 
@@ -114,16 +143,12 @@ int abort(void* handle) {
   communicator.aborted = true;
   communicator.clique->abort();
   // Operations in the queues still point to it: they end when they are reached.
-  std::lock_guard<std::mutex> lock(library().mutex);
-  --library().alive;
-  return 0;
+  return end(communicator, "ncclCommAbort"), 0;
 }
 
 int destroy(void* handle) {
   communicator_of(handle).clique->leave();
-  std::lock_guard<std::mutex> lock(library().mutex);
-  --library().alive;
-  return 0;
+  return end(communicator_of(handle), "ncclCommDestroy"), 0;
 }
 
 /// Rank within the clique; a part's follows from the keys.
@@ -181,10 +206,12 @@ void issue_group(OpenGroup group) {
   if (group.calls.empty()) return;
   Gpu* gpu = group.communicator->gpu;
   for (NcclOperation& call : group.calls) call.recorded = gpu->captured != nullptr;
+  if (gpu->captured) group.communicator->recorded = true;
   gpu->issue([group] { enqueue_group(group); });
 }
 
 int issue(NcclOperation call, void* handle, void* stream_handle) {
+  if (!handle) return invalid_argument;
   Communicator& communicator = communicator_of(handle);
   Gpu& gpu = *communicator.gpu;
   auto* stream = static_cast<Stream*>(stream_handle);
@@ -208,6 +235,7 @@ int issue(NcclOperation call, void* handle, void* stream_handle) {
 }  // namespace
 
 std::string left_behind(const NcclDouble& nccl) {
+  if (!nccl.problem.empty()) return nccl.problem;
   for (const auto& clique : nccl.all)
     if (const std::string problem = clique->unequal_end(); !problem.empty()) return problem;
   return nccl.alive ? fmt::format("{} communicators", nccl.alive) : "";

@@ -120,6 +120,12 @@ Clique::Split Clique::split(int rank, int color, int key) {
   return {number};
 }
 
+bool Clique::all_called(int number) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto calls = colors_.find(number);
+  return calls != colors_.end() && int(calls->second.size()) == ranks_;
+}
+
 void Clique::made_by(std::shared_ptr<Clique> parent, int number, int color) {
   std::lock_guard<std::mutex> lock(mutex_);
   parent_ = std::move(parent), split_number_ = number, color_ = color;

@@ -37,6 +37,8 @@ class Clique {
   std::string unequal_end() const;
 
   Split split(int rank, int color, int key);
+  /// Whether all ranks have called the split of that number.
+  bool all_called(int number) const;
   /// This is the part of a parent's split; its ranks are known when the parent's have all called.
   void made_by(std::shared_ptr<Clique> parent, int number, int color);
   /// Place of a GPU among the part's ranks.
