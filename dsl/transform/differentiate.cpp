@@ -6,10 +6,13 @@
 #include <map>
 #include <set>
 
+#include "dsl/base/counted.h"
 #include "dsl/ops/div.h"
 #include "dsl/ops/loss_scale.h"
 #include "dsl/ops/mul.h"
 #include "dsl/transform/backward.h"
+#include "dsl/transform/metrics.h"
+#include "dsl/transform/trained_parameters.h"
 #include "dsl/transform/turns.h"
 
 namespace hetsynth {
@@ -17,7 +20,9 @@ namespace {
 
 /// Names that are found again, in plans and checkpoints: whatever variables of the model's file have the same name,
 /// these stay as they are.
-bool keeps_name(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
+bool keeps_name(const Node& node) {
+  return node.kind == NodeKind::parameter || (node.kind == NodeKind::state && !is_constant_data(node));
+}
 
 /// Unnamed nodes are called after the variable they flow into: "h.einsum"; repeated names gain a number, but for those
 /// of parameters and states.
@@ -89,6 +94,7 @@ std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& para
   }
   if (std::vector<Tensor> all = defined(sums); trace.dynamic_scale && !all.empty())
     trace.dynamic_scale->overflows = count_overflows(all, trace.dynamic_scale->where);
+  add_metrics(trace);
   for (Tensor& sum : sums)
     if (sum.defined()) sum = unscaled(sum, trace);
   if (count.defined()) {
@@ -166,10 +172,7 @@ Program differentiate(Trace& trace) {
                      .found = text(loss.type),
                      .mend = "take the mean or the sum of it"});
   complete_names(program);
-  std::vector<Tensor> parameters;
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
-
+  const std::vector<Tensor> parameters = trained_parameters(trace);
   std::vector<Tensor> all = step_gradients(trace, parameters);
   std::vector<Tensor> trained, their_gradients;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -181,7 +184,7 @@ Program differentiate(Trace& trace) {
     throw UserError({.where = program[program.loss].where,
                      .tag = "minimize",
                      .message = "no parameter influences the loss",
-                     .found = fmt::format("{} parameters", parameters.size()),
+                     .found = counted(int64_t(parameters.size()), "parameter") + " that could be trained",
                      .mend = "check that the loss is computed from the parameters and not through stop_gradient"});
   trace.phase = Phase::update;
   if (trace.dynamic_scale)

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "runtime/data/array_dataset.h"
-#include "runtime/data/data_file.h"
+#include "dsl/base/data_file.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/sample_order.h"
 #include "runtime/rank/arena.h"

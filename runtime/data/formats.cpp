@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "dsl/base/error.h"
-#include "runtime/data/data_file.h"
+#include "dsl/base/data_file.h"
 
 namespace hetsynth {
 namespace {
