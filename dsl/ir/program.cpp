@@ -100,8 +100,8 @@ std::string leaf_text(const Node& node) {
   }
   const Initializer& init = node.initializer;
   if (init.kind == Initializer::Kind::values)
-    return " data=" + content_hash({reinterpret_cast<const char*>(init.values->data()),
-                                    init.values->size() * sizeof(double)});
+    return " data=" +
+           content_hash({reinterpret_cast<const char*>(init.values->data()), init.values->size() * sizeof(double)});
   static constexpr const char* kinds[] = {"constant", "normal", "uniform"};
   return fmt::format(" init={}({}){}", kinds[int(init.kind)], init.value,
                      init.drawn_as.empty() ? "" : " as " + init.drawn_as);
@@ -153,7 +153,8 @@ std::string program_text(const Program& program, bool with_place) {
   close();
   if (program.loss >= 0) out += fmt::format("loss %{}\n", program.loss);
   for (const Update& u : program.updates) out += fmt::format("update %{} <- %{}\n", u.target, u.value);
-  for (const NamedOutput& o : program.outputs) out += fmt::format("{} {} %{}\n", o.metric ? "metric" : "output", o.name, o.node);
+  for (const NamedOutput& o : program.outputs)
+    out += fmt::format("{} {} %{}\n", o.metric ? "metric" : "output", o.name, o.node);
   return out;
 }
 

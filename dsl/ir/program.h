@@ -28,8 +28,8 @@ std::string_view name(Phase phase);
 struct Initializer {
   enum class Kind : uint8_t { constant, normal, uniform, values };
   Kind kind = Kind::constant;
-  double value = 0;         ///< the constant; standard deviation of normal; half-width of uniform around 0
-  std::string drawn_as{};   ///< the leaf whose draws these are, so that both start alike; empty: the leaf's own
+  double value = 0;        ///< the constant; standard deviation of normal; half-width of uniform around 0
+  std::string drawn_as{};  ///< the leaf whose draws these are, so that both start alike; empty: the leaf's own
   std::shared_ptr<const std::vector<double>> values{};  ///< of Kind::values: one for each element, row-major
 };
 

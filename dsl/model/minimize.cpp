@@ -152,7 +152,8 @@ void metric(const char* name, Loss value, std::source_location where) {
   };
   if (std::string(name).empty()) fail("a metric needs a name", "a name", "it is told by that name beside the loss");
   if (is_read_as(trace, name))
-    fail(fmt::format("there are two metrics or outputs named {}", name), "one of a name", "give each a name of its own");
+    fail(fmt::format("there are two metrics or outputs named {}", name), "one of a name",
+         "give each a name of its own");
   if (trace.micro_batch > 0)
     fail(fmt::format("the metric {} is new in a further micro-batch", name), "the same metrics whenever model() runs",
          "let model() depend on nothing but its options");

@@ -114,8 +114,8 @@ void take_step(const LAMB& o, const std::vector<Tensor>& parameters, const std::
   step_by_moments(o, parameters, gradients, where, [&](Tensor p, const Moments& next, const AdamWRates& rates) {
     const double decay = decay_of(o.weight_decay, p);
     if (p.rank() < 2) return adamw_parameter(p, next.first, next.second, rates, o.epsilon, decay);
-    Tensor direction = lamb_direction(p, next.first, next.second, rates.first_correction, rates.second_correction,
-                                      o.epsilon, decay);
+    Tensor direction =
+        lamb_direction(p, next.first, next.second, rates.first_correction, rates.second_correction, o.epsilon, decay);
     return lamb_parameter(p, direction, rates.learning_rate, lamb_trust_ratio(p, direction));
   });
 }
@@ -147,7 +147,8 @@ void take_step(const Adafactor& o, const std::vector<Tensor>& parameters, const 
     }
     Operand size = o.scale_by_parameter ? Operand(p, where) : Operand(one, where);
     Tensor length = adafactor_scale(size, direction, o.parameter_epsilon, o.clip_direction);
-    becomes(p, adafactor_parameter(p, direction, rate_of(Operand(rate, where), p), length, decay_of(o.weight_decay, p)));
+    becomes(p,
+            adafactor_parameter(p, direction, rate_of(Operand(rate, where), p), length, decay_of(o.weight_decay, p)));
   }
 }
 

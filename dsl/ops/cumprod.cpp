@@ -16,8 +16,7 @@ Tensor cumprod(Operand x, int dim) {
     return normalize_dim("cumprod", dim, out.shape());
   });
   const int64_t extent = out.size(at);
-  for (int64_t step = 1; step < extent; step *= 2)
-    out = out * pad(slice(out, at, 0, extent - step), at, step, 0, 1.0);
+  for (int64_t step = 1; step < extent; step *= 2) out = out * pad(slice(out, at, 0, extent - step), at, step, 0, 1.0);
   return out;
 }
 

@@ -53,9 +53,7 @@ Tensor choose(Tensor logits) {
 }
 
 /// The logits without those of the experts chosen.
-Tensor others(Tensor logits, Tensor chosen) {
-  return pointwise(others_rule(logits.rank() - 1), {logits, chosen});
-}
+Tensor others(Tensor logits, Tensor chosen) { return pointwise(others_rule(logits.rank() - 1), {logits, chosen}); }
 
 /// Inputs: experts [..., 1, S'] and [..., S]. How many tokens before each one chose the same expert.
 PointwiseRule earlier_rule(int token_dim) {

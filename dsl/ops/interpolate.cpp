@@ -31,8 +31,8 @@ Expr weight(const Resize& r, const Expr& result_block, const Expr& result_place,
   if (r.mode == Interpolation::nearest)
     return equal(floor((result_place * double(r.image) + 0.5) * (1 / double(r.result))), image_place);
   const Expr last = double(r.blocks * r.image - 1);
-  const Expr position = minimum(
-      maximum(result_block * double(r.image) + (result_place + 0.5) * scale - 0.5, Expr(0.0)), last);
+  const Expr position =
+      minimum(maximum(result_block * double(r.image) + (result_place + 0.5) * scale - 0.5, Expr(0.0)), last);
   const Expr distance = position - (image_block * double(r.image) + image_place);
   return maximum(1.0 - maximum(distance, -distance), Expr(0.0));
 }
@@ -57,8 +57,7 @@ class Interpolate final : public Operator {
   Space space(std::span<const TensorType> inputs, const TensorType& output) const override {
     Space space = space_of_result(output);
     Access in = space.output;
-    in.dims[size_t(dim_) + 1] =
-        index_by(space.add_factor("k", inputs[0].shape[size_t(dim_) + 1], FactorKind::sum));
+    in.dims[size_t(dim_) + 1] = index_by(space.add_factor("k", inputs[0].shape[size_t(dim_) + 1], FactorKind::sum));
     if (r_.reach() > 0) {  // the block before, the own and the block behind
       DimIndex& block = in.dims[size_t(dim_)];
       block.terms.push_back({.factor = space.add_factor("d", 3, FactorKind::sum)});

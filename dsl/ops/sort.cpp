@@ -10,9 +10,7 @@ namespace hetsynth {
 namespace {
 
 /// Negated numbers in descending order are the numbers in ascending order, equal ones as they stood.
-Tensor order(Tensor x, int dim, bool descending) {
-  return indices_by_rank(descending ? x : -x, x.size(dim), dim);
-}
+Tensor order(Tensor x, int dim, bool descending) { return indices_by_rank(descending ? x : -x, x.size(dim), dim); }
 
 int dimension_of(const char* tag, Tensor x, int dim) {
   return checked_call({x}, [&] {

@@ -68,8 +68,9 @@ std::vector<Tensor> trained_parameters(const Trace& trace) {
     if (!kept && !matched) trained.push_back(Tensor(node->id));
   }
   if (pattern && matches == 0)
-    fail(trace, "no parameter has a name that begins like this", "a regular expression of names such as " + names_of(all),
-         fmt::format("\"{}\"", trace.freeze), "names are those that parameter(name, ...) has in the model");
+    fail(trace, "no parameter has a name that begins like this",
+         "a regular expression of names such as " + names_of(all), fmt::format("\"{}\"", trace.freeze),
+         "names are those that parameter(name, ...) has in the model");
   if (trained.empty() && !all.empty())
     fail(trace, "every parameter is frozen, so that nothing is left to be trained",
          "one parameter or more that is trained",

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "dsl/base/data_file.h"
-#include "runtime/data/dataset.h"
 #include "dsl/base/element_type.h"
+#include "runtime/data/dataset.h"
 
 namespace hetsynth {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "dsl/base/error.h"
 #include "dsl/base/data_file.h"
+#include "dsl/base/error.h"
 
 namespace hetsynth {
 namespace {

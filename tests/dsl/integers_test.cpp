@@ -47,10 +47,10 @@ TEST(Integers, DoNotMixWithNumbers) {
   EXPECT_THAT(error_of([&] { x* a; }), HasSubstr("[mul] argument 2 must hold numbers, not indices"));
   EXPECT_THAT(error_of([&] { where(x, a, x); }), HasSubstr("[where] argument 2 must hold numbers"));
   EXPECT_THAT(error_of([&] { where(x, x, a); }), HasSubstr("[where] argument 3 must hold numbers"));
-  EXPECT_THAT(error_of([&] { a * 0.5; }),
-              AllOf(HasSubstr("[mul] a number that is not whole meets whole numbers"), HasSubstr("0.5"),
-                    HasSubstr("to_float(x)")));
-  EXPECT_THAT(error_of([&] { where(x, a, 1e12); }), HasSubstr("[where] a number that is not whole meets whole numbers"));
+  EXPECT_THAT(error_of([&] { a * 0.5; }), AllOf(HasSubstr("[mul] a number that is not whole meets whole numbers"),
+                                                HasSubstr("0.5"), HasSubstr("to_float(x)")));
+  EXPECT_THAT(error_of([&] { where(x, a, 1e12); }),
+              HasSubstr("[where] a number that is not whole meets whole numbers"));
   EXPECT_THAT(error_of([&] { a / 2; }), HasSubstr("[div] argument 1 must hold numbers"));
   EXPECT_FALSE(gradients(sum(to_float(to_int(x) * 2)), {x})[0].defined());
 }
@@ -65,7 +65,9 @@ TEST(Comparisons, AreOperatorsToo) {
   EXPECT_THAT(value(2 == a), ElementsAre(0, 1, 0));
   EXPECT_THAT(value(a != b), ElementsAre(1, 0, 1));
   EXPECT_THAT(value((a > 1) * (a < 3)), ElementsAre(0, 1, 0));
-  EXPECT_THAT(error_of([&] { a < value.indices({3}, {0, 1, 2}); }),
+  EXPECT_THAT(error_of([&] {
+                a < value.indices({3}, {0, 1, 2});
+              }),
               AllOf(HasSubstr("integers_test.cpp"), HasSubstr("[less] numbers and indices cannot be compared")));
 }
 
@@ -87,7 +89,8 @@ TEST(Assignment, WithAnOperatorGivesTheVariableAnotherTensor) {
     line = __LINE__ + 1;
     x += value.leaf({3}, {1, 2, 3});
   });
-  EXPECT_THAT(text, AllOf(HasSubstr("integers_test.cpp:" + std::to_string(line)), HasSubstr("[add] shapes do not broadcast")));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("integers_test.cpp:" + std::to_string(line)), HasSubstr("[add] shapes do not broadcast")));
 }
 
 }  // namespace

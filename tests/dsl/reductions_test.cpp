@@ -123,13 +123,15 @@ TEST(Reductions, ThreeTensorsInTheOrderOfFewestMultiplications) {
     einsum(spec, x, y, z);
     double all = 0;
     for (size_t i = size_t(before); i < Trace::current().program.nodes.size(); ++i)
-      if (Trace::current().program.nodes[i].tag() == "einsum") all += Trace::current().program.nodes[i].space.iterations();
+      if (Trace::current().program.nodes[i].tag() == "einsum")
+        all += Trace::current().program.nodes[i].space.iterations();
     return all;
   };
   EXPECT_EQ(products("ab,bc,cd->ad", a, b, c), 3 * 50 * 1 + 2 * 3 * 1) << "b c first";
   EXPECT_EQ(products("ab, cd, bc -> ad", a, c, b), 3 * 50 * 1 + 2 * 3 * 1) << "wherever they stand";
   Tensor u = value.counting({4}), v = value.counting({4}), m = value.counting({4, 4});
-  Values found = value(einsum("i,ij,j->", u, m, v)), wanted = value(sum(u * value.leaf({}, {1}) * einsum("ij,j->i", m, v)));
+  Values found = value(einsum("i,ij,j->", u, m, v)),
+         wanted = value(sum(u * value.leaf({}, {1}) * einsum("ij,j->i", m, v)));
   EXPECT_EQ(found, wanted);
   // A letter of all three, and one that stands in one alone.
   Tensor w = value.counting({2, 4}), s = value.counting({2, 3, 4});
@@ -150,7 +152,8 @@ class ReductionErrors : public ::testing::Test {
 };
 
 TEST_F(ReductionErrors, OfDimensionsAndTypes) {
-  EXPECT_THAT(error_of([&] { min(x, 2); }), AllOf(HasSubstr("reductions_test.cpp"), HasSubstr("[min] there is no dimension 2")));
+  EXPECT_THAT(error_of([&] { min(x, 2); }),
+              AllOf(HasSubstr("reductions_test.cpp"), HasSubstr("[min] there is no dimension 2")));
   EXPECT_THAT(error_of([&] { min(index); }), HasSubstr("[min] argument 1 must hold numbers"));
   EXPECT_THAT(error_of([&] { logsumexp(x, {1, 1}); }), HasSubstr("[logsumexp] dimension 1 is named twice"));
   EXPECT_THAT(error_of([&] { logsumexp(index); }), HasSubstr("[logsumexp] argument 1 must hold numbers"));
@@ -164,7 +167,9 @@ TEST_F(ReductionErrors, OfDimensionsAndTypes) {
 TEST_F(ReductionErrors, OfStacks) {
   EXPECT_THAT(error_of([&] { stack(std::vector<Tensor>{}); }),
               AllOf(HasSubstr("[stack] there is nothing to put side by side"), HasSubstr("one tensor or more")));
-  EXPECT_THAT(error_of([&] { stack({x, sum(x, 0)}); }),
+  EXPECT_THAT(error_of([&] {
+                stack({x, sum(x, 0)});
+              }),
               AllOf(HasSubstr("[stack] the tensors differ in shape or type"), HasSubstr("tensors like f32[2,3]"),
                     HasSubstr("f32[3]"), HasSubstr("concat(tensors, dim)")));
   EXPECT_THAT(error_of([&] { stack({x, index}); }), HasSubstr("i32[2,3]"));
@@ -177,8 +182,9 @@ TEST_F(ReductionErrors, OfThreeTensors) {
                 AllOf(HasSubstr("is no contraction of three tensors"), HasSubstr("\"ij,jk,kl->il\""),
                       HasSubstr("one list for each")))
         << spec;
-  EXPECT_THAT(error_of([&] { einsum("ij,jk,kl->il", x, x, x); }),
-              AllOf(HasSubstr("[einsum] extents of j disagree in argument 2"), HasSubstr("3, as in an argument before")));
+  EXPECT_THAT(
+      error_of([&] { einsum("ij,jk,kl->il", x, x, x); }),
+      AllOf(HasSubstr("[einsum] extents of j disagree in argument 2"), HasSubstr("3, as in an argument before")));
   EXPECT_THAT(error_of([&] { einsum("ij,ij,ijk->i", x, x, x); }),
               HasSubstr("gives argument 3 as many dimensions as \"ijk\" has letters"));
 }

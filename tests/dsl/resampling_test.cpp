@@ -51,11 +51,17 @@ TEST(Conv1d, HasItsGradients) {
 TEST(Conv1d, TellsWhatDoesNotFit) {
   Evaluation value;
   Tensor x = value.counting({2, 3, 8}), w = value.counting({4, 3, 3});
-  EXPECT_THAT(error_of([&] { conv1d(value.counting({2, 3}), w); }),
-              AllOf(HasSubstr("resampling_test.cpp"), HasSubstr("[conv1d]"), HasSubstr("a sequence [batch,channels,length]")));
-  EXPECT_THAT(error_of([&] { conv1d(x, value.counting({4, 2, 3})); }),
-              AllOf(HasSubstr("[conv1d] channels disagree: [2,3,8] with kernel [4,2,3]"), HasSubstr("a kernel [outputs,3,length]"),
-                    HasSubstr("2 channels"), HasSubstr("transpose(x, {0, 2, 1})")));
+  EXPECT_THAT(
+      error_of([&] {
+        conv1d(value.counting({2, 3}), w);
+      }),
+      AllOf(HasSubstr("resampling_test.cpp"), HasSubstr("[conv1d]"), HasSubstr("a sequence [batch,channels,length]")));
+  EXPECT_THAT(
+      error_of([&] {
+        conv1d(x, value.counting({4, 2, 3}));
+      }),
+      AllOf(HasSubstr("[conv1d] channels disagree: [2,3,8] with kernel [4,2,3]"),
+            HasSubstr("a kernel [outputs,3,length]"), HasSubstr("2 channels"), HasSubstr("transpose(x, {0, 2, 1})")));
   EXPECT_THAT(error_of([&] { conv1d(x, w, {.groups = 2}); }), HasSubstr("[conv1d]"));
   EXPECT_THAT(error_of([&] { conv1d(x, w, {.stride = 0}); }), HasSubstr("[conv1d]"));
   EXPECT_THAT(error_of([&] { conv1d(x, value.counting({4, 3, 11})); }), HasSubstr("[conv1d]"));
@@ -85,9 +91,11 @@ TEST(Interpolate, ReadsNearestElementsAndMeansBetweenThem) {
         Values line;
         for (int64_t i = 0; i < from; ++i) line.push_back(double((i * 5) % 7) - 2.5 * double(i % 2));
         const Values wanted = resized(line, to, mode);
-        EXPECT_THAT(value(interpolate(value.leaf({1, 1, from, 1}, line), {to, 1}, mode)), Pointwise(DoubleNear(exact), wanted))
+        EXPECT_THAT(value(interpolate(value.leaf({1, 1, from, 1}, line), {to, 1}, mode)),
+                    Pointwise(DoubleNear(exact), wanted))
             << "rows " << from << " " << to << " " << int(mode);
-        EXPECT_THAT(value(interpolate(value.leaf({1, 1, 1, from}, line), {1, to}, mode)), Pointwise(DoubleNear(exact), wanted))
+        EXPECT_THAT(value(interpolate(value.leaf({1, 1, 1, from}, line), {1, to}, mode)),
+                    Pointwise(DoubleNear(exact), wanted))
             << "columns " << from << " " << to << " " << int(mode);
       }
 }
@@ -111,9 +119,14 @@ TEST(Interpolate, HasItsGradients) {
 TEST(Interpolate, TellsWhatDoesNotFit) {
   Evaluation value;
   Tensor x = value.counting({2, 3, 4, 5});
-  EXPECT_THAT(error_of([&] { interpolate(value.counting({4, 5}), 3); }),
-              AllOf(HasSubstr("resampling_test.cpp"), HasSubstr("[interpolate]"), HasSubstr("an image [batch,channels,height,width]")));
-  EXPECT_THAT(error_of([&] { interpolate(x, {0, 3}); }),
+  EXPECT_THAT(error_of([&] {
+                interpolate(value.counting({4, 5}), 3);
+              }),
+              AllOf(HasSubstr("resampling_test.cpp"), HasSubstr("[interpolate]"),
+                    HasSubstr("an image [batch,channels,height,width]")));
+  EXPECT_THAT(error_of([&] {
+                interpolate(x, {0, 3});
+              }),
               AllOf(HasSubstr("[interpolate] an image has at least one element in each direction"),
                     HasSubstr("height and width of 1 or more"), HasSubstr("0 x 3")));
   EXPECT_THAT(error_of([&] { upsample(x, -1); }), AllOf(HasSubstr("[upsample]"), HasSubstr("how many times as large")));

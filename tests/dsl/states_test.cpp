@@ -39,8 +39,8 @@ struct TrainingRun {
         const int64_t first = node.micro_batch.first_sample * element_count(node.type.shape) / sample_count(node);
         for (size_t i = 0; i < array.values.size(); ++i) {
           const double at = double(first) + double(i);
-          array.values[i] = node.type.dtype == DType::i32 ? std::fmod(at, double(node.data.classes))
-                                                          : std::sin(at + 10 * step);
+          array.values[i] =
+              node.type.dtype == DType::i32 ? std::fmod(at, double(node.data.classes)) : std::sin(at + 10 * step);
         }
         leaves[node.id] = array;
       }
@@ -166,8 +166,8 @@ TEST_F(StateErrors, SayWhatAStateIs) {
   EXPECT_THAT(error_of([&] { update(w, w); }),
               AllOf(HasSubstr("[update] w is no state of the model's own"), HasSubstr("what state(name, ...) gave"),
                     HasSubstr("minimize() changes parameters")));
-  EXPECT_THAT(error_of([&] { update(s, sum(w)); }),
-              AllOf(HasSubstr("[update] the new value of s has another shape"), HasSubstr("f32[3]"), HasSubstr("f32[]")));
+  EXPECT_THAT(error_of([&] { update(s, sum(w)); }), AllOf(HasSubstr("[update] the new value of s has another shape"),
+                                                          HasSubstr("f32[3]"), HasSubstr("f32[]")));
   EXPECT_THAT(error_of([&] { update(s, to_int(w)); }), HasSubstr("the new value of s has another type"));
   EXPECT_THAT(error_of([&] { update(s, Tensor()); }), HasSubstr("a default-constructed Tensor"));
   update(s, w);
@@ -192,11 +192,12 @@ TEST_F(StateErrors, InAScan) {
 }
 
 TEST_F(StateErrors, OfMetrics) {
-  EXPECT_THAT(error_of([&] { metric("norm", w); }),
-              AllOf(HasSubstr("[metric] a metric must be a scalar"), HasSubstr("f32[3]"), HasSubstr("take the mean of it")));
+  EXPECT_THAT(error_of([&] { metric("norm", w); }), AllOf(HasSubstr("[metric] a metric must be a scalar"),
+                                                          HasSubstr("f32[3]"), HasSubstr("take the mean of it")));
   EXPECT_THAT(error_of([&] { metric("", sum(w)); }), HasSubstr("[metric] a metric needs a name"));
   metric("norm", sum(w));
-  EXPECT_THAT(error_of([&] { metric("norm", sum(w)); }), HasSubstr("[metric] there are two metrics or outputs named norm"));
+  EXPECT_THAT(error_of([&] { metric("norm", sum(w)); }),
+              HasSubstr("[metric] there are two metrics or outputs named norm"));
   EXPECT_THAT(error_of([&] { output("norm", w); }), HasSubstr("[output] there are two outputs named norm"));
 }
 
@@ -244,9 +245,10 @@ TEST(RandomTensors, AreDrawnInTurnsAsInTheStep) {
 
 TEST(RandomTensors, WrongBoundsAreTold) {
   Trace trace("model.cpp");
-  EXPECT_THAT(error_of([] { random_uniform({3}, 2, 2); }),
-              AllOf(HasSubstr("states_test.cpp"), HasSubstr("[random_uniform] there is no number to draw between these"),
-                    HasSubstr("low < high"), HasSubstr("low 2 and high 2"), HasSubstr("full(shape, value)")));
+  EXPECT_THAT(
+      error_of([] { random_uniform({3}, 2, 2); }),
+      AllOf(HasSubstr("states_test.cpp"), HasSubstr("[random_uniform] there is no number to draw between these"),
+            HasSubstr("low < high"), HasSubstr("low 2 and high 2"), HasSubstr("full(shape, value)")));
   EXPECT_THAT(error_of([] { random_normal({3, 0}); }), HasSubstr("[random_normal] the result has an impossible shape"));
 }
 
@@ -266,7 +268,9 @@ class Constants : public ::testing::Test {
     trace = std::make_unique<Trace>(folder + "/model.cpp");
   }
   ~Constants() override { std::filesystem::remove_all(folder); }
-  Values value(Tensor t) { return interpret(trace->program, initial_values(trace->program, 0), {})[size_t(t.node())].values; }
+  Values value(Tensor t) {
+    return interpret(trace->program, initial_values(trace->program, 0), {})[size_t(t.node())].values;
+  }
 
   const std::string folder = ::testing::TempDir() + "/hetsynth_constants_" + std::to_string(::getpid());
   std::unique_ptr<Trace> trace;
@@ -321,13 +325,21 @@ TEST_F(Constants, AreDataOfTheProgramAndNotTrained) {
 }
 
 TEST_F(Constants, WrongOnesAreTold) {
-  EXPECT_THAT(error_of([] { constant({1, 2, 3}, {2, 2}); }),
-              AllOf(HasSubstr("states_test.cpp"), HasSubstr("[constant] 3 numbers do not fill [2,2]"), HasSubstr("4 numbers"),
-                    HasSubstr("row by row")));
-  EXPECT_THAT(error_of([] { constant({{1, 2}, {3, 4, 5}}); }), HasSubstr("[constant] row 1 has another length than row 0"));
+  EXPECT_THAT(error_of([] {
+                constant({1, 2, 3}, {2, 2});
+              }),
+              AllOf(HasSubstr("states_test.cpp"), HasSubstr("[constant] 3 numbers do not fill [2,2]"),
+                    HasSubstr("4 numbers"), HasSubstr("row by row")));
+  EXPECT_THAT(error_of([] {
+                constant({{1, 2}, {3, 4, 5}});
+              }),
+              HasSubstr("[constant] row 1 has another length than row 0"));
   EXPECT_THAT(error_of([] { constant(std::vector<double>{}); }), HasSubstr("[constant] there is no number"));
-  EXPECT_THAT(error_of([] { constant({1.0, -INFINITY}); }),
-              AllOf(HasSubstr("[constant] element 1 is no number that float32 holds"), HasSubstr("-inf"), HasSubstr("-1e9")));
+  EXPECT_THAT(
+      error_of([] {
+        constant({1.0, -INFINITY});
+      }),
+      AllOf(HasSubstr("[constant] element 1 is no number that float32 holds"), HasSubstr("-inf"), HasSubstr("-1e9")));
   EXPECT_THAT(error_of([] { constant(std::vector<int64_t>{int64_t(1) << 40}); }),
               AllOf(HasSubstr("element 0 is no number that int32 holds"), HasSubstr("with a decimal point")));
   EXPECT_THAT(error_of([] { constant("absent.npy"); }),

@@ -104,14 +104,21 @@ TEST(TrainedParameters, APlanRemembersWhatWasFrozen) {
 }
 
 TEST(TrainedParameters, WrongPatternsAreTold) {
-  EXPECT_THAT(error_of([] { layers({{"freeze", "encoder"}}); }),
+  EXPECT_THAT(error_of([] {
+                layers({{"freeze", "encoder"}});
+              }),
               AllOf(HasSubstr("model.cpp"), HasSubstr("[freeze] no parameter has a name that begins like this"),
                     HasSubstr("h0.w, h0.b, h1.w, head"), HasSubstr("\"encoder\"")));
-  EXPECT_THAT(error_of([] { layers({{"freeze", "h"}}); }),
+  EXPECT_THAT(error_of([] {
+                layers({{"freeze", "h"}});
+              }),
               AllOf(HasSubstr("[freeze] every parameter is frozen"), HasSubstr("4 parameters, 4 of them by --freeze"),
                     HasSubstr("freeze less")));
-  EXPECT_THAT(error_of([] { layers({{"freeze", "h[0-9"}}); }),
-              AllOf(HasSubstr("[freeze] this is no pattern of names"), HasSubstr("\"h[0-9\""), HasSubstr("h[0-9]+\\.")));
+  EXPECT_THAT(
+      error_of([] {
+        layers({{"freeze", "h[0-9"}});
+      }),
+      AllOf(HasSubstr("[freeze] this is no pattern of names"), HasSubstr("\"h[0-9\""), HasSubstr("h[0-9]+\\.")));
   EXPECT_THAT(error_of([] {
                 Trace trace("model.cpp");
                 minimize(sum(square(parameter("w", {2}, ones(), {.trainable = false}))), SGD{});
@@ -123,12 +130,13 @@ TEST(TrainedParameters, WrongPatternsAreTold) {
 TEST(TrainedParameters, WrongOptionsAreTold) {
   Trace trace("model.cpp");
   int line = 0;
-  EXPECT_THAT(error_of([&] {
-                line = __LINE__ + 1;
-                parameter("w", {2}, zeros(), {.learning_rate_scale = 0});
-              }),
-              AllOf(HasSubstr("trained_parameters_test.cpp:"), HasSubstr("[parameter] learning_rate_scale is out of range"),
-                    HasSubstr("a finite number above 0"), HasSubstr("{.trainable = false}")));
+  EXPECT_THAT(
+      error_of([&] {
+        line = __LINE__ + 1;
+        parameter("w", {2}, zeros(), {.learning_rate_scale = 0});
+      }),
+      AllOf(HasSubstr("trained_parameters_test.cpp:"), HasSubstr("[parameter] learning_rate_scale is out of range"),
+            HasSubstr("a finite number above 0"), HasSubstr("{.trainable = false}")));
   EXPECT_GT(line, 0);
   EXPECT_THAT(error_of([&] { parameter("w", {2}, zeros(), {.weight_decay = -0.1}); }),
               AllOf(HasSubstr("[parameter] weight_decay is out of range"), HasSubstr("-0.1"),
@@ -151,7 +159,9 @@ std::map<std::string, Values> after_step(const Optimizer& optimizer, const Param
 
 TEST(TrainedParameters, LearningRateAndDecayOfTheirOwn) {
   const ParameterOptions slow{.learning_rate_scale = 0.5, .weight_decay = 0.2}, decays{.weight_decay = 0.4};
-  const auto near = [](double wanted) { return ElementsAre(::testing::DoubleNear(wanted, 1e-7), ::testing::DoubleNear(wanted, 1e-7)); };
+  const auto near = [](double wanted) {
+    return ElementsAre(::testing::DoubleNear(wanted, 1e-7), ::testing::DoubleNear(wanted, 1e-7));
+  };
   // p - rate scale (g + decay p), g = 1, p = 2.
   auto sgd = after_step(SGD{.learning_rate = 0.1, .momentum = 0, .weight_decay = 0.3}, slow, decays);
   EXPECT_THAT(sgd.at("w"), near(2 - 0.1 * 0.5 * (1 + 0.2 * 2)));

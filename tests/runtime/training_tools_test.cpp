@@ -115,7 +115,8 @@ void graph_attention() {
   Tensor weights = softmax(where(edges > 0.5, scores, -1e9), -1);
   Tensor gathered = einsum("bnm,bmh->bnh", weights, h);
   Tensor best = sort(gathered, 1, /*descending=*/true).values;
-  Tensor pooled = concat({logsumexp(gathered, 1), min(gathered, 1), reshape(slice(best, 1, 0, 1), {batch, hidden})}, -1);
+  Tensor pooled =
+      concat({logsumexp(gathered, 1), min(gathered, 1), reshape(slice(best, 1, 0, 1), {batch, hidden})}, -1);
   Tensor logits = matmul(pooled, parameter("head", {3 * hidden, classes}, normal(0.3)));
   minimize(cross_entropy(logits, labels), AdamW{.learning_rate = 0.02});
 }
@@ -137,7 +138,8 @@ void sequences() {
 
 /// What the interpreter says of a run.
 struct Reference {
-  explicit Reference(const Program& program) : data(open_data(program, {"", seed})), leaves(initial_values(program, seed)) {
+  explicit Reference(const Program& program)
+      : data(open_data(program, {"", seed})), leaves(initial_values(program, seed)) {
     for (int64_t step = 0; step < steps; ++step) {
       for (auto& [node, value] : whole_batch(program, *data, step)) leaves[node] = value;
       const std::vector<Array> values = interpret(program, leaves, {seed, step});
@@ -234,7 +236,8 @@ TEST(FrozenBase, CostsNoCommunicationAndNoState) {
     int count = 0;
     const Plan plan = data_parallel_plan(program, cluster, RatioRule::even);
     for (const Instruction& i : plan.program.instructions)
-      if (communicates(i.opcode) && program[plan.program.values[size_t(i.result)].node].name.find("base") != std::string::npos)
+      if (communicates(i.opcode) &&
+          program[plan.program.values[size_t(i.result)].node].name.find("base") != std::string::npos)
         ++count;
     return count;
   };

@@ -37,7 +37,8 @@ Tensor parameter(const std::string& name, const Dims& shape, Init init, const Pa
                  std::source_location where = std::source_location::current());
 
 /// A tensor of float32 that is carried from step to step and not trained: a running statistic, an average of weights.
-/// It is part of checkpoints. Until `update` gives it another value it stays as it starts. Names as those of parameters.
+/// It is part of checkpoints. Until `update` gives it another value it stays as it starts. Names as those of
+/// parameters.
 Tensor state(const std::string& name, const Dims& shape, Init init,
              std::source_location where = std::source_location::current());
 /// The same, of the shape of a parameter, and starting with the numbers that it starts with.
@@ -62,18 +63,18 @@ Tensor constant(std::initializer_list<std::initializer_list<ListedNumber>> rows,
 Tensor constant_of(const std::vector<double>& values, bool whole, const Dims& shape,
                    std::source_location where = std::source_location::current());
 template <class Number>
-requires std::integral<Number> || std::floating_point<Number>
-Tensor constant(const std::vector<Number>& values, const Dims& shape = {},
-                std::source_location where = std::source_location::current()) {
+requires std::integral<Number> || std::floating_point<Number> Tensor
+constant(const std::vector<Number>& values, const Dims& shape = {},
+         std::source_location where = std::source_location::current()) {
   return constant_of({values.begin(), values.end()}, std::integral<Number>, shape, where);
 }
-/// The array of an npy file (numpy.save), found beside the model's file if the path is relative: reals as float32, whole
-/// numbers and bool as int32. Throws UserError if it cannot be read.
+/// The array of an npy file (numpy.save), found beside the model's file if the path is relative: reals as float32,
+/// whole numbers and bool as int32. Throws UserError if it cannot be read.
 Tensor constant(const std::string& npy_file, std::source_location where = std::source_location::current());
 
 /// At the end of the step a state takes this value, float32 of its shape, computed from what parameters and states were
-/// in the step; over micro-batches each goes on from what the one before made of it. No gradient flows. Throws UserError
-/// unless `state` was made by state() and this is its first update.
+/// in the step; over micro-batches each goes on from what the one before made of it. No gradient flows. Throws
+/// UserError unless `state` was made by state() and this is its first update.
 void update(Tensor state, Tensor value, std::source_location where = std::source_location::current());
 
 /// A hyper-parameter: the default, unless the command line set it (--set name=value). Throws UserError for a value that

@@ -5,7 +5,8 @@
 namespace hetsynth {
 
 struct ParameterOptions {
-  /// The optimizer's learning rate is multiplied by this: layers of a pre-trained network that move less than a new one.
+  /// The optimizer's learning rate is multiplied by this: layers of a pre-trained network that move less than a new
+  /// one.
   double learning_rate_scale = 1;
   /// Instead of the optimizer's weight decay, and whatever the parameter's rank; not set: the optimizer's, which is of
   /// parameters of rank 2 and more.

@@ -25,13 +25,12 @@ void require_line_indices(std::string_view tag, int dim, const Shape& x, const T
   for (size_t d = 0; d < x.size(); ++d)
     wanted += fmt::format("{}{}", d == 0 ? "" : ",", int(d) == at ? "any" : std::to_string(x[d]));
   const bool rows = at == 0 && indices.shape.size() == 1 && x.size() > 1;
-  throw UserError(
-      {.tag = std::string(tag),
-       .message = fmt::format("indices do not fit: {} for {}", text(indices.shape), text(x)),
-       .expected = fmt::format("indices like {} in all dimensions but {}: [{}]", text(x), at, wanted),
-       .found = text(indices),
-       .mend = (rows ? "embedding(x, indices) picks whole rows by one index each; otherwise " : "") +
-               full_index_mend(at, x, indices.shape)});
+  throw UserError({.tag = std::string(tag),
+                   .message = fmt::format("indices do not fit: {} for {}", text(indices.shape), text(x)),
+                   .expected = fmt::format("indices like {} in all dimensions but {}: [{}]", text(x), at, wanted),
+                   .found = text(indices),
+                   .mend = (rows ? "embedding(x, indices) picks whole rows by one index each; otherwise " : "") +
+                           full_index_mend(at, x, indices.shape)});
 }
 
 Space line_lookup_space(const Shape& indices, int dim, int64_t extent, bool scatters) {
