@@ -20,6 +20,7 @@ std::map<std::string, std::string> ModelOptions::settings() const {
   }
   if (batch) out["batch"] = std::to_string(*batch);
   if (turns) out["turns"] = *turns;
+  if (freeze) out["freeze"] = *freeze;
   if (accumulate) out["micro_batches"] = std::to_string(*accumulate);
   return out;
 }
@@ -58,6 +59,10 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       .add_option("--accumulate", options.accumulate,
                   "Batches whose gradients are added up to make one step: N times the samples in the memory of one")
       ->type_name("N");
+  command
+      .add_option("--freeze", options.freeze,
+                  "Parameters whose names begin with this regular expression are not trained: --freeze \"h[0-9]+\\.\"")
+      ->type_name("PATTERN");
   command
       .add_option("--turns", options.turns,
                   "Turns in which a step is taken, each with an equal part of the batch: the same step in less memory; "

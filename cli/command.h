@@ -19,6 +19,7 @@ struct ModelOptions {
   std::optional<int64_t> batch;       ///< --batch N is --set batch=N
   std::optional<int64_t> accumulate;  ///< --accumulate N is --set micro_batches=N
   std::optional<std::string> turns;   ///< --turns N is --set turns=N
+  std::optional<std::string> freeze;  ///< --freeze PATTERN is --set freeze=PATTERN
 
   /// The settings as a map. Throws UserError (usage) for an entry without "=".
   std::map<std::string, std::string> settings() const;

@@ -43,9 +43,9 @@ std::string list(const std::vector<int64_t>& values) {
 }
 
 /// How a leaf starts: 0 random integers below `value`, 1 the constant `value`, 2 normal of that deviation, 3 uniform of
-/// that half-width.
+/// that half-width. Inputs and data of the model are made up.
 std::pair<int, double> start_of(const Node& node) {
-  if (node.kind == NodeKind::input) {
+  if (node.kind == NodeKind::input || is_constant_data(node)) {
     if (node.type.dtype == DType::i32) return {0, double(std::max<int64_t>(node.data.classes, 1))};
     return {2, 1.0};
   }
@@ -56,6 +56,8 @@ std::pair<int, double> start_of(const Node& node) {
       return {2, node.initializer.value};
     case Initializer::Kind::uniform:
       return {3, node.initializer.value};
+    case Initializer::Kind::values:
+      break;
   }
   return {1, 0.0};
 }

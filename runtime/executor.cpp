@@ -189,13 +189,17 @@ struct Executor::Impl {
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
       if (node.kind == NodeKind::input) continue;
-      HETSYNTH_CHECK(slot.dtype == DType::f32, "parameters and states are f32");
       stage(rank, slot, [&](std::span<std::byte> bytes) {
-        float* values = reinterpret_cast<float*>(bytes.data());
-        for_each_run(node.type.shape, slot.ranges, [&](int64_t global, int64_t local, int64_t count) {
-          for (int64_t i = 0; i < count; ++i)
-            values[local + i] = static_cast<float>(initial_value(node, seed, global + i));
-        });
+        const auto fill = [&]<typename Element>(Element* values) {
+          for_each_run(node.type.shape, slot.ranges, [&](int64_t global, int64_t local, int64_t count) {
+            for (int64_t i = 0; i < count; ++i)
+              values[local + i] = static_cast<Element>(initial_value(node, seed, global + i));
+          });
+        };
+        if (slot.dtype == DType::i32)
+          fill(reinterpret_cast<int32_t*>(bytes.data()));
+        else
+          fill(reinterpret_cast<float*>(bytes.data()));
       });
     }
   }
@@ -240,6 +244,23 @@ struct Executor::Impl {
     float value = 0;
     rank.device->read(rank.program.layout.loss.offset_bytes, std::as_writable_bytes(std::span(&value, 1)));
     return value;
+  }
+
+  /// By name, of the first rank of this process that holds them; a metric that none holds is left out.
+  std::vector<std::pair<std::string, double>> metrics() const {
+    std::vector<std::pair<std::string, double>> out;
+    for (const NamedOutput& output : reference.outputs) {
+      if (!output.metric) continue;
+      for (const Rank& rank : ranks) {
+        const Slot* slot = rank.device ? find(rank, output.node) : nullptr;
+        if (!slot) continue;
+        float value = 0;
+        rank.device->read(slot->offset_bytes, std::as_writable_bytes(std::span(&value, 1)));
+        out.emplace_back(output.name, value);
+        break;
+      }
+    }
+    return out;
   }
 
   /// The slot of a node in a rank's program, nullptr if it has none.
@@ -300,6 +321,7 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
   report.step = step;
   report.seconds = wall_seconds() - start;
   report.loss = impl_->loss();
+  report.metrics = impl_->metrics();
   if (impl_->job) {
     const std::pair<double, double> first = from_first(*impl_->job, std::pair(report.loss, report.seconds));
     report.loss = first.first;
@@ -420,13 +442,12 @@ void Executor::write(NodeId node, const HostTensor& value) {
 
 void copy_parameters(const Executor& from, Executor& to) {
   std::map<std::string, NodeId> sources;
-  for (const Node& node : from.reference().nodes) {
-    if (node.kind == NodeKind::parameter) sources[node.name] = node.id;
-  }
+  for (const Node& node : from.reference().nodes)
+    if (is_kept(node)) sources[node.name] = node.id;
   for (const Node& node : to.reference().nodes) {
-    if (node.kind != NodeKind::parameter) continue;
+    if (!is_kept(node) || is_constant_data(node)) continue;
     const auto found = sources.find(node.name);
-    HETSYNTH_CHECK(found != sources.end(), "both programs have parameter " + node.name);
+    HETSYNTH_CHECK(found != sources.end(), "both programs have " + node.name);
     to.write(node.id, from.read(found->second));
   }
 }

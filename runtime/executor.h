@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/interface/device_program.h"
@@ -31,6 +32,8 @@ struct StepReport {
   double seconds = 0;
   std::vector<RankTimes> ranks;  ///< of this step; idle_seconds includes waiting for the slowest rank at the end
   double elapsed_seconds = 0;    ///< since training began, with all that was done between steps; set by train()
+  /// Scalars that the model tells beside the loss (`metric`), of the ranks of this process.
+  std::vector<std::pair<std::string, double>> metrics = {};
 };
 
 struct ExecutorOptions {
@@ -101,7 +104,7 @@ class Executor {
   std::unique_ptr<Impl> impl_, left_;  ///< the ranks, and those to go back to
 };
 
-/// Copies parameters by name into an executor of another program over the same model.
+/// Copies parameters and states by name into an executor of another program over the same model.
 void copy_parameters(const Executor& from, Executor& to);
 
 }  // namespace hetsynth

@@ -83,6 +83,7 @@ std::string flaw_of_migration(const Program& reference, const SpmdProgram& old_p
   }
   for (const Node& node : reference.nodes) {
     if (!is_kept(node) || leaf_of(new_program, node.id) < 0) continue;
+    if (is_constant_data(node) && leaf_of(old_program, node.id) < 0) continue;  // the new program brings it along
     for (const SpmdProgram* program : {&old_program, &new_program})
       if (leaf_of(*program, node.id) >= 0 && is_partial(*program, node.id))
         return fmt::format("{} is held as summands, which are no parts of it", node.name);

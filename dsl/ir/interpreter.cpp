@@ -245,7 +245,7 @@ double philox_uniform(uint64_t seed, int stream, uint64_t index, uint64_t step) 
 
 double initial_value(const Node& leaf, uint64_t seed, int64_t index) {
   const Initializer& init = leaf.initializer;
-  int stream = stream_of(leaf.name);
+  int stream = stream_of(init.drawn_as.empty() ? leaf.name : init.drawn_as);
   switch (init.kind) {
     case Initializer::Kind::constant:
       return float(init.value);
@@ -256,6 +256,8 @@ double initial_value(const Node& leaf, uint64_t seed, int64_t index) {
       double v = philox_uniform(seed, stream, uint64_t(2 * index + 1), initial_step);
       return float(init.value * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
     }
+    case Initializer::Kind::values:
+      return (*init.values)[size_t(index)];
   }
   return 0;
 }

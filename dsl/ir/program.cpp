@@ -36,6 +36,10 @@ std::string_view name(Phase phase) {
   return "?";
 }
 
+bool is_constant_data(const Node& node) {
+  return node.kind == NodeKind::state && node.initializer.kind == Initializer::Kind::values;
+}
+
 int64_t global_sample(const Node& input, int64_t step, int64_t sample) {
   // An input without dimensions is one number for the whole step.
   const int64_t own = sample_count(input);
@@ -94,8 +98,13 @@ std::string leaf_text(const Node& node) {
     if (data.column > 0) out += fmt::format(" column={}", data.column);
     return out + (data.files ? " files" : "");
   }
+  const Initializer& init = node.initializer;
+  if (init.kind == Initializer::Kind::values)
+    return " data=" +
+           content_hash({reinterpret_cast<const char*>(init.values->data()), init.values->size() * sizeof(double)});
   static constexpr const char* kinds[] = {"constant", "normal", "uniform"};
-  return fmt::format(" init={}({})", kinds[int(node.initializer.kind)], node.initializer.value);
+  return fmt::format(" init={}({}){}", kinds[int(init.kind)], init.value,
+                     init.drawn_as.empty() ? "" : " as " + init.drawn_as);
 }
 
 void append_node(const Program& program, const Node& node, bool with_place, std::string* out) {
@@ -144,7 +153,8 @@ std::string program_text(const Program& program, bool with_place) {
   close();
   if (program.loss >= 0) out += fmt::format("loss %{}\n", program.loss);
   for (const Update& u : program.updates) out += fmt::format("update %{} <- %{}\n", u.target, u.value);
-  for (const NamedOutput& o : program.outputs) out += fmt::format("output {} %{}\n", o.name, o.node);
+  for (const NamedOutput& o : program.outputs)
+    out += fmt::format("{} {} %{}\n", o.metric ? "metric" : "output", o.name, o.node);
   return out;
 }
 
@@ -179,7 +189,7 @@ Program rebuild(const Program& program, const std::vector<bool>& keep, const std
   for (const Update& u : program.updates)
     if (keep[u.target] && keep[replacement[u.value]]) out.updates.push_back({now(u.target), now(u.value)});
   for (const NamedOutput& o : program.outputs)
-    if (keep[replacement[o.node]]) out.outputs.push_back({o.name, now(o.node)});
+    if (keep[replacement[o.node]]) out.outputs.push_back({o.name, now(o.node), o.metric});
   return out;
 }
 

@@ -15,7 +15,7 @@ using NodeId = int;
 enum class NodeKind : uint8_t {
   input,      ///< data of the batch
   parameter,  ///< trained, carried from step to step
-  state,      ///< optimizer state, carried from step to step
+  state,      ///< carried from step to step: of an optimizer, or the model's own; data that stays is one, too
   operation,
 };
 
@@ -26,9 +26,11 @@ std::string_view name(Phase phase);
 
 /// Starting values of a parameter or state, drawn by Philox from (run seed, node name, global element index).
 struct Initializer {
-  enum class Kind : uint8_t { constant, normal, uniform };
+  enum class Kind : uint8_t { constant, normal, uniform, values };
   Kind kind = Kind::constant;
-  double value = 0;  ///< the constant; standard deviation of normal; half-width of uniform around 0
+  double value = 0;        ///< the constant; standard deviation of normal; half-width of uniform around 0
+  std::string drawn_as{};  ///< the leaf whose draws these are, so that both start alike; empty: the leaf's own
+  std::shared_ptr<const std::vector<double>> values{};  ///< of Kind::values: one for each element, row-major
 };
 
 /// Where an input's values come from. Samples are counted globally; dimension 0 of the input runs over the batch's
@@ -98,6 +100,10 @@ struct Node {
   std::string_view name_of_kind() const;
 };
 
+/// Whether a leaf holds data that the model's file gave it (`constant`): never updated, and in no checkpoint, since the
+/// model brings it along.
+bool is_constant_data(const Node& node);
+
 /// The run's number of sample `sample` of an input in a step.
 int64_t global_sample(const Node& input, int64_t step, int64_t sample);
 /// Samples that the input holds.
@@ -117,6 +123,7 @@ struct Update {
 struct NamedOutput {
   std::string name;
   NodeId node;
+  bool metric = false;  ///< a scalar that is told beside the loss, a mean over the step's micro-batches as the loss is
 };
 
 /// A hyper-parameter the model asked for, with the value it got.

@@ -330,6 +330,7 @@ namespace {
 
 constexpr const char* micro_batches_setting = "micro_batches";
 constexpr const char* turns_setting = "turns";
+constexpr const char* freeze_setting = "freeze";
 /// Every micro-batch is traced: more would make programs that take long to plan and prove.
 constexpr int most_micro_batches = 256;
 
@@ -359,12 +360,21 @@ void take_turns_setting(Trace& trace) {
   }
 }
 
+void take_freeze_setting(Trace& trace) {
+  const auto freeze = trace.settings.find(freeze_setting);
+  if (freeze == trace.settings.end()) return;
+  trace.freeze = freeze->second;
+  trace.settings_used.insert(freeze_setting);
+  trace.program.options.push_back({freeze_setting, freeze->second, "parameters that are not trained"});
+}
+
 }  // namespace
 
 void run_builder(Trace& trace, const std::function<void()>& builder) {
   take_micro_batches(trace);
   take_turns_setting(trace);
   take_evaluation_setting(trace);
+  take_freeze_setting(trace);
   trace.builder = builder;
   builder();
   for (const auto& [name, value] : trace.settings) {

@@ -11,6 +11,7 @@
 
 #include "dsl/ir/program.h"
 #include "hetsynth/loss_scale.h"
+#include "hetsynth/parameter_options.h"
 
 namespace hetsynth {
 
@@ -82,6 +83,15 @@ class Trace {
     Tensor total, count;
   };
   std::vector<MicroLoss> losses;
+  /// Scalars to be told beside the loss, each with its values of the micro-batches traced.
+  struct Metric {
+    std::string name;
+    std::vector<MicroLoss> parts;
+  };
+  std::vector<Metric> metrics;
+  std::map<NodeId, ParameterOptions> parameter_options;  ///< of the parameters for which the model said any
+  std::string freeze;  ///< pattern over names of parameters that are not trained (dsl/transform/trained_parameters.h)
+  std::set<NodeId> own_states;     ///< made by `state`, which `update` may change
   std::vector<Tensor> parameters;  ///< in the order in which the first micro-batch asked for them
   size_t next_parameter = 0;       ///< a further micro-batch asks for next
   NodeId backward_of = -1;         ///< node whose gradient is being emitted: names and lines derive from it
@@ -121,8 +131,8 @@ Tensor as_tensor(const Operand& operand);
 Tensor accumulate(Tensor a, Tensor b);
 
 /// Runs the builder under a trace and gives the forward program (of the first micro-batch) with its request to
-/// minimise. The settings "micro_batches" and "turns" are not the model's: they say how many
-/// micro-batches make a step, and in how many turns it is taken.
+/// minimise. The settings "micro_batches", "turns" and "freeze" are not the model's: they say how
+/// many micro-batches make a step, in how many turns it is taken, and which parameters are not trained.
 /// Throws UserError for a setting no `option` asked for.
 void run_builder(Trace& trace, const std::function<void()>& builder);
 

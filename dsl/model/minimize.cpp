@@ -1,6 +1,7 @@
-// What a model wants of its loss: minimize, and the marks output and stop_gradient.
+// What a model wants of its loss: minimize, and the marks output, metric and stop_gradient.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "dsl/include/hetsynth/model.h"
@@ -47,10 +48,10 @@ void check_adam(const char* optimizer, const auto& o, const std::source_location
   require(o.epsilon > 0, optimizer, "epsilon", "more than 0", o.epsilon, where);
 }
 
-void require_scalar(Tensor loss, const char* what, const std::source_location& where) {
+void require_scalar(const char* tag, Tensor loss, const char* what, const std::source_location& where) {
   if (loss.defined() && loss.shape().empty() && loss.dtype() == DType::f32) return;
   throw Trace::current().at_call(
-      UserError({.tag = "minimize",
+      UserError({.tag = tag,
                  .message = fmt::format("{} must be a scalar", what),
                  .expected = "f32[]",
                  .found = loss.defined() ? text(TensorType{loss.shape(), loss.dtype()}) : "no tensor of this model",
@@ -65,12 +66,18 @@ void set_loss(const Loss& loss, OptimizerStep step, const std::source_location& 
                      .tag = "minimize",
                      .message = "a model minimises one loss, and this is the second call",
                      .mend = "add the losses up"});
-  require_scalar(loss.total, "the loss", where);
-  if (loss.count.defined()) require_scalar(loss.count, "the count", where);
+  require_scalar("minimize", loss.total, "the loss", where);
+  if (loss.count.defined()) require_scalar("minimize", loss.count, "the count", where);
   trace.losses.push_back({loss.total, loss.count});
   if (trace.micro_batch > 0) return;
   trace.program.loss = loss.total.node();
   trace.optimizer = std::move(step);
+}
+
+/// Whether an output or a metric has that name.
+bool is_read_as(const Trace& trace, const std::string& name) {
+  const auto has_name = [&](const auto& other) { return other.name == name; };
+  return std::ranges::any_of(trace.program.outputs, has_name) || std::ranges::any_of(trace.metrics, has_name);
 }
 
 }  // namespace
@@ -120,9 +127,37 @@ void output(const char* name, Tensor tensor, std::source_location where) {
     throw UserError({.where = location(where), .tag = "output", .message = message, .mend = mend});
   };
   if (!tensor.defined()) fail(fmt::format("{} is no tensor of this model", name), "give the variable a value first");
-  for (const NamedOutput& other : trace.program.outputs)
-    if (other.name == name) fail(fmt::format("there are two outputs named {}", name), "give each a name of its own");
+  if (is_read_as(trace, name)) fail(fmt::format("there are two outputs named {}", name), "give each a name of its own");
   trace.program.outputs.push_back({name, tensor.node()});
+}
+
+void metric(const char* name, Loss value, std::source_location where) {
+  Trace& trace = Trace::current();
+  require_scalar("metric", value.total, "a metric", where);
+  if (value.count.defined()) require_scalar("metric", value.count, "the count", where);
+  const auto same = std::ranges::find_if(trace.metrics, [&](const Trace::Metric& m) { return m.name == name; });
+  const bool again = same != trace.metrics.end() && int(same->parts.size()) <= trace.micro_batch;
+  if (again) {
+    same->parts.push_back({value.total, value.count});
+    return;
+  }
+  const std::string found = fmt::format("\"{}\"", name);
+  const auto fail = [&](const std::string& message, const char* expected, const char* mend) {
+    throw UserError({.where = location(where),
+                     .tag = "metric",
+                     .message = message,
+                     .expected = expected,
+                     .found = found,
+                     .mend = mend});
+  };
+  if (std::string(name).empty()) fail("a metric needs a name", "a name", "it is told by that name beside the loss");
+  if (is_read_as(trace, name))
+    fail(fmt::format("there are two metrics or outputs named {}", name), "one of a name",
+         "give each a name of its own");
+  if (trace.micro_batch > 0)
+    fail(fmt::format("the metric {} is new in a further micro-batch", name), "the same metrics whenever model() runs",
+         "let model() depend on nothing but its options");
+  trace.metrics.push_back({name, {{value.total, value.count}}});
 }
 
 CheckpointScope::CheckpointScope() {

@@ -20,7 +20,7 @@ Tensor add_state(Tensor parameter, const char* suffix, const Shape& shape, const
 }
 
 /// At the end of the step `target` becomes `value`, which is named after it.
-void update(Tensor target, Tensor value) {
+void becomes(Tensor target, Tensor value) {
   Trace& trace = Trace::current();
   trace.set_name(value, trace.program[target.node()].name + ".next", {});
   trace.program.updates.push_back({target.node(), value.node()});
@@ -31,7 +31,27 @@ Operand clipping(const std::vector<Tensor>& gradients, double clip_norm, const s
   return Operand(global_norm_scale(gradients, clip_norm, where), where);
 }
 
-double decay_of(double weight_decay, Tensor parameter) { return parameter.rank() >= 2 ? weight_decay : 0; }
+const ParameterOptions& options_of(Tensor parameter) {
+  static const ParameterOptions as_all_others;
+  const Trace& trace = Trace::current();
+  const auto found = trace.parameter_options.find(parameter.node());
+  return found == trace.parameter_options.end() ? as_all_others : found->second;
+}
+
+double decay_of(double weight_decay, Tensor parameter) {
+  return options_of(parameter).weight_decay.value_or(parameter.rank() >= 2 ? weight_decay : 0);
+}
+
+/// The learning rate of a parameter.
+Operand rate_of(const Operand& rate, Tensor parameter) {
+  const double scale = options_of(parameter).learning_rate_scale;
+  if (scale == 1) return rate;
+  return rate.is_number ? Operand(rate.number * scale, rate.where) : Operand(mul(rate, scale), rate.where);
+}
+AdamWRates rates_of(AdamWRates rates, const Tensor& parameter, const std::source_location& where) {
+  rates.learning_rate = rate_of(Operand(rates.learning_rate, where), parameter).tensor;
+  return rates;
+}
 
 struct Moments {
   Tensor first, second;
@@ -42,8 +62,8 @@ Moments next_moments(Tensor p, Tensor gradient, const Operand& scale, double bet
                      const std::source_location& where) {
   Tensor m = add_state(p, ".m", p.shape(), where), v = add_state(p, ".v", p.shape(), where);
   Moments next{adamw_first_moment(m, gradient, scale, beta1), adamw_second_moment(v, gradient, scale, beta2)};
-  update(m, next.first);
-  update(v, next.second);
+  becomes(m, next.first);
+  becomes(v, next.second);
   return next;
 }
 
@@ -60,7 +80,8 @@ void step_by_moments(const Options& o, const std::vector<Tensor>& parameters, co
   AdamWRates rates = adam_rates(o, where);
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor p = parameters[i];
-    update(p, step(p, next_moments(p, gradients[i], scale, o.beta1, o.beta2, where), rates));
+    const Moments next = next_moments(p, gradients[i], scale, o.beta1, o.beta2, where);
+    becomes(p, step(p, next, rates_of(rates, p, where)));
   }
 }
 
@@ -84,16 +105,17 @@ void take_step(const Adam& o, const std::vector<Tensor>& parameters, const std::
     Moments next = decay == 0 ? next_moments(p, gradients[i], scale, o.beta1, o.beta2, where)
                               : next_moments(p, decayed_gradient(p, gradients[i], scale, decay), unscaled, o.beta1,
                                              o.beta2, where);
-    update(p, adamw_parameter(p, next.first, next.second, rates, o.epsilon, 0));
+    becomes(p, adamw_parameter(p, next.first, next.second, rates_of(rates, p, where), o.epsilon, 0));
   }
 }
 
 void take_step(const LAMB& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                const std::source_location& where) {
   step_by_moments(o, parameters, gradients, where, [&](Tensor p, const Moments& next, const AdamWRates& rates) {
-    if (p.rank() < 2) return adamw_parameter(p, next.first, next.second, rates, o.epsilon, 0);
-    Tensor direction = lamb_direction(p, next.first, next.second, rates.first_correction, rates.second_correction,
-                                      o.epsilon, o.weight_decay);
+    const double decay = decay_of(o.weight_decay, p);
+    if (p.rank() < 2) return adamw_parameter(p, next.first, next.second, rates, o.epsilon, decay);
+    Tensor direction =
+        lamb_direction(p, next.first, next.second, rates.first_correction, rates.second_correction, o.epsilon, decay);
     return lamb_parameter(p, direction, rates.learning_rate, lamb_trust_ratio(p, direction));
   });
 }
@@ -111,7 +133,7 @@ void take_step(const Adafactor& o, const std::vector<Tensor>& parameters, const 
     if (p.rank() < 2) {
       Tensor v = add_state(p, ".v", p.shape(), where);
       Tensor next = adafactor_moment(v, g, scale, decay, o.gradient_epsilon);
-      update(v, next);
+      becomes(v, next);
       direction = adafactor_direction(g, scale, next);
     } else {
       Shape by_row(p.shape().begin(), p.shape().end() - 1), by_column = by_row;
@@ -119,13 +141,14 @@ void take_step(const Adafactor& o, const std::vector<Tensor>& parameters, const 
       Tensor rows = add_state(p, ".rows", by_row, where), columns = add_state(p, ".columns", by_column, where);
       Tensor next_rows = adafactor_moment(rows, g, scale, decay, o.gradient_epsilon, p.rank() - 1);
       Tensor next_columns = adafactor_moment(columns, g, scale, decay, o.gradient_epsilon, p.rank() - 2);
-      update(rows, next_rows);
-      update(columns, next_columns);
+      becomes(rows, next_rows);
+      becomes(columns, next_columns);
       direction = adafactor_direction(g, scale, next_rows, next_columns);
     }
     Operand size = o.scale_by_parameter ? Operand(p, where) : Operand(one, where);
     Tensor length = adafactor_scale(size, direction, o.parameter_epsilon, o.clip_direction);
-    update(p, adafactor_parameter(p, direction, rate, length, decay_of(o.weight_decay, p)));
+    becomes(p,
+            adafactor_parameter(p, direction, rate_of(Operand(rate, where), p), length, decay_of(o.weight_decay, p)));
   }
 }
 
@@ -143,14 +166,14 @@ void take_step(const SGD& o, const std::vector<Tensor>& parameters, const std::v
       scale = unscaled;
     }
     if (o.momentum == 0) {
-      update(p, sgd_parameter(p, g, scale, rate));
+      becomes(p, sgd_parameter(p, g, scale, rate_of(rate, p)));
       continue;
     }
     Tensor v = add_state(p, ".velocity", p.shape(), where);
     Tensor v_next = sgd_velocity(v, g, scale, o.momentum);
-    update(v, v_next);
+    becomes(v, v_next);
     Tensor direction = o.nesterov ? sgd_nesterov(v_next, g, scale, o.momentum) : v_next;
-    update(p, sgd_parameter(p, direction, unscaled, rate));
+    becomes(p, sgd_parameter(p, direction, unscaled, rate_of(rate, p)));
   }
 }
 

@@ -53,6 +53,12 @@ Tensor greater(Operand a, Operand b) { return compare("greater", is_greater, a, 
 Tensor greater_equal(Operand a, Operand b) { return compare("greater_equal", is_greater_equal, a, b); }
 Tensor equal(Operand a, Operand b) { return compare("equal", is_equal, a, b); }
 Tensor not_equal(Operand a, Operand b) { return compare("not_equal", is_not_equal, a, b); }
+Tensor operator<(Operand a, Operand b) { return less(a, b); }
+Tensor operator<=(Operand a, Operand b) { return less_equal(a, b); }
+Tensor operator>(Operand a, Operand b) { return greater(a, b); }
+Tensor operator>=(Operand a, Operand b) { return greater_equal(a, b); }
+Tensor operator==(Operand a, Operand b) { return equal(a, b); }
+Tensor operator!=(Operand a, Operand b) { return not_equal(a, b); }
 
 OperatorInfo compare_info() {
   std::vector<OperatorSample> samples;

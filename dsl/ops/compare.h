@@ -12,5 +12,11 @@ Tensor greater(Operand a, Operand b);
 Tensor greater_equal(Operand a, Operand b);
 Tensor equal(Operand a, Operand b);
 Tensor not_equal(Operand a, Operand b);
+Tensor operator<(Operand a, Operand b);
+Tensor operator<=(Operand a, Operand b);
+Tensor operator>(Operand a, Operand b);
+Tensor operator>=(Operand a, Operand b);
+Tensor operator==(Operand a, Operand b);
+Tensor operator!=(Operand a, Operand b);
 
 }  // namespace hetsynth

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
+#include <map>
+#include <utility>
 
+#include "dsl/base/counted.h"
 #include "dsl/ops/broadcast.h"
 #include "dsl/ops/cast.h"
 #include "dsl/ops/reshape.h"
@@ -156,6 +160,7 @@ bool is_weight(const Program& program, NodeId id, int depth = 8) {
 /// Made from constants alone: the weights of an average, a mask.
 bool is_table(const Program& program, NodeId id, int depth = 8) {
   const Node& node = program[id];
+  if (is_constant_data(node)) return true;
   return !node.leaf() && depth > 0 && std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
     return is_table(program, input, depth - 1);
   });
@@ -193,6 +198,103 @@ Tensor einsum(const std::string& spec, Operand a, Operand b) {
   const auto product = checked_call(inputs, [&] { return std::make_shared<Einsum>(spec); });
   to_product_type(product->letters(), inputs);
   return emit(product, inputs, a.where);
+}
+
+namespace {
+
+/// Specification of a contraction of several tensors.
+struct Lists {
+  std::vector<std::string> in;
+  std::string out;
+};
+
+Lists parse_three(const std::string& spec) {
+  Lists l;
+  const std::string text = without_spaces(spec);
+  const size_t arrow = text.find("->");
+  std::string list;
+  for (char c : text.substr(0, arrow)) {
+    if (c == ',')
+      l.in.push_back(std::exchange(list, {}));
+    else
+      list += c;
+  }
+  l.in.push_back(list);
+  if (arrow != std::string::npos) l.out = text.substr(arrow + 2);
+  bool fits = arrow != std::string::npos && l.in.size() == 3 && distinct_letters(l.out);
+  for (const std::string& letters : l.in) fits = fits && distinct_letters(letters);
+  for (char c : l.out) fits = fits && std::ranges::any_of(l.in, [&](const std::string& in) { return has(in, c); });
+  if (!fits)
+    throw UserError({.tag = "einsum",
+                     .message = fmt::format("\"{}\" is no contraction of three tensors", spec),
+                     .expected = "three lists of letters, each letter once per list, and a result made of them: "
+                                 "\"ij,jk,kl->il\"",
+                     .found = spec,
+                     .mend = "one list for each of the three tensors"});
+  return l;
+}
+
+/// The product of two lists on the way to `wanted`: letters that are still needed, those of `a` first.
+std::string letters_between(const std::string& a, const std::string& b, const std::string& wanted) {
+  std::string out;
+  for (char c : a + b)
+    if (has(wanted, c) && !has(out, c)) out += c;
+  return out;
+}
+
+/// Checks that a letter has one extent wherever it stands.
+std::map<char, int64_t> extents_of(const Lists& l, const std::vector<Tensor>& inputs, const std::string& spec) {
+  std::map<char, int64_t> out;
+  for (size_t j = 0; j < inputs.size(); ++j) {
+    const Shape& shape = inputs[j].shape();
+    if (shape.size() != l.in[j].size())
+      throw UserError({.tag = "einsum",
+                       .message = fmt::format("\"{}\" gives argument {} as many dimensions as \"{}\" has letters", spec,
+                                              j + 1, l.in[j]),
+                       .expected = counted(int64_t(l.in[j].size()), "dimension"),
+                       .found = text(shape)});
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const auto [at, fresh] = out.emplace(l.in[j][d], shape[d]);
+      if (at->second == shape[d]) continue;
+      throw UserError({.tag = "einsum",
+                       .message = fmt::format("extents of {} disagree in argument {}", l.in[j][d], j + 1),
+                       .expected = fmt::format("{}, as in an argument before", at->second),
+                       .found = text(shape),
+                       .mend = fmt::format("one extent for {} in \"{}\"", l.in[j][d], spec)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor einsum(const std::string& spec, Operand a, Operand b, Operand c) {
+  CallScope scope(a.where);
+  const std::vector<Tensor> inputs = {as_tensor(a), as_tensor(b), as_tensor(c)};
+  Lists l;
+  const std::map<char, int64_t> extents = checked_call(inputs, [&] {
+    l = parse_three(spec);
+    return extents_of(l, inputs, spec);
+  });
+  const auto multiplications = [&](const std::string& x, const std::string& y) {
+    double count = 1;
+    for (char letter : letters_between(x, y, x + y)) count *= double(extents.at(letter));
+    return count;
+  };
+  const auto first_product = [&](size_t last) {  // of the two others
+    const std::string &x = l.in[last == 0 ? 1 : 0], &y = l.in[last == 2 ? 1 : 2];
+    return std::pair(x + "," + y + "->" + letters_between(x, y, l.out + l.in[last]), multiplications(x, y));
+  };
+  size_t last = 2;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t candidate : {2, 0, 1}) {  // on equal terms from left to right
+    const auto [product, cost] = first_product(candidate);
+    const double all = cost + multiplications(product.substr(product.find("->") + 2), l.in[candidate]);
+    if (all < least) least = all, last = candidate;
+  }
+  const std::string product = first_product(last).first, letters = product.substr(product.find("->") + 2);
+  Tensor two = einsum(product, inputs[last == 0 ? 1 : 0], inputs[last == 2 ? 1 : 2]);
+  return einsum(letters + "," + l.in[last] + "->" + l.out, two, inputs[last]);
 }
 
 OperatorInfo einsum_info() {

@@ -11,4 +11,8 @@ namespace hetsynth {
 /// tensor.
 Tensor einsum(const std::string& spec, Operand a, Operand b);
 
+/// The same of three tensors: "ab,bc,cd->ad". Two of them are multiplied first, those that make all multiplications
+/// together the fewest.
+Tensor einsum(const std::string& spec, Operand a, Operand b, Operand c);
+
 }  // namespace hetsynth

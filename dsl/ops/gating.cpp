@@ -52,9 +52,8 @@ Tensor choose(Tensor logits) {
   return to_int(-pointwise(expert_rule(logits.rank() - 1, logits.size(-1)), {logits, max(logits, -1)}));
 }
 
-Tensor choose_another(Tensor logits, Tensor first) {
-  return choose(pointwise(others_rule(logits.rank() - 1), {logits, first}));
-}
+/// The logits without those of the experts chosen.
+Tensor others(Tensor logits, Tensor chosen) { return pointwise(others_rule(logits.rank() - 1), {logits, chosen}); }
 
 /// Inputs: experts [..., 1, S'] and [..., S]. How many tokens before each one chose the same expert.
 PointwiseRule earlier_rule(int token_dim) {
@@ -95,10 +94,10 @@ PointwiseRule of_expert_rule(int expert_dim) {
           .dims = {-1}};
 }
 
-/// How many tokens stand before each one in its expert's queue: those before it in the group with the same expert and,
-/// for a second choice, all that chose this expert first. Tokens are compared pair by pair within a block; what stands
+/// How many tokens stand before each one in its expert's queue: those before it in the group with the same expert, and
+/// all of which this expert is an `earlier` choice. Tokens are compared pair by pair within a block; what stands
 /// in the blocks before is a running sum of the queues' lengths.
-Tensor place(Tensor expert, Tensor first, int64_t experts) {
+Tensor place(Tensor expert, const std::vector<Tensor>& earlier, int64_t experts) {
   const int64_t tokens = expert.size(-1), blocks = scan_blocks(tokens);
   Shape blocked = expert.shape(), pairs, lengths;
   blocked.back() = blocks;
@@ -110,11 +109,11 @@ Tensor place(Tensor expert, Tensor first, int64_t experts) {
   Tensor out = pointwise(earlier_rule(parts.rank() - 1), {reshape(expert, pairs), parts});
   Tensor before;
   if (blocks > 1) before = cumsum(queue_lengths(parts, experts), -2, true);
-  if (first.defined()) {
+  for (Tensor choice : earlier) {
     Shape one = expert.shape();
     one.back() = 1;
     one.push_back(experts);
-    Tensor chosen = reshape(queue_lengths(first, experts), one);
+    Tensor chosen = reshape(queue_lengths(choice, experts), one);
     before = before.defined() ? before + chosen : chosen;
   }
   if (before.defined()) out = out + pointwise(of_expert_rule(parts.rank()), {reshape(before, lengths), parts});
@@ -171,8 +170,15 @@ int64_t capacity_of(const char* tag, Tensor logits, int64_t choices, double fact
   return std::min(places, tokens);
 }
 
-Tensor slot(Tensor expert, Tensor first, const Routing& routing) {
-  return pointwise(slot_rule(routing.capacity), {expert, to_int(place(expert, first, routing.experts))});
+Tensor slot(Tensor expert, const std::vector<Tensor>& earlier, const Routing& routing) {
+  return pointwise(slot_rule(routing.capacity), {expert, to_int(place(expert, earlier, routing.experts))});
+}
+
+/// Each token's experts, the most probable first.
+std::vector<Tensor> choices_of(Tensor logits, int64_t choices) {
+  std::vector<Tensor> out = {choose(logits)};
+  while (int64_t(out.size()) < choices) out.push_back(choose(logits = others(logits, out.back())));
+  return out;
 }
 
 }  // namespace
@@ -190,26 +196,51 @@ Routing top1_gating(Operand logits, double capacity_factor) {
   return out;
 }
 
+namespace {
+
+/// k experts, whose probabilities are scaled to add up to 1.
+Routing shared_gating(const char* tag, Tensor in, int64_t k, double capacity_factor) {
+  Routing out;
+  out.capacity = capacity_of(tag, in, k, capacity_factor);
+  out.experts = in.size(-1);
+  Tensor probabilities = softmax(in, -1), total;
+  const std::vector<Tensor> experts = choices_of(in, k);
+  for (size_t i = 0; i < experts.size(); ++i)
+    out.slots.push_back(slot(experts[i], {experts.begin(), experts.begin() + long(i)}, out));
+  for (Tensor expert : experts) {
+    out.weights.push_back(pick(probabilities, expert));
+    total = total.defined() ? total + out.weights.back() : out.weights.back();
+  }
+  for (Tensor& weight : out.weights) weight = weight / total;
+  out.balance_loss = balance_loss(probabilities, experts[0]);
+  return out;
+}
+
+}  // namespace
+
 Routing top2_gating(Operand logits, double capacity_factor) {
   CallScope scope(logits.where);
+  return shared_gating("top2_gating", as_tensor(logits), 2, capacity_factor);
+}
+
+Routing top_k_gating(Operand logits, int64_t k, double capacity_factor) {
+  CallScope scope(logits.where);
   Tensor in = as_tensor(logits);
-  Routing out;
-  out.capacity = capacity_of("top2_gating", in, 2, capacity_factor);
-  out.experts = in.size(-1);
-  Tensor probabilities = softmax(in, -1), first = choose(in), second = choose_another(in, first);
-  out.slots = {slot(first, {}, out), slot(second, first, out)};
-  Tensor p1 = pick(probabilities, first), p2 = pick(probabilities, second);
-  Tensor total = p1 + p2;
-  out.weights = {p1 / total, p2 / total};
-  out.balance_loss = balance_loss(probabilities, first);
-  return out;
+  if (k < 1)
+    fail_call({.tag = "top_k_gating",
+               .message = "a token goes to no expert",
+               .expected = "1 expert or more",
+               .found = std::to_string(k),
+               .mend = "give the number of experts as the second argument: top_k_gating(logits, 4)"},
+              {in});
+  return shared_gating("top_k_gating", in, k, capacity_factor);
 }
 
 void require_routing(const char* tag, const Routing& routing, Tensor argument) {
   if (!routing.slots.empty() && routing.slots.size() == routing.weights.size()) return;
   fail_call({.tag = tag,
              .message = "the routing was not made by a gate",
-             .expected = "what top1_gating or top2_gating gave",
+             .expected = "what top1_gating, top2_gating or top_k_gating gave",
              .found = "a default-constructed Routing"},
             {argument});
 }

@@ -29,6 +29,12 @@ Routing top1_gating(Operand logits, double capacity_factor = 1.25);
 /// ones.
 Routing top2_gating(Operand logits, double capacity_factor = 1.25);
 
+/// Every token goes to its k most probable experts, whose probabilities are scaled to add up to 1 (k = 2 is
+/// top2_gating; k = 1 counts every answer fully, unlike top1_gating). A queue has floor(k * capacity_factor * S /
+/// experts) places; choices queue behind all those of lower number. Experts are chosen one after the other, so the cost
+/// of choosing grows with k. Throws UserError unless 1 <= k <= experts.
+Routing top_k_gating(Operand logits, int64_t k, double capacity_factor = 1.25);
+
 /// Throws UserError, at the call in progress, unless a gate made the routing.
 void require_routing(const char* tag, const Routing& routing, Tensor argument);
 

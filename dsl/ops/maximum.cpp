@@ -1,5 +1,7 @@
 #include "dsl/ops/maximum.h"
 
+#include <utility>
+
 #include "dsl/ops/support/pointwise.h"
 
 namespace hetsynth {
@@ -9,10 +11,12 @@ Expr body(const Expr& a, const Expr& b) { return maximum(a, b); }
 
 }  // namespace
 
-Tensor maximum(Operand a, Operand b) { return binary("maximum", a, b, body); }
+Tensor maximum(Operand a, Operand b) { return binary("maximum", a, b, body, OfIntegers::whole); }
 
 OperatorInfo maximum_info() {
-  return {"maximum", "Elementwise maximum of two tensors.", binary_samples("maximum", body, {-2, 2}, {-2, 2})};
+  std::vector<OperatorSample> samples = binary_samples("maximum", body, {-2, 2}, {-2, 2});
+  for (OperatorSample& sample : integer_binary_samples("maximum", body)) samples.push_back(std::move(sample));
+  return {"maximum", "Elementwise maximum of two tensors.", std::move(samples)};
 }
 
 }  // namespace hetsynth

@@ -4,7 +4,7 @@
 
 namespace hetsynth {
 
-/// -x, elementwise.
+/// -x, elementwise; of int32 int32.
 Tensor neg(Operand x);
 Tensor operator-(Operand x);
 

@@ -18,13 +18,15 @@ class ScatterAdd final : public Operator {
 
   TensorType infer(std::span<const TensorType> inputs) const override {
     require_dtype("scatter_add", 0, inputs[0], DType::f32);
-    require_line_indices("scatter_add", dim_, inputs[0].shape, inputs[1]);
+    require_dtype("scatter_add", 1, inputs[1], DType::i32);
+    const int dim = normalize_dim("scatter_add", dim_, inputs[0].shape);
     if (inputs[1].shape != inputs[0].shape)
       throw UserError({.tag = "scatter_add",
-                       .message = "every value needs an index",
+                       .message = fmt::format("every value needs an index: indices {} for values {}",
+                                              text(inputs[1].shape), text(inputs[0].shape)),
                        .expected = "indices " + text(inputs[0].shape),
                        .found = text(inputs[1]),
-                       .mend = "broadcast(indices, shape) repeats them along the other dimensions"});
+                       .mend = full_index_mend(dim, inputs[0].shape, inputs[1].shape)});
     TensorType out = inputs[0];
     out.shape[size_t(normalize_dim("scatter_add", dim_, out.shape))] = size_;
     return out;

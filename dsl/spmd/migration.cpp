@@ -51,6 +51,7 @@ class Dealer {
     const ValueId before = leaf_of(old_, node), after = leaf_of(new_, node);
     if (after < 0) return;
     const Node& tensor = reference_[node];
+    if (before < 0 && is_constant_data(tensor)) return;  // the new program brings it along
     HETSYNTH_CHECK(before >= 0, "both programs hold " + tensor.name);
     std::vector<Owner> owners;
     for (int rank = 0; rank < old_.mesh.device_count(); ++rank)
@@ -120,10 +121,10 @@ Migration migration_between(const Program& reference, const SpmdProgram& old_pro
 std::vector<NodeId> renumbering(const Program& from, const Program& to) {
   std::map<std::string, NodeId> by_name;
   for (const Node& node : to.nodes)
-    if (is_kept(node)) by_name[node.name] = node.id;
+    if (is_kept(node) && !is_constant_data(node)) by_name[node.name] = node.id;
   std::vector<NodeId> out(from.nodes.size(), -1);
   for (const Node& node : from.nodes) {
-    const auto found = is_kept(node) ? by_name.find(node.name) : by_name.end();
+    const auto found = is_kept(node) && !is_constant_data(node) ? by_name.find(node.name) : by_name.end();
     if (found == by_name.end()) continue;
     const Node& other = to[found->second];
     if (!(other.type == node.type))

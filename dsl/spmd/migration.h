@@ -31,8 +31,8 @@ struct Migration {
 Migration migration_between(const Program& reference, const SpmdProgram& old_program, const SpmdProgram& new_program,
                             std::vector<int> was, const std::vector<int>& old_hosts, const std::vector<int>& new_hosts);
 
-/// By node of one program, the parameter or state of another that has its name; -1 for all that have none, which all
-/// other nodes do. Throws UserError if a tensor has another type in the other program.
+/// By node of one program, the parameter or state of another that has its name; -1 for all others, and for data that
+/// each of both programs brings along. Throws UserError if a tensor has another type in the other program.
 std::vector<NodeId> renumbering(const Program& from, const Program& to);
 
 /// An SPMD program of which only the leaves count, and these are numbered as in another reference: what

@@ -12,7 +12,9 @@ namespace {
 
 /// Names that are found again, in plans and checkpoints: whatever variables of the model's file have the same name,
 /// these stay as they are.
-bool keeps_name(const Node& node) { return node.kind == NodeKind::parameter || node.kind == NodeKind::state; }
+bool keeps_name(const Node& node) {
+  return node.kind == NodeKind::parameter || (node.kind == NodeKind::state && !is_constant_data(node));
+}
 
 }  // namespace
 

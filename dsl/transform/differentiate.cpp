@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/counted.h"
 #include "dsl/ir/evaluation.h"
 #include "dsl/ops/div.h"
 #include "dsl/ops/loss_scale.h"
@@ -11,6 +12,8 @@
 #include "dsl/transform/backward.h"
 #include "dsl/transform/complete_names.h"
 #include "dsl/transform/evaluation.h"
+#include "dsl/transform/metrics.h"
+#include "dsl/transform/trained_parameters.h"
 #include "dsl/transform/turns.h"
 
 namespace hetsynth {
@@ -54,6 +57,7 @@ std::vector<Tensor> step_gradients(Trace& trace, const std::vector<Tensor>& para
   }
   if (std::vector<Tensor> all = defined(sums); trace.dynamic_scale && !all.empty())
     trace.dynamic_scale->overflows = count_overflows(all, trace.dynamic_scale->where);
+  add_metrics(trace);
   for (Tensor& sum : sums)
     if (sum.defined()) sum = unscaled(sum, trace);
   if (count.defined()) {
@@ -132,10 +136,7 @@ Program differentiate(Trace& trace) {
                      .mend = "take the mean or the sum of it"});
   if (is_evaluation(trace)) return evaluation_program(trace);
   complete_names(program);
-  std::vector<Tensor> parameters;
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
-
+  const std::vector<Tensor> parameters = trained_parameters(trace);
   std::vector<Tensor> all = step_gradients(trace, parameters);
   std::vector<Tensor> trained, their_gradients;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -147,7 +148,7 @@ Program differentiate(Trace& trace) {
     throw UserError({.where = program[program.loss].where,
                      .tag = "minimize",
                      .message = "no parameter influences the loss",
-                     .found = fmt::format("{} parameters", parameters.size()),
+                     .found = counted(int64_t(parameters.size()), "parameter") + " that could be trained",
                      .mend = "check that the loss is computed from the parameters and not through stop_gradient"});
   trace.phase = Phase::update;
   if (trace.dynamic_scale)

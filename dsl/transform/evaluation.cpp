@@ -3,6 +3,7 @@
 #include "dsl/base/error.h"
 #include "dsl/ops/div.h"
 #include "dsl/transform/complete_names.h"
+#include "dsl/transform/metrics.h"
 
 namespace hetsynth {
 
@@ -18,6 +19,7 @@ Program evaluation_program(Trace& trace) {
     program.outputs.push_back({std::string(loss_count_output), loss.count.node()});
     program.loss = div(loss.total, loss.count).node();
   }
+  add_metrics(trace);
   complete_names(program);
   return simplify(program);
 }

@@ -71,7 +71,7 @@ class Writing {
     if (in_.loss >= 0) out_.loss = complete(in_.loss);
     for (const Update& u : in_.updates) out_.updates.push_back({once_[u.target], complete(u.value)});
     for (const NamedOutput& o : in_.outputs)
-      if (placement(o.node).kind != Kind::sharded) out_.outputs.push_back({o.name, complete(o.node)});
+      if (placement(o.node).kind != Kind::sharded) out_.outputs.push_back({o.name, complete(o.node), o.metric});
     // Nodes stand behind their operands, so a chain of them is taken out from its beginning on.
     for (int number = 0; number < int(out_.loops.size()); ++number) hoist_invariants(out_, number);
     return simplify(out_);

@@ -49,7 +49,7 @@ class Unroller {
     }
     if (in_.loss >= 0) out_.loss = now_[in_.loss];
     for (const Update& u : in_.updates) out_.updates.push_back({now_[u.target], now_[u.value]});
-    for (const NamedOutput& o : in_.outputs) out_.outputs.push_back({o.name, now_[o.node]});
+    for (const NamedOutput& o : in_.outputs) out_.outputs.push_back({o.name, now_[o.node], o.metric});
     return {std::move(out_), std::move(copies_), std::move(parts_)};
   }
 

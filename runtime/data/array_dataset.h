@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/data_file.h"
+#include "dsl/base/data_file.h"
+#include "dsl/base/element_type.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/element_type.h"
 
 namespace hetsynth {
 

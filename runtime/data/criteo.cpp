@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "dsl/base/data_file.h"
 #include "runtime/data/array_dataset.h"
-#include "runtime/data/data_file.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/sample_order.h"
 #include "runtime/rank/arena.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
-#include "runtime/data/data_file.h"
 
 namespace hetsynth {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/data/data_file.h"
-#include "runtime/data/element_type.h"
+#include "dsl/base/data_file.h"
+#include "dsl/base/element_type.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/token_windows.h"
 #include "runtime/rank/arena.h"

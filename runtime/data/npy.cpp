@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include "dsl/base/npy_header.h"
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/npy_header.h"
 #include "runtime/data/token_windows.h"
 
 namespace hetsynth {

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
-#include "runtime/data/data_file.h"
 #include "runtime/data/sample_order.h"
 
 namespace hetsynth {

@@ -99,12 +99,15 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   return out;
 }
 
+/// What a checkpoint holds: parameters and states, but for data that the model brings along.
+bool is_saved(const Node& node) { return is_kept(node) && !is_constant_data(node); }
+
 /// Gives the tensors of the file that the program has not.
 std::map<std::string, TensorType> check_has(const std::string& path, const SafetensorsFile& file,
                                             const Program& program) {
   std::map<std::string, TensorType> unused = file.types();
   for (const Node& node : program.nodes) {
-    if (!is_kept(node)) continue;
+    if (!is_saved(node)) continue;
     const auto found = unused.find(node.name);
     if (found == unused.end()) fail_of_other_model(path, "the file has no tensor " + node.name, text(node.type), "");
     if (!(found->second == node.type))
@@ -162,7 +165,7 @@ void check_replaceable(const std::string& path) {
 void check_room(const std::string& path, const Program& program) {
   int64_t bytes = 0;
   for (const Node& node : program.nodes)
-    if (is_kept(node)) bytes += element_count(node.type.shape) * size_bytes(node.type.dtype);
+    if (is_saved(node)) bytes += element_count(node.type.shape) * size_bytes(node.type.dtype);
   std::error_code error;
   const fs::path folder = fs::absolute(path, error).parent_path();
   const fs::space_info space = fs::space(folder, error);
@@ -187,7 +190,7 @@ void check_checkpoint_target(const std::string& path, const Program& program) {
   }
   check_room(path, program);
   for (const Node& node : program.nodes)
-    if (is_kept(node) && !std::isfinite(node.initializer.value))
+    if (is_saved(node) && !std::isfinite(node.initializer.value))
       throw UserError({node.where, std::string(node.tag()), node.name + " does not start with finite numbers",
                        "numbers that a checkpoint can hold", fmt::format("{}", node.initializer.value),
                        "a constant that masks something is no parameter: write it into the expression"});
@@ -198,7 +201,7 @@ void save_checkpoint(const std::string& path, const Executor& executor, const Ch
   std::vector<TensorEntry> entries;
   std::map<std::string, NodeId> nodes;
   for (const Node& node : program.nodes) {
-    if (!is_kept(node)) continue;
+    if (!is_saved(node)) continue;
     entries.push_back({node.name, node.type});
     nodes[node.name] = node.id;
   }
@@ -276,7 +279,7 @@ CheckpointInfo load(const std::string& path, Executor& executor, const Check& ch
     const CheckpointInfo info = info_of(path, file);
     check(path, file, executor.reference());
     for (const Node& node : executor.reference().nodes)
-      if (is_kept(node)) executor.write(node.id, read_finite(path, file, node.name));
+      if (is_saved(node)) executor.write(node.id, read_finite(path, file, node.name));
     return info;
   });
 }

@@ -51,12 +51,17 @@ Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches
   for (; out.batches < batches && !executor.anywhere(stop_requested()); ++out.batches) {
     const StepReport report = executor.step(out.batches, ahead);
     sum += total >= 0 ? scalar(executor, total) : report.loss;
+    for (size_t i = 0; i < report.metrics.size(); ++i) {
+      if (i == out.metrics.size()) out.metrics.emplace_back(report.metrics[i].first, 0);
+      out.metrics[i].second += report.metrics[i].second;
+    }
     weight += count >= 0 ? scalar(executor, count) : 1;
   }
   out.seconds = wall_seconds() - began;
   out.samples = samples_before(reference, data, out.batches) - samples_before(reference, data, 0);
   out.complete = out.batches == batches;
   out.loss = sum / weight;
+  for (auto& [name, value] : out.metrics) value /= double(out.batches);
   return out;
 }
 

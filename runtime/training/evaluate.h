@@ -1,6 +1,9 @@
 // A model's loss over data, without training.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/executor.h"
 
@@ -12,6 +15,7 @@ struct Evaluation {
   int64_t batches = 0;
   int64_t samples = 0;  ///< of the model's first input
   double seconds = 0;
+  std::vector<std::pair<std::string, double>> metrics;  ///< means over the batches, in the first process
   bool complete = true;  ///< false: a signal ended it before its last batch
 };
 

@@ -77,6 +77,7 @@ void ProgressState::show(const std::vector<std::string>& devices) {
 void ProgressState::add(const StepReport& report) {
   step_ = report.step;
   loss_ = report.loss;
+  metrics_ = report.metrics;
   const auto fold = [](double& sum, double value) { sum = (1 - newest_weight) * sum + newest_weight * value; };
   fold(weight_, 1);
   fold(loss_sum_, report.loss);
@@ -113,6 +114,7 @@ std::string ProgressState::line() const {
   const std::string last = std::to_string(last_step_);
   std::string out =
       fmt::format("step {:>{}}/{}  loss {:.4f} (avg {:.4f})", step_, last.size(), last, loss_, smoothed_loss());
+  for (const auto& [name, value] : metrics_) out += fmt::format("  {} {:.4f}", name, value);
   if (unit_.per_step > 0) out += fmt::format("  {} {}/s", text_of_rate(units_per_second()), unit_.name);
   if (devices_.size() > 1) out += "  " + idle_text();
   out += data_text();

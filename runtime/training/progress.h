@@ -30,7 +30,8 @@ class ProgressState {
   void add(const StepReport& report);
   /// From now on steps are those of these devices; averages begin anew if they are others than before.
   void show(const std::vector<std::string>& devices);
-  /// "step 120/500  loss 2.3412 (avg 2.3570)  12.3k tokens/s  idle fast0 3% slow0 12%  left 1m05s".
+  /// "step 120/500  loss 2.3412 (avg 2.3570)  accuracy 0.5312  12.3k tokens/s  idle fast0 3% slow0 12%  left 1m05s";
+  /// the metrics of a model are those of its last step.
   std::string line() const;
   double smoothed_loss() const;
   double units_per_second() const;
@@ -44,6 +45,7 @@ class ProgressState {
   int64_t last_step_;
   int64_t step_ = -1;
   double loss_ = 0;
+  std::vector<std::pair<std::string, double>> metrics_;
   // Sums with exponentially falling weights, and the sum of the weights.
   double weight_ = 0, loss_sum_ = 0, seconds_sum_ = 0;
   std::vector<double> idle_sum_;

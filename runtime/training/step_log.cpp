@@ -65,6 +65,8 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
   nlohmann::ordered_json out;
   out["step"] = report.step;
   out["loss"] = std::isfinite(report.loss) ? nlohmann::ordered_json(report.loss) : nlohmann::ordered_json(nullptr);
+  for (const auto& [name, value] : report.metrics)
+    out["metrics"][name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
   out["seconds"] = report.seconds;
   out["elapsed_seconds"] = report.elapsed_seconds;
   out[unit.name + "_per_second"] = report.seconds > 0 ? static_cast<double>(unit.per_step) / report.seconds : 0.0;

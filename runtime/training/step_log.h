@@ -34,6 +34,7 @@ class StepLog {
 
 /// {"step":0,"loss":5.54,"seconds":0.21,"tokens_per_second":4876.2,"idle":{"fast0":0.02},"compute_seconds":{...},"communication_bytes":{...},
 ///  "memory_bytes":{"fast0":1048576},"resident_bytes":...}. A loss that is not finite is null.
+/// What the model tells beside the loss follows it: "metrics":{"accuracy":0.5}.
 std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
                          const std::vector<int64_t>& arena_bytes);
 

@@ -30,21 +30,25 @@ std::string Validations::line() const {
   if (!last_.complete) return fmt::format("validation after {} steps was interrupted", step_ + 1);
   const std::string rank =
       is_best() ? "the lowest so far" : fmt::format("no gain since {:.4f}, {}", best_, counted(without_gain_, "time"));
-  return fmt::format("validation after {} steps: loss {:.4f}, {} ({} in {:.1f} s)", step_ + 1, last_.loss, rank,
+  std::string metrics;
+  for (const auto& [name, value] : last_.metrics) metrics += fmt::format("  {} {:.4f}", name, value);
+  return fmt::format("validation after {} steps: loss {:.4f}, {}{} ({} in {:.1f} s)", step_ + 1, last_.loss, rank, metrics,
                      counted(last_.batches, "batch", "batches"), last_.seconds);
 }
 
 std::string Validations::record() const {
   using Json = nlohmann::ordered_json;
   const bool there = last_.complete && std::isfinite(last_.loss);
-  return Json{{"step", step_},
-              {"event", "validation"},
-              {"validation_loss", there ? Json(last_.loss) : Json(nullptr)},
-              {"batches", last_.batches},
-              {"samples", last_.samples},
-              {"seconds", last_.seconds},
-              {"best", is_best()}}
-      .dump();
+  Json out{{"step", step_},
+           {"event", "validation"},
+           {"validation_loss", there ? Json(last_.loss) : Json(nullptr)},
+           {"batches", last_.batches},
+           {"samples", last_.samples},
+           {"seconds", last_.seconds},
+           {"best", is_best()}};
+  for (const auto& [name, value] : last_.metrics)
+    out["metrics"][name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  return out.dump();
 }
 
 }  // namespace hetsynth

@@ -67,8 +67,11 @@ std::vector<Choice> ranked(const double* logits, int64_t experts) {
 TEST_P(Gating, FollowsQueuesKeptByHand) {
   Tensor logits = leaf({c_.groups, c_.tokens, c_.experts}), x = leaf({c_.groups, c_.tokens, c_.width});
   Tensor scale = leaf({c_.experts, 1, 1});  // expert e answers with scale[e] times what it is given
-  for (int choices : {1, 2}) {
-    Routing routing = choices == 1 ? top1_gating(logits, c_.factor) : top2_gating(logits, c_.factor);
+  for (int choices : {1, 2, 3, 4}) {
+    if (choices > c_.experts) continue;
+    Routing routing = choices == 1   ? top1_gating(logits, c_.factor)
+                      : choices == 2 ? top2_gating(logits, c_.factor)
+                                     : top_k_gating(logits, choices, c_.factor);
     Tensor queues = expert_dispatch(x, routing);
     Tensor answers = expert_combine(queues * scale, routing);
     values_.clear();
@@ -94,7 +97,8 @@ TEST_P(Gating, FollowsQueuesKeptByHand) {
             ++dropped;
             continue;
           }
-          const double whole = choices == 1 ? 1 : order[0].probability + order[1].probability;
+          double whole = choices == 1 ? 1 : 0;
+          for (int c = 0; choices > 1 && c < choices; ++c) whole += order[size_t(c)].probability;
           for (int64_t d = 0; d < c_.width; ++d) {
             const double feature = value(x)[size_t(token * c_.width + d)];
             const int64_t row = (g * c_.experts + e) * routing.capacity + place;
@@ -119,7 +123,7 @@ TEST_P(Gating, FollowsQueuesKeptByHand) {
 TEST_P(Gating, GradientsReachTokensGateAndExperts) {
   Tensor logits = leaf({c_.groups, c_.tokens, c_.experts}), x = leaf({c_.groups, c_.tokens, c_.width});
   Tensor scale = leaf({c_.experts, 1, c_.width});
-  Routing routing = top2_gating(logits, c_.factor);
+  Routing routing = top_k_gating(logits, std::min<int64_t>(3, c_.experts), c_.factor);
   Tensor answers = expert_combine(tanh(expert_dispatch(x, routing)) * scale, routing);
   Tensor loss = sum(answers * answers) + routing.balance_loss;
   const std::vector<Tensor> by = {logits, x, scale};
@@ -173,6 +177,15 @@ TEST(GatingErrors, SayWhatDoesNotFit) {
                 top2_gating(tensor({2, 8, 1}));
               }),
               HasSubstr("[top2_gating] there are fewer experts than a token chooses"));
+  EXPECT_THAT(error_of([&] {
+                top_k_gating(tensor({2, 8, 4}), 5);
+              }),
+              HasSubstr("[top_k_gating] there are fewer experts than a token chooses"));
+  EXPECT_THAT(error_of([&] {
+                top_k_gating(tensor({2, 8, 4}), 0);
+              }),
+              ::testing::AllOf(HasSubstr("[top_k_gating] a token goes to no expert"), HasSubstr("1 expert or more"),
+                               HasSubstr("top_k_gating(logits, 4)")));
   EXPECT_THAT(error_of([&] { top1_gating(tensor({8})); }),
               HasSubstr("[top1_gating] argument 1 has too few dimensions"));
   EXPECT_THAT(error_of([&] { top1_gating(tensor({8, 4}), 0); }), HasSubstr("the capacity factor is out of range"));

@@ -211,13 +211,21 @@ TEST_F(IndexErrors, GatherAndScatter) {
               }),
               AllOf(HasSubstr("[gather] indices do not fit: [3,3] for [2,3]"), HasSubstr("broadcast(indices, shape)")));
   EXPECT_THAT(error_of([&] { gather(x, 0, at({5})); }), HasSubstr("embedding(x, indices) picks whole rows"));
-  EXPECT_THAT(error_of([&] { gather(x, 1, at({2})); }), HasSubstr("indices like [2,3] in all dimensions but 1"));
+  EXPECT_THAT(error_of([&] { gather(x, 1, at({2})); }),
+              HasSubstr("indices like [2,3] in all dimensions but 1: [2,any]"));
+  EXPECT_THAT(error_of([&] { gather(x, 0, at({5})); }),
+              AllOf(HasSubstr("[any,3]"), HasSubstr("broadcast(reshape(indices, {5,1}), {5,3})")));
   EXPECT_THAT(error_of([&] { gather(x, 1, x); }), HasSubstr("[gather] argument 2 must hold indices"));
   EXPECT_THAT(error_of([&] { gather(at({2, 3}), 1, at({2, 3})); }), HasSubstr("[gather] argument 1 must hold numbers"));
   EXPECT_THAT(error_of([&] {
                 scatter_add(x, 1, at({2, 2}), 4);
               }),
-              HasSubstr("[scatter_add] every value needs an index"));
+              AllOf(HasSubstr("[scatter_add] every value needs an index: indices [2,2] for values [2,3]"),
+                    HasSubstr("indices [2,3]"), HasSubstr("broadcast(indices, shape)")));
+  EXPECT_THAT(error_of([&] { scatter_add(x, 0, at({2}), 4); }),
+              AllOf(HasSubstr("indices [2] for values [2,3]"), HasSubstr("expected: indices [2,3]"),
+                    HasSubstr("broadcast(reshape(indices, {2,1}), {2,3}) repeats them"),
+                    ::testing::Not(HasSubstr("embedding"))));
   EXPECT_THAT(error_of([&] {
                 scatter_add(x, 1, at({2, 3}), 0);
               }),

@@ -232,6 +232,66 @@ const std::vector<Case>& cases() {
          return expert_combine(expert_dispatch(x[0], routing) * x[2], routing) + routing.balance_loss;
        },
        "mixture(x0, x1, x2, 1, 1.0)"},
+      {"min", {cube}, [](In x) { return min(x[0], 1); }, "x0.amin(1)"},
+      {"logsumexp",
+       {cube},
+       [](In x) {
+         return logsumexp(x[0], {0, 2});
+       },
+       "x0.logsumexp((0, 2))"},
+      {"cumprod", {cube}, [](In x) { return cumprod(x[0], 1); }, "x0.cumprod(1)"},
+      {"sort", {cube}, [](In x) { return sort(x[0], 1).values; }, "x0.sort(1).values"},
+      {"sort indices",
+       {cube},
+       [](In x) { return to_float(argsort(x[0], -1, true)); },
+       "x0.argsort(-1, descending=True).double()"},
+      {"stack",
+       {cube, cube},
+       [](In x) {
+         return stack({x[0], x[1]}, 1);
+       },
+       "torch.stack((x0, x1), 1)"},
+      {"conv1d",
+       {{{2, 4, 9}}, {{6, 2, 3}}},
+       [](In x) { return conv1d(x[0], x[1], {.stride = 2, .padding = 2, .dilation = 2, .groups = 2}); },
+       "F.conv1d(x0, x1, stride=2, padding=2, dilation=2, groups=2)"},
+      {"interpolate",
+       {image},
+       [](In x) {
+         return interpolate(x[0], {14, 15});
+       },
+       "F.interpolate(x0, (14, 15))"},
+      {"interpolate nearest to any size",
+       {image},
+       [](In x) {
+         return interpolate(x[0], {10, 3});
+       },
+       "F.interpolate(x0, (10, 3))"},
+      {"interpolate bilinear",
+       {image},
+       [](In x) { return upsample(x[0], {2, 3}, Interpolation::bilinear); },
+       "F.interpolate(x0, (14, 15), mode='bilinear')"},
+      {"interpolate bilinear to any size",
+       {image},
+       [](In x) {
+         return interpolate(x[0], {10, 2}, Interpolation::bilinear);
+       },
+       "F.interpolate(x0, (10, 2), mode='bilinear')"},
+      {"einsum three",
+       {{{2, 3}}, {{3, 4}}, {{4, 5}}},
+       [](In x) { return einsum("bi,ir,ro->bo", x[0], x[1], x[2]); },
+       "torch.einsum('bi,ir,ro->bo', x0, x1, x2)"},
+      {"add whole numbers",
+       {{{3, 4}, 9}, {{4}, 5}},
+       [](In x) { return to_float(where(x[0] > 4, x[0] + 2 * x[1], x[1] - 7)); },
+       "torch.where(x0 > 4, x0 + 2 * x1, x1 - 7).double()"},
+      {"gating three experts",
+       {{{2, 6, 3}}, {{2, 6, 4}}, {{4, 3, 1}}},
+       [](In x) {
+         const Routing routing = top_k_gating(x[1], 3, 0.8);
+         return expert_combine(expert_dispatch(x[0], routing) * x[2], routing) + routing.balance_loss;
+       },
+       "mixture(x0, x1, x2, 3, 0.8)"},
       {"gather", {cube, {{2, 5, 4}, 3}}, [](In x) { return gather(x[0], 1, x[1]); }, "x0.gather(1, x1)"},
       {"mean_squared_error", {wide, wide}, [](In x) { return mean_squared_error(x[0], x[1]); }, "F.mse_loss(x0, x1)"},
       {"positions",

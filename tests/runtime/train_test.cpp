@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "dsl/base/error.h"
 #include "runtime/rank/interrupt.h"
+#include "runtime/training/step_log.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"
@@ -143,6 +145,21 @@ TEST(Progress, LineSaysWhatAndHowFast) {
   ProgressState state({"fast0", "slow0"}, {"tokens", 1024}, 500);
   for (int64_t step = 0; step <= 120; ++step) state.add(report_of(step, 2.5, 0.1, {0.003, 0.012}));
   EXPECT_EQ(state.line(), "step 120/500  loss 2.5000 (avg 2.5000)  10.2k tokens/s  idle fast0 3% slow0 12%  left 38s");
+}
+
+TEST(Progress, MetricsStandBesideTheLoss) {
+  ProgressState state({"a"}, {}, 1);
+  StepReport report = report_of(0, 1.0, 1.0, {0});
+  report.metrics = {{"accuracy", 0.5}, {"norm", 12.25}};
+  state.add(report);
+  EXPECT_EQ(state.line(), "step 0/1  loss 1.0000 (avg 1.0000)  accuracy 0.5000  norm 12.2500  left 1s");
+}
+
+TEST(StepLog, MetricsStandBehindTheLoss) {
+  StepReport report = report_of(0, 1.0, 1.0, {0});
+  EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}), Not(HasSubstr("metrics")));
+  report.metrics = {{"accuracy", 0.5}, {"odd", std::nan("")}};
+  EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}), HasSubstr(R"("metrics":{"accuracy":0.5,"odd":null})"));
 }
 
 TEST(Progress, WaitingForSamplesIsToldWhereItCounts) {

@@ -1,10 +1,13 @@
 // What a model file says besides operators: inputs, parameters, options, what to minimise.
 #pragma once
+#include <concepts>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hetsynth/loss_scale.h"
+#include "hetsynth/parameter_options.h"
 #include "hetsynth/schedule.h"
 #include "hetsynth/tensor.h"
 
@@ -25,9 +28,54 @@ Init normal(double standard_deviation);
 /// Uniform in [-half_width, half_width).
 Init uniform(double half_width);
 
-/// A trained tensor of float32. The name is used in plans and checkpoints; a repeated name gains a number.
+/// A trained tensor of float32. The name is used in plans and checkpoints; a second parameter of a name is refused.
 Tensor parameter(const std::string& name, const Dims& shape, Init init,
                  std::source_location where = std::source_location::current());
+/// The same, trained otherwise than others or not at all: `parameter("w", {4, 4}, zeros(), {.trainable = false})`.
+/// Throws UserError for a learning_rate_scale that is not above 0 and for a negative weight_decay.
+Tensor parameter(const std::string& name, const Dims& shape, Init init, const ParameterOptions& options,
+                 std::source_location where = std::source_location::current());
+
+/// A tensor of float32 that is carried from step to step and not trained: a running statistic, an average of weights.
+/// It is part of checkpoints. Until `update` gives it another value it stays as it starts. Names as those of
+/// parameters.
+Tensor state(const std::string& name, const Dims& shape, Init init,
+             std::source_location where = std::source_location::current());
+/// The same, of the shape of a parameter, and starting with the numbers that it starts with.
+Tensor state(const std::string& name, Tensor parameter, std::source_location where = std::source_location::current());
+/// A number of a list, which knows whether it was written as a whole one.
+struct ListedNumber {
+  template <class Number>
+  requires std::integral<Number> || std::floating_point<Number> ListedNumber(Number number)
+      : value(double(number)), whole(std::integral<Number>) {}
+  double value;
+  bool whole;
+};
+
+/// A tensor of given numbers, row by row: a graph, a mask, a table. Float32, or int32 if all are written as whole
+/// numbers: `constant({0, 2, 1})` can be an index. Without a shape it has one dimension, of a list of lists two. It is
+/// data of the program, the same in every step, and in no checkpoint. Throws UserError if numbers are missing or do not
+/// fit the type, and for numbers that are not finite.
+Tensor constant(std::initializer_list<ListedNumber> values, const Dims& shape = {},
+                std::source_location where = std::source_location::current());
+Tensor constant(std::initializer_list<std::initializer_list<ListedNumber>> rows,
+                std::source_location where = std::source_location::current());
+Tensor constant_of(const std::vector<double>& values, bool whole, const Dims& shape,
+                   std::source_location where = std::source_location::current());
+template <class Number>
+requires std::integral<Number> || std::floating_point<Number> Tensor
+constant(const std::vector<Number>& values, const Dims& shape = {},
+         std::source_location where = std::source_location::current()) {
+  return constant_of({values.begin(), values.end()}, std::integral<Number>, shape, where);
+}
+/// The array of an npy file (numpy.save), found beside the model's file if the path is relative: reals as float32,
+/// whole numbers and bool as int32. Throws UserError if it cannot be read.
+Tensor constant(const std::string& npy_file, std::source_location where = std::source_location::current());
+
+/// At the end of the step a state takes this value, float32 of its shape, computed from what parameters and states were
+/// in the step; over micro-batches each goes on from what the one before made of it. No gradient flows. Throws
+/// UserError unless `state` was made by state() and this is its first update.
+void update(Tensor state, Tensor value, std::source_location where = std::source_location::current());
 
 /// A hyper-parameter: the default, unless the command line set it (--set name=value). Throws UserError for a value that
 /// is no number of that type.
@@ -133,6 +181,11 @@ void minimize(Loss loss, const SGD& optimizer, std::source_location where = std:
 
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.
 void output(const char* name, Tensor tensor, std::source_location where = std::source_location::current());
+
+/// A scalar that is told beside the loss (an accuracy, a part of the loss), a mean over the samples of a step as the
+/// loss is: over micro-batches it is averaged, or is total / count. It is not differentiated. Throws UserError for what
+/// is no scalar, and for a name that an output or another metric has.
+void metric(const char* name, Loss value, std::source_location where = std::source_location::current());
 
 /// Called before the model computes anything. "f32": all in float32. "bf16": products with parameters, matrix products
 /// of activations and those of their gradients are of bf16 with float32 sums; all else, parameters too, stays float32.

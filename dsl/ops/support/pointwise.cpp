@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "dsl/ops/reshape.h"
@@ -203,6 +205,12 @@ PointwiseRule binary_rule(const std::string& tag, const std::optional<double>& a
   return {.tag = tag, .body = body(left, right)};
 }
 
+/// All inputs and the result are whole numbers.
+void of_integers(PointwiseRule& rule, size_t inputs) {
+  for (size_t j = 0; j < inputs; ++j) rule.integers.insert(int(j));
+  rule.result = DType::i32;
+}
+
 }  // namespace
 
 std::shared_ptr<const Operator> pointwise_operator(PointwiseRule rule) {
@@ -217,14 +225,46 @@ Tensor unary(const std::string& tag, const Operand& x, const Expr& body, CustomV
   return pointwise({.tag = tag, .body = body, .vjp = std::move(vjp)}, {as_tensor(x)}, x.where);
 }
 
-Tensor binary(const std::string& tag, const Operand& a, const Operand& b, BinaryBody body) {
+Tensor binary(const std::string& tag, const Operand& a, const Operand& b, BinaryBody body, OfIntegers integers) {
   std::vector<Tensor> inputs;
   std::optional<double> left, right;
   if (b.is_number) right = b.number;
   if (a.is_number && !b.is_number) left = a.number;
   if (!left) inputs.push_back(as_tensor(a));
   if (!right) inputs.push_back(b.tensor);
-  return pointwise(binary_rule(tag, left, right, body), std::move(inputs), a.where);
+  PointwiseRule rule = binary_rule(tag, left, right, body);
+  if (integers == OfIntegers::whole) {
+    CallScope scope(a.where);
+    if (are_integers(tag.c_str(), {a, b})) of_integers(rule, inputs.size());
+  }
+  return pointwise(std::move(rule), std::move(inputs), a.where);
+}
+
+bool are_integers(const char* tag, const std::vector<Operand>& operands, size_t first) {
+  std::vector<Tensor> tensors;
+  size_t whole = 0;
+  for (const Operand& operand : operands) {
+    if (operand.is_number) continue;
+    tensors.push_back(as_tensor(operand));
+    if (tensors.back().dtype() == DType::i32) ++whole;
+  }
+  if (whole == 0) return false;
+  if (whole < tensors.size())
+    checked_call(tensors, [&] {
+      for (size_t j = 0; j < operands.size(); ++j)
+        if (Tensor t = operands[j].tensor; !operands[j].is_number && t.dtype() == DType::i32)
+          require_dtype(tag, first + j, {t.shape(), t.dtype()}, DType::f32);
+    });
+  for (const Operand& operand : operands)
+    if (operand.is_number && !(std::abs(operand.number) <= double(std::numeric_limits<int32_t>::max()) &&
+                               operand.number == std::floor(operand.number)))
+      fail_call({.tag = tag,
+                 .message = "a number that is not whole meets whole numbers",
+                 .expected = "a whole number of int32 beside a tensor of int32",
+                 .found = fmt::format("{}", operand.number),
+                 .mend = "turn the tensor into float32 with to_float(x)"},
+                tensors);
+  return true;
 }
 
 std::vector<TensorType> floats(const std::vector<Shape>& shapes) {
@@ -248,6 +288,16 @@ std::vector<OperatorSample> binary_samples(const std::string& tag, BinaryBody bo
           {both, floats({{}, {6}}), {left, right}},
           {pointwise_operator(binary_rule(tag, {}, 1.75, body)), floats({{4, 3}}), {left}},
           {pointwise_operator(binary_rule(tag, 0.75, {}, body)), floats({{4, 3}}), {right}}};
+}
+
+std::vector<OperatorSample> integer_binary_samples(const std::string& tag, BinaryBody body) {
+  const auto op = [&](const std::optional<double>& right) {
+    PointwiseRule rule = binary_rule(tag, {}, right, body);
+    of_integers(rule, right ? 1 : 2);
+    return pointwise_operator(std::move(rule));
+  };
+  return {{op({}), {{{2, 3, 4}, DType::i32}, {{4}, DType::i32}}, {{-9, 9}, {-9, 9}}},
+          {op(3.0), {{{5, 3}, DType::i32}}, {{-9, 9}}}};
 }
 
 }  // namespace hetsynth

@@ -38,15 +38,25 @@ Tensor pointwise(PointwiseRule rule, std::vector<Tensor> inputs,
 /// One argument, no reduction; `body` over Expr::input(0).
 Tensor unary(const std::string& tag, const Operand& x, const Expr& body, CustomVjp vjp = {});
 
-/// Two arguments; a number among them becomes a constant of the body instead of a tensor.
+/// Two arguments; a number among them becomes a constant of the body instead of a tensor. `integers`: of whole numbers
+/// the body makes whole numbers, so two int32 tensors, or one and a whole number, give an int32 tensor.
 using BinaryBody = Expr (*)(const Expr& a, const Expr& b);
-Tensor binary(const std::string& tag, const Operand& a, const Operand& b, BinaryBody body);
+enum class OfIntegers : bool { refused, whole };
+Tensor binary(const std::string& tag, const Operand& a, const Operand& b, BinaryBody body,
+              OfIntegers integers = OfIntegers::refused);
+
+/// For composite functions: whether the operands are int32 tensors and whole numbers (true), or float32 tensors and
+/// numbers (false; numbers alone are float32 as well). Throws UserError if they are mixed; the operands are the call's
+/// arguments from number `first` (from 0) on.
+bool are_integers(const char* tag, const std::vector<Operand>& operands, size_t first = 0);
 
 /// Samples for the property tests.
 std::vector<OperatorSample> unary_samples(const std::string& tag, const Expr& body, OperatorSample::Domain domain,
                                           CustomVjp vjp = {});
 std::vector<OperatorSample> binary_samples(const std::string& tag, BinaryBody body, OperatorSample::Domain left,
                                            OperatorSample::Domain right);
+/// The same of int32 tensors.
+std::vector<OperatorSample> integer_binary_samples(const std::string& tag, BinaryBody body);
 /// f32 types of these shapes.
 std::vector<TensorType> floats(const std::vector<Shape>& shapes);
 

@@ -114,7 +114,7 @@ void fail_call(Diagnostic diagnostic, const std::vector<Tensor>& arguments) {
 
 void require_index_range(std::string_view tag, Tensor indices, int64_t extent, std::string_view what) {
   const Node& node = Trace::current().program[indices.node()];
-  if (node.kind != NodeKind::input || node.data.classes <= extent) return;
+  if ((node.kind != NodeKind::input && !is_constant_data(node)) || node.data.classes <= extent) return;
   fail_call({.tag = std::string(tag),
              .message = fmt::format("{} has {} entries, but the indices reach {}", what, extent, node.data.classes - 1),
              .expected = fmt::format("at least {} entries", node.data.classes),

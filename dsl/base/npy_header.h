@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/data/data_file.h"
-#include "runtime/data/element_type.h"
+#include "dsl/base/data_file.h"
+#include "dsl/base/element_type.h"
 
 namespace hetsynth {
 

@@ -1,4 +1,4 @@
-#include "runtime/data/data_file.h"
+#include "dsl/base/data_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "runtime/data/element_type.h"
+#include "dsl/base/element_type.h"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,13 @@
-#include "runtime/data/npy_header.h"
+#include "dsl/base/npy_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
 #include <utility>
-
-#include "dsl/ir/type.h"
 
 namespace hetsynth {
 namespace {
@@ -200,7 +199,7 @@ NpyHeader read_npy_header(const DataFile& file) {
   if (!fits || !multiply_exactly(elements, type->bytes, &bytes) || bytes != file.bytes() - begin - length) {
     throw file.error("the array does not fit the file",
                      fmt::format("{} bytes of elements from byte {} on", file.bytes() - begin - length, begin + length),
-                     fmt::format("shape {} of {}", hetsynth::text(Shape(*shape)), hetsynth::text(*type)),
+                     fmt::format("shape [{}] of {}", fmt::join(*shape, ","), hetsynth::text(*type)),
                      "the file may be cut short: copy or write it again");
   }
   if (*fortran && shape->size() > 1) {
