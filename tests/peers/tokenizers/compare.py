@@ -7,8 +7,10 @@ ENCODE is the program of encode.cpp, TOKENIZE the command ("build/hetsynth token
 FOLDER keeps the tokenizers.
 """
 
+import array
 import json
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -216,6 +218,29 @@ def trained_by_us(comparison, tokenize, inputs):
                         lambda ids: read.decode(ids, skip_special_tokens=False))
 
 
+def files_by_us(comparison, tokenize, seed):
+    """A folder, of which one file is cut into many blocks, gives the ids of its files one after the other."""
+    corpus = comparison.folder / "files"
+    corpus.mkdir(exist_ok=True)
+    rng = random.Random(seed)
+    lines = texts.ODD[1:30] + list(texts.LANGUAGES.values()) + texts.shuffled_languages(seed, 300)
+    for i, size in enumerate((40000, 1000, 1)):
+        (corpus / f"{i}.txt").write_bytes("\n".join(rng.choice(lines) for _ in range(size)).encode())
+    for name in ("gpt2", "llama3", "qwen2", "llama2", "added"):
+        theirs = Tokenizer.from_file(str(comparison.folder / f"{name}.json"))
+        end = theirs.token_to_id("<|endoftext|>")
+        expected = []
+        for path in sorted(corpus.iterdir()):
+            expected += theirs.encode(path.read_bytes().decode(), add_special_tokens=False).ids + [end]
+        tokens = comparison.folder / "files.npy"
+        subprocess.run([*tokenize, str(corpus), "-t", str(comparison.folder / f"{name}.json"), "-o", str(tokens),
+                        "--end-of-text", "<|endoftext|>"], check=True, stdout=subprocess.DEVNULL)
+        found = array.array("H", tokens.read_bytes()[128:]).tolist()
+        same = found == expected
+        comparison.failures += not same
+        print(f"files {name:14} {len(found):7} tokens {'as' if same else 'NOT as'} PyPI's tokenizers", flush=True)
+
+
 def main():
     encode, tokenize, folder = sys.argv[1], sys.argv[2].split(), pathlib.Path(sys.argv[3])
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else int(time.time())
@@ -250,6 +275,7 @@ def main():
     sentence_pieces(comparison, [t for t in anything if "\0" not in t])
     if tokenize:
         trained_by_us(comparison, tokenize, anything)
+        files_by_us(comparison, tokenize, seed)
     print(f"{comparison.failures} differences in all")
     sys.exit(comparison.failures > 0)
 
