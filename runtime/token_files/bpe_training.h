@@ -21,7 +21,7 @@ void count_words(std::string_view text, const unicode::WordPattern& pattern, boo
 
 struct BpeTraining {
   int64_t vocabulary = 0;            ///< tokens to end with: special ones, 256 bytes, and merges
-  std::vector<std::string> special;  ///< get the first ids
+  std::vector<std::string> special = {};  ///< get the first ids
   int64_t least_count = 2;           ///< a pair that is rarer is not merged
 };
 

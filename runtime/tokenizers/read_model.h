@@ -12,6 +12,6 @@ namespace hetsynth {
 std::unique_ptr<TokenModel> read_token_model(const JsonReader& json, bool byte_level);
 
 /// Ids that a file may use: a bound for the memory that a damaged one can ask for.
-constexpr int64_t most_tokens = int64_t{1} << 24;
+constexpr int64_t most_tokens = int64_t{1} << 22;
 
 }  // namespace hetsynth
