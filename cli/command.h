@@ -49,5 +49,6 @@ Command add_export(CLI::App& app);
 Command add_elastic(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_tokenize(CLI::App& app);
 
 }  // namespace hetsynth::cli

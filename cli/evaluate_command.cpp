@@ -30,17 +30,19 @@ struct EvaluateOptions {
 };
 
 std::string json_of(const EvaluateOptions& options, const CheckpointInfo& info, const Evaluation& found) {
-  return nlohmann::ordered_json{
-             {"checkpoint", options.checkpoint}, {"next_step", info.next_step}, {"loss", found.loss},
-             {"batches", found.batches},         {"samples", found.samples},    {"seconds", found.seconds},
-             {"complete", found.complete}}
-             .dump(2) +
-         "\n";
+  nlohmann::ordered_json out{{"checkpoint", options.checkpoint}, {"next_step", info.next_step},
+                             {"loss", found.loss},               {"batches", found.batches},
+                             {"samples", found.samples},         {"seconds", found.seconds},
+                             {"complete", found.complete}};
+  for (const auto& [name, value] : found.metrics) out["metrics"][name] = value;
+  return out.dump(2) + "\n";
 }
 
 std::string text_of(const CheckpointInfo& info, const BatchSource& data, const Evaluation& found) {
-  return fmt::format("{}loss {:.4f} after {} steps, over {} samples ({}) of {}, in {:.1f} s\n",
-                     found.complete ? "" : "stopped early: ", found.loss, info.next_step, found.samples,
+  std::string metrics;
+  for (const auto& [name, value] : found.metrics) metrics += fmt::format(", {} {:.4f}", name, value);
+  return fmt::format("{}loss {:.4f}{} after {} steps, over {} samples ({}) of {}, in {:.1f} s\n",
+                     found.complete ? "" : "stopped early: ", found.loss, metrics, info.next_step, found.samples,
                      counted(found.batches, "batch", "batches"), data.description(), found.seconds);
 }
 

@@ -63,7 +63,7 @@ int run(int argc, char** argv) {
       "(not proved), 7 stopped early by a signal.");
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_checkpoint,
-                   add_export, add_history, add_elastic, add_probe, add_doctor}) {
+                   add_export, add_history, add_elastic, add_probe, add_doctor, add_tokenize}) {
     size_t before = app.get_subcommands({}).size();
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));

@@ -62,6 +62,8 @@ class JsonReader {
   /// A finite number in [low, high].
   double number(double low, double high) const;
   bool is_null() const { return node_->kind == JsonNode::Kind::null; }
+  bool is_string() const { return node_->kind == JsonNode::Kind::string; }
+  bool is_array() const { return node_->kind == JsonNode::Kind::array; }
 
  private:
   const JsonNode* find(std::string_view key) const;

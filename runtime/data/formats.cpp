@@ -90,6 +90,11 @@ std::span<const DataFormat> data_formats() {
   return formats;
 }
 
+std::unique_ptr<TokenSequence> open_token_sequence(const std::string& path) {
+  const bool npy = hex(DataFile(path).head(6)) == "93 4e 55 4d 50 59";
+  return npy ? open_npy_tokens(path) : open_llmc_tokens(path);
+}
+
 std::vector<const Node*> file_inputs(const Program& program) {
   std::vector<const Node*> out;
   for (const Node& node : program.nodes) {

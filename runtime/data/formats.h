@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/token_windows.h"
 
 namespace hetsynth {
 
@@ -38,6 +39,10 @@ struct DataFormat {
 
 /// In the order in which they are tried.
 std::span<const DataFormat> data_formats();
+
+/// See open_token_sequence.
+std::unique_ptr<TokenSequence> open_npy_tokens(const std::string& path);
+std::unique_ptr<TokenSequence> open_llmc_tokens(const std::string& path);
 
 DataFormat npy_format();
 DataFormat llmc_format();

@@ -162,6 +162,10 @@ bool looks_like_tokens(const DataPath& path) {
 
 }  // namespace
 
+std::unique_ptr<TokenSequence> open_llmc_tokens(const std::string& path) {
+  return std::make_unique<LlmcTokens>(path, std::vector<std::string>{path});
+}
+
 DataFormat llmc_format() {
   using Kind = DataSource::Kind;
   return {"llmc",

@@ -128,12 +128,7 @@ std::unique_ptr<Dataset> open_npy(const DataPath& path) {
     throw data_error(path.path, "one array does not hold all inputs of the model", "a folder with a file per input",
                      "a file", "see docs/data.md for the names");
   }
-  StoredArray array = open_npy(path.path);
-  if (array.shape.size() != 1 || !array.type.whole()) {
-    throw array.file->error("a file of tokens has one dimension of integers", "[tokens]",
-                            fmt::format("{} of {}", hetsynth::text(Shape(array.shape)), text(array.type)));
-  }
-  return std::make_unique<TokenWindows>(std::make_unique<NpyTokens>(std::move(array)), path.inputs, path.path);
+  return std::make_unique<TokenWindows>(open_npy_tokens(path.path), path.inputs, path.path);
 }
 
 bool looks_like_npy(const DataPath& path) {
@@ -144,6 +139,15 @@ bool looks_like_npy(const DataPath& path) {
 }
 
 }  // namespace
+
+std::unique_ptr<TokenSequence> open_npy_tokens(const std::string& path) {
+  StoredArray array = open_npy(path);
+  if (array.shape.size() != 1 || !array.type.whole()) {
+    throw array.file->error("a file of tokens has one dimension of integers", "[tokens]",
+                            fmt::format("{} of {}", hetsynth::text(Shape(array.shape)), text(array.type)));
+  }
+  return std::make_unique<NpyTokens>(std::move(array));
+}
 
 DataFormat npy_format() {
   return {"npy",

@@ -23,6 +23,9 @@ class TokenSequence {
   virtual std::string mend() const = 0;
 };
 
+/// Opens a token file: an array of NumPy, or llm.c's. Throws UserError for anything else.
+std::unique_ptr<TokenSequence> open_token_sequence(const std::string& path);
+
 /// Fills inputs of windows. Every epoch cuts the sequence into windows of the input's length, all used once; the grid
 /// of windows is shifted by what is left over.
 class TokenWindows : public Dataset {

@@ -19,4 +19,8 @@ std::vector<std::string> plan_seeds();
 bool check_certificate_bytes(std::string_view bytes);
 std::vector<std::string> certificate_seeds();
 
+/// A tokenizer.json that is taken encodes texts to ids that it has, and decodes them.
+bool check_tokenizer_bytes(std::string_view bytes);
+std::vector<std::string> tokenizer_seeds();
+
 }  // namespace hetsynth::testing

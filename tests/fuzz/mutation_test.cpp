@@ -51,5 +51,12 @@ TEST(Fuzz, MutatedCertificateFiles) {
   EXPECT_LT(count.taken, 2000);
 }
 
+TEST(Fuzz, MutatedTokenizerFiles) {
+  for (const std::string& seed : tokenizer_seeds()) EXPECT_TRUE(check_tokenizer_bytes(seed));
+  const Count count = run(tokenizer_seeds(), check_tokenizer_bytes, 4000);
+  EXPECT_GT(count.taken, 100);
+  EXPECT_GT(count.refused, 500);
+}
+
 }  // namespace
 }  // namespace hetsynth::testing
