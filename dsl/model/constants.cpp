@@ -62,8 +62,7 @@ NpyArray read_npy(const std::string& path) {
 
 }  // namespace
 
-Tensor constant_of(const std::vector<double>& values, bool whole, const Dims& wanted, std::source_location where) {
-  const Dims shape = wanted.empty() && values.size() != 1 ? Dims{int64_t(values.size())} : wanted;
+Tensor constant_of(const std::vector<double>& values, bool whole, const Dims& shape, std::source_location where) {
   if (values.empty())
     fail(where, "there is no number", "one number or more", "an empty list", "full(shape, value) fills a tensor");
   if (!is_sane(shape) || element_count(shape) != int64_t(values.size()))

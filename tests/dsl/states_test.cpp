@@ -288,6 +288,7 @@ TEST_F(Constants, OfListsAndVectors) {
   EXPECT_THAT(value(embedding(constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}), index)), ElementsAre(5, 6, 1, 2, 3, 4));
   Tensor third = constant(std::vector<double>{1.0 / 3});
   EXPECT_THAT(value(third), ElementsAre(double(1.0f / 3))) << "float32 as on every device";
+  EXPECT_EQ(third.shape(), (Dims{1}));
   EXPECT_EQ(constant(std::vector<int64_t>{7, 8}, {2, 1}).dtype(), DType::i32);
   EXPECT_EQ(constant(2.5).rank(), 0) << "a number alone is a scalar";
   EXPECT_EQ(constant(0).rank(), 0);

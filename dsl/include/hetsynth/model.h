@@ -60,13 +60,15 @@ Tensor constant(std::initializer_list<ListedNumber> values, const Dims& shape = 
                 std::source_location where = std::source_location::current());
 Tensor constant(std::initializer_list<std::initializer_list<ListedNumber>> rows,
                 std::source_location where = std::source_location::current());
+/// What the others call: `shape` is that of the result, {} a scalar's.
 Tensor constant_of(const std::vector<double>& values, bool whole, const Dims& shape,
                    std::source_location where = std::source_location::current());
 template <class Number>
 requires std::integral<Number> || std::floating_point<Number> Tensor
 constant(const std::vector<Number>& values, const Dims& shape = {},
          std::source_location where = std::source_location::current()) {
-  return constant_of({values.begin(), values.end()}, std::integral<Number>, shape, where);
+  const Dims filled = shape.empty() ? Dims{int64_t(values.size())} : shape;
+  return constant_of({values.begin(), values.end()}, std::integral<Number>, filled, where);
 }
 /// The array of an npy file (numpy.save), found beside the model's file if the path is relative: reals as float32,
 /// whole numbers and bool as int32. Throws UserError if it cannot be read.
