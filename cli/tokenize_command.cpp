@@ -48,11 +48,12 @@ class ProgressLine {
     last_ = now;
     shown_ = true;
     const double seconds = std::chrono::duration<double>(now - begin_).count();
-    fmt::print(stderr, "{}{:3.0f}% of {:.1f} MB  {}{:.1f} MB/s  left {}{}", terminal_ ? "\r" : "",
-               100.0 * static_cast<double>(done) / static_cast<double>(total), static_cast<double>(total) / 1e6,
-               tokens > 0 ? counted(tokens, "token") + "  " : "", static_cast<double>(done) / 1e6 / seconds,
-               text_of_duration(seconds * static_cast<double>(total - done) / static_cast<double>(std::max<int64_t>(1, done))),
-               terminal_ ? "\033[K" : "\n");
+    fmt::print(
+        stderr, "{}{:3.0f}% of {:.1f} MB  {}{:.1f} MB/s  left {}{}", terminal_ ? "\r" : "",
+        100.0 * static_cast<double>(done) / static_cast<double>(total), static_cast<double>(total) / 1e6,
+        tokens > 0 ? counted(tokens, "token") + "  " : "", static_cast<double>(done) / 1e6 / seconds,
+        text_of_duration(seconds * static_cast<double>(total - done) / static_cast<double>(std::max<int64_t>(1, done))),
+        terminal_ ? "\033[K" : "\n");
   }
 
  private:
@@ -102,9 +103,8 @@ void tokenize(const TokenizeCommand& command) {
   check_token_file_name(command.output);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(command.tokenizer);
   ProgressLine progress;
-  TokenizeOptions options{.threads = command.threads,
-                          .around_text = command.around_text,
-                          .replace_invalid = command.replace_invalid};
+  TokenizeOptions options{
+      .threads = command.threads, .around_text = command.around_text, .replace_invalid = command.replace_invalid};
   options.progress = std::ref(progress);
   if (!command.end_of_text.empty()) options.end_of_text = end_of_text_id(command, *tokenizer);
   std::vector<TextFile> files = text_files(command.inputs, command.output);
@@ -168,7 +168,8 @@ void run_tokenize(const TokenizeCommand& command) {
 Command add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeCommand>();
   CLI::App* command = app.add_subcommand("tokenize", "Turns texts into a token file, or trains a tokenizer on them");
-  command->add_option("input", options->inputs, "Text files in UTF-8, and folders of them; each file is a text of its own");
+  command->add_option("input", options->inputs,
+                      "Text files in UTF-8, and folders of them; each file is a text of its own");
   command->add_option("-t,--tokenizer", options->tokenizer, "A tokenizer.json, or a model of SentencePiece");
   command->add_option("-o,--output", options->output, "Token file to write (.npy or .bin), or tokenizer.json, or text");
   command->add_option("--train-bpe", options->train_bpe, "Train a byte-level BPE of so many tokens");
