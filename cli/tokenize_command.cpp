@@ -42,21 +42,32 @@ class ProgressLine {
   ~ProgressLine() {
     if (terminal_ && shown_) fmt::print(stderr, "\r\033[K");
   }
-  void operator()(int64_t done, int64_t total, int64_t tokens) {
+  /// Bytes read, bytes in all, tokens so far.
+  void bytes(int64_t done, int64_t total, int64_t tokens) {
+    const double megabytes = static_cast<double>(done) / 1e6;
+    show(done, total, [&](double seconds) {
+      return fmt::format("{:.1f} of {:.1f} MB  {}{:.1f} MB/s", megabytes, static_cast<double>(total) / 1e6,
+                         tokens > 0 ? counted(tokens, "token") + "  " : "", megabytes / seconds);
+    });
+  }
+  void merges(int64_t done, int64_t total) {
+    show(done, total, [&](double) { return fmt::format("{} of {} tokens", done, total); });
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void show(int64_t done, int64_t total, const std::function<std::string(double)>& text) {
     const Clock::time_point now = Clock::now();
     if (now - last_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000))) return;
     last_ = now;
     shown_ = true;
     const double seconds = std::chrono::duration<double>(now - begin_).count();
-    fmt::print(stderr, "{}{:3.0f}% of {:.1f} MB  {}{:.1f} MB/s  left {}{}", terminal_ ? "\r" : "",
-               100.0 * static_cast<double>(done) / static_cast<double>(total), static_cast<double>(total) / 1e6,
-               tokens > 0 ? counted(tokens, "token") + "  " : "", static_cast<double>(done) / 1e6 / seconds,
-               text_of_duration(seconds * static_cast<double>(total - done) / static_cast<double>(std::max<int64_t>(1, done))),
+    const double left = seconds * static_cast<double>(total - done) / static_cast<double>(std::max<int64_t>(1, done));
+    fmt::print(stderr, "{}{}  left {}{}", terminal_ ? "\r" : "", text(seconds), text_of_duration(left),
                terminal_ ? "\033[K" : "\n");
   }
 
- private:
-  using Clock = std::chrono::steady_clock;
   const bool terminal_ = ::isatty(STDERR_FILENO);
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   bool shown_ = false;
@@ -73,14 +84,14 @@ void train(const TokenizeCommand& command) {
                  fmt::format("--train-bpe {} or more", least), fmt::format("--train-bpe {}", *command.train_bpe));
   }
   check_writable(command.output, "tokenizer");
-  ProgressLine progress;
+  ProgressLine reading, merging;
   TokenizeOptions options{.threads = command.threads, .replace_invalid = command.replace_invalid};
-  options.progress = std::ref(progress);
+  options.progress = [&](int64_t done, int64_t total, int64_t) { reading.bytes(done, total, 0); };
   const std::string_view expression = expression_of(command.words);
   const WordCounts counts =
       count_words_of_files(*unicode::word_pattern(expression), text_files(command.inputs, command.output), options);
   const TrainedBpe trained = train_bpe(counts, {.vocabulary = *command.train_bpe, .special = command.special},
-                                       [&](int64_t tokens) { progress(tokens, *command.train_bpe, 0); });
+                                       [&](int64_t tokens) { merging.merges(tokens, *command.train_bpe); });
   write_file_atomically(command.output, "tokenizer", tokenizer_json(trained, expression));
   const auto tokens = static_cast<int64_t>(trained.special.size() + trained.tokens.size());
   if (tokens < *command.train_bpe)
@@ -102,10 +113,9 @@ void tokenize(const TokenizeCommand& command) {
   check_token_file_name(command.output);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(command.tokenizer);
   ProgressLine progress;
-  TokenizeOptions options{.threads = command.threads,
-                          .around_text = command.around_text,
-                          .replace_invalid = command.replace_invalid};
-  options.progress = std::ref(progress);
+  TokenizeOptions options{
+      .threads = command.threads, .around_text = command.around_text, .replace_invalid = command.replace_invalid};
+  options.progress = [&](int64_t done, int64_t total, int64_t tokens) { progress.bytes(done, total, tokens); };
   if (!command.end_of_text.empty()) options.end_of_text = end_of_text_id(command, *tokenizer);
   std::vector<TextFile> files = text_files(command.inputs, command.output);
   TokenFileWriter writer(command.output, tokenizer->vocabulary());
@@ -168,7 +178,8 @@ void run_tokenize(const TokenizeCommand& command) {
 Command add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeCommand>();
   CLI::App* command = app.add_subcommand("tokenize", "Turns texts into a token file, or trains a tokenizer on them");
-  command->add_option("input", options->inputs, "Text files in UTF-8, and folders of them; each file is a text of its own");
+  command->add_option("input", options->inputs,
+                      "Text files in UTF-8, and folders of them; each file is a text of its own");
   command->add_option("-t,--tokenizer", options->tokenizer, "A tokenizer.json, or a model of SentencePiece");
   command->add_option("-o,--output", options->output, "Token file to write (.npy or .bin), or tokenizer.json, or text");
   command->add_option("--train-bpe", options->train_bpe, "Train a byte-level BPE of so many tokens");

@@ -13,7 +13,8 @@ using Pair = std::pair<int32_t, int32_t>;
 
 struct PairHash {
   size_t operator()(const Pair& pair) const {
-    const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(pair.first)) << 32 | static_cast<uint32_t>(pair.second);
+    const uint64_t key =
+        static_cast<uint64_t>(static_cast<uint32_t>(pair.first)) << 32 | static_cast<uint32_t>(pair.second);
     return static_cast<size_t>(key * 0x9E3779B97F4A7C15u >> 16);
   }
 };

@@ -20,9 +20,9 @@ using WordCounts = std::unordered_map<std::string, int64_t, StringHash, std::equ
 void count_words(std::string_view text, const unicode::WordPattern& pattern, bool more, WordCounts& counts);
 
 struct BpeTraining {
-  int64_t vocabulary = 0;            ///< tokens to end with: special ones, 256 bytes, and merges
+  int64_t vocabulary = 0;                 ///< tokens to end with: special ones, 256 bytes, and merges
   std::vector<std::string> special = {};  ///< get the first ids
-  int64_t least_count = 2;           ///< a pair that is rarer is not merged
+  int64_t least_count = 2;                ///< a pair that is rarer is not merged
 };
 
 struct TrainedBpe {

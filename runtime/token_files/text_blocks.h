@@ -25,8 +25,8 @@ struct TextBlock {
 };
 
 struct BlockReading {
-  bool cut_at_lines = false;     ///< cut long files behind line feeds that something other than space follows
-  int64_t bytes = 1 << 20;       ///< of a block, about; a file without such a place is one block
+  bool cut_at_lines = false;  ///< cut long files behind line feeds that something other than space follows
+  int64_t bytes = 1 << 20;    ///< of a block, about; a file without such a place is one block
 };
 
 /// Reads files one after the other.

@@ -49,8 +49,8 @@ std::string TokenFileWriter::header() const {
     return out;
   }
   out = std::string("\x93NUMPY\x01\x00", 8);
-  const std::string dictionary = fmt::format("{{'descr': '<u{}', 'fortran_order': False, 'shape': ({},), }}",
-                                             wide_ ? 4 : 2, tokens_);
+  const std::string dictionary =
+      fmt::format("{{'descr': '<u{}', 'fortran_order': False, 'shape': ({},), }}", wide_ ? 4 : 2, tokens_);
   out += static_cast<char>(npy_header_bytes - 10);
   out += '\0';
   out += dictionary;
@@ -83,6 +83,8 @@ void TokenFileWriter::place() {
   file_.place();
 }
 
-std::string TokenFileWriter::format() const { return fmt::format("{}, uint{}", npy_ ? "npy" : "llmc", wide_ ? 32 : 16); }
+std::string TokenFileWriter::format() const {
+  return fmt::format("{}, uint{}", npy_ ? "npy" : "llmc", wide_ ? 32 : 16);
+}
 
 }  // namespace hetsynth

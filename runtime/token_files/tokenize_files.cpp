@@ -48,7 +48,9 @@ void in_parallel(int threads, size_t items, const std::function<void(size_t thre
     if (failure) std::rethrow_exception(failure);
 }
 
-void append_all(std::vector<int32_t>& to, const std::vector<int32_t>& ids) { to.insert(to.end(), ids.begin(), ids.end()); }
+void append_all(std::vector<int32_t>& to, const std::vector<int32_t>& ids) {
+  to.insert(to.end(), ids.begin(), ids.end());
+}
 
 }  // namespace
 

@@ -18,9 +18,9 @@ using TokenizeProgress = std::function<void(int64_t, int64_t, int64_t)>;
 
 struct TokenizeOptions {
   int threads = 1;
-  bool around_text = false;            ///< put before and after every file what the tokenizer has for that
+  bool around_text = false;                 ///< put before and after every file what the tokenizer has for that
   std::optional<int32_t> end_of_text = {};  ///< after every file
-  bool replace_invalid = false;        ///< U+FFFD for what is no UTF-8
+  bool replace_invalid = false;             ///< U+FFFD for what is no UTF-8
   TokenizeProgress progress = {};
 };
 

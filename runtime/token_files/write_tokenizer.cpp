@@ -32,9 +32,11 @@ std::string tokenizer_json(const TrainedBpe& trained, std::string_view expressio
     vocabulary += fmt::format("{}\n      {}: {}", vocabulary.empty() ? "" : ",", json_quoted(token), id++);
   }
   for (const std::string& token : trained.tokens)
-    vocabulary += fmt::format("{}\n      {}: {}", vocabulary.empty() ? "" : ",", json_quoted(byte_letters(token)), id++);
+    vocabulary +=
+        fmt::format("{}\n      {}: {}", vocabulary.empty() ? "" : ",", json_quoted(byte_letters(token)), id++);
   for (const auto& [left, right] : trained.merges)
-    merges += fmt::format("{}\n      {}", merges.empty() ? "" : ",", json_quoted(byte_letters(left) + " " + byte_letters(right)));
+    merges += fmt::format("{}\n      {}", merges.empty() ? "" : ",",
+                          json_quoted(byte_letters(left) + " " + byte_letters(right)));
   return fmt::format(R"({{
   "version": "1.0",
   "truncation": null,

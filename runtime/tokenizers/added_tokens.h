@@ -31,7 +31,7 @@ class AddedTokens {
 
  private:
   const AddedToken* at(std::string_view rest) const;
-  std::vector<AddedToken> tokens_;              ///< by first byte, then the longest first
+  std::vector<AddedToken> tokens_;                             ///< by first byte, then the longest first
   std::array<std::pair<uint32_t, uint32_t>, 256> by_first_{};  ///< begin and end in tokens_
 };
 

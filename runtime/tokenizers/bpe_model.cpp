@@ -97,7 +97,8 @@ void BpeModel::letters_of(std::string_view word, std::vector<int32_t>& ids) cons
       continue;
     }
     if (settings_.byte_fallback) {
-      const std::string spelled = (first ? "" : settings_.prefix) + std::string(letter) + (last ? settings_.suffix : "");
+      const std::string spelled =
+          (first ? "" : settings_.prefix) + std::string(letter) + (last ? settings_.suffix : "");
       const auto fallback = [&](char byte) { return fallback_[static_cast<unsigned char>(byte)]; };
       if (std::ranges::all_of(spelled, [&](char byte) { return fallback(byte) >= 0; })) {
         for (const char byte : spelled) ids.push_back(fallback(byte));
@@ -160,15 +161,12 @@ void BpeModel::merge_many(std::vector<int32_t>& ids, size_t begin) const {
     int32_t rank;
     int64_t place;
     int32_t left, right;
-    bool operator>(const Merge& other) const {
-      return rank != other.rank ? rank > other.rank : place > other.place;
-    }
+    bool operator>(const Merge& other) const { return rank != other.rank ? rank > other.rank : place > other.place; }
   };
   const auto count = static_cast<int64_t>(ids.size() - begin);
   std::vector<Token> tokens(static_cast<size_t>(count));
   const auto at = [&](int64_t place) -> Token& { return tokens[static_cast<size_t>(place)]; };
-  for (int64_t i = 0; i < count; ++i)
-    at(i) = {ids[begin + static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1};
+  for (int64_t i = 0; i < count; ++i) at(i) = {ids[begin + static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1};
   std::priority_queue<Merge, std::vector<Merge>, std::greater<>> queue;
   const auto offer = [&](int64_t place) {
     if (place < 0 || at(place).after < 0) return;

@@ -1,5 +1,5 @@
-// Byte-pair encoding (Gage 1994; Sennrich et al. 2016): the pair of tokens whose merge has the least rank is replaced by
-// one, again and again.
+// Byte-pair encoding (Gage 1994; Sennrich et al. 2016): the pair of tokens whose merge has the least rank is replaced
+// by one, again and again.
 #pragma once
 #include <array>
 #include <string>
@@ -23,9 +23,9 @@ using Vocabulary = std::unordered_map<std::string, int32_t, StringHash, std::equ
 struct BpeSettings {
   Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  ///< by rank
-  bool byte_level = false;     ///< words are bytes, which tokens spell with byte_letters
-  bool ignore_merges = false;  ///< a word that is a token is that token
-  bool byte_fallback = false;  ///< "<0x0A>" stands for a byte of what is no token
+  bool byte_level = false;                                  ///< words are bytes, which tokens spell with byte_letters
+  bool ignore_merges = false;                               ///< a word that is a token is that token
+  bool byte_fallback = false;                               ///< "<0x0A>" stands for a byte of what is no token
   bool fuse_unknown = false;   ///< one unknown token for several code points that are no token
   std::string unknown;         ///< the token of these; empty: they are left out
   std::string prefix, suffix;  ///< of what is not a word's first letter, of a word's last letter

@@ -1,5 +1,5 @@
-// GPT-2 spells every byte as one letter that can be printed (Radford et al. 2019, encoder.py: bytes_to_unicode): a space
-// is "Ġ", a line feed "Ċ".
+// GPT-2 spells every byte as one letter that can be printed (Radford et al. 2019, encoder.py: bytes_to_unicode): a
+// space is "Ġ", a line feed "Ċ".
 #pragma once
 #include <optional>
 #include <string>

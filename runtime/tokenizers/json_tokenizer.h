@@ -21,9 +21,9 @@ struct TokenizerParts {
   TokenDecoder decoder;
   std::vector<AddedToken> added;             ///< found in the text as it is
   std::vector<AddedToken> added_normalized;  ///< spelled as the normalizer leaves them, found in what it leaves
-  std::unordered_map<std::string, int32_t> added_ids;      ///< of all of them, as the file spells them
-  std::unordered_map<int32_t, std::string> added_texts;    ///< what they stand for: as they are found
-  std::vector<int32_t> before, after;        ///< put around a text
+  std::unordered_map<std::string, int32_t> added_ids;    ///< of all of them, as the file spells them
+  std::unordered_map<int32_t, std::string> added_texts;  ///< what they stand for: as they are found
+  std::vector<int32_t> before, after;                    ///< put around a text
 };
 
 /// By PyPI's tokenizers: added tokens first, then the normalizer, words, and the model.

@@ -12,7 +12,7 @@
 namespace hetsynth {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using Rewrite = NormalizerStep::Kind;
 
 std::string stripped(const std::string& text, bool left, bool right) {
   size_t begin = 0, end = text.size();
@@ -89,24 +89,24 @@ void Normalizer::add(const JsonReader& json) {
     using enum unicode::NormalForm;
     step.form = type == "NFC" ? nfc : type == "NFD" ? nfd : type == "NFKC" ? nfkc : nfkd;
   } else if (type == "Lowercase") {
-    step.kind = Kind::lower_case;
+    step.kind = Rewrite::lower_case;
   } else if (type == "StripAccents") {
-    step.kind = Kind::strip_accents;
+    step.kind = Rewrite::strip_accents;
   } else if (type == "Strip") {
-    step.kind = Kind::strip;
+    step.kind = Rewrite::strip;
     step.left = json.member("strip_left").boolean();
     step.right = json.member("strip_right").boolean();
   } else if (type == "Prepend") {
-    step.kind = Kind::prepend;
+    step.kind = Rewrite::prepend;
     step.with = json.member("prepend").string();
   } else if (type == "Replace") {
     step.with = json.member("content").string();
     const JsonReader pattern = json.member("pattern");
     if (pattern.has("String")) {
-      step.kind = Kind::replace;
+      step.kind = Rewrite::replace;
       step.what = pattern.member("String").string();
     } else {
-      step.kind = Kind::replace_pattern;
+      step.kind = Rewrite::replace_pattern;
       step.expression.push_back(read_expression(pattern.member("Regex")));
     }
   } else {
@@ -120,25 +120,25 @@ void Normalizer::add(const JsonReader& json) {
 std::string Normalizer::apply(std::string text) const {
   for (const NormalizerStep& step : steps_) {
     switch (step.kind) {
-      case Kind::form:
+      case Rewrite::form:
         text = unicode::normalized(text, step.form);
         break;
-      case Kind::lower_case:
+      case Rewrite::lower_case:
         text = unicode::lower_case(text);
         break;
-      case Kind::prepend:
+      case Rewrite::prepend:
         if (!text.empty()) text.insert(0, step.with);
         break;
-      case Kind::replace:
+      case Rewrite::replace:
         text = replaced(text, step.what, step.with);
         break;
-      case Kind::replace_pattern:
+      case Rewrite::replace_pattern:
         text = replaced_matches(text, step.expression.front(), step.with);
         break;
-      case Kind::strip:
+      case Rewrite::strip:
         text = stripped(text, step.left, step.right);
         break;
-      case Kind::strip_accents:
+      case Rewrite::strip_accents:
         text = without_marks(text);
         break;
     }
@@ -149,8 +149,8 @@ std::string Normalizer::apply(std::string text) const {
 bool Normalizer::works_by_line() const {
   return std::ranges::all_of(steps_, [](const NormalizerStep& step) {
     // NFKC and NFKD make spaces of what is none, as of U+00A8.
-    return step.kind == Kind::lower_case || (step.kind == Kind::form && (step.form == unicode::NormalForm::nfc ||
-                                                                         step.form == unicode::NormalForm::nfd));
+    return step.kind == Rewrite::lower_case || (step.kind == Rewrite::form && (step.form == unicode::NormalForm::nfc ||
+                                                                               step.form == unicode::NormalForm::nfd));
   });
 }
 

@@ -14,9 +14,9 @@ struct NormalizerStep {
   enum class Kind { form, lower_case, prepend, replace, replace_pattern, strip, strip_accents };
   Kind kind = Kind::form;
   unicode::NormalForm form = unicode::NormalForm::nfc;
-  std::string what, with;                        ///< of prepend `with` alone
+  std::string what, with;                              ///< of prepend `with` alone
   std::vector<unicode::RegularExpression> expression;  ///< of replace_pattern: one
-  bool left = true, right = true;                ///< of strip
+  bool left = true, right = true;                      ///< of strip
 };
 
 class Normalizer {

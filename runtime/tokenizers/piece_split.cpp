@@ -24,7 +24,8 @@ struct Span {
 using Spans = std::vector<Span>;
 
 /// The matches that `next` finds one after the other, and what lies between them.
-Spans spans_of(std::string_view text, const std::function<std::optional<std::pair<size_t, size_t>>(size_t from)>& next) {
+Spans spans_of(std::string_view text,
+               const std::function<std::optional<std::pair<size_t, size_t>>(size_t from)>& next) {
   Spans out;
   size_t done = 0;
   for (size_t from = 0; from < text.size();) {

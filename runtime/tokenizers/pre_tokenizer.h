@@ -37,9 +37,9 @@ struct PreTokenizerStep {
   std::string text = {};
   std::vector<unicode::RegularExpression> expression = {};  ///< of Kind::expression: one
   Behavior behavior = Behavior::isolated;
-  bool invert = false;               ///< what lies between matches is the match
+  bool invert = false;                ///< what lies between matches is the match
   Prepend prepend = Prepend::always;  ///< of metaspace
-  bool split = true;                 ///< of metaspace: cut before every `text`
+  bool split = true;                  ///< of metaspace: cut before every `text`
 };
 
 class PreTokenizer {

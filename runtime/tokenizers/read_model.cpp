@@ -100,11 +100,11 @@ std::unique_ptr<TokenModel> read_word_pieces(const JsonReader& json) {
 
 std::unique_ptr<TokenModel> read_token_model(const JsonReader& json, bool byte_level) {
   // Files of old have no "type".
-  const std::string type = json.has("type")       ? json.member("type").string()
-                           : json.has("merges")   ? "BPE"
-                           : json.has("unk_id")   ? "Unigram"
+  const std::string type = json.has("type")        ? json.member("type").string()
+                           : json.has("merges")    ? "BPE"
+                           : json.has("unk_id")    ? "Unigram"
                            : json.has("unk_token") ? "WordPiece"
-                                                  : "";
+                                                   : "";
   if (type == "BPE") return read_bpe(json, byte_level);
   if (type == "WordPiece") return read_word_pieces(json);
   (json.has("type") ? json.member("type") : json)

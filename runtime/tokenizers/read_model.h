@@ -7,8 +7,8 @@
 
 namespace hetsynth {
 
-/// `byte_level`: the words that it is given are bytes. Throws UserError for kinds that are not supported, and for merges
-/// of tokens that do not exist.
+/// `byte_level`: the words that it is given are bytes. Throws UserError for kinds that are not supported, and for
+/// merges of tokens that do not exist.
 std::unique_ptr<TokenModel> read_token_model(const JsonReader& json, bool byte_level);
 
 /// Ids that a file may use: a bound for the memory that a damaged one can ask for.

@@ -33,9 +33,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(std::unique_ptr<SentencePieceProcessor> processor)
       : processor_(std::move(processor)) {}
 
-  std::unique_ptr<TokenEncoder> encoder() const override {
-    return std::make_unique<SentencePieceEncoder>(*processor_);
-  }
+  std::unique_ptr<TokenEncoder> encoder() const override { return std::make_unique<SentencePieceEncoder>(*processor_); }
   std::string decode(std::span<const int32_t> ids) const override {
     std::vector<int> known;
     for (const int32_t id : ids)

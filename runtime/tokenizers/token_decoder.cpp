@@ -61,9 +61,9 @@ void TokenDecoder::add(const JsonReader& json) {
     step = {.kind = Step::Kind::word_pieces, .what = json.member("prefix").string()};
   } else if (type == "Metaspace") {
     step = {.kind = Step::Kind::metaspace, .what = json.member("replacement").string()};
-    step.first_space = json.has("prepend_scheme") ? json.member("prepend_scheme").string() != "never"
-                                                  : !json.has("add_prefix_space") ||
-                                                        json.member("add_prefix_space").boolean();
+    step.first_space = json.has("prepend_scheme")
+                           ? json.member("prepend_scheme").string() != "never"
+                           : !json.has("add_prefix_space") || json.member("add_prefix_space").boolean();
   } else {
     json.member("type").fail("this kind of decoder is not supported",
                              "ByteLevel, Replace, ByteFallback, Fuse, Strip, BPEDecoder, WordPiece, Metaspace or "

@@ -26,7 +26,8 @@ const std::string& WordPieceModel::token(int32_t id) const {
 
 void WordPieceModel::encode_word(std::string_view word, std::vector<int32_t>& ids) const {
   const size_t before = ids.size();
-  const auto letters = std::ranges::count_if(word, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  const auto letters =
+      std::ranges::count_if(word, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
   bool known = letters <= settings_.longest_word;
   std::string piece;
   for (size_t at = 0; known && at < word.size();) {

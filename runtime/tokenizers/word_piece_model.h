@@ -1,5 +1,5 @@
-// WordPiece (Schuster and Nakajima 2012; Devlin et al. 2019): the longest token that a word begins with, then the longest
-// that the rest begins with.
+// WordPiece (Schuster and Nakajima 2012; Devlin et al. 2019): the longest token that a word begins with, then the
+// longest that the rest begins with.
 #pragma once
 #include <string>
 #include <vector>

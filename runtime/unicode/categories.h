@@ -10,7 +10,36 @@ namespace hetsynth::unicode {
 
 /// General categories, in the order of make_category_table.py.
 enum class Category : uint8_t {
-  Cn, Cc, Cf, Cs, Co, Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp
+  Cn,
+  Cc,
+  Cf,
+  Cs,
+  Co,
+  Lu,
+  Ll,
+  Lt,
+  Lm,
+  Lo,
+  Mn,
+  Mc,
+  Me,
+  Nd,
+  Nl,
+  No,
+  Pc,
+  Pd,
+  Ps,
+  Pe,
+  Pi,
+  Pf,
+  Po,
+  Sm,
+  Sc,
+  Sk,
+  So,
+  Zs,
+  Zl,
+  Zp
 };
 
 /// Runs of code points that are alike, sorted: first code point << 8 | word << 7 | category.

@@ -36,9 +36,8 @@ bool is_ascii(std::string_view text) {
 std::string normalized(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
   utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &made, options_of(form));
+  const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                              static_cast<utf8proc_ssize_t>(text.size()), &made, options_of(form));
   if (bytes == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
   HETSYNTH_CHECK(bytes >= 0, utf8proc_errmsg(bytes));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(made, &std::free);

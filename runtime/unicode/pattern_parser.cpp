@@ -169,12 +169,18 @@ class Parser {
     if (!accept("\\")) return take();
     const char32_t next = take();
     switch (next) {
-      case 'n': return '\n';
-      case 'r': return '\r';
-      case 't': return '\t';
-      case 'f': return '\f';
-      case 'v': return '\v';
-      case 'u': return hexadecimal(4, 4);
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      case 'f':
+        return '\f';
+      case 'v':
+        return '\v';
+      case 'u':
+        return hexadecimal(4, 4);
       case 'x':
         if (accept("{")) {
           const char32_t code = hexadecimal(1, 6);
@@ -306,8 +312,10 @@ class Parser {
       if (now.kind == Kind::split) open.push_back(at + now.second);
       if (now.kind == Kind::atomic) {
         const auto begin = part.begin() + at + 1;
-        if (!may_be_empty(Program(begin, begin + now.first - 2))) open.pop_back();
-        else open.back() = at + now.first;
+        if (!may_be_empty(Program(begin, begin + now.first - 2)))
+          open.pop_back();
+        else
+          open.back() = at + now.first;
       }
     }
     return false;

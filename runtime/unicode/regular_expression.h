@@ -38,8 +38,19 @@ class RegularExpression {
 
   /// A program of a backtracking machine.
   struct Instruction {
-    enum class Kind : uint8_t { set, split, jump, look_ahead, look_ahead_not, atomic, line_begin, line_end,
-                                text_begin, text_end, done };
+    enum class Kind : uint8_t {
+      set,
+      split,
+      jump,
+      look_ahead,
+      look_ahead_not,
+      atomic,
+      line_begin,
+      line_end,
+      text_begin,
+      text_end,
+      done
+    };
     Kind kind = Kind::done;
     int first = 0;   ///< of split: tried first; of jump: where to; of set: its number; of groups: where they end
     int second = 0;  ///< of split: tried when the first failed

@@ -15,7 +15,7 @@ struct WordPattern {
     llama3  ///< cl100k and its relatives: a word takes any one sign before it, and signs take the ends of lines
   };
   Family family = Family::gpt2;
-  int digits = 0;               ///< of llama3: longest number
+  int digits = 0;                ///< of llama3: longest number
   bool whole_end_space = false;  ///< space at the end of a text is one word, even where lines end in it
 
   /// The end of the word that begins at `at`, which is below the text's size. `more`: the text goes on after its end

@@ -38,7 +38,8 @@ TEST(BadTokenizer, KindsThatAreNotSupported) {
   EXPECT_THAT(error_with(with(&TokenizerText::pre_tokenizer, R"({"type": "UnicodeScripts"})")),
               AllOf(HasSubstr("[pre_tokenizer.type]"), HasSubstr("\"UnicodeScripts\"")));
   EXPECT_THAT(error_with(with(&TokenizerText::decoder, R"({"type": "CTC"})")), HasSubstr("[decoder.type]"));
-  EXPECT_THAT(error_with(with(&TokenizerText::post_processor, R"({"type": "New"})")), HasSubstr("[post_processor.type]"));
+  EXPECT_THAT(error_with(with(&TokenizerText::post_processor, R"({"type": "New"})")),
+              HasSubstr("[post_processor.type]"));
   EXPECT_THAT(error_with(with(&TokenizerText::model, R"({"type": "Unigram", "unk_id": 0, "vocab": []})")),
               AllOf(HasSubstr("[model.type] this kind of model is not supported"), HasSubstr("BPE or WordPiece"),
                     HasSubstr("spiece.model")));
@@ -61,11 +62,13 @@ TEST(BadTokenizer, ExpressionsThatAreNotSupported) {
 }
 
 TEST(BadTokenizer, Models) {
-  EXPECT_THAT(error_with(changed(&TokenizerText::model, "\"t h\"", "\"t q9\"")),
-              AllOf(HasSubstr("[model.merges[0]] a token of this merge is not in the vocabulary"), HasSubstr("\"q9\"")));
+  EXPECT_THAT(
+      error_with(changed(&TokenizerText::model, "\"t h\"", "\"t q9\"")),
+      AllOf(HasSubstr("[model.merges[0]] a token of this merge is not in the vocabulary"), HasSubstr("\"q9\"")));
   EXPECT_THAT(error_with(changed(&TokenizerText::model, "\"t h\"", "\"th\"")),
               HasSubstr("a merge is two tokens with a space between them"));
-  EXPECT_THAT(error_with(changed(&TokenizerText::model, "[\"i\", \"n\"]", "[\"i\"]")), HasSubstr("a merge is of two tokens"));
+  EXPECT_THAT(error_with(changed(&TokenizerText::model, "[\"i\", \"n\"]", "[\"i\"]")),
+              HasSubstr("a merge is of two tokens"));
   EXPECT_THAT(error_with(changed(&TokenizerText::model, "\"the\": 257", "\"the\": 256")),
               AllOf(HasSubstr("two tokens have the same id"), HasSubstr("256 a second time")));
   EXPECT_THAT(error_with(changed(&TokenizerText::model, "\"the\": 257", "\"the\": 99999999")),
@@ -79,13 +82,15 @@ TEST(BadTokenizer, Models) {
 }
 
 TEST(BadTokenizer, AddedTokens) {
-  EXPECT_THAT(error_with(with(&TokenizerText::added, R"([{"id": 3, "content": "the"}])")),
-              AllOf(HasSubstr("[added_tokens[0].id] the vocabulary has this token under another id"), HasSubstr("257")));
+  EXPECT_THAT(
+      error_with(with(&TokenizerText::added, R"([{"id": 3, "content": "the"}])")),
+      AllOf(HasSubstr("[added_tokens[0].id] the vocabulary has this token under another id"), HasSubstr("257")));
   EXPECT_THAT(error_with(with(&TokenizerText::added, R"([{"id": 300, "content": "x1", "single_word": true}])")),
               HasSubstr("tokens that are whole words are not supported"));
   EXPECT_THAT(error_with(with(&TokenizerText::added, R"([{"id": 300, "content": ""}])")), HasSubstr("is empty"));
-  EXPECT_THAT(error_with(with(&TokenizerText::added, R"([{"id": 300, "content": "x1"}, {"id": 300, "content": "x2"}])")),
-              HasSubstr("two added tokens have the same id"));
+  EXPECT_THAT(
+      error_with(with(&TokenizerText::added, R"([{"id": 300, "content": "x1"}, {"id": 300, "content": "x2"}])")),
+      HasSubstr("two added tokens have the same id"));
 }
 
 TEST(BadTokenizer, Files) {

@@ -45,10 +45,9 @@ TokenizerText byte_level_text() {
   TokenizerText out;
   out.pre_tokenizer = R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
   out.decoder = R"({"type": "ByteLevel"})";
-  const std::string merges =
-      fmt::format(R"(["t h", "th e", "{0} the", ["i", "n"], ["in", "g"], "{0} {0}", "{1} {2}", "{3} {4}"])",
-                  byte_letters(" "), day.substr(0, 2), day.substr(2, day.size() - 4), day.substr(0, day.size() - 2),
-                  day.substr(day.size() - 2));
+  const std::string merges = fmt::format(
+      R"(["t h", "th e", "{0} the", ["i", "n"], ["in", "g"], "{0} {0}", "{1} {2}", "{3} {4}"])", byte_letters(" "),
+      day.substr(0, 2), day.substr(2, day.size() - 4), day.substr(0, day.size() - 2), day.substr(day.size() - 2));
   out.model = fmt::format(R"({{"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
 "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
 "vocab": {}, "merges": {}}})",

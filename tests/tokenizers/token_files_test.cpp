@@ -43,7 +43,8 @@ std::vector<int32_t> tokens_of(const std::string& path) {
 }
 
 std::string random_text(size_t parts, uint64_t seed) {
-  const std::vector<std::string> words = {"the", " thing", "\n", "\n\n", "  ", "日本", "x", "\r\n", " 12", "\n　", "\t", "é\n"};
+  const std::vector<std::string> words = {"the", " thing", "\n",  "\n\n", "  ", "日本",
+                                          "x",   "\r\n",   " 12", "\n　", "\t", "é\n"};
   std::mt19937_64 random(seed);
   std::string out;
   for (size_t i = 0; i < parts; ++i) out += words[random() % words.size()];
@@ -83,8 +84,8 @@ TEST(TokenizeFiles, WritesFilesInOrder) {
   expected.push_back(0);
   for (const int threads : {1, 3}) {
     TokenFileWriter writer(folder.path("out.npy"), tokenizer->vocabulary());
-    const TokenizeResult result = tokenize_files(*tokenizer, text_files({folder.path("in")}), writer,
-                                                 {.threads = threads, .end_of_text = 0});
+    const TokenizeResult result =
+        tokenize_files(*tokenizer, text_files({folder.path("in")}), writer, {.threads = threads, .end_of_text = 0});
     writer.place();
     EXPECT_EQ(result.files, 3);
     EXPECT_EQ(result.tokens, static_cast<int64_t>(expected.size()));
@@ -95,13 +96,16 @@ TEST(TokenizeFiles, WritesFilesInOrder) {
 
 TEST(TokenizeFiles, TextThatIsNoUtf8IsToldOfWithItsPlace) {
   const TemporaryFolder folder;
-  put(folder, "text", "one\ntwo\nthr\xE9" "e\n");
+  put(folder, "text",
+      "one\ntwo\nthr\xE9"
+      "e\n");
   const auto tokenizer = read_tokenizer_json(byte_level_text().text(), "tokenizer.json");
   TokenFileWriter writer(folder.path("out.npy"), tokenizer->vocabulary());
-  const std::string error = error_of([&] { tokenize_files(*tokenizer, text_files({folder.path("text")}), writer, {}); });
-  EXPECT_THAT(error, AllOf(HasSubstr("text:3: error: [tokenize] the text is no UTF-8"), HasSubstr("expected: text in UTF-8"),
-                           HasSubstr("byte 0xE9 at byte 11 of the file"), HasSubstr("iconv"),
-                           HasSubstr("--replace-invalid")));
+  const std::string error =
+      error_of([&] { tokenize_files(*tokenizer, text_files({folder.path("text")}), writer, {}); });
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("text:3: error: [tokenize] the text is no UTF-8"), HasSubstr("expected: text in UTF-8"),
+                    HasSubstr("byte 0xE9 at byte 11 of the file"), HasSubstr("iconv"), HasSubstr("--replace-invalid")));
   const TokenizeResult result =
       tokenize_files(*tokenizer, text_files({folder.path("text")}), writer, {.replace_invalid = true});
   EXPECT_GT(result.tokens, 0);
@@ -157,7 +161,8 @@ TEST(TokenFile, WidthAndFormatFollowVocabularyAndName) {
   TokenFileWriter narrow(folder.path("narrow.npy"), 65536);
   narrow.write(std::span(tokens).first(2));
   narrow.place();
-  EXPECT_THAT(bytes_of(folder.path("narrow.npy")), HasSubstr("{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }"));
+  EXPECT_THAT(bytes_of(folder.path("narrow.npy")),
+              HasSubstr("{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }"));
   EXPECT_THAT(tokens_of(folder.path("narrow.npy")), ElementsAre(1, 65535));
 }
 

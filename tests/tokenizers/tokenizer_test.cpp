@@ -1,9 +1,10 @@
 // Tokenizers of small hand-made vocabularies: ids that were worked out by hand.
+#include "runtime/tokenizers/tokenizer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dsl/base/error.h"
-#include "runtime/tokenizers/tokenizer.h"
 #include "tests/tokenizers/files.h"
 
 namespace hetsynth::test {
@@ -12,7 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::unique_ptr<Tokenizer> read(const TokenizerText& text) { return read_tokenizer_json(text.text(), "tokenizer.json"); }
+std::unique_ptr<Tokenizer> read(const TokenizerText& text) {
+  return read_tokenizer_json(text.text(), "tokenizer.json");
+}
 
 std::string replaced_once(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
@@ -37,10 +40,11 @@ TEST(ByteLevelBpe, HasATokenForEveryByte) {
   const auto tokenizer = read(byte_level_text());
   for (char32_t code = 1; code < 0x3000; code += 7) {
     std::string text = "x";
-    text += code < 0x80    ? std::string(1, static_cast<char>(code))
-            : code < 0x800 ? std::string{static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))}
-                           : std::string{static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)),
-                                         static_cast<char>(0x80 | (code & 63))};
+    text += code < 0x80 ? std::string(1, static_cast<char>(code))
+            : code < 0x800
+                ? std::string{static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))}
+                : std::string{static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)),
+                              static_cast<char>(0x80 | (code & 63))};
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << static_cast<uint32_t>(code);
   }
 }
@@ -112,9 +116,7 @@ TEST(Normalizer, ComesBeforeWords) {
   EXPECT_EQ(tokenizer->encode("e\xCC\x81"), tokenizer->encode("é"));
 }
 
-TEST(Tokenizer, TextThatIsNoUtf8IsRefused) {
-  EXPECT_THROW(read(byte_level_text())->encode("a\xFF"), UserError);
-}
+TEST(Tokenizer, TextThatIsNoUtf8IsRefused) { EXPECT_THROW(read(byte_level_text())->encode("a\xFF"), UserError); }
 
 }  // namespace
 }  // namespace hetsynth::test

@@ -52,19 +52,21 @@ TEST(WordPatterns, Llama3) {
 
 /// Every pattern's function and its expression agree on random texts of signs that matter to it.
 TEST(WordPatterns, AgreeWithTheirExpressions) {
-  const std::vector<std::string> signs = {"'", "s", "S", "t", "re", "VE", "ll", "d", "ſ", " ", "  ", "\n", "\r\n", "\t",
-                                          "1", "23", "٣", "½", "é", "日本", "e\u0301", "!", "?.", "👍🏽", "\u00a0", "\u3000",
-                                          "_", "<|", "\u200d", "ı"};
+  const std::vector<std::string> signs = {
+      "'",  "s", "S", "t", "re",   "VE",      "ll", "d",  "ſ",        " ",      "  ",     "\n", "\r\n", "\t",     "1",
+      "23", "٣", "½", "é", "日本", "e\u0301", "!",  "?.", "👍🏽", "\u00a0", "\u3000", "_",  "<|",   "\u200d", "ı"};
   const std::string space_end = R"(|\s+\z|\s*[\r\n]|\s+(?!\S)|\s)";
-  const std::string llama3(llama3_expression), cl100k =
-      R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
+  const std::string llama3(llama3_expression),
+      cl100k =
+          R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
   std::string qwen2 = llama3;
   qwen2.replace(qwen2.find("{1,3}"), 5, "");
   const std::vector<std::pair<std::string, std::string>> pairs = {
       {std::string(gpt2_expression), std::string(gpt2_expression)},
       {llama3, llama3},
       {qwen2, qwen2},
-      {cl100k, R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+)" + space_end}};
+      {cl100k,
+       R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+)" + space_end}};
   std::mt19937_64 random(20261128);
   for (const auto& [name, expression] : pairs) {
     const RegularExpression compiled(expression);
