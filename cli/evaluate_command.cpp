@@ -30,10 +30,10 @@ struct EvaluateOptions {
 };
 
 std::string json_of(const EvaluateOptions& options, const CheckpointInfo& info, const Evaluation& found) {
-  nlohmann::ordered_json out{{"checkpoint", options.checkpoint}, {"next_step", info.next_step},
-                             {"loss", found.loss},               {"batches", found.batches},
-                             {"samples", found.samples},         {"seconds", found.seconds},
-                             {"complete", found.complete}};
+  nlohmann::ordered_json out{
+      {"checkpoint", options.checkpoint}, {"next_step", info.next_step}, {"loss", found.loss},
+      {"batches", found.batches},         {"samples", found.samples},    {"seconds", found.seconds},
+      {"complete", found.complete}};
   for (const auto& [name, value] : found.metrics) out["metrics"][name] = value;
   return out.dump(2) + "\n";
 }

@@ -10,8 +10,8 @@ namespace hetsynth {
 /// batches can be added up before they are divided. A loss that is a mean has neither.
 inline constexpr std::string_view loss_total_output = "loss.total", loss_count_output = "loss.count";
 
-/// The forward pass of a traced evaluation (dsl/ir/evaluation.h): the loss, its parts, metrics, and no updates. The trace has a
-/// loss.
+/// The forward pass of a traced evaluation (dsl/ir/evaluation.h): the loss, its parts, metrics, and no updates. The
+/// trace has a loss.
 Program evaluation_program(Trace& trace);
 
 }  // namespace hetsynth

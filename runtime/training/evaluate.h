@@ -16,7 +16,7 @@ struct Evaluation {
   int64_t samples = 0;  ///< of the model's first input
   double seconds = 0;
   std::vector<std::pair<std::string, double>> metrics;  ///< means over the batches, in the first process
-  bool complete = true;  ///< false: a signal ended it before its last batch
+  bool complete = true;                                 ///< false: a signal ended it before its last batch
 };
 
 /// How many whole batches the data have, at most `most` (0: any number). Data that are made up have no end: then it is

@@ -32,8 +32,8 @@ std::string Validations::line() const {
       is_best() ? "the lowest so far" : fmt::format("no gain since {:.4f}, {}", best_, counted(without_gain_, "time"));
   std::string metrics;
   for (const auto& [name, value] : last_.metrics) metrics += fmt::format("  {} {:.4f}", name, value);
-  return fmt::format("validation after {} steps: loss {:.4f}, {}{} ({} in {:.1f} s)", step_ + 1, last_.loss, rank, metrics,
-                     counted(last_.batches, "batch", "batches"), last_.seconds);
+  return fmt::format("validation after {} steps: loss {:.4f}, {}{} ({} in {:.1f} s)", step_ + 1, last_.loss, rank,
+                     metrics, counted(last_.batches, "batch", "batches"), last_.seconds);
 }
 
 std::string Validations::record() const {

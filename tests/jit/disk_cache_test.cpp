@@ -205,12 +205,13 @@ TEST_F(Cache, WhatAKilledWriterLeftIsRemovedByTheNext) {
   DiskCache cache("objects");
   ASSERT_TRUE(cache.store("key", "bytes"));
   int left = 0;
-  for (int round = 0; round < 30; ++round) {
+  // On a busy machine a writer may not have begun by then: longer waits until one has been hit.
+  for (int round = 0; round < 30 || (left == 0 && round < 300); ++round) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0)
       for (;;) cache.store("large", std::string(size_t(8) << 20, 'x'));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5 + round % 7));
+    std::this_thread::sleep_for(std::chrono::milliseconds((5 + round % 7) * (1 + round / 30)));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     left += entries("objects").size() > 2;
