@@ -281,13 +281,9 @@ struct Balance::Impl {
 
   /// By rank of the plan, this is the rank that runs on the same device now; -1 where none does.
   std::vector<int> ranks_that_were(const Plan& plan) const {
-    const std::vector<std::string>& names = executor.device_names();
-    std::vector<int> out;
-    for (const PlanDevice& device : plan.devices) {
-      const auto at = std::ranges::find(names, device.name);
-      out.push_back(at == names.end() ? -1 : int(at - names.begin()));
-    }
-    return out;
+    std::vector<std::string> names;
+    for (const PlanDevice& device : plan.devices) names.push_back(device.name);
+    return hetsynth::ranks_that_were(executor.device_names(), names);
   }
 
   Migration migration_to(const Plan& plan) const {

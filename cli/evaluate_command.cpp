@@ -9,9 +9,7 @@
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
-#include "runtime/launch.h"
 #include "runtime/processes/agreement.h"
-#include "runtime/processes/placement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/training/evaluate.h"
@@ -65,13 +63,8 @@ ExitCode execute(EvaluateOptions& options, Job* job) {
   if (const auto ended =
           prepare_plan(c, {}, {.unverified = options.unverified, .brief = "evaluation", .silent = options.json}, job))
     return *ended;
-  LaunchOptions launching{.executor = {.seed = info.seed}, .programs = c.programs.empty() ? nullptr : &c.programs};
-  if (job) {
-    launching.executor.job = job;
-    launching.executor.process_of = place_ranks(c.cluster, job->count());
-    launching.executor.threads.threads_of_rank = threads_of_ranks(c.cluster, *job, launching.executor.process_of);
-  }
-  const std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching);
+  const std::unique_ptr<Executor> executor =
+      launch(c.reference, c.plan.program, c.cluster, launch_options(c, info.seed, job));
   load_for_evaluation(options.checkpoint, *executor);
   const InterruptGuard interrupt;
   const Evaluation found = evaluate(*executor, *data, batches);

@@ -27,9 +27,10 @@ ExitCode write(const ExportOptions& options) {
     by_name[exported.entry.name] = &exported;
     bytes += element_count(exported.entry.type.shape) * size_bytes(exported.entry.type.dtype);
   }
+  ExportedValues values(weights, file);
   // Hugging Face's readers ask for this word.
   write_safetensors(options.out, entries, {{"format", "pt"}},
-                    [&](const std::string& name) { return value_of(*by_name.at(name), file); });
+                    [&](const std::string& name) { return values.value(*by_name.at(name)); });
   fmt::print("{}: {}, {}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
              text_of_bytes(bytes), counted(int64_t(weights.left.size()), "tensor"));
   return ExitCode::done;

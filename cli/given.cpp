@@ -7,17 +7,17 @@
 #include "dsl/base/hash.h"
 #include "dsl/base/version.h"
 #include "runtime/processes/agreement.h"
-#include "runtime/weights/weight_file.h"
 
 namespace hetsynth::cli {
 
 void agree_with_others(Job& job, const RunOptions& options, const std::optional<CheckpointInfo>& resumed,
-                       const BatchSource& data) {
+                       const std::string& weights, const BatchSource& data) {
   const Compilation& c = options.compilation;
-  std::string settings, cluster, checkpoint;
+  std::string settings, cluster, checkpoint, rules;
   for (const OptionValue& option : c.reference.options)
     settings += fmt::format("{}{}={}", settings.empty() ? "" : " ", option.name, option.value);
   if (!c.cluster_file.empty()) cluster = content_hash(read_file(c.cluster_file, "cluster file", int64_t(1) << 20));
+  if (!options.map.empty()) rules = content_hash(read_file(options.map, "rules of weights", int64_t(1) << 20));
   if (resumed)
     checkpoint = fmt::format("step {} of seed {}, fingerprint {}", resumed->next_step, resumed->seed,
                              checkpoint_fingerprint(options.resume));
@@ -26,8 +26,8 @@ void agree_with_others(Job& job, const RunOptions& options, const std::optional<
               {"model", hash_text(c.reference), c.model_options.file},
               {"cluster", cluster, c.cluster_file},
               {"checkpoint to resume", checkpoint, options.resume},
-              {"weights to start with", options.init_from.empty() ? "" : WeightFile(options.init_from).fingerprint(),
-               options.init_from},
+              {"weights to start with", weights, options.init_from},
+              {"rules of weights", rules, options.map},
               {"seed", fmt::format("{}", options.data.seed)},
               {"number of steps", fmt::format("{}", options.train.steps)},
               {"data", "fingerprint " + data.fingerprint(), data.description()},

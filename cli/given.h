@@ -9,8 +9,9 @@
 namespace hetsynth::cli {
 
 /// Processes that were given different things would train on silently, or wait for each other for ever: throws
-/// UserError naming what differs.
+/// UserError naming what differs. `weights`: the fingerprint of those that parameters start with, empty if there are
+/// none.
 void agree_with_others(Job& job, const RunOptions& options, const std::optional<CheckpointInfo>& resumed,
-                       const BatchSource& data);
+                       const std::string& weights, const BatchSource& data);
 
 }  // namespace hetsynth::cli

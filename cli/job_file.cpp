@@ -2,19 +2,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "cli/usage.h"
 #include "dsl/base/error.h"
-#include "dsl/base/file.h"
 #include "dsl/base/suggest.h"
+#include "dsl/base/toml_text.h"
 
 namespace hetsynth::cli {
 namespace {
 
-constexpr int64_t most_bytes = int64_t(1) << 20;
 constexpr const char* model_key = "model";
 
 [[noreturn]] void refuse(const std::string& file, const toml::source_region& place, const std::string& message,
@@ -34,20 +33,14 @@ std::optional<std::string> word_of(const toml::node& node) {
   return std::nullopt;
 }
 
-std::vector<std::string> option_names(const CLI::App& command) {
-  std::vector<std::string> out = {model_key};
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (name != "help") out.push_back(name);
-  return out;
-}
-
 bool is_flag(const CLI::Option& option) { return option.get_expected_max() == 0; }
 
 /// The words of one key.
 std::vector<std::string> words_of(const CLI::App& command, const std::string& file, const std::string& key,
                                   const toml::node& node) {
-  const std::vector<std::string> names = option_names(command);
+  std::vector<std::string> names = long_names(command);
+  std::erase(names, "help");
+  names.insert(names.begin(), model_key);
   if (std::ranges::find(names, key) == names.end())
     refuse(file, node.source(), "there is no such option of run", "long names of options, and model", quote(key),
            did_you_mean(key, names, "`hetsynth run --help` lists the options"));
@@ -97,13 +90,7 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
   if (words.size() < 2 || words[0] != "run" || !words[1].ends_with(".toml")) return words;
   const std::string file = words[1];
   const CLI::App& command = *app.get_subcommand("run");
-  const std::string text = read_file(file, "job", most_bytes);
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    refuse(file, error.source(), "the file is not TOML", "a TOML document", std::string(error.description()));
-  }
+  const toml::table table = read_toml(file, "job", "job");
   std::vector<std::string> out = {"run"};
   const auto* model = table.get_as<std::string>(model_key);
   if (!model)

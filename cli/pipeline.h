@@ -27,7 +27,7 @@ struct CompilationInput {
   std::string plan_file;             ///< empty: synthesize
   std::string plan_json;             ///< the plan that another process of the run made; empty: none did
   bool keep_devices = false;         ///< plan for all devices, though fewer may be faster
-  /// By device: what another program of the run takes of its memory.
+  /// Bytes of a device's memory, by its name, that another program of the run takes.
   std::map<std::string, int64_t> memory_taken;
   int default_devices = 0;  ///< where no cluster is given; 0: one per core
   bool devices_of_plan =

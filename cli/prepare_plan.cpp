@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/report.h"
+#include "runtime/processes/placement.h"
 
 namespace hetsynth::cli {
 
@@ -62,6 +63,15 @@ std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipe
   if (!proved) return exit_code(c.verification.verdict);
   if (!allowed) return exit_code(c.source_check.verdict);
   return std::nullopt;
+}
+
+LaunchOptions launch_options(const Compilation& c, uint64_t seed, Job* job) {
+  LaunchOptions out{.executor = {.seed = seed}, .programs = c.programs.empty() ? nullptr : &c.programs};
+  if (!job) return out;
+  out.executor.job = job;
+  out.executor.process_of = place_ranks(c.cluster, job->count());
+  out.executor.threads.threads_of_rank = threads_of_ranks(c.cluster, *job, out.executor.process_of);
+  return out;
 }
 
 }  // namespace hetsynth::cli

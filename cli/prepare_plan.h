@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/pipeline.h"
+#include "runtime/launch.h"
 #include "runtime/processes/job.h"
 
 namespace hetsynth::cli {
@@ -20,5 +21,8 @@ struct PreparePlanOptions {
 /// take its plan. The exit code of a run that ends here; none: go on.
 std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
                                      Job* job);
+
+/// How the ranks of a prepared plan are launched: each in its process, with its cores and what was generated for it.
+LaunchOptions launch_options(const Compilation& c, uint64_t seed, Job* job);
 
 }  // namespace hetsynth::cli

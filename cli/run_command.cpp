@@ -22,7 +22,6 @@
 #include "dsl/transform/differentiate.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
-#include "runtime/processes/placement.h"
 #include "runtime/training/text_generation.h"
 #include "runtime/weights/initial_weights.h"
 #include "synth/planner/synthesize.h"
@@ -94,18 +93,12 @@ ExitCode execute(RunOptions& options, Job* job) {
     weights = find_weights(c.reference, *weight_file, map);
     fmt::print("{}", text(weights, *weight_file));
   }
-  if (job) agree_with_others(*job, options, resumed, *data);
+  if (job) agree_with_others(*job, options, resumed, weight_file ? weight_file->fingerprint() : "", *data);
   check_targets(options, job);
   std::optional<Validation> validation;
   if (!options.validation.data.empty()) validation.emplace(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
-  LaunchOptions launching{.executor = {.seed = options.data.seed},
-                          .programs = c.programs.empty() ? nullptr : &c.programs};
-  if (job) {
-    launching.executor.job = job;
-    launching.executor.process_of = place_ranks(c.cluster, job->count());
-    launching.executor.threads.threads_of_rank = threads_of_ranks(c.cluster, *job, launching.executor.process_of);
-  }
+  LaunchOptions launching = launch_options(c, options.data.seed, job);
   // A step that takes ten times as long as planned is worth a word; one on a busy machine is not.
   launching.executor.threads.quiet_seconds = std::max(60.0, 10 * c.plan.prediction.step_seconds);
   LaunchReport launched;
@@ -120,7 +113,7 @@ ExitCode execute(RunOptions& options, Job* job) {
                      .message = "the file was replaced while the run was being planned",
                      .mend = "run the command again; let no other run write the checkpoint that this one continues"});
   if (validation) {
-    if (const auto ended = validation->prepare(*executor, launching.executor)) return *ended;
+    if (const auto ended = validation->prepare(*executor, launching.executor.threads.quiet_seconds)) return *ended;
     options.train.validation.evaluate = [&] { return validation->run(); };
     options.train.validation.best_before = best_before(options);
   }

@@ -39,13 +39,19 @@ std::string synopsis(const CLI::App& command) {
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  std::vector<std::string> names = long_names(command);
+  for (std::string& name : names) name.insert(0, "--");
   return names;
 }
 
 }  // namespace
+
+std::vector<std::string> long_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return names;
+}
 
 void check_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;

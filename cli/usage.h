@@ -1,6 +1,8 @@
 // Mistakes on the command line, said in hetsynth's words: CLI11 has one sentence for each, without a mend.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "dsl/base/error.h"
 
@@ -9,6 +11,9 @@ namespace hetsynth::cli {
 /// CLI11 reports an unknown word in place of a command as a missing command; this names the word, and the nearest
 /// command. Throws UserError (usage).
 void check_command(const CLI::App& app, int argc, char** argv);
+
+/// The long names of a command's options, without dashes.
+std::vector<std::string> long_names(const CLI::App& command);
 
 /// The message for what CLI11 refused: which command, what it expects, what was found, the nearest option by name.
 UserError usage_error(const CLI::App& app, const CLI::ParseError& error);

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "cli/evaluation_input.h"
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
-#include "runtime/launch.h"
-#include "runtime/processes/placement.h"
 #include "runtime/training/checkpoint.h"
 #include "verify/migration.h"
 
@@ -21,10 +18,6 @@ namespace {
 
 /// Samples that are made up have numbers; no training comes to this one.
 constexpr int64_t first_made_up_sample = int64_t{1} << 40;
-
-int64_t samples_of_a_batch(const Program& reference, const BatchSource& data) {
-  return samples_before(reference, data, 1) - samples_before(reference, data, 0);
-}
 
 }  // namespace
 
@@ -39,7 +32,7 @@ Validation::Validation(const RunOptions& options, Job* job)
   batches_ = batches_to_evaluate(compilation_.reference, *data_, options.validation.batches);
 }
 
-std::optional<ExitCode> Validation::prepare(const Executor& training, const ExecutorOptions& executor_options) {
+std::optional<ExitCode> Validation::prepare(const Executor& training, double quiet_seconds) {
   training_ = &training;
   const std::vector<int64_t> taken = training.arena_bytes();
   for (size_t rank = 0; rank < taken.size(); ++rank)
@@ -52,31 +45,19 @@ std::optional<ExitCode> Validation::prepare(const Executor& training, const Exec
   if (const auto ended =
           prepare_plan(compilation_, {}, {.unverified = options_.unverified, .brief = "validation"}, job_))
     return ended;
-  LaunchOptions launching{.executor = {.seed = executor_options.seed, .threads = executor_options.threads},
-                          .programs = compilation_.programs.empty() ? nullptr : &compilation_.programs};
-  launching.executor.threads.threads_of_rank.clear();
-  if (job_) {
-    launching.executor.job = job_;
-    launching.executor.process_of = place_ranks(compilation_.cluster, job_->count());
-    launching.executor.threads.threads_of_rank =
-        threads_of_ranks(compilation_.cluster, *job_, launching.executor.process_of);
-  }
+  LaunchOptions launching = launch_options(compilation_, options_.data.seed, job_);
+  launching.executor.threads.quiet_seconds = quiet_seconds;
   executor_ = launch(compilation_.reference, compilation_.plan.program, compilation_.cluster, launching);
   fmt::print("validation: {} of {}, {} samples\n", counted(batches_, "batch", "batches"), data_->description(),
-             batches_ * samples_of_a_batch(compilation_.reference, *data_));
+             samples_of_batches(compilation_.reference, *data_, batches_));
   return std::nullopt;
 }
 
 Migration Validation::migration() const {
   const Compilation& now = options_.compilation;
   const SpmdProgram from = renumbered(now.plan.program, now.reference, compilation_.reference);
-  const std::vector<std::string>& names = training_->device_names();
-  std::vector<int> was;
-  for (const Device& device : compilation_.cluster.devices) {
-    const auto at = std::ranges::find(names, device.name);
-    was.push_back(at == names.end() ? -1 : int(at - names.begin()));
-  }
-  Migration out = migration_between(compilation_.reference, from, compilation_.plan.program, std::move(was),
+  Migration out = migration_between(compilation_.reference, from, compilation_.plan.program,
+                                    ranks_that_were(training_->device_names(), executor_->device_names()),
                                     hosts_of(now.cluster), hosts_of(compilation_.cluster));
   const std::string flaw = flaw_of_migration(compilation_.reference, from, compilation_.plan.program, out);
   HETSYNTH_CHECK(flaw.empty(), "parameters get from training to validation: " + flaw);

@@ -17,8 +17,9 @@ class Validation {
   Validation(const RunOptions& options, Job* job);
 
   /// Plans the evaluation in the memory that training leaves, proves it and compiles it. The exit code of a run that
-  /// ends here; none: go on. `training` outlives it. Of several processes all call it alike.
-  std::optional<ExitCode> prepare(const Executor& training, const ExecutorOptions& executor_options);
+  /// ends here; none: go on. `training` outlives it. `quiet_seconds`: see ThreadOptions. Of several processes all call
+  /// it alike.
+  std::optional<ExitCode> prepare(const Executor& training, double quiet_seconds);
 
   /// Measures the loss with the parameters that training has now, under whatever plan it runs now.
   Evaluation run();

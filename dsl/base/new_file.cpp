@@ -13,7 +13,9 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
+#include <vector>
 
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
@@ -175,26 +177,28 @@ const std::string& NewFile::sync() {
 
 /// A second name for what stands at the place. Where there are no hard links it is moved away, and for a moment nothing
 /// stands at the place.
+bool NewFile::link_as(const std::string& path, const std::string& as, const std::string& doing) const {
+  const std::string link = fmt::format("{}{:016x}.tmp", prefix_of(name_), unpredictable());
+  if (::linkat(folder_number_, path.c_str(), folder_number_, link.c_str(), 0) != 0) {
+    if (cannot_link(errno)) return false;
+    refuse(errno, doing);
+  }
+  const int error = ::renameat(folder_number_, link.c_str(), folder_number_, as.c_str()) == 0 ? 0 : errno;
+  // Renaming one name of a file to another of its names does nothing and leaves both.
+  ::unlinkat(folder_number_, link.c_str(), 0);
+  if (error != 0) refuse(error, doing);
+  return true;
+}
+
 void NewFile::keep_as(const std::string& previous) {
   struct stat status {};
   if (::fstatat(folder_number_, name_.c_str(), &status, 0) != 0) {
     if (errno == ENOENT) return;
     refuse(errno, "");
   }
-  const std::string link = fmt::format("{}{:016x}.tmp", prefix_of(name_), unpredictable());
-  if (::linkat(folder_number_, name_.c_str(), folder_number_, link.c_str(), 0) == 0) {
-    if (::renameat(folder_number_, link.c_str(), folder_number_, previous.c_str()) == 0) {
-      // Renaming one name of a file to another of its names does nothing and leaves both.
-      ::unlinkat(folder_number_, link.c_str(), 0);
-      return;
-    }
-    const int error = errno;
-    ::unlinkat(folder_number_, link.c_str(), 0);
-    refuse(error, "the previous one could not be kept as " + previous);
-  }
-  if (!cannot_link(errno)) refuse(errno, "the previous one could not be kept as " + previous);
-  if (::renameat(folder_number_, name_.c_str(), folder_number_, previous.c_str()) != 0)
-    refuse(errno, "the previous one could not be kept as " + previous);
+  const std::string doing = "the previous one could not be kept as " + previous;
+  if (link_as(name_, previous, doing)) return;
+  if (::renameat(folder_number_, name_.c_str(), folder_number_, previous.c_str()) != 0) refuse(errno, doing);
 }
 
 void NewFile::place(const std::string& previous) {
@@ -208,6 +212,19 @@ void NewFile::place(const std::string& previous) {
   // Not every file system syncs folders; one that does and fails has perhaps lost the rename.
   if (uninterrupted([&] { return ::fsync(folder_number_); }) != 0 && errno != EINVAL && errno != EROFS)
     refuse(errno, "it is in place, but the folder did not reach the disk");
+}
+
+void NewFile::become(const std::string& from) {
+  std::error_code error;
+  const fs::path file = fs::canonical(from, error);
+  if (error) refuse(error.value(), from);
+  if (link_as(file.string(), name_, "")) return;
+  std::ifstream in(file, std::ios::binary);
+  std::vector<char> buffer(size_t{1} << 20);
+  while (in.read(buffer.data(), std::streamsize(buffer.size())), in.gcount() > 0)
+    write(std::as_bytes(std::span(buffer.data(), size_t(in.gcount()))));
+  if (!in.eof()) refuse(0, from + " cannot be read");
+  place();
 }
 
 int make_locked_file(int folder, std::string_view prefix, std::string_view ending, unsigned mode, std::string* name) {
@@ -231,6 +248,11 @@ int make_locked_file(int folder, std::string_view prefix, std::string_view endin
   }
   errno = EEXIST;
   return -1;
+}
+
+void share_file(const std::string& from, const std::string& to, const std::string& what) {
+  NewFile copy(to, what);
+  copy.become(from);
 }
 
 void check_writable(const std::string& path, const std::string& what) { const NewFile probe(path, what); }

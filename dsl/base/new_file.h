@@ -31,11 +31,16 @@ class NewFile {
   /// Syncs, and takes the place of what stood at `path`, which is kept under the name `previous` (a file name in the
   /// same folder) if there is one. The folder is synced too: what is placed survives a loss of power.
   void place(const std::string& previous = "");
+  /// Instead of what could be written: takes the place as another name of the file at `from`, or as a copy of it.
+  void become(const std::string& from);
 
  private:
   void open_folder();
   void remove_abandoned() const;
   void open_new(unsigned mode);
+  /// Gives the file at `path`, seen from the folder, the further name `as` in it, in place of what has that name.
+  /// False if the file system has no hard links; other errors are thrown.
+  bool link_as(const std::string& path, const std::string& as, const std::string& doing) const;
   void keep_as(const std::string& previous);
   [[noreturn]] void refuse(int error, const std::string& doing) const;
   void put(std::span<const std::byte> bytes, int64_t offset);
@@ -54,6 +59,11 @@ class NewFile {
 /// others know one that was left behind; what was taken for that before it was locked is made anew. `name` becomes
 /// prefix, sixteen digits that nobody can foresee, and ending. Returns the descriptor, or -1 with errno.
 int make_locked_file(int folder, std::string_view prefix, std::string_view ending, unsigned mode, std::string* name);
+
+/// Gives the file at `from` the further name `to`, in place of what has that name: the file is shared, or copied where
+/// the file system has no hard links. Throws as NewFile does, with `what` in the message; then what had the name is as
+/// it was.
+void share_file(const std::string& from, const std::string& to, const std::string& what);
 
 /// Throws as NewFile does if no file can be written at `path`; leaves everything as it was.
 void check_writable(const std::string& path, const std::string& what);

@@ -136,9 +136,17 @@ StoredType element_type(const DataFile& file, const std::string& descr) {
   return out;
 }
 
+}  // namespace
+
+bool begins_like_npy(std::span<const unsigned char> head) {
+  return head.size() >= sizeof(magic) && std::memcmp(head.data(), magic, sizeof(magic)) == 0;
+}
+
+namespace {
+
 /// Length of the header's text and where it begins.
 std::pair<int64_t, int64_t> text_range(const DataFile& file, std::span<const unsigned char> head) {
-  if (head.size() < sizeof(magic) || std::memcmp(head.data(), magic, sizeof(magic)) != 0) {
+  if (!begins_like_npy(head)) {
     throw file.error("this is no npy file", "93 4e 55 4d 50 59 (\\x93NUMPY)",
                      hex(head.first(std::min(head.size(), sizeof(magic)))) + " at byte 0", "write it with numpy.save");
   }

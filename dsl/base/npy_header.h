@@ -1,6 +1,7 @@
 // The header of a NumPy array file.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dsl/base/data_file.h"
@@ -15,6 +16,9 @@ struct NpyHeader {
   std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
   int64_t data_offset = 0;     ///< byte of the first element
 };
+
+/// Whether a file that begins with these bytes says that it is an npy file.
+bool begins_like_npy(std::span<const unsigned char> head);
 
 /// Reads the header, and checks that the file holds the array exactly. Throws UserError naming file and byte for
 /// anything else than an array of numbers in C order.

@@ -35,8 +35,8 @@ struct Device {
   /// What the device delivers: the measured speed, or else the declared one, times duty.
   double matmul_flops_per_second() const;
   double memory_bytes_per_second() const;
-  /// Of a class of operators; where nothing is known of it, that of matrix products of float32 operands, and calls that
-  /// cost nothing.
+  /// Gives the speed of a class of operators. Where nothing is known of it, that is the speed of matrix products of
+  /// float32 operands, and calls cost nothing.
   ComputeSpeed compute_speed(OperatorClass operators) const;
   /// Of its computing, for a byte that is sent to another host or comes from one; 0 where that is not known.
   double message_seconds_per_byte() const;

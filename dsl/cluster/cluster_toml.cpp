@@ -11,6 +11,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/suggest.h"
+#include "dsl/base/toml_text.h"
 #include "dsl/cluster/cluster.h"
 #include "dsl/cluster/device_models.h"
 #include "dsl/cluster/quantity.h"
@@ -18,9 +19,6 @@
 
 namespace hetsynth {
 namespace {
-
-// toml++ bounds how deep values nest but not dotted keys, and it frees nested tables recursively.
-constexpr int max_dots_per_line = 64;
 
 // Beyond these a number is a slip of the unit, not a device of this decade or the next.
 constexpr ValueLimits memory_limits{64 * 1024.0, 1e15};
@@ -45,31 +43,6 @@ const std::vector<std::string> speed_keys = [] {
 }();
 const std::vector<std::string> link_keys{"bandwidth", "latency", "measured"};
 const std::vector<std::string> measured_link_keys{"bandwidth", "latency"};
-
-toml::table parse_toml(std::string_view text, const std::string& file) {
-  if (int64_t(text.size()) > max_cluster_file_bytes)
-    throw UserError(Diagnostic{{file},
-                               "cluster",
-                               fmt::format("the cluster file is longer than {} bytes", max_cluster_file_bytes),
-                               "",
-                               "",
-                               "",
-                               {}});
-  int line = 1, dots = 0;
-  for (const char c : text) {
-    if (c == '\n') ++line, dots = 0;
-    if (c == '.' && ++dots > max_dots_per_line)
-      throw UserError(Diagnostic{
-          {file, line}, "cluster", fmt::format("more than {} dots in one line", max_dots_per_line), "", "", "", {}});
-  }
-  try {
-    return toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    const SourceLocation where{file, int(error.source().begin.line), int(error.source().begin.column)};
-    throw UserError(
-        Diagnostic{where, "cluster", fmt::format("not valid TOML: {}", error.description()), "", "", "", {}});
-  }
-}
 
 Link read_link(const TableReader& reader) {
   const auto measured = reader.table("measured", measured_link_keys);
@@ -308,7 +281,15 @@ struct Builder {
 }  // namespace
 
 Cluster parse_cluster(std::string_view toml, const std::string& file) {
-  const toml::table table = parse_toml(toml, file);
+  if (int64_t(toml.size()) > max_cluster_file_bytes)
+    throw UserError(Diagnostic{{file},
+                               "cluster",
+                               fmt::format("the cluster file is longer than {} bytes", max_cluster_file_bytes),
+                               "",
+                               "",
+                               "",
+                               {}});
+  const toml::table table = parse_toml(toml, file, "cluster");
   const TableReader root(table, file, "", root_keys);
   Builder builder{file, {}, {}, {}};
   builder.cluster.file = file;

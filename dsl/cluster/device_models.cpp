@@ -133,30 +133,32 @@ bool says_nothing(const std::string& word) {
   return std::ranges::find(words, word) != std::end(words);
 }
 
+/// The words of a name that tell of the model, in lower case.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> out(1);
+  for (const char c : name)
+    if (c == ' ' || c == '_' || c == '-')
+      out.emplace_back();
+    else
+      out.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::erase_if(out, [](const std::string& word) { return word.empty() || says_nothing(word); });
+  return out;
+}
+
 /// The parts of a name in an order of their own: "NVIDIA A100 80GB PCIe" and "a100-pcie-80gb" have the same.
 std::multiset<std::string> parts_of(std::string_view name) {
   std::multiset<std::string> out;
-  std::string word;
-  const auto end_word = [&] {
-    if (!word.empty() && !says_nothing(word)) {
-      // Letters and digits apart: "RTX4090" is "RTX 4090".
-      std::string part;
-      for (const char c : word) {
-        if (!part.empty() &&
-            std::isdigit(static_cast<unsigned char>(part.back())) != std::isdigit(static_cast<unsigned char>(c)))
-          out.insert(std::exchange(part, ""));
-        part += c;
-      }
-      out.insert(part);
+  for (const std::string& word : words_of(name)) {
+    // Letters and digits apart: "RTX4090" is "RTX 4090".
+    std::string part;
+    for (const char c : word) {
+      if (!part.empty() &&
+          std::isdigit(static_cast<unsigned char>(part.back())) != std::isdigit(static_cast<unsigned char>(c)))
+        out.insert(std::exchange(part, ""));
+      part += c;
     }
-    word.clear();
-  };
-  for (const char c : name)
-    if (c == ' ' || c == '_' || c == '-')
-      end_word();
-    else
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  end_word();
+    out.insert(part);
+  }
   return out;
 }
 
@@ -172,17 +174,7 @@ bool means(const std::multiset<std::string>& name, std::string_view own, const D
 /// What counts of a name, in one word: "rtx4090".
 std::string key_of(std::string_view name) {
   std::string out;
-  std::string word;
-  const auto end_word = [&] {
-    if (!says_nothing(word)) out += word;
-    word.clear();
-  };
-  for (const char c : name)
-    if (c == ' ' || c == '_' || c == '-')
-      end_word();
-    else
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  end_word();
+  for (const std::string& word : words_of(name)) out += word;
   return out;
 }
 

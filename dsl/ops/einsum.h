@@ -11,8 +11,8 @@ namespace hetsynth {
 /// tensor.
 Tensor einsum(const std::string& spec, Operand a, Operand b);
 
-/// The same of three tensors: "ab,bc,cd->ad". Two of them are multiplied first, those that make all multiplications
-/// together the fewest.
+/// Computes the einsum of three tensors, "ab,bc,cd->ad", by two products. Of the three orders it takes the one with the
+/// fewest multiplications.
 Tensor einsum(const std::string& spec, Operand a, Operand b, Operand c);
 
 }  // namespace hetsynth

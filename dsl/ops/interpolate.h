@@ -16,7 +16,7 @@ enum class Interpolation {
 /// one extent divides the other; otherwise every row of the result goes over n / gcd(n, m) rows. Throws UserError
 /// unless x is float32 with four dimensions and the size is at least 1.
 Tensor interpolate(Operand x, Extent2d size, Interpolation mode = Interpolation::nearest);
-/// The same for an image that becomes `factor` times as high and wide.
+/// Interpolates to an image that is `factor` times as high and wide.
 Tensor upsample(Operand x, Extent2d factor, Interpolation mode = Interpolation::nearest);
 
 }  // namespace hetsynth

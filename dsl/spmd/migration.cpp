@@ -118,6 +118,16 @@ Migration migration_between(const Program& reference, const SpmdProgram& old_pro
   return out;
 }
 
+std::vector<int> ranks_that_were(const std::vector<std::string>& old_devices,
+                                 const std::vector<std::string>& new_devices) {
+  std::vector<int> out;
+  for (const std::string& device : new_devices) {
+    const auto at = std::ranges::find(old_devices, device);
+    out.push_back(at == old_devices.end() ? -1 : int(at - old_devices.begin()));
+  }
+  return out;
+}
+
 std::vector<NodeId> renumbering(const Program& from, const Program& to) {
   std::map<std::string, NodeId> by_name;
   for (const Node& node : to.nodes)
@@ -139,14 +149,17 @@ std::vector<NodeId> renumbering(const Program& from, const Program& to) {
   return out;
 }
 
-SpmdProgram renumbered(SpmdProgram program, const Program& from, const Program& to) {
+SpmdProgram renumbered(const SpmdProgram& program, const Program& from, const Program& to) {
   const std::vector<NodeId> numbers = renumbering(from, to);
-  program.instructions.clear();
+  SpmdProgram out;
+  out.mesh = program.mesh;
+  out.tables = program.tables;
   for (const ValueId leaf : program.leaves) {
-    NodeId& node = program.values[size_t(leaf)].node;
-    node = numbers[size_t(node)];
+    out.leaves.push_back(ValueId(out.values.size()));
+    out.values.push_back(program.values[size_t(leaf)]);
+    out.values.back().node = numbers[size_t(out.values.back().node)];
   }
-  return program;
+  return out;
 }
 
 int64_t moved_bytes(const Program& reference, const Migration& migration) {

@@ -31,13 +31,19 @@ struct Migration {
 Migration migration_between(const Program& reference, const SpmdProgram& old_program, const SpmdProgram& new_program,
                             std::vector<int> was, const std::vector<int>& old_hosts, const std::vector<int>& new_hosts);
 
-/// By node of one program, the parameter or state of another that has its name; -1 for all others, and for data that
-/// each of both programs brings along. Throws UserError if a tensor has another type in the other program.
+/// Finds, for each rank of a new program, the rank of the old one that runs on the same device, by the devices' names
+/// in rank order; -1 where none does.
+std::vector<int> ranks_that_were(const std::vector<std::string>& old_devices,
+                                 const std::vector<std::string>& new_devices);
+
+/// Gives, for each node of one program, the parameter or state of another program that has its name. It is -1 for all
+/// other nodes, and for data that each of both programs brings along. Throws UserError if a tensor has another type in
+/// the other program.
 std::vector<NodeId> renumbering(const Program& from, const Program& to);
 
-/// An SPMD program of which only the leaves count, and these are numbered as in another reference: what
+/// The leaves of an SPMD program, without its instructions, and numbered as in another reference: what
 /// migration_between wants of a program of another reference of the same model.
-SpmdProgram renumbered(SpmdProgram program, const Program& from, const Program& to);
+SpmdProgram renumbered(const SpmdProgram& program, const Program& from, const Program& to);
 
 /// Bytes that go from one device to another.
 int64_t moved_bytes(const Program& reference, const Migration& migration);

@@ -220,7 +220,7 @@ class GpuProbe {
     return out;
   }
 
-  /// The same random elements on each GPU.
+  /// Gives each GPU memory with the same random elements.
   std::vector<DevicePointer> operands(int64_t elements, ProductType type) {
     const auto out = memory(elements * element_bytes(type));
     const std::vector<uint8_t> contents = random_operands(elements, type);
@@ -239,7 +239,7 @@ class GpuProbe {
     return std::ranges::all_of(problems, [](const std::string& problem) { return problem.empty(); });
   }
 
-  /// Of square matrices; none where the library has no such products.
+  /// Measures a product of square matrices; gives nothing where the library has no such products.
   std::optional<double> matmul_seconds(int64_t n, ProductType type) {
     const auto a = operands(n * n, type), w = operands(n * n, type), c = memory(4 * n * n);
     ProductShape shape{1, n, n, n, 0, n, 1, 0, n, 1, 0, n, 1, type};

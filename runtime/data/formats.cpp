@@ -7,6 +7,7 @@
 
 #include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
+#include "dsl/base/npy_header.h"
 
 namespace hetsynth {
 namespace {
@@ -91,8 +92,7 @@ std::span<const DataFormat> data_formats() {
 }
 
 std::unique_ptr<TokenSequence> open_token_sequence(const std::string& path) {
-  const bool npy = hex(DataFile(path).head(6)) == "93 4e 55 4d 50 59";
-  return npy ? open_npy_tokens(path) : open_llmc_tokens(path);
+  return begins_like_npy(DataFile(path).head(6)) ? open_npy_tokens(path) : open_llmc_tokens(path);
 }
 
 std::vector<const Node*> file_inputs(const Program& program) {

@@ -132,9 +132,7 @@ std::unique_ptr<Dataset> open_npy(const DataPath& path) {
 }
 
 bool looks_like_npy(const DataPath& path) {
-  if (!path.folder)
-    return path.path.ends_with(".npy") ||
-           (path.head.size() > 5 && hex(std::span(path.head).first(6)) == "93 4e 55 4d 50 59");
+  if (!path.folder) return path.path.ends_with(".npy") || begins_like_npy(path.head);
   return std::ranges::any_of(path.files, [](const std::string& name) { return name.ends_with(".npy"); });
 }
 

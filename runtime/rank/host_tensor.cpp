@@ -8,6 +8,24 @@
 
 namespace hetsynth {
 
+std::string not_finite(const HostTensor& tensor) {
+  if (tensor.type.dtype != DType::f32) return "";
+  constexpr uint32_t exponent = 0x7F800000;
+  bool any = false;
+  for (const uint32_t bits : tensor.as<uint32_t>()) any |= (bits & exponent) == exponent;
+  if (!any) return "";
+  const std::span<const float> values = tensor.as<float>();
+  size_t at = 0;
+  while (std::isfinite(values[at])) ++at;
+  Shape place(tensor.type.shape.size());
+  auto left = static_cast<int64_t>(at);
+  for (size_t d = place.size(); d-- > 0;) {
+    place[d] = left % tensor.type.shape[d];
+    left /= tensor.type.shape[d];
+  }
+  return fmt::format("{} at {}", values[at], text(place));
+}
+
 Array to_array(const HostTensor& tensor) {
   Array out(tensor.type.shape);
   switch (tensor.type.dtype) {

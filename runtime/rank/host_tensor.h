@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dsl/ir/interpreter.h"
@@ -27,6 +28,10 @@ struct HostTensor {
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 };
+
+/// The first element of a tensor of float32 that is no number, "nan at [3,4]"; empty if all are finite, or whole
+/// numbers.
+std::string not_finite(const HostTensor& tensor);
 
 Array to_array(const HostTensor& tensor);
 /// Rounds to the element type.

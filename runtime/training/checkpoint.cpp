@@ -122,25 +122,6 @@ void check_fits(const std::string& path, const SafetensorsFile& file, const Prog
     fail_of_other_model(path, "the model has no tensor " + unused.begin()->first, "", text(unused.begin()->second));
 }
 
-/// The first element that is no number, "nan at [3,4]"; empty if all are finite.
-std::string not_finite(const HostTensor& tensor) {
-  if (tensor.type.dtype != DType::f32) return "";
-  constexpr uint32_t exponent = 0x7F800000;
-  bool any = false;
-  for (const uint32_t bits : tensor.as<uint32_t>()) any |= (bits & exponent) == exponent;
-  if (!any) return "";
-  const std::span<const float> values = tensor.as<float>();
-  size_t at = 0;
-  while (std::isfinite(values[at])) ++at;
-  Shape place(tensor.type.shape.size());
-  auto left = static_cast<int64_t>(at);
-  for (size_t d = place.size(); d-- > 0;) {
-    place[d] = left % tensor.type.shape[d];
-    left /= tensor.type.shape[d];
-  }
-  return fmt::format("{} at {}", values[at], text(place));
-}
-
 HostTensor read_finite(const std::string& path, SafetensorsFile& file, const std::string& name) {
   HostTensor value = file.read(name);
   const std::string found = not_finite(value);
@@ -177,6 +158,30 @@ void check_room(const std::string& path, const Program& program) {
                    fmt::format("{} bytes are free", space.available),
                    "make room, or name a file on another disk"},
                   ExitCode::failure);
+}
+
+/// `check`: whether the file has what a program wants, check_fits or check_has.
+template <class Check>
+CheckpointInfo check_header(const std::string& path, const Program& program, const Check& check) {
+  return with_mend(path, [&] {
+    const SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    check(path, file, program);
+    return info;
+  });
+}
+
+/// Sets what the program keeps, after the same.
+template <class Check>
+CheckpointInfo load(const std::string& path, Executor& executor, const Check& check) {
+  return with_mend(path, [&] {
+    SafetensorsFile file(path);
+    const CheckpointInfo info = info_of(path, file);
+    check(path, file, executor.reference());
+    for (const Node& node : executor.reference().nodes)
+      if (is_saved(node)) executor.write(node.id, read_finite(path, file, node.name));
+    return info;
+  });
 }
 
 }  // namespace
@@ -239,12 +244,7 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
 }
 
 CheckpointInfo check_checkpoint(const std::string& path, const Program& program) {
-  return with_mend(path, [&] {
-    const SafetensorsFile file(path);
-    const CheckpointInfo info = info_of(path, file);
-    check_fits(path, file, program);
-    return info;
-  });
+  return check_header(path, program, check_fits);
 }
 
 CheckpointInfo check_checkpoint(const std::string& path) {
@@ -269,23 +269,6 @@ std::string checkpoint_fingerprint(const std::string& path) {
   });
 }
 
-namespace {
-
-/// `check`: of the file's header.
-template <class Check>
-CheckpointInfo load(const std::string& path, Executor& executor, const Check& check) {
-  return with_mend(path, [&] {
-    SafetensorsFile file(path);
-    const CheckpointInfo info = info_of(path, file);
-    check(path, file, executor.reference());
-    for (const Node& node : executor.reference().nodes)
-      if (is_saved(node)) executor.write(node.id, read_finite(path, file, node.name));
-    return info;
-  });
-}
-
-}  // namespace
-
 CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) { return load(path, executor, check_fits); }
 
 CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor) {
@@ -293,12 +276,7 @@ CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor) 
 }
 
 CheckpointInfo check_for_evaluation(const std::string& path, const Program& program) {
-  return with_mend(path, [&] {
-    const SafetensorsFile file(path);
-    const CheckpointInfo info = info_of(path, file);
-    check_has(path, file, program);
-    return info;
-  });
+  return check_header(path, program, check_has);
 }
 
 }  // namespace hetsynth

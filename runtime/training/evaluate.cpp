@@ -27,13 +27,16 @@ double scalar(const Executor& executor, NodeId node) { return double(executor.re
 
 }  // namespace
 
+int64_t samples_of_batches(const Program& reference, const BatchSource& data, int64_t batches) {
+  return samples_before(reference, data, batches) - samples_before(reference, data, 0);
+}
+
 int64_t batches_to_evaluate(const Program& reference, const BatchSource& data, int64_t most) {
   const std::optional<int64_t> there = steps_of_epoch(reference, data);
   if (there == 0)
     throw UserError({.tag = "data",
                      .message = "the data to evaluate have less samples than one batch",
-                     .expected = fmt::format("{} samples at least",
-                                             samples_before(reference, data, 1) - samples_before(reference, data, 0)),
+                     .expected = fmt::format("{} samples at least", samples_of_batches(reference, data, 1)),
                      .found = data.description(),
                      .mend = "take more data, or a smaller batch (--batch)"});
   if (!there) return most > 0 ? most : batches_of_endless_data;
@@ -58,7 +61,7 @@ Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches
     weight += count >= 0 ? scalar(executor, count) : 1;
   }
   out.seconds = wall_seconds() - began;
-  out.samples = samples_before(reference, data, out.batches) - samples_before(reference, data, 0);
+  out.samples = samples_of_batches(reference, data, out.batches);
   out.complete = out.batches == batches;
   out.loss = sum / weight;
   for (auto& [name, value] : out.metrics) value /= double(out.batches);

@@ -19,6 +19,9 @@ struct Evaluation {
   bool complete = true;                                 ///< false: a signal ended it before its last batch
 };
 
+/// How many samples of the program's first input so many batches have.
+int64_t samples_of_batches(const Program& reference, const BatchSource& data, int64_t batches);
+
 /// How many whole batches the data have, at most `most` (0: any number). Data that are made up have no end: then it is
 /// `most`, or 16. Throws UserError if there is not a single batch.
 int64_t batches_to_evaluate(const Program& reference, const BatchSource& data, int64_t most);

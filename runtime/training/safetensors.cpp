@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
+#include "dsl/base/element_type.h"
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
@@ -106,27 +105,18 @@ int64_t stored_bytes(const std::string& path, const std::string& name, const std
 
 bool is_read_as_f32(const std::string& dtype) { return dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
 
-/// The number that 16 bits of IEEE 754 stand for.
-float from_f16(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const float size = exponent == 0    ? std::ldexp(float(fraction), -24)
-                     : exponent == 31 ? (fraction ? std::nanf("") : std::numeric_limits<float>::infinity())
-                                      : std::ldexp(float(1024 + fraction), exponent - 25);
-  return bits & 0x8000 ? -size : size;
-}
-
 /// Elements as the file has them, to float32. f64 is rounded.
 void read_as_f32(const std::string& dtype, std::span<const std::byte> stored, std::span<float> out) {
+  const StoredType type{StoredType::Kind::real, dtype == "F64" ? 8 : 2};
   for (size_t i = 0; i < out.size(); ++i) {
-    if (dtype == "F64") {
-      double value = 0;
-      std::memcpy(&value, stored.data() + 8 * i, 8);
-      out[i] = float(value);
-      continue;
+    const std::span<const std::byte> element = stored.subspan(size_t(type.bytes) * i, size_t(type.bytes));
+    if (dtype == "BF16") {  // the upper half of a float32
+      uint16_t bits = 0;
+      std::memcpy(&bits, element.data(), sizeof bits);
+      out[i] = std::bit_cast<float>(uint32_t(bits) << 16);
+    } else {
+      out[i] = float(real_at(element, type));
     }
-    uint16_t bits = 0;
-    std::memcpy(&bits, stored.data() + 2 * i, 2);
-    out[i] = dtype == "F16" ? from_f16(bits) : std::bit_cast<float>(uint32_t(bits) << 16);
   }
 }
 

@@ -50,15 +50,14 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   KeptCheckpoints kept(options.checkpoint, options.keep);
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
-    save_checkpoint(
-        options.checkpoint, executor,
-        {.next_step = next_step,
-         .samples = samples_before(executor.reference(), data, next_step),
-         .data = data.description(),
-         .data_fingerprint = data_fingerprint,
-         .validation_loss = next_step == validations.measured_after() + 1 ? validations.loss() : std::nullopt});
-    if (executor.leads())
-      kept.written(next_step, next_step == validations.measured_after() + 1 && validations.is_best());
+    const bool is_measured = next_step == validations.measured_after() + 1;
+    save_checkpoint(options.checkpoint, executor,
+                    {.next_step = next_step,
+                     .samples = samples_before(executor.reference(), data, next_step),
+                     .data = data.description(),
+                     .data_fingerprint = data_fingerprint,
+                     .validation_loss = is_measured ? validations.loss() : std::nullopt});
+    if (executor.leads()) kept.written(next_step, is_measured && validations.is_best());
   };
 
   TrainReport out;

@@ -30,11 +30,7 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
     const Layout& layout = place->rule->layout;
     const Layout::Walk walk = layout.walk(type.shape);
     const TensorType wanted{layout.file_shape(type.shape), type.dtype};
-    std::vector<int64_t> at(walk.separate.size(), 0);
-    do {
-      std::map<std::string, std::string> numbers;
-      for (size_t i = 0; i < at.size(); ++i) numbers[layout.separate()[i]] = std::to_string(at[i]);
-      const std::string name = filled_in(place->tensor, numbers);
+    for (const auto& [name, at] : tensors_of(*place, walk, type.shape)) {
       ExportedWeights::Exported& exported =
           by_name.try_emplace(name, ExportedWeights::Exported{{name, wanted}, {}}).first->second;
       if (!(exported.entry.type == wanted))
@@ -46,7 +42,7 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
                          .found = text(wanted)});
       exported.parts.push_back({parameter, walk, at});
       filled[name] += elements(exported.parts.back(), type.shape);
-    } while (next_index(walk, type.shape, at));
+    }
   }
   for (auto& [name, exported] : by_name) {
     if (filled[name] != element_count(exported.entry.type.shape))
@@ -67,15 +63,22 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
   return out;
 }
 
-HostTensor value_of(const ExportedWeights::Exported& exported, SafetensorsFile& checkpoint) {
+ExportedValues::ExportedValues(const ExportedWeights& weights, SafetensorsFile& checkpoint) : checkpoint_(checkpoint) {
+  for (const ExportedWeights::Exported& exported : weights.tensors)
+    for (const ExportedWeights::Part& part : exported.parts) ++uses_[part.parameter];
+}
+
+HostTensor ExportedValues::value(const ExportedWeights::Exported& exported) {
   HostTensor out(exported.entry.type);
   const std::span<float> to = out.as<float>();
   for (const ExportedWeights::Part& part : exported.parts) {
-    const HostTensor whole = checkpoint.read(part.parameter);
+    if (!held_.contains(part.parameter)) held_.emplace(part.parameter, checkpoint_.read(part.parameter));
+    const HostTensor& whole = held_.at(part.parameter);
     const std::span<const float> from = whole.as<float>();
     for_each_run(part.walk, whole.type.shape, part.at, [&](const ElementRun& run) {
       for (int64_t i = 0; i < run.count; ++i) to[size_t(run.theirs + i * run.stride)] = from[size_t(run.ours + i)];
     });
+    if (--uses_.at(part.parameter) == 0) held_.erase(part.parameter);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 // Tensors of a checkpoint under the names, and in the layouts, of another program.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,18 @@ struct ExportedWeights {
 /// only some of the tensors are there that a layout joins.
 ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const WeightMap& map);
 
-/// The value of one of them.
-HostTensor value_of(const ExportedWeights::Exported& exported, SafetensorsFile& checkpoint);
+/// Puts together what is exported. A tensor of the checkpoint is read once, and held until all of its parts are used.
+class ExportedValues {
+ public:
+  /// Both outlive it.
+  ExportedValues(const ExportedWeights& weights, SafetensorsFile& checkpoint);
+  /// Throws UserError as SafetensorsFile::read. Once for each tensor.
+  HostTensor value(const ExportedWeights::Exported& exported);
+
+ private:
+  SafetensorsFile& checkpoint_;
+  std::map<std::string, int> uses_;  ///< to come, by tensor of the checkpoint
+  std::map<std::string, HostTensor> held_;
+};
 
 }  // namespace hetsynth

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "dsl/base/counted.h"
@@ -21,18 +20,6 @@ std::string list_of(const std::vector<std::string>& names) {
   std::string out =
       fmt::format("{}", fmt::join(names.begin(), names.begin() + std::min(names.size(), most_listed), ", "));
   if (names.size() > most_listed) out += fmt::format(" and {} more", names.size() - most_listed);
-  return out;
-}
-
-std::vector<std::string> tensors_of(const WeightPlace& place, const Shape& shape, const Layout::Walk& walk) {
-  std::vector<std::string> out;
-  const std::vector<std::string> names = place.rule ? place.rule->layout.separate() : std::vector<std::string>{};
-  std::vector<int64_t> at(walk.separate.size(), 0);
-  do {
-    std::map<std::string, std::string> numbers;
-    for (size_t i = 0; i < names.size(); ++i) numbers[names[i]] = std::to_string(at[i]);
-    out.push_back(filled_in(place.tensor, numbers));
-  } while (next_index(walk, shape, at));
   return out;
 }
 
@@ -99,27 +86,28 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
     const Layout layout = place->rule ? place->rule->layout : Layout();
     const Shape wanted = layout.file_shape(node.type.shape);
     InitialWeights::Taken taken{node.id, {}, layout.walk(node.type.shape)};
-    std::vector<std::string> absent;
-    for (const std::string& tensor : tensors_of(*place, node.type.shape, taken.walk)) {
-      const std::string name = name_in(file, map, tensor);
+    std::vector<std::string> absent, found;
+    for (PlacedTensor& tensor : tensors_of(*place, taken.walk, node.type.shape)) {
+      const std::string name = name_in(file, map, tensor.name);
       if (name.empty()) {
-        absent.push_back(tensor);
+        absent.push_back(tensor.name);
         continue;
       }
       check_shape(node, name, file.types().at(name), wanted);
-      taken.tensors.push_back(name);
+      found.push_back(name);
+      taken.tensors.push_back({name, std::move(tensor.at)});
     }
-    if (!absent.empty() && !taken.tensors.empty())
+    if (!absent.empty() && !found.empty())
       throw UserError({.where = node.where,
                        .tag = "weights",
                        .message = fmt::format("the file has only some of the tensors that make {}", node.name),
                        .expected = list_of(absent),
-                       .found = list_of(taken.tensors)});
+                       .found = list_of(found)});
     if (!absent.empty()) {
       out.missing.push_back(node.name);
       continue;
     }
-    used.insert(taken.tensors.begin(), taken.tensors.end());
+    used.insert(found.begin(), found.end());
     out.taken.push_back(std::move(taken));
   }
   if (out.taken.empty()) refuse_nothing_found(program, file, map);
@@ -146,22 +134,19 @@ void take_weights(const InitialWeights& weights, WeightFile& file, Executor& exe
   for (const InitialWeights::Taken& taken : weights.taken) {
     const Node& node = executor.reference()[taken.parameter];
     HostTensor whole(node.type);
-    std::vector<int64_t> at(taken.walk.separate.size(), 0);
-    for (const std::string& name : taken.tensors) {
+    for (const auto& [name, at] : taken.tensors) {
       const HostTensor part = file.read(name);
+      if (const std::string found = not_finite(part); !found.empty())
+        throw UserError({.where = node.where,
+                         .tag = "weights",
+                         .message = fmt::format("the file's tensor {} holds a number that is not finite", name),
+                         .expected = "finite numbers",
+                         .found = found});
       const std::span<const float> from = part.as<float>();
-      for (size_t i = 0; i < from.size(); ++i)
-        if (!std::isfinite(from[i]))
-          throw UserError({.where = node.where,
-                           .tag = "weights",
-                           .message = fmt::format("the file's tensor {} holds a number that is not finite", name),
-                           .expected = "finite numbers",
-                           .found = fmt::format("{} at {}", from[i], i)});
       const std::span<float> to = whole.as<float>();
       for_each_run(taken.walk, node.type.shape, at, [&](const ElementRun& run) {
         for (int64_t i = 0; i < run.count; ++i) to[size_t(run.ours + i)] = from[size_t(run.theirs + i * run.stride)];
       });
-      next_index(taken.walk, node.type.shape, at);
     }
     executor.write(node.id, whole);
   }

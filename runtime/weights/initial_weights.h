@@ -14,8 +14,7 @@ namespace hetsynth {
 struct InitialWeights {
   struct Taken {
     NodeId parameter = -1;
-    /// One, or where the layout has separate dimensions one for each index of these, in row-major order.
-    std::vector<std::string> tensors;
+    std::vector<PlacedTensor> tensors;  ///< under the names that the file has
     Layout::Walk walk;
   };
   std::vector<Taken> taken;          ///< in the order of the model

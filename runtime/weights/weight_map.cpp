@@ -1,19 +1,16 @@
 #include "runtime/weights/weight_map.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cctype>
 
 #include "dsl/base/error.h"
-#include "dsl/base/file.h"
 #include "dsl/base/suggest.h"
+#include "dsl/base/toml_text.h"
 
 namespace hetsynth {
 namespace {
-
-constexpr int64_t most_bytes = int64_t(1) << 20;
 
 [[noreturn]] void refuse(const std::string& file, const toml::source_region& place, const std::string& message,
                          const std::string& expected, const std::string& found = "") {
@@ -109,13 +106,7 @@ WeightRule rule_of(const std::string& file, const std::string& parameter, const 
 }  // namespace
 
 WeightMap WeightMap::load(const std::string& path) {
-  const std::string text = read_file(path, "rules of weights", most_bytes);
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    refuse(path, error.source(), "the file is not TOML", "a TOML document", std::string(error.description()));
-  }
+  const toml::table table = read_toml(path, "rules of weights", "weights");
   WeightMap out;
   out.file_ = path;
   for (const auto& [key, node] : table) {
@@ -182,6 +173,18 @@ std::optional<std::map<std::string, std::string>> match(const std::string& patte
     p = end + 1;
   }
   return at == name.size() ? std::optional(out) : std::nullopt;
+}
+
+std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk, const Shape& shape) {
+  std::vector<PlacedTensor> out;
+  const std::vector<std::string> names = place.rule ? place.rule->layout.separate() : std::vector<std::string>{};
+  std::vector<int64_t> at(walk.separate.size(), 0);
+  do {
+    std::map<std::string, std::string> numbers;
+    for (size_t i = 0; i < names.size(); ++i) numbers[names[i]] = std::to_string(at[i]);
+    out.push_back({filled_in(place.tensor, numbers), at});
+  } while (next_index(walk, shape, at));
+  return out;
 }
 
 std::string filled_in(const std::string& pattern, const std::map<std::string, std::string>& numbers) {

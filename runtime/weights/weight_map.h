@@ -57,6 +57,15 @@ class WeightMap {
   std::vector<WeightRule> rules_;
 };
 
+/// One of the tensors of a file that make a parameter.
+struct PlacedTensor {
+  std::string name;         ///< as the rules name it
+  std::vector<int64_t> at;  ///< its index along the separate dimensions of the parameter
+};
+
+/// All of these, in row-major order of their indices: a single one where the layout has no separate dimensions.
+std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk, const Shape& shape);
+
 /// The numbers that {x} stand for if `name` is as the pattern says; none if it is not. A name in braces that stands
 /// twice stands for the same number.
 std::optional<std::map<std::string, std::string>> match(const std::string& pattern, const std::string& name);

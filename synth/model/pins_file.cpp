@@ -1,14 +1,10 @@
-#include <toml++/toml.h>
-
 #include "dsl/base/error.h"
-#include "dsl/base/file.h"
 #include "dsl/base/suggest.h"
+#include "dsl/base/toml_text.h"
 #include "synth/model/pins.h"
 
 namespace hetsynth {
 namespace {
-
-constexpr int64_t most_bytes = int64_t(1) << 20;
 
 [[noreturn]] void fail(const std::string& file, const toml::source_region& place, std::string message,
                        std::string expected, std::string found) {
@@ -41,13 +37,7 @@ std::vector<T> list(const toml::node& node, const std::string& file, const std::
 }  // namespace
 
 PlanPins load_pins(const std::string& path) {
-  const std::string text = read_file(path, "pins file", most_bytes);
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    fail(path, error.source(), "the file is not TOML", "a TOML document", std::string(error.description()));
-  }
+  const toml::table table = read_toml(path, "pins file", "pins");
   static const std::vector<std::string> keys = {"placement", "forbid", "ratio", "mesh"};
   PlanPins pins;
   for (const auto& [key, node] : table) {

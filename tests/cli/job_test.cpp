@@ -56,7 +56,11 @@ TEST_F(Job, OfTheWrongFormIsRefusedWithItsLine) {
   EXPECT_THAT(run("model = \"model.cpp\"\nunverified = 1\n"), Fails(3, HasSubstr("unverified takes no value")));
   EXPECT_THAT(run("model = \"model.cpp\"\nsteps = 2026-11-28\n"), Fails(3, HasSubstr("a text or a number")));
   EXPECT_THAT(run("model = \"model.cpp\"\nsteps = -3\n"), Fails(2, HasSubstr("expected a number from 0, found -3")));
-  EXPECT_THAT(run("= 3\n"), Fails(3, HasSubstr("not TOML")));
+  EXPECT_THAT(run("= 3\n"), Fails(3, HasSubstr("not valid TOML")));
+  std::string deep = "a";
+  for (int i = 0; i < 100'000; ++i) deep += ".a";
+  EXPECT_THAT(run(deep + " = 1\n"), Fails(3, HasSubstr("more than 64 dots in one line")));
+  EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --pins job.toml"), Fails(3, HasSubstr("more than 64 dots")));
   EXPECT_THAT(place.run("run absent.toml"), Fails(3, HasSubstr("absent.toml")));
   EXPECT_THAT(place.run("run c.toml"), Fails(3, HasSubstr("a cluster is no job: name the model first")));
 }

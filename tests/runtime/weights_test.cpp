@@ -134,10 +134,11 @@ TEST_F(Weights, GoBackUnderTheSameRules) {
   SafetensorsFile checkpoint(folder.path("c.st"));
   const ExportedWeights exported = exported_weights(checkpoint, map());
   ASSERT_EQ(exported.tensors.size(), 4u);
+  ExportedValues values(exported, checkpoint);
   for (const ExportedWeights::Exported& one : exported.tensors) {
     SCOPED_TRACE(one.entry.name);
     EXPECT_EQ(one.entry.type, file.types().at(one.entry.name));
-    EXPECT_EQ(value_of(one, checkpoint).bytes, file.read(one.entry.name).bytes);
+    EXPECT_EQ(values.value(one).bytes, file.read(one.entry.name).bytes);
   }
   EXPECT_EQ(exported.left.size(), 8u) << "two moments of each parameter";
 }
@@ -204,7 +205,9 @@ TEST_F(Weights, RulesOfTheWrongFormAreRefusedWithTheirLine) {
   EXPECT_THAT(error_of_rules("[tensors]\n\"a{i}\" = \"b\"\n"), HasSubstr("{i} does not stand in the name"));
   EXPECT_THAT(error_of_rules("[tensors]\n"), HasSubstr("the file has no rule"));
   EXPECT_THAT(error_of_rules("tensor = 3\n"), HasSubstr("a key that means nothing here"));
-  EXPECT_THAT(error_of_rules("= 3\n"), HasSubstr("not TOML"));
+  EXPECT_THAT(error_of_rules("= 3\n"), HasSubstr("not valid TOML"));
+  EXPECT_THAT(error_of_rules("a" + with(std::string(100'000, '.'), ".", ".a") + " = 1\n"),
+              HasSubstr("wrong.toml:1: error: [weights] more than 64 dots in one line"));
   EXPECT_THAT(error_of_rules("ignore = [3]\n"), HasSubstr("a list of names of tensors"));
 }
 

@@ -55,7 +55,7 @@ std::vector<OperatorSample> unary_samples(const std::string& tag, const Expr& bo
                                           CustomVjp vjp = {});
 std::vector<OperatorSample> binary_samples(const std::string& tag, BinaryBody body, OperatorSample::Domain left,
                                            OperatorSample::Domain right);
-/// The same of int32 tensors.
+/// Makes such samples of int32 tensors.
 std::vector<OperatorSample> integer_binary_samples(const std::string& tag, BinaryBody body);
 /// f32 types of these shapes.
 std::vector<TensorType> floats(const std::vector<Shape>& shapes);
