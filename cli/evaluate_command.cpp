@@ -4,11 +4,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "cli/evaluation_input.h"
 #include "cli/job_command.h"
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
+#include "dsl/ir/evaluation.h"
 #include "runtime/processes/agreement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/training/checkpoint.h"
@@ -45,7 +45,8 @@ std::string text_of(const CheckpointInfo& info, const BatchSource& data, const E
 }
 
 ExitCode execute(EvaluateOptions& options, Job* job) {
-  Compilation c = evaluation_of(options.compilation);
+  Compilation& c = options.compilation;
+  c.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
   if (job) c.default_devices = job->count(), c.keep_devices = true;
   run_pipeline(c, "differentiate", {});
   options.data = with_default_data(c.reference, options.data);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/evaluation_input.h"
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
+#include "dsl/ir/evaluation.h"
 #include "runtime/training/checkpoint.h"
 #include "verify/migration.h"
 
@@ -18,6 +18,28 @@ namespace {
 
 /// Samples that are made up have numbers; no training comes to this one.
 constexpr int64_t first_made_up_sample = int64_t{1} << 40;
+
+/// What the evaluation of a model that is trained is compiled from: the same file, settings and cluster, but for what
+/// only training has (micro-batches, turns, pins, a plan). The model is not loaded again.
+Compilation evaluation_of(const Compilation& training) {
+  Compilation out;
+  static_cast<CompilationInput&>(out) = training;
+  out.model_options = {};
+  out.model_options.file = training.model_options.file;
+  std::map<std::string, std::string> settings = model_settings(training);
+  settings.erase("micro_batches");
+  settings.erase("turns");
+  settings[evaluation_setting] = "1";
+  for (const auto& [name, value] : settings) out.model_options.set.push_back(name + "=" + value);
+  out.plan_file.clear();
+  out.plan_json.clear();
+  out.certificate_file.clear();
+  out.stages.reset();
+  out.pins = {};
+  out.model = training.model;
+  out.stages_done = out.model ? 1 : 0;
+  return out;
+}
 
 }  // namespace
 

@@ -25,6 +25,14 @@ void take_evaluation_setting(Trace& trace) {
                      .found = std::to_string(trace.micro_batches) + " micro-batches",
                      .mend = "leave --accumulate out"},
                     ExitCode::usage);
+  if (trace.turns != "1")
+    throw UserError({.where = {trace.program.model_file},
+                     .tag = evaluation_setting,
+                     .message = "an evaluation has no gradients to add up over turns",
+                     .expected = "a step in one turn",
+                     .found = trace.turns + " turns",
+                     .mend = "leave --turns out"},
+                    ExitCode::usage);
   trace.settings_used.insert(evaluation_setting);
   trace.program.options.push_back({evaluation_setting, "1", "the forward pass as it is without training"});
 }

@@ -14,7 +14,7 @@ inline constexpr const char* evaluation_setting = "evaluation";
 bool is_evaluation(const Trace& trace);
 
 /// Takes the setting if there is one. Throws UserError if its value is not "1", or if the step is to be made of several
-/// micro-batches: an evaluation has no gradients to add up.
+/// micro-batches or turns: an evaluation has no gradients to add up.
 void take_evaluation_setting(Trace& trace);
 
 }  // namespace hetsynth

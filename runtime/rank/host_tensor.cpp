@@ -1,5 +1,7 @@
 #include "runtime/rank/host_tensor.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>

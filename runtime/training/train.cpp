@@ -50,7 +50,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   KeptCheckpoints kept(options.checkpoint, options.keep);
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
-    const bool is_measured = next_step == validations.measured_after() + 1;
+    const bool is_measured = validations.measured_after(next_step - 1);
     save_checkpoint(options.checkpoint, executor,
                     {.next_step = next_step,
                      .samples = samples_before(executor.reference(), data, next_step),
@@ -124,7 +124,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       }
     }
     const bool to_the_end = step > last || out.gave_up;
-    if (validations.measures() && to_the_end && validations.measured_after() != step - 1) validate(step - 1);
+    if (validations.measures() && to_the_end && !validations.measured_after(step - 1)) validate(step - 1);
     settle();
   };
   try {

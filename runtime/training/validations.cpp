@@ -15,7 +15,6 @@ void Validations::measure(int64_t step) {
   if (!last_.complete) return;
   if (last_.loss < best_) {
     best_ = last_.loss;
-    best_step_ = step;
     without_gain_ = 0;
   } else {
     ++without_gain_;
@@ -23,23 +22,23 @@ void Validations::measure(int64_t step) {
 }
 
 std::optional<double> Validations::loss() const {
-  return step_ >= 0 && last_.complete ? std::optional(last_.loss) : std::nullopt;
+  return step_ && last_.complete ? std::optional(last_.loss) : std::nullopt;
 }
 
 std::string Validations::line() const {
-  if (!last_.complete) return fmt::format("validation after {} steps was interrupted", step_ + 1);
+  if (!last_.complete) return fmt::format("validation after {} steps was interrupted", *step_ + 1);
   const std::string rank =
       is_best() ? "the lowest so far" : fmt::format("no gain since {:.4f}, {}", best_, counted(without_gain_, "time"));
   std::string metrics;
   for (const auto& [name, value] : last_.metrics) metrics += fmt::format("  {} {:.4f}", name, value);
-  return fmt::format("validation after {} steps: loss {:.4f}, {}{} ({} in {:.1f} s)", step_ + 1, last_.loss, rank,
+  return fmt::format("validation after {} steps: loss {:.4f}, {}{} ({} in {:.1f} s)", *step_ + 1, last_.loss, rank,
                      metrics, counted(last_.batches, "batch", "batches"), last_.seconds);
 }
 
 std::string Validations::record() const {
   using Json = nlohmann::ordered_json;
   const bool there = last_.complete && std::isfinite(last_.loss);
-  Json out{{"step", step_},
+  Json out{{"step", *step_},
            {"event", "validation"},
            {"validation_loss", there ? Json(last_.loss) : Json(nullptr)},
            {"batches", last_.batches},

@@ -33,22 +33,20 @@ class Validations {
   /// The same as a record of a step log.
   std::string record() const;
 
-  /// The step after which the loss was measured last; -1: it was not.
-  int64_t measured_after() const { return step_; }
+  /// Whether the loss was measured last after this step: -1 before the first.
+  bool measured_after(int64_t step) const { return step_ == step; }
   /// What was measured then; none if a signal ended that early.
   std::optional<double> loss() const;
   bool is_best() const { return without_gain_ == 0 && loss().has_value(); }
   double best() const { return best_; }
-  int64_t best_step() const { return best_step_; }  ///< after which it was; -1: before this run
   /// Whether training is to end for want of a gain.
   bool give_up() const { return options_.stop_after > 0 && without_gain_ >= options_.stop_after; }
 
  private:
   ValidationOptions options_;
   double best_;
-  int64_t best_step_ = -1;
   int64_t without_gain_ = 0;
-  int64_t step_ = -1;
+  std::optional<int64_t> step_;  ///< after which the loss was measured last
   Evaluation last_;
 };
 

@@ -148,6 +148,8 @@ TEST_F(ValidationCommand, RefusesWhatCannotBeMeasuredBeforePlanning) {
   ASSERT_EQ(run("--steps 2 --checkpoint a.st").code, 0);
   EXPECT_THAT(place.run("evaluate model.cpp a.st"), Fails(3, HasSubstr("tensor w1 has another type")));
   EXPECT_THAT(place.run("evaluate text.cpp absent.st"), Fails(3, HasSubstr("absent.st")));
+  EXPECT_THAT(place.run("evaluate text.cpp a.st --accumulate 2"), Fails(2, HasSubstr("leave --accumulate out")));
+  EXPECT_THAT(place.run("evaluate text.cpp a.st --turns 2"), Fails(2, HasSubstr("leave --turns out")));
   EXPECT_THAT(place.run("evaluate text.cpp a.st --data short.txt"), Fails(3, HasSubstr("less samples than one batch")));
 }
 

@@ -132,6 +132,10 @@ TEST(Evaluation, RefusesWhatMeansNothingWithoutTraining) {
                 program_of([] { dropped(0); }, {{"evaluation", "1"}, {"micro_batches", "2"}});
               }),
               ::testing::AllOf(HasSubstr("no gradients to add up"), HasSubstr("leave --accumulate out")));
+  EXPECT_THAT(error_of([] {
+                program_of([] { dropped(0); }, {{"evaluation", "1"}, {"turns", "3"}});
+              }),
+              ::testing::AllOf(HasSubstr("no gradients to add up over turns"), HasSubstr("found:    3 turns")));
 }
 
 }  // namespace

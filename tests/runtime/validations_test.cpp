@@ -69,6 +69,9 @@ TEST(Validations, ComeEverySoManyStepsAndAtTheEnd) {
   Followed end({1}, 8);
   end.train();
   EXPECT_THAT(end.measured_at, ElementsAre(8));
+
+  Followed untrained({5}, 0);
+  EXPECT_EQ(untrained.train().validation_loss, 5) << "without a step, the loss of the parameters as they are";
 }
 
 TEST(Validations, EndTrainingForWantOfAGain) {

@@ -16,8 +16,9 @@
 namespace hetsynth::source {
 namespace {
 
-/// Longest chain of values that are not in memory.
-constexpr int deepest = 200;
+/// Longest chain of values that are not in memory. The squares of all gradients are one, whose norm is bounded, and
+/// deep models have a thousand parameters. Each value takes about a kilobyte of the stack.
+constexpr int deepest = 4000;
 
 /// The operator only says where its input's elements are: reads through it are reads of the input.
 bool only_moves(const Node& node) {

@@ -226,7 +226,8 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
   const NodeId node = program_.values[size_t(value)].node;
   const TensorType& type = reference_[node].type;
   if (type.dtype == DType::i32) return double(integer(node, bits, sample));
-  const double real = (sample.positive ? 0.25 + 1.5 * unit(bits) : 3 * unit(bits) - 1.5) * (sample.small ? 0.125 : 1);
+  const bool small = sample.small && !sample.balanced;  // which makes small enough what there is much of
+  const double real = (sample.positive ? 0.25 + 1.5 * unit(bits) : 3 * unit(bits) - 1.5) * (small ? 0.125 : 1);
   if (sample.edge) {
     const uint64_t choice = mixed(bits);
     const std::vector<Bound>& bounds = bounds_[size_t(node)];
@@ -243,6 +244,7 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
     }
     return real * std::pow(10, 2 * unit(choice) - 1);
   }
+  if (sample.balanced) return std::scalbn(real, -std::ilogb(double(element_count(type.shape))) / 2);
   if (!sample.rising) return real;
   const double along = double(position) / double(element_count(type.shape)), square = along * along;
   return real * (0.2 + 3 * square * square);  // steeply: a last piece that is short has the largest

@@ -17,6 +17,9 @@ struct Sample {
   bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
   bool exact = false;     ///< roundings to bf16 count as nothing
+  /// Reals of a tensor of n elements are smaller by the root of n: what is summed over very many elements weighs no
+  /// more than a single number beside it, which would vanish in rounding.
+  bool balanced = false;
   /// Reals are small: exponentials of sums of products of them are no larger than what else there is.
   bool small = false;
   /// On either side of what they are compared with: reals of many magnitudes, numbers that the program compares them
@@ -26,7 +29,9 @@ struct Sample {
   std::optional<int64_t> place = {};
   bool operator==(const Sample&) const = default;
   /// The choices of a sequence in turn: with and without each property.
-  static Sample number(uint64_t n) { return {n, n % 2 == 0, n % 4 == 2}; }
+  static Sample number(uint64_t n) {
+    return {.seed = n, .positive = n % 4 != 1, .rising = n % 4 == 2, .balanced = n % 4 == 3};
+  }
   static constexpr uint64_t run_seed = 20240229;
 };
 

@@ -16,8 +16,8 @@ constexpr size_t most_hits = 48;
 /// Looks at a block without elements.
 constexpr int rounds_of_nothing = 8;
 /// Evaluations after which a block gets no further elements once it has enough: three, or one where the same kernel
-/// passed before; and after which two are enough.
-constexpr int64_t dear = 150'000, very_dear = 10'000'000;
+/// passed before.
+constexpr int64_t dear = 150'000;
 /// Evaluations that go into telling a guess's order of elements from others.
 constexpr int64_t most_work_of_steps = 2'000'000;
 /// Elements that are looked at where comparisons come out either way, and evaluations after which two are enough.
@@ -62,8 +62,8 @@ bool close_at_edge(double a, double b, const Sample& sample) {
 
 std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Written& block, size_t enough) {
   int64_t count = block.count();
-  // One somewhere, then the last with unknowns that grow and with such that do not: where code goes through pieces and
-  // rescales what it has so far, it depends on all of them.
+  // One somewhere, then the last with unknowns that grow, as code that goes through pieces and rescales what it has so
+  // far depends on all of them, and with such that weigh alike whatever tensor they are of.
   PseudoRandom random(block.begin, count);
   const auto somewhere = [&] { return random.below(count); };
   std::vector<int64_t> elements{somewhere(), count - 1, count - 1};
@@ -84,7 +84,6 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
     if (element < 0 || element >= count || (again && number > 2 && count > 2)) continue;
     bool passed = enough == 1 && points.size() >= 2;
     if (points.size() >= enough && (spent > dear || passed)) break;
-    if (points.size() >= 2 + (ends > 0 ? ends + 1 : 0) && spent > very_dear) break;
     Point point;
     point.sample = as_now(Sample::number(++number));
     point.element = element;
@@ -253,7 +252,7 @@ std::optional<ContentsWalk::Point> ContentsWalk::other_element(Region& region, c
     if (n >= (rare ? edges_where_rare : meaning_.asked() == Unknowns::Asks::order ? edges_of_order : edges)) break;
     if (n >= least_edges && work > (rare ? most_work_where_rare : most_work_of_edges)) break;
     Sample sample = as_now(Sample::number(2000 + n));
-    sample.rising = false;
+    sample.rising = sample.balanced = false;
     sample.edge = true;
     if (n % 2 == 1) sample.small = false;  // what decides may do so among large numbers only
     const Point point = point_at(region, block, random.below(block.count()), sample, work);
