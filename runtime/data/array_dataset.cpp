@@ -107,6 +107,16 @@ UserError value_error(const Node& input, const std::string& file, const std::str
                                                      : "mend the data, or leave the sample out");
 }
 
+UserError number_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
+                       const std::string& found) {
+  const bool whole = input.type.dtype == DType::i32;
+  return data_error(
+      file, fmt::format("sample {} has no {} for input {}", sample, whole ? "whole number" : "number", input.name),
+      text_of_values(input.data, input.type.dtype), fmt::format("{} at {}", found, at),
+      whole ? "write 3, not 3.0, and a number for what is missing, which the input may ignore"
+            : "write a number for what is missing, or leave the sample out");
+}
+
 ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayField> fields)
     : description_(std::move(description)), fields_(std::move(fields)) {
   HETSYNTH_CHECK(!fields_.empty(), "a data set has fields");
@@ -117,7 +127,8 @@ ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayF
     if (field.samples() == first.samples()) continue;
     throw file.error("the files of these data do not belong together",
                      fmt::format("{} samples, as in {}", first.samples(), first.parts.front().file->path()),
-                     fmt::format("{} samples", field.samples()));
+                     fmt::format("{} samples", field.samples()),
+                     "write a row for every sample, in the same order for all inputs");
   }
 }
 

@@ -64,6 +64,10 @@ class ArrayDataset : public Dataset {
 UserError value_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
                       const std::string& value);
 
+/// The error of what is no number, or no whole number where the input takes those, in a file of text.
+UserError number_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
+                       const std::string& found);
+
 /// Writes a whole number as the input's element `to`, or throws value_error's error if the input does not take it. `at`
 /// is called for the error only.
 template <class At>

@@ -88,12 +88,11 @@ void check_array(const Node& input, const StoredArray& array, int64_t categories
 }
 
 [[noreturn]] void refuse_missing(const ArrayStore& store, const Node& input, const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [there, open] : store.arrays) names.push_back(there + store.suffix);
-  throw data_error(
-      store.path, fmt::format("the {} has no array for input {}", store.place, data_name(input)), name + store.suffix,
-      names.empty() ? "no array" : quoted_list(names),
-      did_you_mean(name + store.suffix, names, "save it under this name, with the samples in dimension 0"));
+  std::vector<std::string> names, files;
+  for (const auto& [there, open] : store.arrays) names.push_back(there), files.push_back(there + store.suffix);
+  throw data_error(store.path, fmt::format("the {} has no array for input {}", store.place, data_name(input)),
+                   name + store.suffix, files.empty() ? "no array" : quoted_list(files),
+                   did_you_mean(name, names, "save it under this name, with the samples in dimension 0"));
 }
 
 bool ends_with_any(const std::string& name, const std::vector<std::string>& endings) {

@@ -62,9 +62,10 @@ class CsvRows : public Dataset {
     if (header.starts_with(byte_order_mark)) header.remove_prefix(byte_order_mark.size());
     const size_t odd = std::min(unicode::first_invalid(header), header.find('\0'));
     if (odd != std::string_view::npos)
-      throw file.error("the header is no text in UTF-8", "names of columns, separated by commas",
-                       fmt::format("{:02x} at byte {}", static_cast<unsigned char>(header[odd]), header.data() + odd - line.data()),
-                       "save the table as \"CSV UTF-8\"");
+      throw file.error(
+          "the header is no text in UTF-8", "names of columns, separated by commas",
+          fmt::format("{:02x} at byte {}", static_cast<unsigned char>(header[odd]), header.data() + odd - line.data()),
+          "save the table as \"CSV UTF-8\"");
     // Programs write commas, semicolons or tabs, by country and custom.
     for (const char candidate : {',', ';', '\t'})
       if (std::ranges::count(header, candidate) > std::ranges::count(header, separator_)) separator_ = candidate;
@@ -91,12 +92,13 @@ class CsvRows : public Dataset {
       const auto place = [&] { return fmt::format("line {}, column {}", sample.index + 2, quote(names_[column])); };
       if (input.type.dtype == DType::i32) {
         const std::optional<int64_t> value = number<int64_t>(field);
-        if (!value) throw value_error(input, rows_.file().path(), place(), sample.index, shown(field));
+        if (!value) throw number_error(input, rows_.file().path(), place(), sample.index, shown(field));
         store_whole(input, rows_.file().path(), place, sample.index, *value,
                     reinterpret_cast<int32_t*>(out.data()) + i);
       } else {
         const std::optional<double> value = number<double>(field);
-        if (!value || !takes_real(input.data, static_cast<float>(*value)))
+        if (!value) throw number_error(input, rows_.file().path(), place(), sample.index, shown(field));
+        if (!takes_real(input.data, static_cast<float>(*value)))
           throw value_error(input, rows_.file().path(), place(), sample.index, shown(field));
         reinterpret_cast<float*>(out.data())[i] = static_cast<float>(*value);
       }
@@ -150,7 +152,8 @@ class CsvRows : public Dataset {
             elements == 1
                 ? quote(name)
                 : fmt::format("{} columns, from {} to {}", elements, quote(numbered(0)), quote(numbered(elements - 1))),
-            quoted_list(names_) + " in line 1", did_you_mean(wanted, names_, "the header names the columns"));
+            quoted_list(names_) + " in line 1",
+            elements == 1 ? did_you_mean(wanted, names_) : "the header in line 1 names the columns");
       }
       out.push_back(*column);
     }

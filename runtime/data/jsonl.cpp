@@ -44,7 +44,7 @@ class MemberReader : public nlohmann::json_sax<json> {
   }
   bool number_float(number_float_t value, const string_t& text) override {
     if (!taking()) return top();
-    if (input_.type.dtype == DType::i32) throw value_error(input_, file_.path(), place(), sample_, text);
+    if (input_.type.dtype == DType::i32) throw number_error(input_, file_.path(), place(), sample_, text);
     return real(value);
   }
   bool string(string_t& text) override { return other(quote(text)); }
@@ -91,7 +91,7 @@ class MemberReader : public nlohmann::json_sax<json> {
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& error) override {
     std::string what = error.what();
-    what = what.substr(what.rfind("; ") == std::string::npos ? 0 : what.rfind("; ") + 2);
+    if (const size_t told = what.find(" - "); told != std::string::npos) what = what.substr(told + 3);
     for (char& c : what)
       if (c < ' ' || c > '~') c = '?';
     throw file_.error(fmt::format("line {} is no JSON", line()), "an object, as {\"" + data_name(input_) + "\": ...}",
@@ -175,7 +175,7 @@ class MemberReader : public nlohmann::json_sax<json> {
   }
   bool other(const std::string& what) {
     if (!taking()) return top();
-    throw value_error(input_, file_.path(), place(), sample_, what);
+    throw number_error(input_, file_.path(), place(), sample_, what);
   }
 
   const Node& input_;
@@ -228,7 +228,8 @@ DataFormat jsonl_format() {
           {Kind::named},
           [](const DataPath& path) {
             return path.asks_only({Kind::named}) &&
-                   (has_file(path, jsonl_endings) || (!path.head.empty() && path.head.front() == '{'));
+                   (has_file(path, jsonl_endings) ||
+                    (!path.head.empty() && (path.head.front() == '{' || path.head.front() == '[')));
           },
           [](const DataPath& path) -> std::unique_ptr<Dataset> {
             return std::make_unique<JsonRows>(only_file(path, jsonl_endings), path.inputs);

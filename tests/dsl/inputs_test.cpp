@@ -61,7 +61,8 @@ TEST_F(Inputs, RefuseWhatIsNoDeclaration) {
   EXPECT_THAT(refusal("x", {}, f32), HasSubstr("input \"x\": it has no dimension for the batch"));
   EXPECT_THAT(refusal("x", {4, 0}, f32), HasSubstr("impossible shape"));
   EXPECT_THAT(refusal("x", {4}, bf16), AllOf(HasSubstr("read as f32 or i32"), HasSubstr("cast(x, bf16)")));
-  EXPECT_THAT(refusal("x", {4}, i32), AllOf(HasSubstr("it is not said which integers it takes"), HasSubstr(".classes")));
+  EXPECT_THAT(refusal("x", {4}, i32),
+              AllOf(HasSubstr("it is not said which integers it takes"), HasSubstr(".classes")));
   EXPECT_THAT(refusal("x", {4}, i32, {.lowest = 0}), HasSubstr("one bound"));
   EXPECT_THAT(refusal("x", {4}, i32, {.classes = 3, .lowest = 0}), HasSubstr("its values are said twice"));
   EXPECT_THAT(refusal("x", {4}, i32, {.classes = -3}), HasSubstr("must be positive"));
@@ -89,7 +90,8 @@ TEST_F(Inputs, OfOneModelHaveOneBatchAndNamesOfTheirOwn) {
 TEST_F(Inputs, AreHeldAgainstTheTablesThatTheyLookUp) {
   Tensor table = parameter("table", {10, 3}, zeros());
   EXPECT_EQ(error_of([&] { embedding(table, input("a", {4}, i32, {.classes = 10})); }), "no error");
-  EXPECT_THAT(error_of([&] { embedding(table, input("b", {4}, i32, {.classes = 11})); }), HasSubstr("the indices reach 10"));
+  EXPECT_THAT(error_of([&] { embedding(table, input("b", {4}, i32, {.classes = 11})); }),
+              HasSubstr("the indices reach 10"));
   EXPECT_THAT(error_of([&] { embedding(table, input("c", {4}, i32, {.lowest = -1, .highest = 5})); }),
               AllOf(HasSubstr("the indices begin below"), HasSubstr("c takes -1 to 5"), HasSubstr(".classes = 10")));
 }

@@ -120,7 +120,8 @@ std::vector<DataSample> data_samples() {
   });
   const std::string real = floats({1, -2, 3.5, 4, 5, 6, 7, 8}), weights = floats({0, 1, 0.5, 1});
   std::string labels;
-  for (const int label : {1, 2, 3, -100, -100, 0, 6, 5, 4, 3, 2, -100}) labels += number(static_cast<uint64_t>(label), 8);
+  for (const int label : {1, 2, 3, -100, -100, 0, 6, 5, 4, 3, 2, -100})
+    labels += number(static_cast<uint64_t>(label), 8);
   const std::vector<uint32_t> chain = {5, 6, 7, 8, 9, 10, 11, 999};
   std::string shorts, longs;
   for (uint64_t i = 0; i < 12; ++i) shorts += number(i * 3, 2), longs += number(i % 7, 8);

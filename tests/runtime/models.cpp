@@ -92,8 +92,10 @@ void tagger_model() {
   Tensor labels = input("labels", {batch, length}, i32, {.classes = tags, .ignored = -100});
   Tensor x = embedding(parameter("table", {30, width}, normal(0.3)), words);
   Tensor kept = x * reshape(mask, {batch, length, 1});
-  Tensor sentence = sum(kept, 1) / reshape(sum(mask, 1) + 1e-3, {batch, 1}) + matmul(features, parameter("f", {3, width}, normal(0.3)));
-  Tensor h = gelu(einsum("btc,cd->btd", x, parameter("w1", {width, width}, normal(0.3))) + reshape(sentence, {batch, 1, width}));
+  Tensor sentence = sum(kept, 1) / reshape(sum(mask, 1) + 1e-3, {batch, 1}) +
+                    matmul(features, parameter("f", {3, width}, normal(0.3)));
+  Tensor h = gelu(einsum("btc,cd->btd", x, parameter("w1", {width, width}, normal(0.3))) +
+                  reshape(sentence, {batch, 1, width}));
   Tensor logits = einsum("btc,cd->btd", h, parameter("w2", {width, tags}, normal(0.3)));
   output("logits", logits);
   minimize(cross_entropy(logits, labels, {.ignored_label = -100}), AdamW{.learning_rate = 1e-2});

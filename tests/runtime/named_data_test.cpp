@@ -125,9 +125,9 @@ TEST(NamedData, ArchivesHoldWhatFoldersDo) {
 TEST(NamedData, SafetensorsHaveAllTypesOfNumbers) {
   const Program program = inputs_of([] { input("x", {1}, f32); });
   const auto file = [](const std::string& type, const std::string& bytes) {
-    return safetensors_file("{\"x\":{\"dtype\":\"" + type + "\",\"shape\":[1],\"data_offsets\":[0," +
-                                std::to_string(bytes.size()) + "]}}",
-                            bytes);
+    return safetensors_file(
+        "{\"x\":{\"dtype\":\"" + type + "\",\"shape\":[1],\"data_offsets\":[0," + std::to_string(bytes.size()) + "]}}",
+        bytes);
   };
   TemporaryFolder folder;
   const std::pair<std::string, std::string> types[] = {
@@ -155,18 +155,19 @@ TEST(NamedData, SaysWhichArrayIsMissingOrDoesNotFit) {
   EXPECT_THAT(said_of(program, {{"age.npy", ages}, {"labels.npy", labels}}),
               AllOf(HasSubstr("FOLDER: error: [data] the folder has no array for input label"),
                     HasSubstr("expected: label.npy"), HasSubstr("\"age.npy\", \"labels.npy\""),
-                    HasSubstr("did you mean \"labels.npy\"?")));
-  EXPECT_THAT(said_of(program, {{"a.npz", zip_file({{"age.npy", ages}}, false)}}, "a.npz"),
-              AllOf(HasSubstr("FOLDER/a.npz: error: [data] the archive has no array for input label"),
-                    HasSubstr("\"age\"")));
+                    HasSubstr("did you mean \"labels\"?")));
+  EXPECT_THAT(
+      said_of(program, {{"a.npz", zip_file({{"age.npy", ages}}, false)}}, "a.npz"),
+      AllOf(HasSubstr("FOLDER/a.npz: error: [data] the archive has no array for input label"), HasSubstr("\"age\"")));
   EXPECT_THAT(said_of(program, {{"age.npy", npy("<f4", "(2, 3)", floats({1, 2, 3, 4, 5, 6}))}, {"label.npy", labels}}),
               AllOf(HasSubstr("FOLDER/age.npy"), HasSubstr("the shape of input age"), HasSubstr("[samples, 2]"),
                     HasSubstr("[2,3]")));
   EXPECT_THAT(said_of(program, {{"age.npy", npy("<f4", "(3, 2)", floats({1, 2, 3, 4, 5, 6}))}, {"label.npy", labels}}),
               AllOf(HasSubstr("do not belong together"), HasSubstr("3 samples"), HasSubstr("2 samples"),
                     HasSubstr("age.npy"), HasSubstr("label.npy")));
-  EXPECT_THAT(said_of(program, {{"age.npy", ages}, {"label.npy", npy("<f4", "(2,)", floats({0, 1}))}}),
-              AllOf(HasSubstr("input label takes whole numbers"), HasSubstr("float32"), HasSubstr("astype(numpy.int32)")));
+  EXPECT_THAT(
+      said_of(program, {{"age.npy", ages}, {"label.npy", npy("<f4", "(2,)", floats({0, 1}))}}),
+      AllOf(HasSubstr("input label takes whole numbers"), HasSubstr("float32"), HasSubstr("astype(numpy.int32)")));
   EXPECT_THAT(said_of(program, {{"age.npy", ages}}, "age.npy"), HasSubstr("one array does not hold all inputs"));
 }
 
@@ -180,9 +181,9 @@ TEST(NamedData, SaysWhichValueAnInputDoesNotTake) {
                              {"label.npy", npy("<i4", "(1,)", number(static_cast<uint32_t>(label), 4))}});
   };
   EXPECT_EQ(said(1, -100), "no error");
-  EXPECT_THAT(said(1.5, 0), AllOf(HasSubstr("mask.npy"), HasSubstr("sample 0 has a value that input mask cannot take"),
-                                  HasSubstr("a number from 0 to 1"), HasSubstr("1.5 at byte 128"),
-                                  HasSubstr("wider bounds")));
+  EXPECT_THAT(said(1.5, 0),
+              AllOf(HasSubstr("mask.npy"), HasSubstr("sample 0 has a value that input mask cannot take"),
+                    HasSubstr("a number from 0 to 1"), HasSubstr("1.5 at byte 128"), HasSubstr("wider bounds")));
   EXPECT_THAT(said(1, 3), AllOf(HasSubstr("0 to 2, or -100"), HasSubstr("3 at byte 128")));
   EXPECT_THAT(said(1, -1), HasSubstr("-1 at byte 128"));
   EXPECT_THAT(said(NAN, 0), HasSubstr("nan at byte 128"));
@@ -202,7 +203,8 @@ TEST(NamedData, ArchivesThatAreDamagedAreRefused) {
   EXPECT_THAT(said(with(packed, entry + 16, number(7, 4))),
               AllOf(HasSubstr("a.npz/x.npy"), HasSubstr("does not unpack"), HasSubstr("checksum")));
   EXPECT_THAT(said(with(packed, entry + 24, number(100, 4))), HasSubstr("does not unpack"));
-  EXPECT_THAT(said(with(packed, entry + 24, number(0x7FFFFFFF, 4))), AllOf(HasSubstr("is damaged"), HasSubstr("2147483647")));
+  EXPECT_THAT(said(with(packed, entry + 24, number(0x7FFFFFFF, 4))),
+              AllOf(HasSubstr("is damaged"), HasSubstr("2147483647")));
   EXPECT_THAT(said(with(packed, entry + 20, number(0x7FFFFFFF, 4))), HasSubstr("does not fit the file"));
   EXPECT_THAT(said(with(packed, entry + 42, number(5, 4))), HasSubstr("is damaged"));
   EXPECT_THAT(said(with(packed, entry + 10, number(12, 2))), HasSubstr("packed in a way that is not known"));
@@ -210,7 +212,8 @@ TEST(NamedData, ArchivesThatAreDamagedAreRefused) {
   EXPECT_THAT(said(with(packed, end + 12, number(0x7FFFFFFF, 4))), HasSubstr("directory"));
   EXPECT_THAT(said(with(packed, end + 10, number(9, 2))), HasSubstr("the archive's directory is damaged"));
   EXPECT_THAT(said(packed.substr(0, packed.size() - 4)), HasSubstr("no whole npz file"));
-  EXPECT_THAT(said(zip_file({{"x.npy", array}, {"x.npy", array}}, false)), HasSubstr("the archive holds \"x.npy\" twice"));
+  EXPECT_THAT(said(zip_file({{"x.npy", array}, {"x.npy", array}}, false)),
+              HasSubstr("the archive holds \"x.npy\" twice"));
   EXPECT_THAT(said(with(plain, plain.find("PK\x01\x02") + 24, number(3, 4))), HasSubstr("is damaged"));
   // Not one byte of the packed array may change.
   for (size_t at = packed.find("x.npy") + 25; at < entry; ++at) {
@@ -224,27 +227,36 @@ TEST(NamedData, CsvSaysLineAndColumn) {
   const Program program = two_inputs();
   const auto said = [&](const std::string& text) { return said_of(program, {{"t.csv", text}}, "t.csv"); };
   EXPECT_EQ(said("age.0,age.1,label\n1,2,0\n3,4,-100\n"), "no error");
-  EXPECT_EQ(said("\xEF\xBB\xBFlabel;age_0;age_1\r\n0;1;2\r\n2; 3 ;\"4\"\r\n\r\n"), "no error") << "as spreadsheets write";
+  EXPECT_EQ(said("\xEF\xBB\xBFlabel;age_0;age_1\r\n0;1;2\r\n2; 3 ;\"4\"\r\n\r\n"), "no error")
+      << "as spreadsheets write";
   EXPECT_EQ(said("age.1\tlabel\tage.0\n1\t1\t2\n3\t2\t4"), "no error");
-  EXPECT_THAT(said("age.0,age.1,lable\n1,2,0\n"), AllOf(HasSubstr("FOLDER/t.csv"), HasSubstr("no column \"label\" for input \"label\""),
-                                                        HasSubstr("\"lable\""), HasSubstr("did you mean \"lable\"?")));
-  EXPECT_THAT(said("age.0,label\n1,0\n"), AllOf(HasSubstr("no column \"age.1\""), HasSubstr("2 columns, from \"age.0\" to \"age.1\"")));
+  EXPECT_THAT(said("age.0,age.1,lable\n1,2,0\n"),
+              AllOf(HasSubstr("FOLDER/t.csv"), HasSubstr("no column \"label\" for input \"label\""),
+                    HasSubstr("\"lable\""), HasSubstr("did you mean \"lable\"?")));
+  EXPECT_THAT(said("age.0,label\n1,0\n"),
+              AllOf(HasSubstr("no column \"age.1\""), HasSubstr("2 columns, from \"age.0\" to \"age.1\"")));
   EXPECT_THAT(said("age.0,age.1,age.2,label\n1,2,3,0\n"), HasSubstr("more columns for input \"age\""));
   EXPECT_THAT(said("age.0,age.1,label,label\n1,2,0,0\n"), HasSubstr("two columns have the name \"label\""));
   EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,x,0\n"),
-              AllOf(HasSubstr("sample 1 has a value that input age cannot take"), HasSubstr("\"x\" at line 3, column \"age.1\"")));
+              AllOf(HasSubstr("sample 1 has no number for input age"), HasSubstr("\"x\" at line 3, column \"age.1\"")));
   EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,,0\n"), HasSubstr("an empty field at line 3, column \"age.1\""));
-  EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,2,1.0\n"), HasSubstr("\"1.0\" at line 3, column \"label\""));
+  EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,2,1.0\n"),
+              AllOf(HasSubstr("sample 1 has no whole number for input label"),
+                    HasSubstr("\"1.0\" at line 3, column \"label\""), HasSubstr("write 3, not 3.0")));
   EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,2,3\n"), AllOf(HasSubstr("0 to 2, or -100"), HasSubstr("3 at line 3")));
   EXPECT_THAT(said("age.0,age.1,label\n1,nan,0\n"), HasSubstr("a finite number"));
   EXPECT_THAT(said("age.0,age.1,label\n1,1e99,0\n"), HasSubstr("a finite number"));
-  EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,2\n"), AllOf(HasSubstr("line 3 does not have the columns"), HasSubstr("3 fields")));
+  EXPECT_THAT(said("age.0,age.1,label\n1,2,0\n1,2\n"),
+              AllOf(HasSubstr("line 3 does not have the columns"), HasSubstr("3 fields")));
   EXPECT_THAT(said("age.0,age.1,label\n1,2,\"0\n\"\n"), HasSubstr("a quoted field of line 2 has no end"));
   EXPECT_THAT(said("age.0,age.1,label\n"), HasSubstr("the file holds no samples"));
   EXPECT_THAT(said(""), HasSubstr("the file is empty"));
   EXPECT_THAT(said("\n\n"), HasSubstr("the file is empty"));
   EXPECT_THAT(said("age.0,age.1,l\xFF\n1,2,0\n"), AllOf(HasSubstr("no text in UTF-8"), HasSubstr("ff at byte 13")));
-  EXPECT_THAT(said(std::string("\xFF\xFE" "a\0g\0e\0\n", 9)), HasSubstr("save the table as \"CSV UTF-8\""));
+  EXPECT_THAT(said(std::string("\xFF\xFE"
+                               "a\0g\0e\0\n",
+                               9)),
+              HasSubstr("save the table as \"CSV UTF-8\""));
 }
 
 TEST(NamedData, JsonLinesSayLineAndElement) {
@@ -258,8 +270,8 @@ TEST(NamedData, JsonLinesSayLineAndElement) {
   const auto x = [&](const std::string& value) { return said("{\"x\":" + value + ",\"y\":1}"); };
   EXPECT_EQ(x("[[1,2],[3,4e0]]"), "no error");
   EXPECT_EQ(said("{\"y\":[2],\"text\":\"a\",\"x\":[[true,false],[0,0]],\"z\":{\"x\":[]}}"), "no error");
-  EXPECT_THAT(x("[[1,2],[3]]"), AllOf(HasSubstr("FOLDER/t.jsonl"), HasSubstr("a list of sample 1"), HasSubstr("2 elements"),
-                                      HasSubstr("1 at line 2, x[1]"), HasSubstr("pad lists")));
+  EXPECT_THAT(x("[[1,2],[3]]"), AllOf(HasSubstr("FOLDER/t.jsonl"), HasSubstr("a list of sample 1"),
+                                      HasSubstr("2 elements"), HasSubstr("1 at line 2, x[1]"), HasSubstr("pad lists")));
   EXPECT_THAT(x("[[1,2],[3,4,5]]"), HasSubstr("more at line 2, x[1][2]"));
   EXPECT_THAT(x("[[1,2]]"), AllOf(HasSubstr("2 elements"), HasSubstr("1 at line 2, x")));
   EXPECT_THAT(x("[1,2,3,4]"), AllOf(HasSubstr("numbers in lists of 2 x 2"), HasSubstr("a number at line 2, x[0]")));
@@ -271,8 +283,8 @@ TEST(NamedData, JsonLinesSayLineAndElement) {
   EXPECT_THAT(x("[[1,1e99],[3,4]]"), HasSubstr("a finite number"));
   EXPECT_THAT(x("[[1,NaN],[3,4]]"), HasSubstr("line 2 is no JSON"));
   EXPECT_THAT(x("[[1,2],[3,4]],\"x\":[[1,2],[3,4]]"), HasSubstr("line 2 has \"x\" twice"));
-  EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"Y\":1}"), AllOf(HasSubstr("line 2 has no member for input \"y\""), HasSubstr("\"Y\""),
-                                                        HasSubstr("did you mean")));
+  EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"Y\":1}"),
+              AllOf(HasSubstr("line 2 has no member for input \"y\""), HasSubstr("\"Y\""), HasSubstr("did you mean")));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1.5}"), HasSubstr("1.5 at line 2, y"));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":3}"), HasSubstr("0 to 2, or -100"));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":99999999999999999999}"), HasSubstr("99999999999999999999 at line 2, y"));
@@ -280,21 +292,26 @@ TEST(NamedData, JsonLinesSayLineAndElement) {
   EXPECT_THAT(said("[1]"), HasSubstr("line 2 holds no object"));
   EXPECT_THAT(said("5"), HasSubstr("line 2 holds no object"));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1} 7"), HasSubstr("line 2 is no JSON"));
-  EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1,\"t\":\"\xFF\"}"), AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("save the file as UTF-8")));
+  EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1,\"t\":\"\xFF\"}"),
+              AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("save the file as UTF-8")));
   EXPECT_THAT(said("{\"x\":" + std::string(200000, '[')), HasSubstr("[data]")) << "nesting without end";
   EXPECT_THAT(said("{\"z\":" + std::string(200000, '[')), HasSubstr("line 2 is no JSON"));
-  EXPECT_THAT(said(""), "no error");
+  EXPECT_EQ(said(""), "no error");
+  EXPECT_THAT(said_of(program, {{"all.json", "[{\"x\":1}]"}}, "all.json"),
+              HasSubstr("write an object of named values in every line"));
   EXPECT_THAT(said_of(program, {{"t.jsonl", "\n"}}, "t.jsonl"), HasSubstr("the file is empty"));
 }
 
 TEST(NamedData, OneFileOfAFolderHoldsTheData) {
   const Program program = inputs_of([] { input("x", {1}, f32); });
   EXPECT_EQ(said_of(program, {{"t.csv", "x\n1\n"}, {"readme.txt", "text"}}), "no error");
-  EXPECT_THAT(said_of(program, {{"a.csv", "x\n1\n"}, {"b.csv", "x\n1\n"}}),
-              AllOf(HasSubstr("not clear which file"), HasSubstr("\"a.csv\", \"b.csv\""), HasSubstr("name the file itself")));
+  EXPECT_THAT(
+      said_of(program, {{"a.csv", "x\n1\n"}, {"b.csv", "x\n1\n"}}),
+      AllOf(HasSubstr("not clear which file"), HasSubstr("\"a.csv\", \"b.csv\""), HasSubstr("name the file itself")));
   EXPECT_THAT(said_of(program, {{"readme.txt", "text"}}),
               AllOf(HasSubstr("the format of these data is not known"), HasSubstr("csv (a table with named columns)")));
-  EXPECT_EQ(said_of(program, {{"x.npy", npy("<f4", "(3,)", floats({1, 2, 3}))}}, "x.npy"), "no error") << "the only input's";
+  EXPECT_EQ(said_of(program, {{"x.npy", npy("<f4", "(3,)", floats({1, 2, 3}))}}, "x.npy"), "no error")
+      << "the only input's";
   const Program mixed = inputs_of([] {
     token_batch(2, 3, 50);
     input("x", {2}, f32);
@@ -316,7 +333,9 @@ TEST(TextRows, AreFoundInLargeFilesToo) {
         EXPECT_EQ(rows.row(i, buffer), fmt::format("row {}{}", i, std::string(static_cast<size_t>(i % 7), 'x')));
     }
   }
-  EXPECT_THAT(error_of([&] { TextRows(DataFile(folder.path("rows")), {4, 30, 0}); }),
+  EXPECT_THAT(error_of([&] {
+                TextRows(DataFile(folder.path("rows")), {4, 30, 0});
+              }),
               AllOf(HasSubstr("lines are too long"), HasSubstr("at most 30 bytes in 4 lines")));
 }
 

@@ -38,8 +38,12 @@ const std::vector<Program>& programs() {
       inputs_of([] { synthetic_images(4, 3, 6, 5, 10); }),
       inputs_of([] { image_batch(3, 1, 1, 2, 4); }),
       inputs_of([] { translation_batch(4, 5, 7, 20, 30); }),
-      inputs_of([] { table_batch(5, 3, {4, 1, 1000}); }),
-      inputs_of([] { feature_batch(4, {{"dose", 1}, {"cell", 9}}); }),
+      inputs_of([] {
+        table_batch(5, 3, {4, 1, 1000});
+      }),
+      inputs_of([] {
+        feature_batch(4, {{"dose", 1}, {"cell", 9}});
+      }),
       inputs_of([] {
         input("words", {3, 4}, i32, {.classes = 9});
         input("scores", {3, 2, 2}, f32);
