@@ -91,12 +91,13 @@ TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
   std::string cluster =
       "name = \"slow\"\nbetween = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n[[host]]\n"
       "inside = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n";
-  for (const char* speed : {"0.3", "0.6", "0.2"})
-    cluster += "[[host.device]]\nname = \"d" + std::string(speed).substr(2) +
+  for (const char* speed : {"0.0003", "0.0006", "0.0002"})
+    cluster += "[[host.device]]\nname = \"d" + std::string(speed).substr(5) +
                "\"\nkind = \"cpu\"\nmemory = \"1 GiB\"\ndeclared = { matmul = \"" + speed +
-               " MFLOP/s\", memory_bandwidth = \"0.1 MB/s\" }\n";
+               " GFLOP/s\", memory_bandwidth = \"0.001 GB/s\" }\n";
   place.write("c.toml", cluster);
-  ASSERT_EQ(run("--data train.jsonl --steps 8 --checkpoint one.st").code, 0);
+  const Outcome one = run("--data train.jsonl --steps 8 --checkpoint one.st");
+  ASSERT_EQ(one.code, 0) << one.err;
   const Outcome three = run("--data train.jsonl --steps 8 --checkpoint three.st",
                             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
                             "--bind-to none -np 3");
