@@ -91,10 +91,10 @@ TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
   std::string cluster =
       "name = \"slow\"\nbetween = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n[[host]]\n"
       "inside = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n";
-  for (const char* speed : {"0.0003", "0.0006", "0.0002"})
-    cluster += "[[host.device]]\nname = \"d" + std::string(speed).substr(5) +
+  for (const char* speed : {"0.003", "0.006", "0.002"})
+    cluster += "[[host.device]]\nname = \"d" + std::string(speed).substr(4) +
                "\"\nkind = \"cpu\"\nmemory = \"1 GiB\"\ndeclared = { matmul = \"" + speed +
-               " GFLOP/s\", memory_bandwidth = \"0.001 GB/s\" }\n";
+               " GFLOP/s\", memory_bandwidth = \"0.002 GB/s\" }\n";
   place.write("c.toml", cluster);
   const Outcome one = run("--data train.jsonl --steps 8 --checkpoint one.st");
   ASSERT_EQ(one.code, 0) << one.err;
