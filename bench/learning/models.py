@@ -51,6 +51,8 @@ MODELS = [
           data=dict(rows=64, note="64 rows again and again",
                     groups=dict(dose1=1, dose2=1, cell_rnaseq=942, drug1_descriptors=5270, drug1_fingerprints=2048,
                                 drug2_descriptors=5270, drug2_fingerprints=2048))),
+    Model("Tagger", "tagger.cpp", **words(9),
+          data=dict(sentences=256, length=64, words=2000, names=200, tags=9, note="256 sentences again and again")),
     Model("GPT-2 124M", "gpt2.cpp", **words(50257), settings={"batch": 2},
           edits=[('{"124M", {12, 12, 768, 50257, 1024, 64}}', '{"124M", {12, 12, 768, 50257, 256, 64}}')],
           smaller="batch 2 of 64, length 256 of 1024"),

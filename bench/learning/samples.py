@@ -6,6 +6,8 @@ more of them than ln(1000). Here they show ten classes; the network still has 10
 
 Rows of features are made as `feature_batch` makes them up, but few of them, seen again and again: of 15,580 numbers in
 a row the default teacher sees 322, which no network finds out from 1,280 rows.
+
+Sentences are made as nothing else makes them: of inputs with names of a model's own the default ones teach nothing.
 """
 import array
 import math
@@ -27,7 +29,12 @@ def save(path, kind, shape, content):
 def write(folder, data):
     folder = pathlib.Path(folder)
     folder.mkdir()
-    write_images(folder, data) if "images" in data else write_features(folder, data)
+    if "images" in data:
+        write_images(folder, data)
+    elif "sentences" in data:
+        write_sentences(folder, data)
+    else:
+        write_features(folder, data)
 
 
 def write_features(folder, data):
@@ -45,6 +52,24 @@ def write_features(folder, data):
         save(folder / f"{name}.npy", "<f4", [data["rows"], width], values.tobytes())
     targets = array.array("f", [math.tanh(score / math.sqrt(squares)) for score in scores])
     save(folder / "targets.npy", "<f4", [len(targets)], targets.tobytes())
+
+
+def write_sentences(folder, data):
+    """data: sentences, length, words, names, tags. The words below `names` are of one of the tags above 0 each, the
+    others of tag 0; every tenth word is such a name, and how it is capitalised tells it apart. Padding has tag -100."""
+    draw = random.Random(1)
+    columns = {name: array.array("i") for name in ("words", "caps", "mask", "tags")}
+    for _ in range(data["sentences"]):
+        own = draw.randrange(data["length"] // 4, data["length"] + 1)
+        for i in range(data["length"]):
+            name = draw.random() < 0.1
+            word = draw.randrange(data["names"]) if name else draw.randrange(data["names"], data["words"])
+            columns["mask"].append(i < own)
+            columns["words"].append(word if i < own else 0)
+            columns["caps"].append(int(name) if i < own else 0)
+            columns["tags"].append(-100 if i >= own else 1 + word % (data["tags"] - 1) if name else 0)
+    for name, values in columns.items():
+        save(folder / f"{name}.npy", "<i4", [data["sentences"], data["length"]], values.tobytes())
 
 
 def write_images(folder, data):

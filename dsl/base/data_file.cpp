@@ -40,8 +40,27 @@ DataFile::DataFile(std::string path) : path_(std::move(path)) {
   bytes_ = static_cast<int64_t>(status.st_size);
 }
 
+DataFile::DataFile(std::string path, std::vector<std::byte> unpacked)
+    : path_(std::move(path)), bytes_(static_cast<int64_t>(unpacked.size())), unpacked_(std::move(unpacked)) {}
+
 DataFile::DataFile(DataFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(other.bytes_), number_(std::exchange(other.number_, -1)) {}
+    : path_(std::move(other.path_)),
+      begin_(other.begin_),
+      bytes_(other.bytes_),
+      number_(std::exchange(other.number_, -1)),
+      unpacked_(std::move(other.unpacked_)) {}
+
+DataFile DataFile::part(std::string path, int64_t begin, int64_t bytes) const {
+  HETSYNTH_CHECK(begin >= 0 && bytes >= 0 && begin <= bytes_ - bytes, "the part lies in the file");
+  HETSYNTH_CHECK(number_ >= 0, "parts are of files that are open");
+  DataFile out;
+  out.path_ = std::move(path);
+  out.begin_ = begin_ + begin;
+  out.bytes_ = bytes;
+  out.number_ = ::fcntl(number_, F_DUPFD_CLOEXEC, 0);
+  if (out.number_ < 0) throw error(std::string("the file cannot be read: ") + std::strerror(errno));
+  return out;
+}
 
 DataFile::~DataFile() {
   if (number_ >= 0) ::close(number_);
@@ -49,9 +68,14 @@ DataFile::~DataFile() {
 
 void DataFile::read(int64_t offset, std::span<std::byte> out) const {
   HETSYNTH_CHECK(offset >= 0, "offsets count from the beginning");
+  if (number_ < 0) {
+    HETSYNTH_CHECK(offset <= bytes_ - static_cast<int64_t>(out.size()), "the bytes lie in what was unpacked");
+    std::copy_n(unpacked_.begin() + offset, out.size(), out.begin());
+    return;
+  }
   for (size_t done = 0; done < out.size();) {
-    const ssize_t got =
-        ::pread(number_, out.data() + done, out.size() - done, static_cast<off_t>(offset) + static_cast<off_t>(done));
+    const ssize_t got = ::pread(number_, out.data() + done, out.size() - done,
+                                static_cast<off_t>(begin_ + offset) + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw error(std::string("the file cannot be read: ") + std::strerror(errno));
     if (got == 0) {

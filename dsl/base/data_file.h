@@ -1,4 +1,4 @@
-// One file of data, read in place.
+// One file of data, or a part of one, read in place.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +18,20 @@ class DataFile {
   /// Throws UserError naming the path if it is no regular file that can be read.
   explicit DataFile(std::string path);
   ~DataFile();
+  /// What was unpacked from a file, as if it were a file of its own. `path` names it in messages.
+  DataFile(std::string path, std::vector<std::byte> unpacked);
   DataFile(DataFile&& other) noexcept;
   DataFile& operator=(DataFile&&) = delete;
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
 
+  /// Bytes [begin, begin + bytes) as a file of their own, which may outlive this one. `path` names it in messages.
+  DataFile part(std::string path, int64_t begin, int64_t bytes) const;
+
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }
+  /// It lies in memory.
+  bool unpacked() const { return number_ < 0; }
   /// Fills `out` from byte `offset` on. Throws UserError if the file ends before, or cannot be read any more. May be
   /// called by several threads.
   void read(int64_t offset, std::span<std::byte> out) const;
@@ -35,9 +42,13 @@ class DataFile {
                   const std::string& mend = "") const;
 
  private:
+  DataFile() = default;
+
   std::string path_;
+  int64_t begin_ = 0;  ///< of a part, in the open file
   int64_t bytes_ = 0;
-  int number_ = -1;  ///< of the open file
+  int number_ = -1;  ///< of the open file; -1: it was unpacked
+  std::vector<std::byte> unpacked_;
 };
 
 /// The error of data that cannot be used: "PATH: error: [data] message".

@@ -33,7 +33,7 @@ double half(uint64_t bits) {
 }  // namespace
 
 std::string text(const StoredType& type) {
-  static constexpr const char* names[] = {"bool", "uint", "int", "float"};
+  static constexpr const char* names[] = {"bool", "uint", "int", "float", "bfloat"};
   const std::string name = type.kind == StoredType::Kind::boolean
                                ? "bool"
                                : fmt::format("{}{}", names[static_cast<int>(type.kind)], 8 * type.bytes);
@@ -43,6 +43,7 @@ std::string text(const StoredType& type) {
 double real_at(std::span<const std::byte> bytes, const StoredType& type) {
   if (type.whole()) return static_cast<double>(whole_at(bytes, type));
   const uint64_t bits = bits_at(bytes, type);
+  if (type.kind == StoredType::Kind::bfloat) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   if (type.bytes == 2) return half(bits);
   if (type.bytes == 4) return std::bit_cast<float>(static_cast<uint32_t>(bits));
   return std::bit_cast<double>(bits);

@@ -8,12 +8,12 @@
 namespace hetsynth {
 
 struct StoredType {
-  enum class Kind : uint8_t { boolean, unsigned_integer, integer, real };
+  enum class Kind : uint8_t { boolean, unsigned_integer, integer, real, bfloat };
   Kind kind = Kind::unsigned_integer;
-  int bytes = 1;  ///< 1, 2, 4 or 8; of reals 2, 4 or 8
+  int bytes = 1;  ///< 1, 2, 4 or 8; of reals 2, 4 or 8; of bfloat, the upper half of a float32, 2
   bool big_endian = false;
 
-  bool whole() const { return kind != Kind::real; }
+  bool whole() const { return kind != Kind::real && kind != Kind::bfloat; }
   bool operator==(const StoredType&) const = default;
 };
 

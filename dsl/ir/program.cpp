@@ -96,6 +96,9 @@ std::string leaf_text(const Node& node) {
     const DataSource& data = node.data;
     std::string out = fmt::format(" source={} length={} classes={}", int(data.kind), data.length, data.classes);
     if (data.column > 0) out += fmt::format(" column={}", data.column);
+    if (data.lowest) out += fmt::format(" lowest={}", *data.lowest);
+    if (data.highest) out += fmt::format(" highest={}", *data.highest);
+    if (data.ignored) out += fmt::format(" ignored={}", *data.ignored);
     return out + (data.files ? " files" : "");
   }
   const Initializer& init = node.initializer;

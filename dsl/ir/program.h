@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dsl/base/error.h"
+#include "dsl/ir/data_source.h"
 #include "dsl/ir/operator.h"
 
 namespace hetsynth {
@@ -31,36 +32,6 @@ struct Initializer {
   double value = 0;        ///< the constant; standard deviation of normal; half-width of uniform around 0
   std::string drawn_as{};  ///< the leaf whose draws these are, so that both start alike; empty: the leaf's own
   std::shared_ptr<const std::vector<double>> values{};  ///< of Kind::values: one for each element, row-major
-};
-
-/// Where an input's values come from. Samples are counted globally; dimension 0 of the input runs over the batch's
-/// samples.
-struct DataSource {
-  enum class Kind : uint8_t {
-    none,
-    text_tokens,       ///< bytes of a text, a window of `length` per sample
-    text_targets,      ///< the same window moved by one byte
-    text_next,         ///< the one byte after the window of `length`
-    synthetic_normal,  ///< standard normal values
-    synthetic_label,   ///< class of a fixed random linear teacher of the inputs of kind synthetic_normal, in [0,
-                       ///< classes)
-    tokens,            ///< a window of `length` tokens per sample
-    token_targets,     ///< the same window moved by one token
-    token_label,       ///< class of the window
-    image,             ///< pixels, [channels, height, width] per sample
-    image_label,       ///< class of the image
-    pair_source,       ///< translation: `length` tokens to be translated
-    pair_input,        ///< the translation moved by one token to the right, begun with token 1
-    pair_target,       ///< the translation, `length` tokens
-    numeric,           ///< `length` real features of a row, from column `column` of the numeric ones on
-    category,          ///< categorical column `column` of a row
-    response,          ///< what a row's features are to predict: 0 or 1 if `classes` is 2, else a real number
-  };
-  Kind kind = Kind::none;
-  int64_t length = 0;   ///< tokens or features per sample
-  int64_t classes = 0;  ///< integer inputs take values in [0, classes); 0: not an index
-  int64_t column = 0;   ///< first column of a table's row
-  bool files = false;   ///< read from the data the user names; if none are named, made up
 };
 
 /// Which of a step's samples an input holds, if the step has several micro-batches.

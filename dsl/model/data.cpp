@@ -3,9 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 
+#include "dsl/base/suggest.h"
 #include "dsl/ir/trace.h"
 
 namespace hetsynth {
@@ -16,8 +20,38 @@ using Kind = DataSource::Kind;
 constexpr int64_t byte_values = 256;
 constexpr int64_t most_classes = int64_t{1} << 31;
 
+[[noreturn]] void fail_input(const std::string& name, std::string message, std::string expected, std::string found,
+                             std::string mend, const std::source_location& where, const Node* other = nullptr) {
+  Diagnostic diagnostic{.where = location(where),
+                        .tag = "input",
+                        .message = std::move(message),
+                        .expected = std::move(expected),
+                        .found = std::move(found),
+                        .mend = std::move(mend)};
+  if (other) diagnostic.notes.push_back({other->where, fmt::format("{} is made here", other->name), ""});
+  if (!name.empty()) diagnostic.message = fmt::format("input {}: {}", quote(name), diagnostic.message);
+  throw UserError(std::move(diagnostic));
+}
+
+/// Inputs with names of the model's own are told apart by these, and have one batch together with all others.
+void check_beside(const std::string& name, Kind kind, const Shape& shape, const std::source_location& where) {
+  const Trace& trace = Trace::current();
+  if (trace.micro_batch > 0) return;  // further micro-batches repeat the first one's inputs
+  for (const Node& other : trace.program.nodes) {
+    if (other.kind != NodeKind::input || (kind != Kind::named && other.data.kind != Kind::named)) continue;
+    if (other.name == name)
+      fail_input(name, "a second input has this name", "a name of its own for each: the data are found by it",
+                 "the same name again", "give it another name; an input that is used twice is one call", where, &other);
+    if (!shape.empty() && !other.type.shape.empty() && other.type.shape[0] != shape[0])
+      fail_input(name, "its batch is not that of the other inputs, whose samples belong to its own",
+                 fmt::format("{} samples in dimension 0, as {} has", other.type.shape[0], other.name),
+                 fmt::format("{}", text(shape)), "give all inputs the same batch", where, &other);
+  }
+}
+
 Tensor add_input(const std::string& name, DataSource data, TensorType type, const std::source_location& where) {
   Trace& trace = Trace::current();
+  check_beside(name, data.kind, type.shape, where);
   Tensor input = trace.add_leaf(NodeKind::input, name, std::move(type), where);
   trace.program.nodes[input.node()].data = data;
   return input;
@@ -62,7 +96,70 @@ LabelledBatch image_inputs(const Shape& shape, int64_t classes, bool files, cons
           add_input("labels", {Kind::image_label, 0, classes, 0, files}, {{shape[0]}, DType::i32}, where)};
 }
 
+bool is_int32(double value) {
+  return std::floor(value) == value && value >= double(std::numeric_limits<int32_t>::min()) &&
+         value <= double(std::numeric_limits<int32_t>::max());
+}
+
+/// The values an input of int32 takes.
+void declare_whole(const std::string& name, const InputOptions& options, const std::source_location& where,
+                   DataSource* out) {
+  const bool bounds = options.lowest || options.highest;
+  if (options.classes == 0 && !(options.lowest && options.highest))
+    fail_input(name, "it is not said which integers it takes", "{.classes = N}, or {.lowest = A, .highest = B}",
+               bounds ? "one bound" : "neither", "lookups and losses are held against the greatest value", where);
+  if (options.classes != 0 && bounds)
+    fail_input(name, "its values are said twice", "either .classes or .lowest and .highest", "both", "", where);
+  if (options.classes != 0)
+    require_classes("input", "the number of classes of " + quote(name), options.classes, 1, where);
+  const double lowest = options.lowest.value_or(0), highest = options.highest.value_or(double(options.classes) - 1);
+  if (!is_int32(lowest) || !is_int32(highest) || lowest > highest)
+    fail_input(name, "its bounds are no range of int32", "whole numbers from -2147483648 to 2147483647, .lowest first",
+               fmt::format("{} to {}", lowest, highest), "", where);
+  if (options.ignored && !is_int32(double(*options.ignored)))
+    fail_input(name, "the value that is ignored is no int32", "-2147483648 to 2147483647",
+               fmt::format("{}", *options.ignored), "", where);
+  out->classes = std::max<int64_t>(0, static_cast<int64_t>(highest) + 1);
+  out->lowest = lowest, out->highest = highest, out->ignored = options.ignored;
+}
+
+/// The values an input of float32 takes.
+void declare_real(const std::string& name, const InputOptions& options, const std::source_location& where,
+                  DataSource* out) {
+  if (options.classes != 0 || options.ignored)
+    fail_input(name, fmt::format("{} is of integers", options.classes != 0 ? ".classes" : ".ignored"),
+               "an input of i32", "one of f32", "declare it as i32, and take to_float(x) where it is computed with",
+               where);
+  for (const std::optional<double>& bound : {options.lowest, options.highest}) {
+    if (bound && !std::isfinite(static_cast<float>(*bound)))
+      fail_input(name, "a bound is no float32", "a finite number", fmt::format("{}", *bound),
+                 "leave a bound out that there is not", where);
+  }
+  if (options.lowest && options.highest && *options.lowest > *options.highest)
+    fail_input(name, "its bounds are no range", ".lowest first",
+               fmt::format("{} to {}", *options.lowest, *options.highest), "", where);
+  out->lowest = options.lowest, out->highest = options.highest;
+}
+
 }  // namespace
+
+Tensor input(const std::string& name, const std::vector<int64_t>& shape, DType dtype, const InputOptions& options,
+             std::source_location where) {
+  if (name.empty())
+    fail_input(name, "an input needs a name", "the name under which the data have it", "an empty one", "", where);
+  if (name.find('/') != std::string::npos)
+    fail_input(name, "the name cannot be that of a file", "a name without '/'", quote(name), "give it another name",
+               where);
+  if (shape.empty())
+    fail_input(name, "it has no dimension for the batch", "{batch, ...}", "{}", "a number a sample has shape {batch}",
+               where);
+  if (dtype != DType::f32 && dtype != DType::i32)
+    fail_input(name, "data are read as f32 or i32", "f32 or i32", std::string(hetsynth::name(dtype)),
+               "read it as f32 and round it with cast(x, bf16)", where);
+  DataSource data{.kind = Kind::named, .files = true};
+  dtype == DType::i32 ? declare_whole(name, options, where, &data) : declare_real(name, options, where, &data);
+  return add_input(name, data, {shape, dtype}, where);
+}
 
 TextBatch text_batch(int64_t batch, int64_t length, std::source_location where) {
   require_positive("text_batch", {{"batch", batch}, {"length", length}}, where);

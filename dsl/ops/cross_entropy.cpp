@@ -77,6 +77,15 @@ void check(Tensor logits, Tensor labels, const CrossEntropyOptions& o) {
                .found = fmt::format("{}", o.label_smoothing)},
               {logits, labels});
   require_index_range("cross_entropy", labels, logits.size(-1), "a row of logits");
+  const Node& source = Trace::current().program[labels.node()];
+  if (source.kind == NodeKind::input && source.data.ignored && source.data.ignored != o.ignored_label &&
+      (*source.data.ignored < 0 || *source.data.ignored >= source.data.classes))
+    fail_call({.tag = "cross_entropy",
+               .message = fmt::format("labels may be {}, which is no class", *source.data.ignored),
+               .expected = fmt::format("{{.ignored_label = {}}}", *source.data.ignored),
+               .found = o.ignored_label ? fmt::format("{{.ignored_label = {}}}", *o.ignored_label) : "no ignored_label",
+               .mend = "let the loss ignore what the input marks, or declare the input without .ignored"},
+              {logits, labels});
 }
 
 }  // namespace

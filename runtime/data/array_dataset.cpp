@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace hetsynth {
@@ -55,13 +54,12 @@ class ElementReader {
   void store_reals(std::span<const std::byte> bytes, float* out) const {
     const auto size = static_cast<size_t>(field_.type.bytes);
     const bool bytes_as_they_are = field_.type == StoredType{};
-    const bool flag = input_.data.kind == DataSource::Kind::response && input_.data.classes == 2;
     for (size_t at = 0; at < bytes.size(); at += size) {
       double value = bytes_as_they_are ? static_cast<double>(std::to_integer<int>(bytes[at]))
                                        : real_at(bytes.subspan(at), field_.type);
       if (field_.pixels) value = (value - 127.5) / 127.5;
       const auto stored = static_cast<float>(value);
-      if (!std::isfinite(stored) || (flag && stored != 0 && stored != 1)) {
+      if (!takes_real(input_.data, stored)) {
         throw value_error(input_, part_.file->path(), fmt::format("byte {}", offset_ + static_cast<int64_t>(at)),
                           sample_, fmt::format("{}", value));
       }
@@ -102,15 +100,21 @@ int64_t ArrayField::samples() const {
 
 UserError value_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
                       const std::string& value) {
-  const bool flag = input.data.kind == DataSource::Kind::response && input.data.classes == 2;
-  const std::string expected = input.type.dtype == DType::i32 && input.data.classes > 0
-                                   ? fmt::format("0 to {}", input.data.classes - 1)
-                               : flag ? "0 or 1"
-                                      : "a finite number";
-  return data_error(file, fmt::format("sample {} has a value that input {} cannot take", sample, input.name), expected,
-                    fmt::format("{} at {}", value, at),
-                    input.type.dtype == DType::i32 ? "mend the data, or raise the number of classes in the model"
-                                                   : "mend the data, or leave the sample out");
+  return data_error(file, fmt::format("sample {} has a value that input {} cannot take", sample, input.name),
+                    text_of_values(input.data, input.type.dtype), fmt::format("{} at {}", value, at),
+                    input.data.lowest || input.data.highest ? "mend the data, or declare the input with wider bounds"
+                    : input.type.dtype == DType::i32 ? "mend the data, or raise the number of classes in the model"
+                                                     : "mend the data, or leave the sample out");
+}
+
+UserError number_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
+                       const std::string& found) {
+  const bool whole = input.type.dtype == DType::i32;
+  return data_error(
+      file, fmt::format("sample {} has no {} for input {}", sample, whole ? "whole number" : "number", input.name),
+      text_of_values(input.data, input.type.dtype), fmt::format("{} at {}", found, at),
+      whole ? "write 3, not 3.0, and a number for what is missing, which the input may ignore"
+            : "write a number for what is missing, or leave the sample out");
 }
 
 ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayField> fields)
@@ -123,7 +127,8 @@ ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayF
     if (field.samples() == first.samples()) continue;
     throw file.error("the files of these data do not belong together",
                      fmt::format("{} samples, as in {}", first.samples(), first.parts.front().file->path()),
-                     fmt::format("{} samples", field.samples()));
+                     fmt::format("{} samples", field.samples()),
+                     "write a row for every sample, in the same order for all inputs");
   }
 }
 

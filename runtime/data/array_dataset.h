@@ -64,12 +64,15 @@ class ArrayDataset : public Dataset {
 UserError value_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
                       const std::string& value);
 
-/// Writes a whole number as the input's element `to`, or throws value_error's error if it is not in [0, classes).
-/// `at` is called for the error only.
+/// The error of what is no number, or no whole number where the input takes those, in a file of text.
+UserError number_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
+                       const std::string& found);
+
+/// Writes a whole number as the input's element `to`, or throws value_error's error if the input does not take it. `at`
+/// is called for the error only.
 template <class At>
 void store_whole(const Node& input, const std::string& file, const At& at, int64_t sample, int64_t value, int32_t* to) {
-  const int64_t limit = input.data.classes > 0 ? input.data.classes : int64_t{1} << 31;
-  if (value < 0 || value >= limit) throw value_error(input, file, at(), sample, std::to_string(value));
+  if (!takes_whole(input.data, value)) throw value_error(input, file, at(), sample, std::to_string(value));
   *to = static_cast<int32_t>(value);
 }
 

@@ -82,7 +82,7 @@ class DeclaredData : public BatchSource {
                        "the model makes its samples up and reads no data",
                        "no --data",
                        "",
-                       "leave --data out, or let the model ask for data, as with image_batch"},
+                       "leave --data out, or let the model ask for data, as with input or image_batch"},
                       ExitCode::usage);
     }
   }
@@ -138,9 +138,10 @@ class DeclaredData : public BatchSource {
   static void check_input(const Node& node) {
     if (node.data.kind == Kind::none) {
       throw UserError({node.where, "input", "input " + node.name + " has no source of data", "", "",
-                       "make it with a function of data.h, such as text_batch or image_batch"});
+                       "make it with a function of data.h, such as input or image_batch"});
     }
-    const bool integer = !is_real(node.data.kind);
+    // Inputs with names of the model's own have the type that it says.
+    const bool integer = node.data.kind == Kind::named ? node.type.dtype == DType::i32 : !is_real(node.data.kind);
     if (node.type.shape.empty() || node.type.dtype != (integer ? DType::i32 : DType::f32)) {
       throw UserError({node.where, "input", "input " + node.name + " cannot hold its data",
                        integer ? "i32 with samples in dimension 0" : "f32 with samples in dimension 0", text(node.type),

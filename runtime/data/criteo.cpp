@@ -6,106 +6,22 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <string_view>
-#include <utility>
 
 #include "dsl/base/data_file.h"
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/sample_order.h"
-#include "runtime/rank/arena.h"
+#include "runtime/data/text_rows.h"
 
 namespace hetsynth {
 namespace {
 
 using Kind = DataSource::Kind;
 
-constexpr int64_t rows_per_mark = 16;
-constexpr int64_t longest_mark = int64_t{1} << 20;  ///< bytes of so many rows
-constexpr int64_t resident_bytes = int64_t{256} << 20;
-
-/// Lines of a text file by number: kept in memory if the file is small, else read as needed.
-class Rows {
- public:
-  explicit Rows(DataFile file) : file_(std::move(file)) {
-    if (file_.bytes() <= resident_bytes) {
-      resident_.resize(static_cast<size_t>(file_.bytes()));
-      file_.read(0, std::as_writable_bytes(std::span(resident_)));
-    }
-    index();
-  }
-
-  int64_t count() const { return rows_; }
-  const DataFile& file() const { return file_; }
-
-  /// Row `row` from 0 on, without its end of line. `buffer` holds the text if it has to be read.
-  std::string_view row(int64_t row, std::string& buffer) const {
-    const int64_t mark = row / rows_per_mark;
-    const int64_t begin = marks_[static_cast<size_t>(mark)], end = marks_[static_cast<size_t>(mark) + 1];
-    std::string_view text = part(begin, end, buffer);
-    for (int64_t skip = row % rows_per_mark; skip > 0; --skip) {
-      const size_t line = text.find('\n');
-      if (line == std::string_view::npos)
-        throw file_.error("the file was changed while it was used", "", "", "leave the data files alone");
-      text.remove_prefix(line + 1);
-    }
-    text = text.substr(0, text.find('\n'));
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    return text;
-  }
-
- private:
-  std::string_view part(int64_t begin, int64_t end, std::string& buffer) const {
-    const auto size = static_cast<size_t>(end - begin);
-    if (!resident_.empty()) return std::string_view(resident_).substr(static_cast<size_t>(begin), size);
-    buffer.resize(size);
-    file_.read(begin, std::as_writable_bytes(std::span(buffer)));
-    return buffer;
-  }
-
-  /// Notes where every sixteenth row begins: half a byte per row.
-  void index() {
-    constexpr int64_t block = int64_t{1} << 20;
-    std::string buffer;
-    int64_t line_start = 0;
-    for (int64_t at = 0; at < file_.bytes(); at += block) {
-      const std::string_view text = part(at, std::min(at + block, file_.bytes()), buffer);
-      for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', end + 1)) {
-        add_row(line_start);
-        line_start = at + static_cast<int64_t>(end) + 1;
-      }
-    }
-    if (line_start < file_.bytes()) add_row(line_start);  // the last line may lack its end
-    check_mark(file_.bytes());
-    marks_.push_back(file_.bytes());
-  }
-
-  void add_row(int64_t start) {
-    if (rows_ % rows_per_mark == 0) {
-      check_mark(start);
-      marks_.push_back(start);
-    }
-    ++rows_;
-  }
-
-  void check_mark(int64_t end) const {
-    if (marks_.empty() || end - marks_.back() <= longest_mark) return;
-    throw file_.error(
-        "the lines are too long for rows of a table",
-        fmt::format("at most {} bytes in {} lines", longest_mark, rows_per_mark),
-        fmt::format("{} bytes after line {}", end - marks_.back(), rows_ / rows_per_mark * rows_per_mark));
-  }
-
-  DataFile file_;
-  std::string resident_;
-  std::vector<int64_t> marks_;  ///< byte where row 16 i begins, and the end of the file
-  int64_t rows_ = 0;
-};
-
 class CriteoRows : public Dataset {
  public:
-  explicit CriteoRows(const DataPath& path) : rows_(DataFile(path.path)) {
+  explicit CriteoRows(const DataPath& path) : rows_(DataFile(path.path), {}) {
     for (const Node* input : path.inputs) {
       if (input->data.kind == Kind::numeric) numeric_ += input->data.length;
       if (input->data.kind == Kind::category) ++categories_;
@@ -187,7 +103,7 @@ class CriteoRows : public Dataset {
     return static_cast<int32_t>(hash % static_cast<uint64_t>(std::max<int64_t>(classes, 1)));
   }
 
-  Rows rows_;
+  TextRows rows_;
   int64_t numeric_ = 0, categories_ = 0;
 };
 

@@ -86,7 +86,8 @@ bool DataPath::asks_only(std::initializer_list<DataSource::Kind> kinds) const {
 
 std::span<const DataFormat> data_formats() {
   static const std::vector<DataFormat> formats = {
-      npy_format(), llmc_format(), idx_format(), cifar10_format(), cifar100_format(), criteo_format(), text_format(),
+      npy_format(),      npz_format(), safetensors_format(), llmc_format(),   idx_format(),  cifar10_format(),
+      cifar100_format(), csv_format(), jsonl_format(),       criteo_format(), text_format(),
   };
   return formats;
 }

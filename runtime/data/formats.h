@@ -45,10 +45,14 @@ std::unique_ptr<TokenSequence> open_npy_tokens(const std::string& path);
 std::unique_ptr<TokenSequence> open_llmc_tokens(const std::string& path);
 
 DataFormat npy_format();
+DataFormat npz_format();
+DataFormat safetensors_format();
 DataFormat llmc_format();
 DataFormat idx_format();
 DataFormat cifar10_format();
 DataFormat cifar100_format();
+DataFormat csv_format();
+DataFormat jsonl_format();
 DataFormat criteo_format();
 DataFormat text_format();
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -49,15 +48,17 @@ void check_input_values(const Node& input, std::span<const Range> ranges, std::s
   if (input.type.dtype == DType::f32) {
     for (size_t i = 0; i < count; ++i) {
       const float value = value_at<float>(values, i);
-      if (!std::isfinite(value))
-        fail(input, ranges, i, step, first_sample, rank_name, "finite numbers", fmt::format("{}", value));
+      if (!takes_real(input.data, value))
+        fail(input, ranges, i, step, first_sample, rank_name,
+             input.data.lowest || input.data.highest ? text_of_values(input.data, DType::f32) : "finite numbers",
+             fmt::format("{}", value));
     }
-  } else if (input.type.dtype == DType::i32 && input.data.classes > 0) {
+  } else if (input.type.dtype == DType::i32 && (input.data.classes > 0 || input.data.lowest)) {
     for (size_t i = 0; i < count; ++i) {
       const int32_t value = value_at<int32_t>(values, i);
-      if (value < 0 || value >= input.data.classes)
+      if (!takes_whole(input.data, value))
         fail(input, ranges, i, step, first_sample, rank_name,
-             fmt::format("indices from 0 to {}", input.data.classes - 1), fmt::format("{}", value));
+             fmt::format("indices from {}", text_of_values(input.data, DType::i32)), fmt::format("{}", value));
     }
   }
 }

@@ -106,11 +106,41 @@ void SyntheticData::fill(const Node& input, int64_t sample, int64_t inside, int6
       return;
     case Kind::synthetic_label:
       return void(std::fill_n(integers, count, taught_label(std::max<int64_t>(input.data.classes, 1), sample)));
+    case Kind::named:
+      return fill_named(input, sample * per_sample + inside, count, out);
     case Kind::none:
     case Kind::text_tokens:
     case Kind::text_targets:
     case Kind::text_next:
       return;
+  }
+}
+
+void SyntheticData::fill_named(const Node& input, int64_t first, int64_t count, std::byte* out) const {
+  const DataSource& data = input.data;
+  const uint64_t key = mix(seed_, static_cast<uint64_t>(stream_of(data_name(input))));
+  if (input.type.dtype == DType::i32) {
+    const int64_t lowest = lowest_whole(data), values = highest_whole(data) - lowest + 1;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t bits = mix(key, static_cast<uint64_t>(first + i));
+      constexpr uint64_t ignored_of = 8;
+      const bool ignored = data.ignored && bits % ignored_of == 0;
+      const int64_t value = lowest + static_cast<int64_t>((bits / ignored_of) % static_cast<uint64_t>(values));
+      reinterpret_cast<int32_t*>(out)[i] = static_cast<int32_t>(ignored ? *data.ignored : value);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = mix(key, static_cast<uint64_t>(first + i));
+    double value = quick_normal(bits);
+    if (data.lowest && data.highest) {
+      value = *data.lowest + uniform(bits) * (*data.highest - *data.lowest);
+    } else if (data.lowest) {
+      value = *data.lowest + std::abs(value);
+    } else if (data.highest) {
+      value = *data.highest - std::abs(value);
+    }
+    reinterpret_cast<float*>(out)[i] = static_cast<float>(value);
   }
 }
 

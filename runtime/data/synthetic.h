@@ -19,6 +19,8 @@ namespace hetsynth {
 ///  - pairs: the target is the source backwards, each token replaced by its translation.
 ///  - numeric, category: normal, Zipf; the response is a linear teacher's answer to the row, through a threshold or
 ///    tanh. The teacher sees the first 64 features of each numeric input.
+///  - named: numbers are normal, or uniform between two bounds, or half of a normal distribution beyond one; integers
+///    are uniform in their range, an eighth of them ignored. Nothing is to be learnt of them.
 ///  - synthetic_normal, synthetic_label: normal, and the class to which a linear teacher gives the greatest score.
 class SyntheticData {
  public:
@@ -39,6 +41,8 @@ class SyntheticData {
   };
   void fill_tokens(const Node& input, int64_t sample, int64_t inside, int64_t count, int32_t* out) const;
   void fill_image(const Node& input, int64_t sample, int64_t inside, int64_t count, float* out) const;
+  /// Elements [first, first + count) of all samples.
+  void fill_named(const Node& input, int64_t first, int64_t count, std::byte* out) const;
   int32_t pair_token(const Node& input, int64_t sample, int64_t position) const;
   float response(const Node& input, int64_t sample) const;
   int64_t category(uint64_t stream, int64_t classes, int64_t sample) const;

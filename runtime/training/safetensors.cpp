@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 
 #include "dsl/base/element_type.h"
@@ -23,9 +21,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
-
-// As the format's own library limits it.
-constexpr int64_t largest_header_bytes = 100'000'000;
 
 constexpr std::string_view tensor_checksum = "checksum of ";
 constexpr std::string_view header_checksum = "header_checksum";
@@ -74,105 +69,13 @@ std::string without_checksum(std::string header) {
   return header.replace(at + key.size(), no_checksum.size(), no_checksum);
 }
 
-/// Throws if an object has a key twice: readers differ in which one they believe.
-json parse_header(const std::string& path, const std::string& header) {
-  std::vector<std::set<std::string>> open;
-  std::string twice;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) open.emplace_back();
-    if (event == json::parse_event_t::object_end) open.pop_back();
-    if (event == json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
-      twice = parsed.get<std::string>();
-    return true;
-  };
-  json parsed = json::parse(header, watch, false);
-  if (!parsed.is_object() || header.front() != '{')
-    refuse_file(path, "the header is no JSON object: the file is damaged or no safetensors file");
-  if (!twice.empty()) refuse_file(path, "the header is damaged: the key " + json_text(twice) + " stands in it twice");
-  return parsed;
-}
-
-/// Bytes of an element of the format's types.
-int64_t stored_bytes(const std::string& path, const std::string& name, const std::string& dtype) {
-  static const std::map<std::string, int64_t> bytes = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
-  const auto found = bytes.find(dtype);
-  if (found == bytes.end())
-    refuse_file(path, "tensor " + name + " has an element type that is not supported", "F32, F16, BF16 or F64", dtype);
-  return found->second;
-}
-
 bool is_read_as_f32(const std::string& dtype) { return dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
 
 /// Elements as the file has them, to float32. f64 is rounded.
 void read_as_f32(const std::string& dtype, std::span<const std::byte> stored, std::span<float> out) {
-  const StoredType type{StoredType::Kind::real, dtype == "F64" ? 8 : 2};
-  for (size_t i = 0; i < out.size(); ++i) {
-    const std::span<const std::byte> element = stored.subspan(size_t(type.bytes) * i, size_t(type.bytes));
-    if (dtype == "BF16") {  // the upper half of a float32
-      uint16_t bits = 0;
-      std::memcpy(&bits, element.data(), sizeof bits);
-      out[i] = std::bit_cast<float>(uint32_t(bits) << 16);
-    } else {
-      out[i] = float(real_at(element, type));
-    }
-  }
-}
-
-TensorType type_of(const std::string& path, const std::string& name, const json& entry) {
-  TensorType type;
-  for (const json& extent : entry.at("shape")) {
-    if (!extent.is_number_unsigned()) refuse_file(path, "tensor " + name + " has a negative or broken shape");
-    type.shape.push_back(extent.get<int64_t>());
-  }
-  return type;
-}
-
-/// Bytes of a tensor whose numbers come from a file: nothing if they exceed `limit` or overflow.
-bool checked_bytes(const Shape& shape, int64_t element_bytes, int64_t limit, int64_t* bytes) {
-  int64_t total = element_bytes;
-  for (const int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(total, extent, &total)) return false;
-  }
-  *bytes = total;
-  return total <= limit;
-}
-
-/// First and last byte of a tensor, from the start of the data.
-std::pair<int64_t, int64_t> place_of(const std::string& path, const std::string& name, const json& entry,
-                                     const Shape& shape, int64_t element_bytes, int64_t data_bytes) {
-  const json& offsets = entry.at("data_offsets");
-  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-      !offsets[1].is_number_unsigned())
-    refuse_file(path, "the header is damaged: data_offsets of " + name + " are no two numbers");
-  const auto begin = offsets[0].get<int64_t>(), end = offsets[1].get<int64_t>();
-  int64_t bytes = 0;
-  if (!checked_bytes(shape, element_bytes, data_bytes, &bytes) || begin < 0 || end < begin || end > data_bytes ||
-      end - begin != bytes)
-    refuse_file(path, "tensor " + name + " does not lie inside of the file", text(shape),
-                fmt::format("bytes {} to {} of {}", begin, end, data_bytes));
-  return {begin, end};
-}
-
-struct Part {
-  int64_t begin, end;
-  std::string name;
-  auto operator<=>(const Part&) const = default;
-};
-
-void check_parts(const std::string& path, std::vector<Part> parts, int64_t data_bytes) {
-  std::ranges::sort(parts);
-  int64_t at = 0;
-  for (const Part& part : parts) {
-    if (part.begin != at)
-      refuse_file(path, "the header is damaged: tensors overlap or leave a gap",
-                  fmt::format("{} from byte {} on", part.name, at), fmt::format("from byte {} on", part.begin));
-    at = part.end;
-  }
-  if (at != data_bytes)
-    refuse_file(path, "the file is longer than its tensors", fmt::format("{} bytes of data", at),
-                fmt::format("{} bytes", data_bytes));
+  const StoredType type{dtype == "BF16" ? StoredType::Kind::bfloat : StoredType::Kind::real, dtype == "F64" ? 8 : 2};
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = float(real_at(stored.subspan(size_t(type.bytes) * i, size_t(type.bytes)), type));
 }
 
 /// The file that was written has to read back as what was to be written.
@@ -227,7 +130,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accep
 
   uint64_t header_bytes = 0;
   file_.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
-  const int64_t limit = std::min<int64_t>(size - 8, largest_header_bytes);
+  const int64_t limit = std::min<int64_t>(size - 8, largest_safetensors_header);
   if (!file_ || limit < 2 || header_bytes > static_cast<uint64_t>(limit) || header_bytes < 2)
     refuse_file(path, "the file is cut short or no safetensors file");
   std::string header(header_bytes, '\0');
@@ -239,31 +142,17 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accep
 }
 
 void SafetensorsFile::read_header(const std::string& header, int64_t data_start, int64_t data_bytes) {
-  const json parsed = parse_header(path_, header);
-  std::vector<Part> parts;
-  try {
-    for (const auto& [name, entry] : parsed.items()) {
-      if (name == "__metadata__") {
-        take_metadata(entry.get<std::map<std::string, std::string>>(), header);
-        continue;
-      }
-      const std::string dtype = entry.at("dtype").get<std::string>();
-      const bool is_own = dtype == "F32" || dtype == "I32";
-      if (!is_own && accepted_ == SafetensorsTypes::own)
-        refuse_file(path_, "tensor " + name + " has an element type that is not supported", "F32 or I32", dtype);
-      TensorType type = type_of(path_, name, entry);
-      const auto [begin, end] = place_of(path_, name, entry, type.shape, stored_bytes(path_, name, dtype), data_bytes);
-      parts.push_back({begin, end, name});
-      if (!is_own && !is_read_as_f32(dtype)) continue;
-      type.dtype = dtype == "I32" ? DType::i32 : DType::f32;
-      types_[name] = type;
-      if (!is_own) stored_[name] = dtype;
-      offsets_[name] = data_start + begin;
-    }
-  } catch (const json::exception& broken) {
-    refuse_file(path_, std::string("the header is damaged: ") + broken.what());
+  SafetensorsHeader parsed = parse_safetensors_header(path_, "checkpoint", header, data_bytes);
+  take_metadata(std::move(parsed.metadata), header);
+  for (auto& [name, tensor] : parsed.tensors) {
+    const bool is_own = tensor.dtype == "F32" || tensor.dtype == "I32";
+    if (!is_own && accepted_ == SafetensorsTypes::own)
+      refuse_file(path_, "tensor " + name + " has an element type that is not supported", "F32 or I32", tensor.dtype);
+    if (!is_own && !is_read_as_f32(tensor.dtype)) continue;
+    types_[name] = {tensor.shape, tensor.dtype == "I32" ? DType::i32 : DType::f32};
+    if (!is_own) stored_[name] = tensor;
+    offsets_[name] = data_start + tensor.begin;
   }
-  check_parts(path_, std::move(parts), data_bytes);
 }
 
 void SafetensorsFile::take_metadata(std::map<std::string, std::string> metadata, const std::string& header) {
@@ -295,12 +184,11 @@ HostTensor SafetensorsFile::read(const std::string& name) {
   file_.seekg(offsets_.at(name));
   const auto stored = stored_.find(name);
   std::vector<std::byte> raw;
-  if (stored != stored_.end())
-    raw.resize(out.as<float>().size() * static_cast<size_t>(stored_bytes(path_, name, stored->second)));
+  if (stored != stored_.end()) raw.resize(out.as<float>().size() * static_cast<size_t>(stored->second.element_bytes));
   std::vector<std::byte>& bytes = stored == stored_.end() ? out.bytes : raw;
   file_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file_) refuse_file(path_, "tensor " + name + " cannot be read");
-  if (stored != stored_.end()) read_as_f32(stored->second, raw, out.as<float>());
+  if (stored != stored_.end()) read_as_f32(stored->second.dtype, raw, out.as<float>());
   const auto checksum = checksums_.find(name);
   if (checksum != checksums_.end() && checksum_of(out.bytes) != checksum->second)
     refuse_file(path_, "tensor " + name + " is damaged: it has other bytes than its checksum is of", checksum->second,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/safetensors_header.h"
 #include "runtime/rank/host_tensor.h"
 
 namespace hetsynth {
@@ -57,7 +58,7 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
   std::map<std::string, TensorType> types_;
   std::map<std::string, int64_t> offsets_;        ///< from the start of the file
-  std::map<std::string, std::string> stored_;     ///< the file's names of element types that are not read as they are
+  std::map<std::string, StoredTensor> stored_;    ///< those of element types that are not read as they are
   std::map<std::string, std::string> checksums_;  ///< of tensors
   std::string header_hash_;
   bool header_checksummed_ = false;

@@ -25,6 +25,11 @@ std::string floats(const std::vector<float>& values);
 /// An IDX file of bytes.
 std::string idx_file(const std::vector<uint32_t>& shape, const std::string& elements, int type = 0x08);
 
+/// A zip archive of files by name and content, stored or deflated, with local sizes as numpy.savez writes them.
+std::string zip_file(const std::vector<std::pair<std::string, std::string>>& files, bool deflate);
+/// A safetensors file: the entries of its header as JSON, and the tensors' bytes.
+std::string safetensors_file(const std::string& header, const std::string& bytes);
+
 /// The inputs that a batch function declares.
 Program inputs_of(const std::function<void()>& batch);
 

@@ -90,10 +90,10 @@ TEST(DataFormats, PartsEqualTheWhole) {
   }
 }
 
-// No reader may take a file that was cut short; text alone has no end of its own.
+// No reader may take a file that was cut short; text and lines of a table alone have no end of their own.
 TEST(DataFormats, FilesCutShortAreRefused) {
   for (const DataSample& sample : data_samples()) {
-    if (sample.format == "text" || sample.format == "criteo") continue;
+    if (sample.format == "text" || sample.format == "criteo" || sample.format == "csv") continue;
     for (size_t cut = 0; cut < sample.files.size(); ++cut) {
       const size_t size = sample.files[cut].second.size();
       for (const size_t left : {size_t{0}, size_t{1}, size_t{3}, size_t{7}, size_t{11}, size / 2 + 1, size - 1}) {

@@ -1,7 +1,6 @@
 // Random damage to data files: a file is read or refused with a UserError, and nothing else.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 
 #include "dsl/base/error.h"
@@ -26,6 +25,10 @@ std::string damage(std::string bytes, std::mt19937_64& random) {
                                              std::string_view("\x7F\xFF\xFF\xFF", 4),
                                              "9999999999999999999",
                                              "\t",
+                                             "[",
+                                             "]",
+                                             "\"",
+                                             ",",
                                              "\n"};
     switch (below(6)) {
       case 0:
@@ -69,9 +72,8 @@ TEST(DataMutation, DamagedFilesAreReadOrRefused) {
           for (const auto& [node, array] : whole_batch(sample.program, *data, step)) {
             const Node& input = sample.program[node];
             for (const double value : array.values) {
-              ASSERT_TRUE(std::isfinite(value));
-              if (input.type.dtype != DType::i32) continue;
-              ASSERT_TRUE(value >= 0 && value < double(input.data.classes));
+              ASSERT_TRUE(input.type.dtype == DType::i32 ? takes_whole(input.data, static_cast<int64_t>(value))
+                                                         : takes_real(input.data, static_cast<float>(value)));
             }
           }
         }

@@ -26,11 +26,12 @@ constexpr uint64_t seed = 11;
 
 /// A program with its data and what the interpreter says of it.
 struct Reference {
-  explicit Reference(Program traced, bool reads_text = true) : program(std::move(traced)) {
+  /// `path`: of the data; "text" is one that is made here.
+  explicit Reference(Program traced, const std::string& path = "text") : program(std::move(traced)) {
     std::string text;
     for (int i = 0; i < 3000; ++i) text += "the quick brown fox jumps over the lazy dog. "[(i * i / 7) % 45];
     folder.write("text", text);
-    data = open_data(program, {reads_text ? folder.path("text") : "", seed});
+    data = open_data(program, {path == "text" ? folder.path("text") : path, seed});
     leaves = initial_values(program, seed);
     for (int64_t step = 0; step < steps; ++step) {
       for (auto& [node, value] : whole_batch(program, *data, step)) leaves[node] = value;
@@ -62,7 +63,17 @@ Reference& recurrent() {
 }
 
 Reference& cnn() {
-  static Reference reference(small_cnn(), /*reads_text=*/false);
+  static Reference reference(small_cnn(), "");
+  return reference;
+}
+
+/// Inputs with names of its own, from files and made up.
+Reference& tagger() {
+  static Reference reference(small_tagger(), tagger_files());
+  return reference;
+}
+Reference& synthetic_tagger() {
+  static Reference reference(small_tagger(), "");
   return reference;
 }
 
@@ -119,6 +130,8 @@ TEST(TrainingAlone, OneRankFollowsTheInterpreter) {
   expect_same_training(mlp(), single_device_plan(mlp().program, cluster), cluster);
   expect_same_training(gpt(), single_device_plan(gpt().program, cluster), cluster);
   expect_same_training(cnn(), single_device_plan(cnn().program, cluster), cluster);
+  expect_same_training(tagger(), single_device_plan(tagger().program, cluster), cluster);
+  expect_same_training(synthetic_tagger(), single_device_plan(tagger().program, cluster), cluster);
 }
 
 TEST(TrainingAlone, TheLossFalls) {
@@ -126,6 +139,7 @@ TEST(TrainingAlone, TheLossFalls) {
   EXPECT_LT(gpt().losses.back(), gpt().losses.front() - 1);
   EXPECT_LT(recurrent().losses.back(), recurrent().losses.front() - 1);
   EXPECT_LT(cnn().losses.back(), cnn().losses.front());
+  EXPECT_LT(tagger().losses.back(), tagger().losses.front() - 0.2);
 }
 
 TEST_P(Training, EvenDataParallel) {
@@ -185,6 +199,17 @@ TEST_P(Training, RecurrentLayers) {
   expect_same_training(recurrent(), split_plan(program, cluster(), "lstm.recurrent", 2, uneven(GetParam())), cluster());
   expect_same_training(recurrent(), synthesize(program, cluster(), {.time_limit_seconds = 3, .progress = {}}),
                        cluster());
+}
+
+TEST_P(Training, InputsWithNamesOfTheModelsOwn) {
+  const Program& program = tagger().program;
+  for (Reference* reference : {&tagger(), &synthetic_tagger()}) {
+    expect_same_training(*reference, data_parallel_plan(program, cluster(), RatioRule::proportional), cluster());
+    for (uint64_t draw = 0; draw < 3; ++draw) {
+      SCOPED_TRACE(draw);
+      expect_same_training(*reference, random_plan(program, cluster(), uneven(GetParam()), draw), cluster(), 0);
+    }
+  }
 }
 
 TEST_P(Training, HeadAndVocabularyParallel) {

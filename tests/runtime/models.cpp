@@ -5,6 +5,8 @@
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
+#include "tests/runtime/data_files.h"
+#include "tests/runtime/temporary_folder.h"
 
 namespace hetsynth::testing {
 namespace {
@@ -81,7 +83,56 @@ void cnn_model() {
   minimize(cross_entropy(logits, labels), SGD{.learning_rate = 0.05, .momentum = 0.8});
 }
 
+/// Words that are masked out add nothing to the sentence's mean, and have no label.
+void tagger_model() {
+  constexpr int64_t batch = 6, length = 5, width = 9, tags = 4;
+  Tensor words = input("words", {batch, length}, i32, {.classes = 30});
+  Tensor mask = input("mask", {batch, length}, f32, {.lowest = 0, .highest = 1});
+  Tensor features = input("features", {batch, 3}, f32);
+  Tensor labels = input("labels", {batch, length}, i32, {.classes = tags, .ignored = -100});
+  Tensor x = embedding(parameter("table", {30, width}, normal(0.3)), words);
+  Tensor kept = x * reshape(mask, {batch, length, 1});
+  Tensor sentence = sum(kept, 1) / reshape(sum(mask, 1) + 1e-3, {batch, 1}) +
+                    matmul(features, parameter("f", {3, width}, normal(0.3)));
+  Tensor h = gelu(einsum("btc,cd->btd", x, parameter("w1", {width, width}, normal(0.3))) +
+                  reshape(sentence, {batch, 1, width}));
+  Tensor logits = einsum("btc,cd->btd", h, parameter("w2", {width, tags}, normal(0.3)));
+  output("logits", logits);
+  minimize(cross_entropy(logits, labels, {.ignored_label = -100}), AdamW{.learning_rate = 1e-2});
+}
+
 }  // namespace
+
+Program small_tagger() {
+  Trace trace("tagger.cpp");
+  run_builder(trace, tagger_model);
+  return differentiate(trace);
+}
+
+std::string tagger_files() {
+  static const TemporaryFolder folder;
+  static const std::string path = [] {
+    constexpr int sentences = 20, length = 5;
+    std::string words, mask, labels;
+    std::vector<float> features;
+    for (int s = 0; s < sentences; ++s) {
+      const int own = 2 + s % (length - 1);  // words; the others are padding
+      for (int i = 0; i < length; ++i) {
+        const int word = (s * s * 7 + i * 11) % 30;
+        words += number(static_cast<uint64_t>(i < own ? word : 0), 2);
+        mask += number(i < own ? 1 : 0, 1);
+        labels += number(static_cast<uint64_t>(i < own ? word % 4 : -100), 8);
+      }
+      for (int f = 0; f < 3; ++f) features.push_back(static_cast<float>((s * 5 + f * 3) % 7 - 3) / 3);
+    }
+    folder.write("words.npy", npy_file(npy_dictionary("<u2", "(20, 5)"), words));
+    folder.write("mask.npy", npy_file(npy_dictionary("|b1", "(20, 5)"), mask));
+    folder.write("features.npy", npy_file(npy_dictionary("<f4", "(20, 3)"), floats(features)));
+    folder.write("labels.npy", npy_file(npy_dictionary("<i8", "(20, 5)"), labels));
+    return folder.path();
+  }();
+  return path;
+}
 
 Program small_recurrent() {
   Trace trace("recurrent.cpp");

@@ -1,5 +1,7 @@
 // Small models, written as a user would, traced in process.
 #pragma once
+#include <string>
+
 #include "dsl/ir/program.h"
 
 namespace hetsynth::testing {
@@ -17,6 +19,12 @@ Program small_gpt();
 
 /// An LSTM and a GRU that begins with its last cell state, over 5 bytes; AdamW with clipping. Batch 6, hidden width 10.
 Program small_recurrent();
+
+/// Tags for words of 5 tokens a sentence, with a mask, features of the sentence and labels of which -100 are ignored;
+/// AdamW. Batch 6, hidden width 9. Inputs: words, mask, features, labels.
+Program small_tagger();
+/// A folder of npy files that fill them, with 20 sentences.
+std::string tagger_files();
 
 /// The same models as they are evaluated: without dropout, with running statistics.
 Program small_gpt_evaluation();

@@ -143,11 +143,11 @@ TEST(Placement, AProcessForEachDeviceOrForEachHost) {
 }
 
 Outcome train_some(const Program& program, const Plan& plan, const Cluster& cluster, Job* job, int processes,
-                   const std::function<void(const StepReport&)>& on_step = {}) {
+                   const std::function<void(const StepReport&)>& on_step = {}, const std::string& data = text_file()) {
   TrainOptions training;
   training.steps = 8;
   training.on_step = on_step;
-  return trained(program, plan.program, cluster, {text_file(), 3}, training, job, processes);
+  return trained(program, plan.program, cluster, {data, 3}, training, job, processes);
 }
 
 TEST(Processes, TrainToTheBitAsOneProcessDoes) {
@@ -166,6 +166,22 @@ TEST(Processes, TrainToTheBitAsOneProcessDoes) {
       for (const Outcome& outcome : outcomes) expect_equal(outcome, alone);
       EXPECT_EQ(network.undelivered(), 0);
     }
+  }
+}
+
+TEST(Processes, TrainToTheBitOnInputsWithNamesOfTheModelsOwn) {
+  const Program program = small_tagger();
+  const Cluster cluster = cpu_cluster({1, 3, 2});
+  for (const Plan& plan : {data_parallel_plan(program, cluster, RatioRule::proportional),
+                           random_plan(program, cluster, {0.2, 0.5, 0.3}, 4)}) {
+    const Outcome alone = train_some(program, plan, cluster, nullptr, 1, {}, tagger_files());
+    DoubleProcesses network({"here", "here", "here"});
+    std::vector<Outcome> outcomes(3);
+    const auto thrown = in_processes(network, 3, {}, [&](Job& job) {
+      outcomes[size_t(job.process())] = train_some(program, plan, cluster, &job, 3, {}, tagger_files());
+    });
+    EXPECT_THAT(thrown, ::testing::Each(""));
+    for (const Outcome& outcome : outcomes) expect_equal(outcome, alone);
   }
 }
 

@@ -38,8 +38,16 @@ const std::vector<Program>& programs() {
       inputs_of([] { synthetic_images(4, 3, 6, 5, 10); }),
       inputs_of([] { image_batch(3, 1, 1, 2, 4); }),
       inputs_of([] { translation_batch(4, 5, 7, 20, 30); }),
-      inputs_of([] { table_batch(5, 3, {4, 1, 1000}); }),
-      inputs_of([] { feature_batch(4, {{"dose", 1}, {"cell", 9}}); }),
+      inputs_of([] {
+        table_batch(5, 3, {4, 1, 1000});
+      }),
+      inputs_of([] {
+        feature_batch(4, {{"dose", 1}, {"cell", 9}});
+      }),
+      inputs_of([] {
+        input("words", {3, 4}, i32, {.classes = 9});
+        input("scores", {3, 2, 2}, f32);
+      }),
   };
   return all;
 }
@@ -181,6 +189,33 @@ TEST(SyntheticData, ResponsesFollowTheirRows) {
   const std::vector<double> x = values(features, 0), y = values(features, 1);
   // One feature of weight w / |w|: the response is tanh(x) or tanh(-x).
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(std::abs(y[i]), std::abs(std::tanh(x[i])), 1e-6);
+}
+
+TEST(SyntheticData, InputsStayInTheirRange) {
+  const Program program = inputs_of([] {
+    input("steps", {200}, i32, {.lowest = -3, .highest = 4});
+    input("labels", {200}, i32, {.classes = 5, .ignored = -100});
+    input("share", {200}, f32, {.lowest = 2, .highest = 3});
+    input("length", {200}, f32, {.lowest = 10});
+    input("loss", {200}, f32, {.highest = -1});
+    input("scores", {200}, f32);
+  });
+  for (int64_t step = 0; step < 5; ++step) {
+    std::set<double> steps_met, labels_met;
+    for (const double value : values(program, 0, step)) steps_met.insert(value);
+    for (const double value : values(program, 1, step)) labels_met.insert(value);
+    EXPECT_EQ(steps_met, (std::set<double>{-3, -2, -1, 0, 1, 2, 3, 4}));
+    EXPECT_EQ(labels_met, (std::set<double>{-100, 0, 1, 2, 3, 4}));
+    for (const int node : {2, 3, 4})
+      for (const double value : values(program, node, step))
+        EXPECT_TRUE(takes_real(program[node].data, static_cast<float>(value))) << value;
+    double sum = 0, squares = 0;
+    for (const double value : values(program, 5, step)) sum += value, squares += value * value;
+    EXPECT_NEAR(sum / 200, 0, 0.3);
+    EXPECT_NEAR(squares / 200, 1, 0.4);
+  }
+  EXPECT_NE(values(program, 0, 0), values(program, 0, 1));
+  EXPECT_NE(values(program, 0, 0, 1), values(program, 0, 0, 2));
 }
 
 TEST(SyntheticData, SizesAreChecked) {

@@ -1,5 +1,6 @@
 // Batches of data: what a model asks for. Where the values come from is said at run time, by --data.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,23 @@
 namespace hetsynth {
 
 // Dimension 0 of every tensor runs over the samples of the batch. Integers are int32, all else float32. A model has the
-// batch of one of these functions; they throw UserError for sizes below 1.
+// batch of one of these functions, or inputs of its own; they throw UserError for sizes below 1.
+
+/// Which values an input takes. Data with others are refused.
+struct InputOptions {
+  /// i32: from 0 to classes - 1, as indices and labels do.
+  int64_t classes = 0;
+  /// The least and the greatest value, both included. i32: both, or `classes` in their place. f32: none, one or both.
+  std::optional<double> lowest = {}, highest = {};
+  /// i32: one value besides, for what does not count, such as -100 among labels.
+  std::optional<int64_t> ignored = {};
+};
+/// An input of any kind: what the data given by --data have under its name (docs/data.md), as it is there. `shape`
+/// begins with the batch, the same one for all inputs of a model, whose samples belong together by their number.
+/// `dtype`: f32 or i32. Without --data it is made up: f32 standard normal, or uniform between bounds; i32 uniform, an
+/// eighth of it `ignored`. Throws UserError for a name that is taken, another batch, or values that are not said.
+Tensor input(const std::string& name, const std::vector<int64_t>& shape, DType dtype, const InputOptions& options = {},
+             std::source_location where = std::source_location::current());
 
 /// Windows of tokens and the token that each should predict.
 struct TextBatch {

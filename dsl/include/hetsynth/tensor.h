@@ -10,6 +10,10 @@
 namespace hetsynth {
 
 enum class DType : uint8_t;
+/// Element types, as models name them.
+inline constexpr DType f32 = DType(0);
+inline constexpr DType i32 = DType(1);
+inline constexpr DType bf16 = DType(2);
 
 /// A tensor of the program under construction; an index, cheap to copy. Default-constructed: no tensor.
 class Tensor {

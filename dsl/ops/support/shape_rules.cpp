@@ -114,7 +114,16 @@ void fail_call(Diagnostic diagnostic, const std::vector<Tensor>& arguments) {
 
 void require_index_range(std::string_view tag, Tensor indices, int64_t extent, std::string_view what) {
   const Node& node = Trace::current().program[indices.node()];
-  if ((node.kind != NodeKind::input && !is_constant_data(node)) || node.data.classes <= extent) return;
+  if (node.kind != NodeKind::input && !is_constant_data(node)) return;
+  if (node.data.lowest.value_or(0) < 0)
+    fail_call(
+        {.tag = std::string(tag),
+         .message = fmt::format("{} has entries from 0 on, but the indices begin below", what),
+         .expected = "indices of 0 and more",
+         .found = fmt::format("{} takes {}", node.name, text_of_values(node.data, node.type.dtype)),
+         .mend = fmt::format("declare the input with {{.classes = {}}}, or add what makes them begin at 0", extent)},
+        {indices});
+  if (node.data.classes <= extent) return;
   fail_call({.tag = std::string(tag),
              .message = fmt::format("{} has {} entries, but the indices reach {}", what, extent, node.data.classes - 1),
              .expected = fmt::format("at least {} entries", node.data.classes),

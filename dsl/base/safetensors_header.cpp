@@ -1,0 +1,143 @@
+#include "dsl/base/safetensors_header.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "dsl/base/error.h"
+
+namespace hetsynth {
+namespace {
+
+using nlohmann::json;
+
+/// Whose errors name the file.
+struct HeaderPlace {
+  const std::string& path;
+  const std::string& tag;
+
+  [[noreturn]] void refuse(const std::string& message, const std::string& expected = "",
+                           const std::string& found = "") const {
+    throw UserError({{path, 0, 0}, tag, message, expected, found, ""});
+  }
+};
+
+/// Throws if an object has a key twice: readers differ in which one they believe.
+json parse_header(const HeaderPlace& at, const std::string& header) {
+  std::vector<std::set<std::string>> open;
+  std::string twice;
+  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open.emplace_back();
+    if (event == json::parse_event_t::object_end) open.pop_back();
+    if (event == json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  json parsed = json::parse(header, watch, false);
+  if (!parsed.is_object() || header.front() != '{')
+    at.refuse("the header is no JSON object: the file is damaged or no safetensors file");
+  if (!twice.empty()) at.refuse("the header is damaged: the key " + json(twice).dump() + " stands in it twice");
+  return parsed;
+}
+
+/// Bytes of an element of the format's types.
+int64_t stored_bytes(const HeaderPlace& at, const std::string& name, const std::string& dtype) {
+  static const std::map<std::string, int64_t> bytes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+  const auto found = bytes.find(dtype);
+  if (found == bytes.end())
+    at.refuse("tensor " + name + " has an element type that is not supported", "F32, F16, BF16 or F64", dtype);
+  return found->second;
+}
+
+std::vector<int64_t> shape_of(const HeaderPlace& at, const std::string& name, const json& entry) {
+  std::vector<int64_t> shape;
+  for (const json& extent : entry.at("shape")) {
+    if (!extent.is_number_unsigned()) at.refuse("tensor " + name + " has a negative or broken shape");
+    shape.push_back(extent.get<int64_t>());
+  }
+  return shape;
+}
+
+/// Bytes of a tensor whose numbers come from a file: nothing if they exceed `limit` or overflow.
+bool checked_bytes(const std::vector<int64_t>& shape, int64_t element_bytes, int64_t limit, int64_t* bytes) {
+  int64_t total = element_bytes;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(total, extent, &total)) return false;
+  }
+  *bytes = total;
+  return total <= limit;
+}
+
+/// First and last byte of a tensor, from the start of the data.
+std::pair<int64_t, int64_t> place_of(const HeaderPlace& at, const std::string& name, const json& entry,
+                                     const std::vector<int64_t>& shape, int64_t element_bytes, int64_t data_bytes) {
+  const json& offsets = entry.at("data_offsets");
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned())
+    at.refuse("the header is damaged: data_offsets of " + name + " are no two numbers");
+  const auto begin = offsets[0].get<int64_t>(), end = offsets[1].get<int64_t>();
+  int64_t bytes = 0;
+  if (!checked_bytes(shape, element_bytes, data_bytes, &bytes) || begin < 0 || end < begin || end > data_bytes ||
+      end - begin != bytes)
+    at.refuse("tensor " + name + " does not lie inside of the file", fmt::format("[{}]", fmt::join(shape, ",")),
+              fmt::format("bytes {} to {} of {}", begin, end, data_bytes));
+  return {begin, end};
+}
+
+struct TensorPlace {
+  int64_t begin, end;
+  std::string name;
+  auto operator<=>(const TensorPlace&) const = default;
+};
+
+void check_parts(const HeaderPlace& at, std::vector<TensorPlace> parts, int64_t data_bytes) {
+  std::ranges::sort(parts);
+  int64_t next = 0;
+  for (const TensorPlace& part : parts) {
+    if (part.begin != next)
+      at.refuse("the header is damaged: tensors overlap or leave a gap",
+                fmt::format("{} from byte {} on", part.name, next), fmt::format("from byte {} on", part.begin));
+    next = part.end;
+  }
+  if (next != data_bytes)
+    at.refuse("the file is longer than its tensors", fmt::format("{} bytes of data", next),
+              fmt::format("{} bytes", data_bytes));
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& tag, const std::string& text,
+                                           int64_t data_bytes) {
+  const HeaderPlace at{path, tag};
+  const json parsed = parse_header(at, text);
+  SafetensorsHeader out;
+  std::vector<TensorPlace> places;
+  try {
+    for (const auto& [name, entry] : parsed.items()) {
+      if (name == "__metadata__") {
+        out.metadata = entry.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      StoredTensor tensor;
+      tensor.dtype = entry.at("dtype").get<std::string>();
+      tensor.element_bytes = stored_bytes(at, name, tensor.dtype);
+      tensor.shape = shape_of(at, name, entry);
+      std::tie(tensor.begin, tensor.end) = place_of(at, name, entry, tensor.shape, tensor.element_bytes, data_bytes);
+      places.push_back({tensor.begin, tensor.end, name});
+      out.tensors[name] = std::move(tensor);
+    }
+  } catch (const json::exception& broken) {
+    at.refuse(std::string("the header is damaged: ") + broken.what());
+  }
+  check_parts(at, std::move(places), data_bytes);
+  return out;
+}
+
+}  // namespace hetsynth

@@ -1,0 +1,72 @@
+// Tensors of a safetensors file, by name, samples in dimension 0.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "dsl/base/safetensors_header.h"
+#include "runtime/data/array_store.h"
+#include "runtime/data/formats.h"
+
+namespace hetsynth {
+namespace {
+
+constexpr int64_t length_bytes = 8;
+
+StoredType element_type(const std::string& file, const std::string& name, const StoredTensor& tensor) {
+  using Number = StoredType::Kind;
+  static const std::map<std::string, StoredType> types = {
+      {"BOOL", {Number::boolean, 1}},
+      {"U8", {Number::unsigned_integer, 1}},
+      {"U16", {Number::unsigned_integer, 2}},
+      {"U32", {Number::unsigned_integer, 4}},
+      {"U64", {Number::unsigned_integer, 8}},
+      {"I8", {Number::integer, 1}},
+      {"I16", {Number::integer, 2}},
+      {"I32", {Number::integer, 4}},
+      {"I64", {Number::integer, 8}},
+      {"F16", {Number::real, 2}},
+      {"F32", {Number::real, 4}},
+      {"F64", {Number::real, 8}},
+      {"BF16", {Number::bfloat, 2}},
+  };
+  const auto found = types.find(tensor.dtype);
+  if (found != types.end()) return found->second;
+  throw data_error(file, "tensor " + name + " has a type that cannot be read as data",
+                   "BOOL, integers of 8 to 64 bits, F16, BF16, F32 or F64", tensor.dtype, "save it as float32");
+}
+
+std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
+  const std::string name = only_file(path, {".safetensors"});
+  const auto file = std::make_shared<DataFile>(name);
+  const std::vector<unsigned char> head = file->head(length_bytes);
+  const int64_t longest = std::min(file->bytes() - length_bytes, largest_safetensors_header);
+  const int64_t length =
+      head.size() < length_bytes ? -1 : whole_at(std::as_bytes(std::span(head)), {StoredType::Kind::integer, 8});
+  if (length < 2 || length > longest)
+    throw file->error(
+        "this is no whole safetensors file", fmt::format("a header of 2 to {} bytes", std::max<int64_t>(0, longest)),
+        head.size() < length_bytes ? fmt::format("{} bytes", head.size()) : fmt::format("{} at byte 0", length),
+        "write it with safetensors.numpy.save_file; it may be cut short");
+  std::string text(static_cast<size_t>(length), '\0');
+  file->read(length_bytes, std::as_writable_bytes(std::span(text)));
+  const int64_t begin = length_bytes + length;
+  const SafetensorsHeader header = parse_safetensors_header(name, "data", text, file->bytes() - begin);
+  ArrayStore store{name, "safetensors " + name, "file", "", {}};
+  for (const auto& [tensor, stored] : header.tensors) {
+    store.arrays[tensor] = [&, tensor, stored]() -> StoredArray {
+      auto part =
+          std::make_shared<DataFile>(file->part(name + "/" + tensor, begin + stored.begin, stored.end - stored.begin));
+      return {std::move(part), element_type(name, tensor, stored), stored.shape, 0};
+    };
+  }
+  return open_arrays(store, path.inputs);
+}
+
+}  // namespace
+
+DataFormat safetensors_format() {
+  return {"safetensors", "tensors of a safetensors file", array_kinds(),
+          [](const DataPath& path) { return has_file(path, {".safetensors"}); }, open_safetensors};
+}
+
+}  // namespace hetsynth
