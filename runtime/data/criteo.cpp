@@ -12,7 +12,7 @@
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/sample_order.h"
-#include "runtime/data/text_rows.h"
+#include "runtime/data_files/text_rows.h"
 
 namespace hetsynth {
 namespace {

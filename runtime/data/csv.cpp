@@ -11,7 +11,7 @@
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/array_store.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/text_rows.h"
+#include "runtime/data_files/text_rows.h"
 #include "runtime/unicode/utf8.h"
 
 namespace hetsynth {

@@ -2,7 +2,7 @@
 #include "dsl/base/npy_header.h"
 #include "runtime/data/array_store.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/zip_archive.h"
+#include "runtime/data_files/zip_archive.h"
 
 namespace hetsynth {
 namespace {

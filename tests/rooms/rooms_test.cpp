@@ -77,6 +77,7 @@ const std::vector<std::string>& rooms() {
       "runtime/balance",
       "runtime/collectives",
       "runtime/abi",
+      "runtime/data_files",
       "runtime/data",
       "runtime/jit",
       "runtime/processes",

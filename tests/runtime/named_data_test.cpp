@@ -8,7 +8,7 @@
 #include "hetsynth/hetsynth.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/text_rows.h"
+#include "runtime/data_files/text_rows.h"
 #include "tests/runtime/data_files.h"
 #include "tests/support/error_of.h"
 

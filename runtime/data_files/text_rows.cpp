@@ -1,4 +1,4 @@
-#include "runtime/data/text_rows.h"
+#include "runtime/data_files/text_rows.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/data/zip_archive.h"
+#include "runtime/data_files/zip_archive.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
