@@ -45,13 +45,28 @@ json parse_header(const HeaderPlace& at, const std::string& header) {
   return parsed;
 }
 
-/// Bytes of an element of the format's types.
-int64_t stored_bytes(const HeaderPlace& at, const std::string& name, const std::string& dtype) {
-  static const std::map<std::string, int64_t> bytes = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
-  const auto found = bytes.find(dtype);
-  if (found == bytes.end())
+/// The format's element types.
+std::optional<StoredType> type_of(const HeaderPlace& at, const std::string& name, const std::string& dtype) {
+  using Kind = StoredType::Kind;
+  static const std::map<std::string, std::optional<StoredType>> types = {
+      {"BOOL", StoredType{Kind::boolean, 1}},
+      {"U8", StoredType{Kind::unsigned_integer, 1}},
+      {"U16", StoredType{Kind::unsigned_integer, 2}},
+      {"U32", StoredType{Kind::unsigned_integer, 4}},
+      {"U64", StoredType{Kind::unsigned_integer, 8}},
+      {"I8", StoredType{Kind::integer, 1}},
+      {"I16", StoredType{Kind::integer, 2}},
+      {"I32", StoredType{Kind::integer, 4}},
+      {"I64", StoredType{Kind::integer, 8}},
+      {"F16", StoredType{Kind::real, 2}},
+      {"F32", StoredType{Kind::real, 4}},
+      {"F64", StoredType{Kind::real, 8}},
+      {"BF16", StoredType{Kind::bfloat, 2}},
+      {"F8_E5M2", std::nullopt},
+      {"F8_E4M3", std::nullopt},
+  };
+  const auto found = types.find(dtype);
+  if (found == types.end())
     at.refuse("tensor " + name + " has an element type that is not supported", "F32, F16, BF16 or F64", dtype);
   return found->second;
 }
@@ -127,7 +142,8 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
       }
       StoredTensor tensor;
       tensor.dtype = entry.at("dtype").get<std::string>();
-      tensor.element_bytes = stored_bytes(at, name, tensor.dtype);
+      tensor.type = type_of(at, name, tensor.dtype);
+      tensor.element_bytes = tensor.type ? tensor.type->bytes : 1;
       tensor.shape = shape_of(at, name, entry);
       std::tie(tensor.begin, tensor.end) = place_of(at, name, entry, tensor.shape, tensor.element_bytes, data_bytes);
       places.push_back({tensor.begin, tensor.end, name});

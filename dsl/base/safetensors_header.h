@@ -3,13 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "dsl/base/element_type.h"
 
 namespace hetsynth {
 
 struct StoredTensor {
-  std::string dtype;  ///< as the format calls it: "F32"
+  std::string dtype;               ///< as the format calls it: "F32"
+  std::optional<StoredType> type;  ///< none: its elements are numbers of 8 bits that nothing here reads (F8_E4M3)
   int64_t element_bytes = 0;
   std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
   int64_t begin = 0, end = 0;  ///< bytes, from the end of the header on

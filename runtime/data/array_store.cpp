@@ -7,7 +7,6 @@
 
 #include "dsl/base/data_file.h"
 #include "dsl/base/suggest.h"
-#include "runtime/data/token_windows.h"
 
 namespace hetsynth {
 namespace {
@@ -95,10 +94,6 @@ void check_array(const Node& input, const StoredArray& array, int64_t categories
                    did_you_mean(name, names, "save it under this name, with the samples in dimension 0"));
 }
 
-bool ends_with_any(const std::string& name, const std::vector<std::string>& endings) {
-  return std::ranges::any_of(endings, [&](const std::string& ending) { return name.ends_with(ending); });
-}
-
 }  // namespace
 
 std::vector<Kind> array_kinds() {
@@ -145,22 +140,6 @@ std::unique_ptr<Dataset> open_arrays(const ArrayStore& store, const std::vector<
     fields[input->name] = std::move(field);
   }
   return std::make_unique<ArrayDataset>(store.description, std::move(fields));
-}
-
-bool has_file(const DataPath& path, const std::vector<std::string>& endings) {
-  if (!path.folder) return ends_with_any(path.path, endings);
-  return std::ranges::any_of(path.files, [&](const std::string& name) { return ends_with_any(name, endings); });
-}
-
-std::string only_file(const DataPath& path, const std::vector<std::string>& endings) {
-  if (!path.folder) return path.path;
-  std::vector<std::string> found;
-  for (const std::string& name : path.files)
-    if (ends_with_any(name, endings)) found.push_back(name);
-  if (found.size() == 1) return path.file(found[0]);
-  throw data_error(path.path, "it is not clear which file of the folder holds the data",
-                   fmt::format("one file that ends in {}", endings.front()),
-                   found.empty() ? "none" : quoted_list(found), "name the file itself with --data");
 }
 
 }  // namespace hetsynth

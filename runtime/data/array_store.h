@@ -8,7 +8,7 @@
 
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/dataset.h"
-#include "runtime/data/formats.h"
+#include "runtime/data/token_windows.h"
 
 namespace hetsynth {
 
@@ -30,10 +30,5 @@ std::unique_ptr<Dataset> open_arrays(const ArrayStore& store, const std::vector<
 
 /// A one-dimensional array of whole numbers as a sequence of tokens.
 std::unique_ptr<TokenSequence> token_sequence(StoredArray array);
-
-/// The one file of a folder whose name ends so, or the file that was named. Throws UserError if there are several.
-std::string only_file(const DataPath& path, const std::vector<std::string>& endings);
-/// Whether what was named is such a file, or a folder that holds one.
-bool has_file(const DataPath& path, const std::vector<std::string>& endings);
 
 }  // namespace hetsynth

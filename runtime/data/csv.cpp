@@ -9,7 +9,6 @@
 
 #include "dsl/base/suggest.h"
 #include "runtime/data/array_dataset.h"
-#include "runtime/data/array_store.h"
 #include "runtime/data/formats.h"
 #include "runtime/data_files/text_rows.h"
 #include "runtime/unicode/utf8.h"
@@ -76,7 +75,7 @@ class CsvRows : public Dataset {
       if (!columns_.contains(data_name(*input))) columns_[data_name(*input)] = columns_of(*input);
     if (rows_.count() == 1)
       throw file.error("the file holds no samples", "a line for each behind the header", "the header alone");
-    fields_of(0);
+    fields_of(0, &buffer);
   }
 
   int64_t samples(const Node&) const override { return rows_.count() - 1; }
@@ -137,7 +136,7 @@ class CsvRows : public Dataset {
   /// The columns of an input's elements: its name, or the name with their numbers.
   std::vector<size_t> columns_of(const Node& input) const {
     const std::string& name = data_name(input);
-    const int64_t elements = element_count(input.type.shape) / sample_count(input);
+    const int64_t elements = elements_of_sample(input);
     if (elements == 1)
       if (const auto column = find(name)) return {*column};
     const char* const link = find(name + "_0") && !find(name + ".0") ? "_" : ".";
@@ -177,10 +176,6 @@ class CsvRows : public Dataset {
                                fmt::format("{}", fields->size()));
     return std::move(*fields);
   }
-  void fields_of(int64_t sample) const {
-    std::string buffer;
-    fields_of(sample, &buffer);
-  }
 
   TextRows rows_;
   char separator_ = ',';
@@ -194,9 +189,9 @@ DataFormat csv_format() {
   return {"csv",
           "a table with named columns",
           {Kind::named},
-          [](const DataPath& path) { return path.asks_only({Kind::named}) && has_file(path, csv_endings); },
+          [](const DataPath& path) { return path.asks_only({Kind::named}) && path.has_file(csv_endings); },
           [](const DataPath& path) -> std::unique_ptr<Dataset> {
-            return std::make_unique<CsvRows>(only_file(path, csv_endings), path.inputs);
+            return std::make_unique<CsvRows>(path.only_file(csv_endings), path.inputs);
           }};
 }
 

@@ -32,6 +32,9 @@ class Dataset {
   virtual std::string description() const = 0;
 };
 
+/// Elements that an input has of each of its samples.
+inline int64_t elements_of_sample(const Node& input) { return element_count(input.type.shape) / sample_count(input); }
+
 /// Inputs of a program that are read from files, in program order.
 std::vector<const Node*> file_inputs(const Program& program);
 

@@ -8,11 +8,16 @@
 #include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
 #include "dsl/base/npy_header.h"
+#include "dsl/base/suggest.h"
 
 namespace hetsynth {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool ends_with_any(const std::string& name, const std::vector<std::string>& endings) {
+  return std::ranges::any_of(endings, [&](const std::string& ending) { return name.ends_with(ending); });
+}
 
 bool fills(const DataFormat& format, const Node& input) {
   return std::ranges::find(format.kinds, input.data.kind) != format.kinds.end();
@@ -78,6 +83,22 @@ const DataFormat& recognised_format(const DataPath& path) {
 std::string DataPath::name() const { return folder ? path : fs::path(path).filename().string(); }
 std::string DataPath::file(const std::string& name) const { return (fs::path(path) / name).string(); }
 bool DataPath::has(const std::string& name) const { return std::ranges::binary_search(files, name); }
+
+bool DataPath::has_file(const std::vector<std::string>& endings) const {
+  if (!folder) return ends_with_any(path, endings);
+  return std::ranges::any_of(files, [&](const std::string& name) { return ends_with_any(name, endings); });
+}
+
+std::string DataPath::only_file(const std::vector<std::string>& endings) const {
+  if (!folder) return path;
+  std::vector<std::string> found;
+  for (const std::string& name : files)
+    if (ends_with_any(name, endings)) found.push_back(name);
+  if (found.size() == 1) return file(found[0]);
+  throw data_error(path, "it is not clear which file of the folder holds the data",
+                   fmt::format("one file that ends in {}", endings.front()),
+                   found.empty() ? "none" : quoted_list(found), "name the file itself with --data");
+}
 
 bool DataPath::asks_only(std::initializer_list<DataSource::Kind> kinds) const {
   return std::ranges::all_of(

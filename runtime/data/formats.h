@@ -23,6 +23,10 @@ struct DataPath {
   /// Path of a file of the folder.
   std::string file(const std::string& name) const;
   bool has(const std::string& name) const;
+  /// Whether what was named is a file whose name ends in one of these, or a folder that holds one.
+  bool has_file(const std::vector<std::string>& endings) const;
+  /// The file that was named, or the one of the folder whose name ends so. Throws UserError if there are several.
+  std::string only_file(const std::vector<std::string>& endings) const;
   /// The model asks for nothing but these kinds.
   bool asks_only(std::initializer_list<DataSource::Kind> kinds) const;
 };

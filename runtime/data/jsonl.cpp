@@ -9,7 +9,6 @@
 
 #include "dsl/base/suggest.h"
 #include "runtime/data/array_dataset.h"
-#include "runtime/data/array_store.h"
 #include "runtime/data/formats.h"
 #include "runtime/data_files/text_rows.h"
 
@@ -194,8 +193,9 @@ class JsonRows : public Dataset {
   JsonRows(const std::string& path, const std::vector<const Node*>& inputs) : rows_(DataFile(path), jsonl_limits) {
     if (rows_.count() == 0) throw rows_.file().error("the file is empty", "a JSON object in every line");
     for (const Node* input : inputs) {  // a model that the data do not fit is told of it at once
-      std::vector<std::byte> first(static_cast<size_t>(elements_of(*input)) * 4);
-      read(*input, {0, 0}, 0, elements_of(*input), first);
+      const int64_t elements = elements_of_sample(*input);
+      std::vector<std::byte> first(static_cast<size_t>(elements) * 4);
+      read(*input, {0, 0}, 0, elements, first);
     }
   }
 
@@ -215,8 +215,6 @@ class JsonRows : public Dataset {
   }
 
  private:
-  static int64_t elements_of(const Node& input) { return element_count(input.type.shape) / sample_count(input); }
-
   TextRows rows_;
 };
 
@@ -228,11 +226,11 @@ DataFormat jsonl_format() {
           {Kind::named},
           [](const DataPath& path) {
             return path.asks_only({Kind::named}) &&
-                   (has_file(path, jsonl_endings) ||
+                   (path.has_file(jsonl_endings) ||
                     (!path.head.empty() && (path.head.front() == '{' || path.head.front() == '[')));
           },
           [](const DataPath& path) -> std::unique_ptr<Dataset> {
-            return std::make_unique<JsonRows>(only_file(path, jsonl_endings), path.inputs);
+            return std::make_unique<JsonRows>(path.only_file(jsonl_endings), path.inputs);
           }};
 }
 

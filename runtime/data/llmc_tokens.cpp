@@ -155,9 +155,7 @@ std::vector<std::string> token_files(const DataPath& path) {
 
 bool looks_like_tokens(const DataPath& path) {
   if (!path.asks_only({DataSource::Kind::tokens, DataSource::Kind::token_targets})) return false;
-  if (!path.folder)
-    return path.path.ends_with(".bin") || (path.head.size() >= 4 && version_of(header_number(path.head, 0)));
-  return std::ranges::any_of(path.files, [](const std::string& name) { return name.ends_with(".bin"); });
+  return path.has_file({".bin"}) || (path.head.size() >= 4 && version_of(header_number(path.head, 0)));
 }
 
 }  // namespace

@@ -44,8 +44,7 @@ std::unique_ptr<Dataset> open_npy(const DataPath& path) {
 }
 
 bool looks_like_npy(const DataPath& path) {
-  if (!path.folder) return path.path.ends_with(npy_ending) || begins_like_npy(path.head);
-  return std::ranges::any_of(path.files, [](const std::string& name) { return name.ends_with(npy_ending); });
+  return path.has_file({std::string(npy_ending)}) || begins_like_npy(path.head);
 }
 
 }  // namespace

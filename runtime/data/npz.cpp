@@ -12,7 +12,7 @@ constexpr std::string_view npz_member = ".npy";
 constexpr int64_t largest_unpacked = int64_t{2} << 30;
 
 std::unique_ptr<Dataset> open_npz(const DataPath& path) {
-  const std::string file = only_file(path, {".npz"});
+  const std::string file = path.only_file({".npz"});
   const auto archive = std::make_shared<ZipArchive>(file);
   const auto left = std::make_shared<int64_t>(largest_unpacked);
   ArrayStore store{file, "npz " + file, "archive", "", {}};
@@ -30,7 +30,7 @@ std::unique_ptr<Dataset> open_npz(const DataPath& path) {
 
 bool looks_like_npz(const DataPath& path) {
   const std::vector<unsigned char>& head = path.head;
-  return has_file(path, {".npz"}) ||
+  return path.has_file({".npz"}) ||
          (head.size() > 3 && head[0] == 'P' && head[1] == 'K' && head[2] == 3 && head[3] == 4);
 }
 

@@ -1,8 +1,6 @@
 // Tensors of a safetensors file, by name, samples in dimension 0.
 #include <fmt/format.h>
 
-#include <map>
-
 #include "dsl/base/safetensors_header.h"
 #include "runtime/data/array_store.h"
 #include "runtime/data/formats.h"
@@ -13,30 +11,13 @@ namespace {
 constexpr int64_t length_bytes = 8;
 
 StoredType element_type(const std::string& file, const std::string& name, const StoredTensor& tensor) {
-  using Number = StoredType::Kind;
-  static const std::map<std::string, StoredType> types = {
-      {"BOOL", {Number::boolean, 1}},
-      {"U8", {Number::unsigned_integer, 1}},
-      {"U16", {Number::unsigned_integer, 2}},
-      {"U32", {Number::unsigned_integer, 4}},
-      {"U64", {Number::unsigned_integer, 8}},
-      {"I8", {Number::integer, 1}},
-      {"I16", {Number::integer, 2}},
-      {"I32", {Number::integer, 4}},
-      {"I64", {Number::integer, 8}},
-      {"F16", {Number::real, 2}},
-      {"F32", {Number::real, 4}},
-      {"F64", {Number::real, 8}},
-      {"BF16", {Number::bfloat, 2}},
-  };
-  const auto found = types.find(tensor.dtype);
-  if (found != types.end()) return found->second;
+  if (tensor.type) return *tensor.type;
   throw data_error(file, "tensor " + name + " has a type that cannot be read as data",
                    "BOOL, integers of 8 to 64 bits, F16, BF16, F32 or F64", tensor.dtype, "save it as float32");
 }
 
 std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
-  const std::string name = only_file(path, {".safetensors"});
+  const std::string name = path.only_file({".safetensors"});
   const auto file = std::make_shared<DataFile>(name);
   const std::vector<unsigned char> head = file->head(length_bytes);
   const int64_t longest = std::min(file->bytes() - length_bytes, largest_safetensors_header);
@@ -66,7 +47,7 @@ std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
 
 DataFormat safetensors_format() {
   return {"safetensors", "tensors of a safetensors file", array_kinds(),
-          [](const DataPath& path) { return has_file(path, {".safetensors"}); }, open_safetensors};
+          [](const DataPath& path) { return path.has_file({".safetensors"}); }, open_safetensors};
 }
 
 }  // namespace hetsynth

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dsl/ir/interpreter.h"
+#include "runtime/data/dataset.h"
 #include "runtime/data/sample_order.h"
 
 namespace hetsynth {
@@ -75,7 +76,7 @@ void SyntheticData::fill(const Node& input, int64_t sample, int64_t inside, int6
   auto* const integers = reinterpret_cast<int32_t*>(out);
   auto* const reals = reinterpret_cast<float*>(out);
   const auto stream = static_cast<uint64_t>(stream_of(data_name(input)));
-  const int64_t per_sample = element_count(input.type.shape) / sample_count(input);
+  const int64_t per_sample = elements_of_sample(input);
   switch (input.data.kind) {
     case Kind::tokens:
     case Kind::token_targets:

@@ -105,7 +105,7 @@ void ZipArchive::read_directory(int64_t begin, int64_t size, int64_t count) {
     if (rest.size() < whole) throw damaged();
     const std::string name(reinterpret_cast<const char*>(rest.data()) + directory_bytes, name_bytes);
     uint64_t numbers[] = {number_at(rest, 24, 4), number_at(rest, 20, 4), number_at(rest, 42, 4)};
-    // Of those that do not fit 32 bits the extra field of zip64 has 64, in this order.
+    // The extra field of zip64 has those that do not fit 32 bits, with 64 bits each and in this order.
     std::span<const std::byte> extra = rest.subspan(static_cast<size_t>(directory_bytes) + name_bytes, extra_bytes);
     while (extra.size() >= 4) {
       const auto id = number_at(extra, 0, 2);

@@ -69,11 +69,8 @@ std::string without_checksum(std::string header) {
   return header.replace(at + key.size(), no_checksum.size(), no_checksum);
 }
 
-bool is_read_as_f32(const std::string& dtype) { return dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
-
 /// Elements as the file has them, to float32. f64 is rounded.
-void read_as_f32(const std::string& dtype, std::span<const std::byte> stored, std::span<float> out) {
-  const StoredType type{dtype == "BF16" ? StoredType::Kind::bfloat : StoredType::Kind::real, dtype == "F64" ? 8 : 2};
+void read_as_f32(const StoredType& type, std::span<const std::byte> stored, std::span<float> out) {
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = float(real_at(stored.subspan(size_t(type.bytes) * i, size_t(type.bytes)), type));
 }
@@ -148,7 +145,7 @@ void SafetensorsFile::read_header(const std::string& header, int64_t data_start,
     const bool is_own = tensor.dtype == "F32" || tensor.dtype == "I32";
     if (!is_own && accepted_ == SafetensorsTypes::own)
       refuse_file(path_, "tensor " + name + " has an element type that is not supported", "F32 or I32", tensor.dtype);
-    if (!is_own && !is_read_as_f32(tensor.dtype)) continue;
+    if (!is_own && (!tensor.type || tensor.type->whole())) continue;
     types_[name] = {tensor.shape, tensor.dtype == "I32" ? DType::i32 : DType::f32};
     if (!is_own) stored_[name] = tensor;
     offsets_[name] = data_start + tensor.begin;
@@ -188,7 +185,7 @@ HostTensor SafetensorsFile::read(const std::string& name) {
   std::vector<std::byte>& bytes = stored == stored_.end() ? out.bytes : raw;
   file_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file_) refuse_file(path_, "tensor " + name + " cannot be read");
-  if (stored != stored_.end()) read_as_f32(stored->second.dtype, raw, out.as<float>());
+  if (stored != stored_.end()) read_as_f32(*stored->second.type, raw, out.as<float>());
   const auto checksum = checksums_.find(name);
   if (checksum != checksums_.end() && checksum_of(out.bytes) != checksum->second)
     refuse_file(path_, "tensor " + name + " is damaged: it has other bytes than its checksum is of", checksum->second,

@@ -13,6 +13,11 @@
 namespace hetsynth::testing {
 namespace fs = std::filesystem;
 
+std::string mpirun(int processes) {
+  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -np " +
+         std::to_string(processes);
+}
+
 std::string everywhere(std::string text, const std::string& from, const std::string& to) {
   for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
   return text;

@@ -39,6 +39,9 @@ class Workplace {
   std::filesystem::path folder_;
 };
 
+/// A launcher that starts so many processes on this machine, whatever cores it has and whoever runs it.
+std::string mpirun(int processes);
+
 /// `text` with `to` in place of every `from`, of which `to` must hold none.
 std::string everywhere(std::string text, const std::string& from, const std::string& to);
 

@@ -79,10 +79,9 @@ TEST_F(Ends, SuspendedTogetherIsNotSilence) {
   std::string cluster = small_cluster;
   cluster = everywhere(everywhere(cluster, "60 GFLOP", "0.03 GFLOP"), "30 GFLOP", "0.02 GFLOP");
   place.write("c.toml", everywhere(everywhere(cluster, "10 GB/s", "0.01 GB/s"), "20 us", "0.02 us"));
-  const Outcome ran = disturbed(
-      "--steps 1000000000 --patience 2 --checkpoint a.st",
-      "kill -STOP MARKED && sleep 5 && kill -CONT MARKED && sleep 4 && kill -TERM MARKED",
-      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -np 2");
+  const Outcome ran =
+      disturbed("--steps 1000000000 --patience 2 --checkpoint a.st",
+                "kill -STOP MARKED && sleep 5 && kill -CONT MARKED && sleep 4 && kill -TERM MARKED", mpirun(2));
   EXPECT_EQ(ran.code, 7) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("stopped after"));
 }
@@ -93,10 +92,8 @@ TEST_F(Ends, ALostProcessNamesTheCheckpointToGoOnFrom) {
   cluster = everywhere(everywhere(cluster, "60 GFLOP", "0.03 GFLOP"), "30 GFLOP", "0.02 GFLOP");
   place.write("c.toml", everywhere(everywhere(cluster, "10 GB/s", "0.01 GB/s"), "20 us", "0.02 us"));
   // The second process hangs; the first has the last word.
-  const Outcome ran = disturbed(
-      "--steps 1000000000 --patience 2 --checkpoint a.st --checkpoint-every 2",
-      "kill -STOP $(printf '%s\\n' MARKED | tail -1)",
-      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -np 2");
+  const Outcome ran = disturbed("--steps 1000000000 --patience 2 --checkpoint a.st --checkpoint-every 2",
+                                "kill -STOP $(printf '%s\\n' MARKED | tail -1)", mpirun(2));
   EXPECT_NE(ran.code, 0);
   EXPECT_THAT(ran.err, AllOf(HasSubstr("to go on: a.st holds the run up to step"), HasSubstr("--resume a.st")));
 }

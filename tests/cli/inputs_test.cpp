@@ -76,7 +76,7 @@ class InputsCommand : public ::testing::Test {
   const Workplace place;
 };
 
-/// The same samples in a file of another format are the same data; none is repeated or left out.
+/// A run may be continued with the same samples in a file of another format: it repeats none and leaves none out.
 TEST_F(InputsCommand, GoOnWithTheSameSamplesOfAnotherFormat) {
   const Outcome whole = run("--data train.jsonl --steps 12");
   ASSERT_EQ(run("--data table --steps 5 --checkpoint half.st").code, 0);
@@ -98,9 +98,7 @@ TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
   place.write("c.toml", cluster);
   const Outcome one = run("--data train.jsonl --steps 8 --checkpoint one.st");
   ASSERT_EQ(one.code, 0) << one.err;
-  const Outcome three = run("--data train.jsonl --steps 8 --checkpoint three.st",
-                            "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
-                            "--bind-to none -np 3");
+  const Outcome three = run("--data train.jsonl --steps 8 --checkpoint three.st", mpirun(3));
   ASSERT_EQ(three.code, 0) << three.err;
   EXPECT_EQ(place.read("three.st"), place.read("one.st"));
 }

@@ -31,11 +31,6 @@ std::string slow_devices(int hosts, int devices) {
   return out;
 }
 
-std::string mpirun(int processes) {
-  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -np " +
-         std::to_string(processes);
-}
-
 class Processes : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -119,13 +119,10 @@ TEST_F(ValidationCommand, TakesSamplesThatAreMadeUp) {
 
 TEST_F(ValidationCommand, RunsInSeveralProcesses) {
   if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
-  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
   const std::string command =
       "run text.cpp --data train.txt --sample 0 --steps 6 --valid valid.txt --valid-every 3 --mesh 2";
   const Outcome alone = place.run(command + " --cluster c.toml"),
-                two = place.run(command + " --cluster c.toml", "mpirun -np 2");
+                two = place.run(command + " --cluster c.toml", mpirun(2));
   ASSERT_EQ(two.code, 0) << two.out << two.err;
   EXPECT_EQ(losses(two.out), losses(alone.out));
   EXPECT_EQ(losses(two.out).size(), 2u);

@@ -56,7 +56,7 @@ TEST(LongChains, OfSeveralDevicesAreFollowed) {
   }
 }
 
-/// Of what is computed element by element, and of its gradient.
+/// The chain is what is computed for each element, and another one is its gradient.
 TEST(LongChains, OfElementsAreFollowed) {
   Trace trace("model.cpp");
   run_builder(trace, [] {

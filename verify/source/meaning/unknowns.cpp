@@ -226,7 +226,7 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
   const NodeId node = program_.values[size_t(value)].node;
   const TensorType& type = reference_[node].type;
   if (type.dtype == DType::i32) return double(integer(node, bits, sample));
-  const bool small = sample.small && !sample.balanced;  // which makes small enough what there is much of
+  const bool small = sample.small && !sample.balanced;  // balancing makes large tensors' elements small already
   const double real = (sample.positive ? 0.25 + 1.5 * unit(bits) : 3 * unit(bits) - 1.5) * (small ? 0.125 : 1);
   if (sample.edge) {
     const uint64_t choice = mixed(bits);
