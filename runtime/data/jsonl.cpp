@@ -91,11 +91,14 @@ class MemberReader : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& error) override {
     std::string what = error.what();
     if (const size_t told = what.find(" - "); told != std::string::npos) what = what.substr(told + 3);
-    for (char& c : what)
+    bool foreign = what.find("UTF-8") != std::string::npos;  // as UTF-16, or the national code pages of spreadsheets
+    for (char& c : what) {
+      foreign = foreign || static_cast<unsigned char>(c) > '~';
       if (c < ' ' || c > '~') c = '?';
+    }
     throw file_.error(fmt::format("line {} is no JSON", line()), "an object, as {\"" + data_name(input_) + "\": ...}",
                       fmt::format("at column {}: {}", at, what.substr(0, 160)),
-                      what.find("UTF-8") != std::string::npos ? "save the file as UTF-8" : "");
+                      foreign ? "save the file as UTF-8" : "write each object in a line of its own");
   }
 
   /// After the line: whether all was there.
@@ -205,6 +208,9 @@ class JsonRows : public Dataset {
             std::span<std::byte> out) const override {
     std::string buffer;
     const std::string_view row = rows_.row(sample.index, buffer);
+    if (row.empty())
+      throw rows_.file().error(fmt::format("line {} is empty", sample.index + 1), "a JSON object in every line", "",
+                               "leave empty lines out but for those at the end");
     MemberReader reader(input, rows_.file(), sample.index, inside, count, out.data());
     json::sax_parse(row, &reader);
     reader.finish();

@@ -296,6 +296,10 @@ TEST(NamedData, JsonLinesSayLineAndElement) {
               AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("save the file as UTF-8")));
   EXPECT_THAT(said("{\"x\":" + std::string(200000, '[')), HasSubstr("[data]")) << "nesting without end";
   EXPECT_THAT(said("{\"z\":" + std::string(200000, '[')), HasSubstr("line 2 is no JSON"));
+  EXPECT_THAT(said("{"), AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("write each object in a line of its own")));
+  EXPECT_THAT(said("\xFF\xFE{"), AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("save the file as UTF-8")));
+  EXPECT_THAT(said("\n{\"x\":[[1,2],[3,4]],\"y\":1}"),
+              AllOf(HasSubstr("line 2 is empty"), HasSubstr("leave empty lines out")));
   EXPECT_EQ(said(""), "no error");
   EXPECT_THAT(said_of(program, {{"all.json", "[{\"x\":1}]"}}, "all.json"),
               HasSubstr("write an object of named values in every line"));
