@@ -2,7 +2,7 @@
 // counters, which only enter addresses and positions as they are. A few turns then tell of all.
 #include <algorithm>
 
-#include "verify/source/execute/outline.h"
+#include "verify/source/execute/arithmetic.h"
 #include "verify/source/text/library.h"
 
 namespace hetsynth::source {
@@ -20,13 +20,20 @@ void each_expression(const Expression& e, const Visit& visit) {
   for (const Expression& arg : e.args) each_expression(arg, visit);
 }
 
-/// The expressions that a statement itself reads; of a variable that it adds to, not the variable.
+/// The expressions that a statement itself reads; of a variable that it adds to, not the variable. Goes through each by
+/// `through`, each_expression or one that leaves something out.
+template <class Through, class Visit>
+void each_read_by(const Statement& s, const Through& through, const Visit& visit) {
+  if (s.target.kind == Kind::element)
+    for (const Expression& arg : s.target.args) through(arg, visit);
+  for (const Expression* e : {&s.value, &s.limit, &s.increment}) through(*e, visit);
+  for (const Expression& e : s.list) through(e, visit);
+}
+
 template <class Visit>
 void each_read(const Statement& s, const Visit& visit) {
-  if (s.target.kind == Kind::element)
-    for (const Expression& arg : s.target.args) each_expression(arg, visit);
-  for (const Expression* e : {&s.value, &s.limit, &s.increment}) each_expression(*e, visit);
-  for (const Expression& e : s.list) each_expression(e, visit);
+  each_read_by(
+      s, [](const Expression& e, const auto& look) { each_expression(e, look); }, visit);
 }
 
 /// What does not do the same with every number.
@@ -86,10 +93,62 @@ bool Outline::counts_with(const Expression& e, int slot) const {
   return std::any_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return counts_with(arg, slot); });
 }
 
+/// Bounds of a box within which the expression is something and 0 outside of it, as a padded image is where a window
+/// looks beyond it: numbers that are linear in counters, each of which is at least 0 inside. Empty: it is none.
+std::vector<Affine> Outline::bounds_of_box(const Expression& e) const {
+  std::vector<Affine> out;
+  const auto note = [&](auto&& self, const Expression& condition) -> bool {
+    if (condition.kind == Kind::integer) return condition.integer_value != 0;
+    if (condition.kind == Kind::and_) return self(self, condition.args[0]) && self(self, condition.args[1]);
+    if (condition.kind != Kind::less && condition.kind != Kind::less_equal) return false;
+    Affine low, high;
+    if (!affine(condition.args[0], low) || !affine(condition.args[1], high)) return false;
+    high.constant = difference(high.constant, low.constant, e.line);
+    if (condition.kind == Kind::less) high.constant = difference(high.constant, 1, e.line);
+    for (auto [slot, c] : low.coefficients) high.coefficients[slot] = difference(high.coefficients[slot], c, e.line);
+    out.push_back(std::move(high));
+    return true;
+  };
+  const bool box = e.kind == Kind::choose && e.type == Type::real && e.args[2].kind == Kind::real &&
+                   e.args[2].real_value == 0 && note(note, e.args[0]);
+  return box ? out : std::vector<Affine>{};
+}
+
+/// Whether a counter enters the bounds together with counters of loops around it only, which are known where it is
+/// looked for where it leaves the box.
+bool Outline::bounded_from_outside(const std::vector<Affine>& bounds, int slot) const {
+  return std::ranges::all_of(bounds, [&](const Affine& bound) {
+    return !bound.coefficients.count(slot) || std::ranges::all_of(bound.coefficients, [&](const auto& entry) {
+      return entry.first == slot || entry.second == 0 || in(loops.at(slot).enclosing, entry.first);
+    });
+  });
+}
+
+/// As each_expression, without the conditions of boxes that may bound the counter.
+template <class Visit>
+void Outline::each_but_bounds(const Expression& e, int slot, const Visit& visit) const {
+  const std::vector<Affine> bounds = bounds_of_box(e);
+  if (!bounds.empty() && bounded_from_outside(bounds, slot)) return each_but_bounds(e.args[1], slot, visit);
+  visit(e);
+  for (const Expression& arg : e.args) each_but_bounds(arg, slot, visit);
+}
+
+std::vector<Affine> Outline::bounds_inside(int block) const {
+  std::vector<Affine> out;
+  for (int slot : summed_over(block))
+    each_statement(*loops.at(slot).statement, [&](const Statement& s) {
+      each_read(s, [&](const Expression& e) {
+        for (Affine& bound : bounds_of_box(e)) out.push_back(std::move(bound));
+      });
+    });
+  return out;
+}
+
 /// Whether what the loop does with a number of its counter is the same for all of them, but for where it reads and
 /// writes. Of a loop over chunks: for all chunks; where one ends decides nothing but how far the loops over it go,
-/// whose pieces make the whole (bounds_from_chunks).
-bool Outline::does_alike(int slot) const {
+/// whose pieces make the whole (bounds_from_chunks). `boxes`: bounds on the counter may decide whether it does
+/// anything.
+bool Outline::does_alike(int slot, bool boxes) const {
   const Statement& s = *loops.at(slot).statement;
   const bool chunks = s.step > 1;
   const auto mentions = [&](const Expression& e) { return counts_with(e, slot); };
@@ -110,7 +169,12 @@ bool Outline::does_alike(int slot) const {
                mentions(inner.value)) {
       ends.insert(inner.slot);
     } else {
-      each_read(inner, look);
+      each_read_by(
+          inner,
+          [&](const Expression& e, const auto& visit) {
+            boxes ? each_but_bounds(e, slot, visit) : each_expression(e, visit);
+          },
+          look);
     }
   });
   return out;
@@ -132,6 +196,7 @@ bool Outline::only_adds(int slot) const {
 }
 
 /// Whether elements of local arrays that the loop reads are each set once, by loops that do the same for all of them.
+/// Arrays that a turn of the loop makes for itself may be filled in any way: whoever executes the turn fills them.
 bool Outline::fed_alike(int slot, std::set<int>& seen) const {
   bool out = true;
   each_statement(*loops.at(slot).statement, [&](const Statement& inner) {
@@ -139,9 +204,14 @@ bool Outline::fed_alike(int slot, std::set<int>& seen) const {
       if (!out || e.kind != Kind::element) return;
       const Expression* base = base_of(e.args[0]);
       const int array = base ? frame_[size_t(base->slot)].pointer.array : -1;
-      if (array < 0 || !seen.insert(array).second) return;
       const auto found = array_stores.find(array);
-      if (found == array_stores.end()) return;
+      if (array < 0 || found == array_stores.end()) return;
+      if (in(loops.at(slot).arrays, array)) {  // one turn reads what another left
+        out = false;
+        return;
+      }
+      const auto in_turn = [&](const Store& store) { return in(store.loops, slot); };
+      if (std::ranges::all_of(found->second, in_turn) || !seen.insert(array).second) return;
       for (const Store& store : found->second) {
         out = out && found->second.size() == 1 && store.affine && store.injective && !store.conditional;
         for (int around : store.loops) {
@@ -163,7 +233,7 @@ bool Outline::alike(int slot) const {
   std::set<int> depends, arrays;
   note_counters(s.value, depends);
   note_counters(s.limit, depends);
-  if (!loop.exact || s.step != 1 || !does_alike(slot) || !only_adds(slot)) return false;
+  if (!loop.exact || s.step != 1 || !does_alike(slot, true) || !only_adds(slot)) return false;
   if (loop.chunks_of < 0) return depends.empty() && fed_alike(slot, arrays);
   return does_alike(loop.chunks_of) && only_adds(loop.chunks_of) && fed_alike(slot, arrays);
 }

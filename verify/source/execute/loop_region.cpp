@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/source/execute/arithmetic.h"
 #include "verify/source/text/structure.h"
 
 namespace hetsynth::source {
@@ -95,6 +96,50 @@ std::vector<std::set<int64_t>> LoopRegion::marks(const Written& block) {
       if (turn >= 0 && turn < extent) out.back().insert(turn);
   }
   return out;
+}
+
+const std::vector<Affine>& LoopRegion::bounds(const Written& block) {
+  auto [found, fresh] = bounds_.try_emplace(number_of(block));
+  if (fresh) found->second = outline_.bounds_inside(number_of(block));
+  return found->second;
+}
+
+std::vector<std::vector<int64_t>> LoopRegion::turns_at_bounds(const Written& block, int64_t element) {
+  const int64_t byte = block.begin + element * block.element_bytes();
+  std::map<int, int64_t> counters;
+  for (const Store& store : outline_.stores)
+    if (store.block == number_of(block) && store.affine && !store.statement->accumulates)
+      outline_.decode(store, byte, counters, frame_);
+  std::vector<int64_t> middle;
+  for (int slot : summed_over(block)) {
+    const Loop& loop = outline_.loops.at(slot);
+    middle.push_back(loop.extent() / 2);
+    counters[slot] = loop.begin + middle.back();
+  }
+  std::set<std::vector<int64_t>> out{middle};
+  for (size_t l = 0; l < middle.size(); ++l) {
+    const int slot = summed_over(block)[l];
+    const Loop& loop = outline_.loops.at(slot);
+    const auto add = [&](int64_t turn) {
+      std::vector<int64_t> turns = middle;
+      turns[l] = turn;
+      if (turn >= 0 && turn < loop.extent()) out.insert(turns);
+    };
+    add(0), add(loop.extent() - 1);
+    for (const Affine& bound : bounds(block)) {
+      const auto own = bound.coefficients.find(slot);
+      if (own == bound.coefficients.end() || own->second == 0) continue;
+      int64_t rest = sum(bound.constant, product(own->second, loop.begin, block.line), block.line);
+      for (auto [other, c] : bound.coefficients) {
+        if (other == slot || c == 0) continue;
+        if (!counters.count(other)) return {};
+        rest = sum(rest, product(c, counters.at(other), block.line), block.line);
+      }
+      const int64_t flips = difference(0, rest, block.line) / own->second;  // rounded towards zero
+      for (int64_t turn : {flips - 1, flips, flips + 1}) add(turn);
+    }
+  }
+  return {out.begin(), out.end()};
 }
 
 template <class Look>

@@ -21,6 +21,8 @@ class LoopRegion final : public Region {
 
   std::vector<int64_t> turns(const Written& block) override;
   std::vector<std::set<int64_t>> marks(const Written& block) override;
+  bool bounded(const Written& block) override { return !bounds(block).empty(); }
+  std::vector<std::vector<int64_t>> turns_at_bounds(const Written& block, int64_t element) override;
   std::optional<double> term(const Written& block, int64_t element, const std::vector<int64_t>& turn,
                              bool none) override;
   std::optional<std::vector<std::pair<int64_t, double>>> hits_of_turn(const Written& block,
@@ -39,6 +41,7 @@ class LoopRegion final : public Region {
                                    const Look& look);
 
   const std::vector<int>& summed_over(const Written& block);
+  const std::vector<Affine>& bounds(const Written& block);
   int number_of(const Written& block) const { return int(&block - outline_.written.data()); }
 
   const Function& function_;
@@ -46,6 +49,7 @@ class LoopRegion final : public Region {
   Outline outline_;
   Code code_;
   std::map<int, std::vector<int>> summed_over_;  ///< by block
+  std::map<int, std::vector<Affine>> bounds_;    ///< by block
 };
 
 }  // namespace hetsynth::source

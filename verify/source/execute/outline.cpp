@@ -72,7 +72,12 @@ void Outline::analyse(const Statement& s, std::vector<int>& around, bool conditi
     case Statement::Kind::loop:
       return enter_loop(s, around, conditional);
     case Statement::Kind::branch:
-      for (const Statement& inner : s.body) analyse(inner, around, true);
+      for (size_t i = 0; i < s.body.size(); ++i) {
+        const std::map<int, int64_t> outside = guards_;
+        if (i == 0) note_guards(s.value, guards_);
+        analyse(s.body[i], around, true);
+        guards_ = outside;
+      }
       return;
     case Statement::Kind::leave:
       if (!s.has_value) throw NotFollowed("an early return", s.line);

@@ -104,9 +104,11 @@ struct Store {
   bool conditional = false;
   int64_t low = 0, high = 0;  ///< bytes: first and one past the last it can write
   int block = -1;
-  /// Of an address in the arena that is not affine: what it is but for multiples of so many bytes, which tells apart
-  /// any two turns of the loops in it. 0: nothing is known.
-  int64_t modulus = 0;
+  /// Of an address in the arena that is not affine: what it is but for what is looked up. Below `modulus`, of which the
+  /// bytes that are looked up are a multiple, it tells apart any two turns of the loops with smaller strides. The
+  /// others it tells apart if what is looked up is known to stay below a bound: below `span` in bytes, with the smaller
+  /// ones. 0: nothing is known.
+  int64_t modulus = 0, span = 0;
   Affine remainder = {};
 };
 
@@ -133,6 +135,10 @@ class Outline {
   /// to at looked-up places: loops whose turns look up places, each of which may be the element's.
   std::vector<int> summed_over(int block) const;
 
+  /// Of these loops: numbers linear in counters that decide, by being at least 0 or not, whether what a turn adds is
+  /// anything. Each turn is alike but for these.
+  std::vector<Affine> bounds_inside(int block) const;
+
  private:
   using Counters = std::map<int, int64_t>;
 
@@ -146,6 +152,7 @@ class Outline {
   bool affine(const Expression& e, Affine& out) const;
   bool affine_address(const Expression& target, int64_t element_bytes, Affine& out) const;
   void add_remainder(const Expression& e, int64_t scale, Store& store) const;
+  void note_guards(const Expression& condition, std::map<int, int64_t>& guards) const;
   void find_remainder(Store& store) const;
   /// Is told what is added to a pointer on the way from its base, and the type of pointer that this is counted in.
   using OffsetVisitor = std::function<void(const Expression& index, Type counted_in)>;
@@ -158,7 +165,11 @@ class Outline {
   void find_injective(Store& store, int64_t unit) const;
   void check_dense(const Store& store, int64_t unit) const;
   bool alike(int slot) const;
-  bool does_alike(int slot) const;
+  bool does_alike(int slot, bool boxes = false) const;
+  std::vector<Affine> bounds_of_box(const Expression& e) const;
+  bool bounded_from_outside(const std::vector<Affine>& bounds, int slot) const;
+  template <class Visit>
+  void each_but_bounds(const Expression& e, int slot, const Visit& visit) const;
   bool only_adds(int slot) const;
   bool fed_alike(int slot, std::set<int>& seen) const;
   bool counts_with(const Expression& e, int slot) const;
@@ -174,6 +185,7 @@ class Outline {
   std::set<int> declared_;                        ///< variables that the code declares itself
   std::map<int, const Expression*> definitions_;  ///< of integer variables
   std::map<int, const Expression*> pointers_;     ///< of pointers made inside
+  std::map<int, int64_t> guards_;                 ///< integer variables that lie below so much where analyse is now
   std::set<int64_t> filled_with_nothing_;         ///< places in the arena that loops fill which never turn
 };
 

@@ -43,6 +43,11 @@ class Region {
   virtual std::vector<int64_t> turns(const Written&) { return {}; }
   /// By these loops: turns next to where pieces of them begin and end.
   virtual std::vector<std::set<int64_t>> marks(const Written&) { return {}; }
+  /// Whether turns of these loops are alike but for bounds on their counters, outside of which nothing is added.
+  virtual bool bounded(const Written&) { return false; }
+  /// Of such: turns on either side of where the bounds of an element are, the first and last ones, and one in the
+  /// middle. Empty: they are not known.
+  virtual std::vector<std::vector<int64_t>> turns_at_bounds(const Written&, int64_t /*element*/) { return {}; }
   /// What the element would be if of these loops only this turn ran; `none`: no turn. NaN: undefined. nullopt: turns
   /// depend on each other. Throws as `values`.
   virtual std::optional<double> term(const Written&, int64_t /*element*/, const std::vector<int64_t>& /*turn*/,

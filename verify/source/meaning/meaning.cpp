@@ -304,13 +304,14 @@ bool Meaning::in_part(ValueId value, const Index& index) const {
 }
 
 double Meaning::at(ValueId value, const Index& index) {
+  const ValueId own = value;
   value = root(value);
   if (!in_part(value, index))
     throw NotHeld(value, fmt::format("{} has no such element here", program_.values[size_t(value)].name));
-  if (const ValueId own = within_[size_t(value)]; own >= 0 && in_part(own, index)) {
+  if (const ValueId part = within_[size_t(value)]; part >= 0 && in_part(part, index)) {
     // It stays what it is when the part itself is gone.
-    const bool gone = copies_[size_t(value)] > 0 && !known(root(own)) && !view_[size_t(root(own))];
-    if (!gone) return at(own, index);
+    const bool gone = copies_[size_t(value)] > 0 && !known(root(part)) && !view_[size_t(root(part))];
+    if (!gone) return at(part, index);
   }
   if (view_[size_t(value)] && copies_[size_t(value)] > 0) {
     try {
@@ -324,10 +325,21 @@ double Meaning::at(ValueId value, const Index& index) {
   // What the forward pass made or gathered, and a result is opened for, is what the backward pass makes anew.
   if (any_opened_ && !opened_[size_t(value)])
     if (const ValueId same = same_in_memory(value); same >= 0) return at(same, index);
-  int maker = makers_[size_t(value)];
+  // What is made again is made of what was made again, and what the first one was made of may be gone by then.
+  if (own == value) return made(value, index);
+  try {
+    return made(own, index);
+  } catch (const NotHeld&) {
+    return made(value, index);
+  }
+}
+
+/// As its instruction computes it.
+double Meaning::made(ValueId value, const Index& index) {
+  const int maker = makers_[size_t(value)];
   if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
     throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
-  uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
+  const uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
   auto [entry, fresh] = known_.try_emplace(key, 0.0);
   if (!fresh) return entry->second;
   double result = 0;
@@ -360,12 +372,13 @@ std::vector<Range> Meaning::summed_over(ValueId value) const {
   return out;
 }
 
-double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike) {
+double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike, bool bounded) {
   struct Watch {
     bool& on;
     ~Watch() { on = false; }
   } watch{watches_ = alike != nullptr};
   conditional_ = false;
+  bounded_ = bounded;
   const double out = compute(program_.instructions[size_t(makers_[size_t(root(value))])], index, &point);
   if (alike) *alike = *alike && !conditional_;
   return out;
@@ -440,7 +453,9 @@ double Meaning::operand(Compute& frame, int j) {
       int64_t i = frame.factor[size_t(t.factor)] / t.divide;
       at += (t.modulo ? i % t.modulo : i) * t.stride;
     }
-    if (access.zero_outside && watches_) conditional_ = true;
+    const auto plain = [](const IndexTerm& t) { return t.modulo == 0 && t.divide == 1; };
+    if (access.zero_outside && watches_)
+      conditional_ = conditional_ || !bounded_ || depth_ > 1 || !std::ranges::all_of(access.dims[d].terms, plain);
     if (access.zero_outside && (at < 0 || at >= shape[d])) return 0;
     index[d] = at;
   }

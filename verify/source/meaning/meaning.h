@@ -121,8 +121,10 @@ class Meaning {
   /// If the value is a sum that is computed here: the range of each factor that it is summed over. Empty: it is none.
   std::vector<Range> summed_over(ValueId value) const;
   /// What of such a sum comes from these numbers of the factors; -1: from all. `alike`, if given, becomes false where
-  /// numbers of loops decide what counts, in what nothing is known of yet (choose_anew). Throws NotHeld, TooLong.
-  double term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike = nullptr);
+  /// numbers of loops decide what counts, in what nothing is known of yet (choose_anew). `bounded`: but for whether an
+  /// operand of the sum has such an element. Throws NotHeld, TooLong.
+  double term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike = nullptr,
+              bool bounded = false);
 
   /// The index at a row-major position in the logical tensor.
   Index index_of(ValueId value, int64_t position) const;
@@ -158,6 +160,7 @@ class Meaning {
   bool known(ValueId root) const { return copies_[size_t(root)] > 0 || shown_[size_t(root)] > 0; }
   void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
+  double made(ValueId value, const Index& index);
   double compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point = nullptr);
   double evaluate(const Expr& e, Compute& frame);
   double operand(Compute& frame, int j);
@@ -193,6 +196,7 @@ class Meaning {
   std::vector<bool> opened_;
   bool any_opened_ = false;
   int depth_ = 0;
+  bool bounded_ = false;      ///< see term
   bool watches_ = false;      ///< for the next:
   bool conditional_ = false;  ///< a number of a loop decided something
 };

@@ -99,6 +99,7 @@ class ContentsWalk : public StepWalk {
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
                                   const std::vector<Point>& points, bool passed);
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
+  std::optional<Point> disputed_element(Region& region, const Written& block, const Guess& guess);
   std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
   Point point_at(Region& region, const Written& block, int64_t element, const Sample& sample, int64_t& work);
   bool only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point, int64_t& work);
@@ -131,6 +132,8 @@ class ContentsWalk : public StepWalk {
   Passed passed_as(const Guess& guess) const;
   bool is_sum(ValueId value) const;
   std::set<ValueId> sums_behind(ValueId value) const;
+  std::optional<Guess> match_named_again(Region& region, const Written& block, const std::string& name,
+                                         const std::vector<ValueId>& values, size_t enough);
   std::optional<Guess> match_again(Region& region, const Written& block, const std::vector<ValueId>& values,
                                    size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
@@ -139,6 +142,7 @@ class ContentsWalk : public StepWalk {
   void add_nothing(Region& region, const Written& block);
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
+  bool named_again(ValueId value, const std::string& name) const;
   void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
 
   // known_calls.cpp
@@ -177,6 +181,10 @@ class ContentsWalk : public StepWalk {
   using Order = std::vector<size_t>;
   std::optional<Guess> recognise_sum(Region& region, const Written& block, const std::string& name);
   std::vector<Term> sample_turns(Region& region, const Written& block, const std::vector<int64_t>& turns);
+  double term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns, const Term& term,
+                         bool* alike, bool bounded);
+  bool add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
+                           std::vector<Term>& terms);
   bool sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                   const std::vector<Term>& terms, bool final);
   std::optional<Order> order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
@@ -187,7 +195,11 @@ class ContentsWalk : public StepWalk {
                                      const std::vector<ValueId>& values);
   bool places_agree(Region& region, const Written& block, const Guess& guess, const Order& order,
                     const std::vector<int64_t>& turns);
+  std::vector<int64_t> places_of_dimension(const Region& region, const Range& range, PseudoRandom& random) const;
+  bool look_at_place(Region& region, const Written& block, const Guess& guess, const Order& order,
+                     const std::vector<int64_t>& turns, int64_t element, int64_t place, std::vector<Term>& terms);
 
+  void put_what_is_read_first(const Written& block, const std::string& name, std::vector<ValueId>& values) const;
   bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why, bool some = true);
   [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
@@ -207,11 +219,14 @@ class ContentsWalk : public StepWalk {
   /// The program's side of a right guess takes about as many evaluations as the text's. What takes far more follows
   /// from memory only through much that was not computed yet.
   static constexpr int64_t work_ratio = 20, least_work = 10'000;
-  int64_t most_work_ = 0;        ///< evaluations that the program's side of a guess may take
-  bool too_long_ = false;        ///< some guess took more
-  bool exact_ = false;           ///< see match_unrounded
-  bool opened_ = false;          ///< see match_opened
-  std::vector<Point> disputed_;  ///< see places_agree; without values
+  int64_t most_work_ = 0;       ///< evaluations that the program's side of a guess may take
+  bool bounded_turns_ = false;  ///< of the block that is looked at (Region::bounded)
+  bool too_long_ = false;       ///< some guess took more
+  bool exact_ = false;          ///< see match_unrounded
+  bool opened_ = false;         ///< see match_opened
+  /// Elements at which the block differed from some guess, to be looked at whatever it is held against next.
+  static constexpr size_t most_disputed = 12;
+  std::vector<Point> disputed_;
   std::vector<int64_t> places_;  ///< see places_of; of a scattered block that is looked at
   /// Sums of attention that are computed from rounded weights, and whether the program's side rounds them itself.
   std::map<NodeId, bool> weighed_;

@@ -32,11 +32,18 @@ bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
   return word == name || word + "_tensor" == name;
 }
 
+/// A second value of a node, which is made again, has its name and a number.
+bool ContentsWalk::named_again(ValueId value, const std::string& name) const {
+  const size_t end = name.find_last_not_of("0123456789");
+  return end != std::string::npos && end + 1 < name.size() && name[end] == '_' &&
+         named_alike(value, name.substr(0, end));
+}
+
 /// Names only order the search.
 std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
-  std::vector<ValueId> out, ahead, passed, before, copies;
+  std::vector<ValueId> out, again, ahead, passed, before, copies;
   for (auto [target, value] : program_.finals)
     if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -44,6 +51,8 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
     if (!fits(v)) continue;
     if (!done_[i] && named_alike(v, name))
       out.push_back(v);
+    else if (!done_[i] && named_again(v, name))
+      again.push_back(v);
     else if (!done_[i] && meaning_.is_kept_copy(v))
       copies.push_back(v);
     else if (!done_[i])
@@ -57,6 +66,7 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
   std::reverse(passed.begin(), passed.end());
   if (passed.size() > most_candidates) passed.resize(most_candidates);
+  out.insert(out.end(), again.begin(), again.end());
   out.insert(out.end(), ahead.begin(), ahead.end());
   out.insert(out.end(), passed.begin(), passed.end());
   if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
@@ -67,6 +77,20 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   if (copies.size() > most_candidates) copies.resize(most_candidates);
   out.insert(out.end(), copies.begin(), copies.end());
   return out;
+}
+
+/// What is only moved, as what a turn of a loop begins with, is what was read rather than what is made of it later.
+void ContentsWalk::put_what_is_read_first(const Written& block, const std::string& name,
+                                          std::vector<ValueId>& values) const {
+  const auto is_final = [&](const auto& final) { return identifier(reference_[final.first].name) == name; };
+  if (memory_.reads().size() != 1 ||
+      (!values.empty() && (named_alike(values.front(), name) || named_again(values.front(), name))) ||
+      std::ranges::any_of(program_.finals, is_final))
+    return;
+  const ValueId read = *memory_.reads().begin();
+  if (meaning_.count(read) != block.count() || meaning_.dtype(read) != block.dtype) return;
+  std::erase(values, read);
+  values.insert(values.begin(), read);
 }
 
 /// `limit`: evaluations that an element may take.
@@ -127,8 +151,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   std::vector<ValueId> values = candidates(block, name);
   if (block.scattered) places_ = places_of(region, values);
   std::vector<Point> points = sample(region, block, enough);
-  int64_t work = 0;
-  for (const Point& point : disputed_) points.push_back(point_at(region, block, point.element, point.sample, work));
+  put_what_is_read_first(block, name, values);
   if (scratch) most_work_ = std::min(most_work_, most_work_of_scratch);
   const std::set<ValueId> beside = memory_.left_beside();
   std::optional<Guess> guess;
@@ -136,11 +159,16 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (scratch && stays_alike(region, block, points))
     throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
+  if (!guess) guess = match_named_again(region, block, name, values, enough);
   if (!guess) guess = settle(region, block, values, points);
   if (!guess) guess = match_again(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
-  if (!guess) no_match(block, points, values, name, scratch);
+  if (!guess) {
+    int64_t work = 0;
+    for (const Point& point : disputed_) points.push_back(point_at(region, block, point.element, point.sample, work));
+    no_match(block, points, values, name, scratch);
+  }
   memory_.understand_reads();
   if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = passed_as(*guess);
   return *guess;
@@ -187,10 +215,12 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
     const bool passed = found != passed_.end() && found->second == passed_as(*guess);
     const std::vector<Point> steps = sample_steps(region, block, *guess, points, passed);
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
-      std::optional<Point> other = named_element(region, block, *guess, passed);
+      std::optional<Point> other = disputed_element(region, block, *guess);
+      if (!other) other = named_element(region, block, *guess, passed);
       if (!other) other = other_element(region, block, *guess, alike(points, steps), passed);
       if (!other && !passed) other = element_of_rival(region, block, *guess, points, steps);
       if (other) {
+        if (disputed_.size() < most_disputed) disputed_.push_back(*other);
         points.push_back(*other);
         continue;
       }
@@ -214,12 +244,36 @@ void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>&
   }
 }
 
-/// What is computed again while the first one is still in memory: the text makes it of what that was made of.
+/// What is computed again by its name, while the first one is still in memory: before another value that happens to be
+/// the same is taken for it.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_named_again(Region& region, const Written& block,
+                                                                   const std::string& name,
+                                                                   const std::vector<ValueId>& values, size_t enough) {
+  for (ValueId value : values) {
+    if (!named_alike(value, name) && !named_again(value, name)) break;
+    if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
+      if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
+  }
+  return std::nullopt;
+}
+
+/// What is computed again while the first one is still in memory: the text makes it of what that was made of, or what
+/// it is made of, as the largest of what was made anew, which the text does not read.
 std::optional<ContentsWalk::Guess> ContentsWalk::match_again(Region& region, const Written& block,
                                                              const std::vector<ValueId>& values, size_t enough) {
   for (ValueId value : values)
     if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
       if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
+  const std::set<ValueId> reads = memory_.reads();
+  for (ValueId value : values) {
+    std::set<ValueId> unread;
+    if (const int maker = meaning_.maker(value); maker >= 0)
+      for (ValueId operand : program_.instructions[size_t(maker)].operands)
+        if (const ValueId first = meaning_.first_in_memory(operand); first >= 0 && !reads.count(first))
+          unread.insert(first);
+    if (unread.empty()) continue;
+    if (auto guess = match_opened(unread, region, block, {value}, enough)) return guess;
+  }
   return std::nullopt;
 }
 

@@ -13,10 +13,12 @@ namespace hetsynth::source {
 namespace {
 
 /// Fewer turns are executed in full.
-constexpr int64_t least_turns = 48;
+constexpr int64_t least_turns = 8;
 constexpr size_t most_loops = 4, most_factors = 6;
 constexpr int random_turns = 8;
 constexpr size_t edge_terms = 8;
+/// Elements whose turns are looked at next to bounds, and how often something must be added there.
+constexpr size_t most_elements_at_bounds = 24, least_at_bounds = 8;
 
 int64_t product(const std::vector<int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
@@ -84,31 +86,61 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
     term.value = *value;
     out.push_back(std::move(term));
   }
+  if (region.bounded(block) && !add_turns_at_bounds(region, block, elements, out)) return {};
   return out;
+}
+
+/// Turns next to bounds that decide whether anything is added to an element at all, as where a window leaves an image:
+/// the program's bounds are half-lines of each counter as well, so that they are met there or at the ends. False: these
+/// are not known, or next to nothing is ever added.
+bool ContentsWalk::add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
+                                       std::vector<Term>& terms) {
+  size_t something = 0;
+  for (size_t i = 0; i < std::min(elements.size(), most_elements_at_bounds); ++i) {
+    const int64_t element = std::clamp<int64_t>(elements[i], 0, block.count() - 1);
+    const std::vector<std::vector<int64_t>> turns = region.turns_at_bounds(block, element);
+    if (turns.empty()) return false;
+    for (const std::vector<int64_t>& turn : turns) {
+      Term term{Sample::number(3001 + i % 4), element, turn, 0};
+      meaning_.choose(term.sample);
+      const std::optional<double> value = region.term(block, element, turn, false);
+      if (!value) return false;
+      term.value = *value;
+      something += term.value != 0;
+      terms.push_back(std::move(term));
+    }
+  }
+  return something >= least_at_bounds;
+}
+
+/// What the program adds to the element in the turn that a term is of, with memory as it was chosen last.
+double ContentsWalk::term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                                     const Term& term, bool* alike, bool bounded) {
+  const std::vector<Range> factors = meaning_.summed_over(guess.value);
+  int64_t number = 0;
+  for (size_t l = 0; l < turns.size(); ++l) number = number * turns[l] + term.turn[l];
+  std::vector<int64_t> point(factors.size(), -1);
+  for (size_t i = order.size(); i-- > 0;) {
+    const Range& range = factors[order[i]];
+    point[order[i]] = range.lo + number % (range.hi - range.lo);
+    number /= range.hi - range.lo;
+  }
+  const Index index = index_at(meaning_.ranges(guess.value), guess.strides, term.element);
+  meaning_.work = 0;
+  meaning_.limit = most_work_;
+  return meaning_.term(guess.value, index, point, alike, bounded);
 }
 
 /// `final`: nothing that was computed before counts, and numbers may decide nothing on the way.
 bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                               const std::vector<Term>& terms, bool final) {
-  const std::vector<Range> factors = meaning_.summed_over(guess.value);
   size_t compared = 0;
   bool alike = true;
   for (const Term& term : terms) {
-    int64_t number = 0;
-    for (size_t l = 0; l < turns.size(); ++l) number = number * turns[l] + term.turn[l];
-    std::vector<int64_t> point(factors.size(), -1);
-    for (size_t i = order.size(); i-- > 0;) {
-      const Range& range = factors[order[i]];
-      point[order[i]] = range.lo + number % (range.hi - range.lo);
-      number /= range.hi - range.lo;
-    }
-    const Index index = index_at(meaning_.ranges(guess.value), guess.strides, term.element);
-    meaning_.work = 0;
-    meaning_.limit = most_work_;
     double expected = 0;
     try {
       final ? meaning_.choose_anew(term.sample) : meaning_.choose(term.sample);
-      expected = meaning_.term(guess.value, index, point, final ? &alike : nullptr);
+      expected = term_by_program(guess, order, turns, term, final ? &alike : nullptr, bounded_turns_);
     } catch (const NotHeld&) {
       return false;
     } catch (const TooLong&) {
@@ -152,6 +184,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
   const std::vector<int64_t> turns = region.turns(block);
   if (turns.empty() || turns.size() > most_loops || product(turns) < least_turns) return std::nullopt;
   const int64_t before = region.work;
+  bounded_turns_ = region.bounded(block);
   const std::vector<ValueId> values = candidates(block, name);
   std::vector<Term> terms;
   try {

@@ -25,7 +25,8 @@ constexpr int64_t most_work_of_steps = 2'000'000;
 constexpr uint64_t edges = 8, edges_of_order = 40, edges_where_rare = 128, least_edges = 2;
 constexpr int64_t most_work_of_edges = 300'000, most_work_where_rare = 5'000'000;
 /// The same where positions are named by numbers.
-constexpr size_t most_named = 192, least_named = 4;
+/// Of elements that are added to at looked-up places, more: a place that is left out shows there alone.
+constexpr size_t most_named = 192, least_named = 4, least_named_of_scattered = 24;
 constexpr int64_t most_work_of_named = 500'000;
 /// Choices of the unknowns among which a guess and a neighbour that is worth the same so far are told apart.
 constexpr uint64_t most_choices = 256;
@@ -293,12 +294,13 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
     int64_t element, place;
   };
   std::vector<Named> elements;
+  std::set<std::pair<size_t, int64_t>> named;
   for (int64_t number : numbers)
     for (size_t d = 0; d < ranges.size(); ++d) {
       const int64_t extent = ranges[d].hi - ranges[d].lo;
       if (number < -1 || number > extent) continue;
       for (int64_t at : {number - 1, number, number + 1}) {
-        if (at < 0 || at >= extent) continue;
+        if (at < 0 || at >= extent || !named.insert({d, at}).second) continue;
         const int64_t element = random.below(block.count());
         const Index index = index_at(ranges, guess.strides, element);
         elements.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
@@ -307,10 +309,23 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
   for (size_t i = elements.size(); i > 1; --i) std::swap(elements[i - 1], elements[size_t(random.below(int64_t(i)))]);
   if (elements.size() > most_named) elements.resize(most_named);
   int64_t work = 0;
-  for (size_t n = 0; n < elements.size() && (n < least_named || work < most_work_of_named); ++n) {
+  const size_t least = block.scattered ? least_named_of_scattered : least_named;
+  for (size_t n = 0; n < elements.size() && (n < least || work < most_work_of_named); ++n) {
     Sample sample = as_now(Sample::number(4000 + 4 * (n % 4)));
     if (block.scattered) sample.place = elements[n].place, sample.together = n % 3 == 0;
     const Point point = point_at(region, block, elements[n].element, sample, work);
+    if (refutes(region, block, guess, point, work)) return point;
+  }
+  return std::nullopt;
+}
+
+/// An element at which the text differs from a guess, among those at which it differed from another: with other values
+/// as what they are computed from, or with other roundings, it is not to be forgotten.
+std::optional<ContentsWalk::Point> ContentsWalk::disputed_element(Region& region, const Written& block,
+                                                                  const Guess& guess) {
+  int64_t work = 0;
+  for (const Point& disputed : disputed_) {
+    const Point point = point_at(region, block, disputed.element, as_now(disputed.sample), work);
     if (refutes(region, block, guess, point, work)) return point;
   }
   return std::nullopt;
