@@ -104,14 +104,14 @@ CLI::Validator probability() {
 void agree_with_others(Job& job, const GenerateOptions& options, const Prompt& prompt) {
   const GenerationOptions& g = options.generation;
   const std::string tokens = fmt::format("{}", fmt::join(prompt.tokens, ","));
-  agree(job,
-        {{"model", hash_text(options.compilation.reference), options.compilation.model_options.file},
-         {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
-         {"prompt", fmt::format("{} of {}", counted(int64_t(prompt.tokens.size()), "token"), content_hash(tokens))},
-         {"number of tokens", fmt::format("{}", g.tokens)},
-         {"sampling", fmt::format("temperature {}, top-k {}, top-p {}, seed {}, below {}, end {}",
-                                  g.sampling.temperature, g.sampling.top_k, g.sampling.top_p, g.seed, g.drawn_below,
-                                  g.end.value_or(-1))}});
+  agree(
+      job,
+      {{"model", hash_text(options.compilation.reference), options.compilation.model_options.file},
+       {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
+       {"prompt", fmt::format("{} of {}", counted(int64_t(prompt.tokens.size()), "token"), content_hash(tokens))},
+       {"number of tokens", fmt::format("{}", g.tokens)},
+       {"sampling", fmt::format("temperature {}, top-k {}, top-p {}, seed {}, below {}, end {}", g.sampling.temperature,
+                                g.sampling.top_k, g.sampling.top_p, g.seed, g.drawn_below, g.end.value_or(-1))}});
 }
 
 ExitCode execute(GenerateOptions& options, Job* job) {
@@ -191,14 +191,17 @@ Command add_generate(CLI::App& app) {
       ->required()
       ->type_name("TEXT");
   command
-      ->add_option("--tokenizer,-t", options->prompt.tokenizer,
-                   "Of models of tokens: tokenizer.json or a model of SentencePiece; bytes: every byte is a token, which "
-                   "is the default up to a vocabulary of 256")
+      ->add_option(
+          "--tokenizer,-t", options->prompt.tokenizer,
+          "Of models of tokens: tokenizer.json or a model of SentencePiece; bytes: every byte is a token, which "
+          "is the default up to a vocabulary of 256")
       ->type_name("FILE");
   command->add_flag("--around-text", options->prompt.around_text,
                     "Begin with what the tokenizer's file has before texts, as <s>");
   GenerationOptions& generation = options->generation;
-  command->add_option("--tokens,-n", generation.tokens, "Tokens to generate")->capture_default_str()->check(at_least(1));
+  command->add_option("--tokens,-n", generation.tokens, "Tokens to generate")
+      ->capture_default_str()
+      ->check(at_least(1));
   command
       ->add_option("--temperature", generation.sampling.temperature,
                    "Logits are divided by it; 0: always the likeliest token")
@@ -216,8 +219,9 @@ Command add_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--end-of-text", options->end_of_text, "Token that ends the text when it is drawn")
       ->type_name("TOKEN");
-  command->add_option("--output,-o", options->output,
-                      "Write prompt and text here, too; the file takes its place when all tokens are there")
+  command
+      ->add_option("--output,-o", options->output,
+                   "Write prompt and text here, too; the file takes its place when all tokens are there")
       ->type_name("FILE");
   command->add_flag("--whole-windows", options->whole_windows,
                     "Read the whole window for every token, and remember nothing");

@@ -19,19 +19,15 @@ constexpr int64_t byte_values = 256;
 
 [[noreturn]] void refuse_tokenizer(const std::string& message, const std::string& expected, const std::string& found,
                                    const std::string& mend, const std::string& file = "") {
-  throw UserError({.where = {file},
-                   .tag = "--tokenizer",
-                   .message = message,
-                   .expected = expected,
-                   .found = found,
-                   .mend = mend},
-                  file.empty() ? ExitCode::usage : ExitCode::invalid_input);
+  throw UserError(
+      {.where = {file}, .tag = "--tokenizer", .message = message, .expected = expected, .found = found, .mend = mend},
+      file.empty() ? ExitCode::usage : ExitCode::invalid_input);
 }
 
 [[noreturn]] void refuse_prompt(const std::string& message, const std::string& expected, const std::string& found,
                                 const std::string& mend) {
-  throw UserError(
-      {.tag = "--prompt", .message = message, .expected = expected, .found = found, .mend = mend}, ExitCode::usage);
+  throw UserError({.tag = "--prompt", .message = message, .expected = expected, .found = found, .mend = mend},
+                  ExitCode::usage);
 }
 
 std::string standard_input(Job* job) {
@@ -60,10 +56,10 @@ TokenCodec::TokenCodec(const PromptOptions& options, const LanguageModel& model)
                      "leave --tokenizer out; models of tokens read token_batch");
   tokenizer_ = open_tokenizer(options.tokenizer);
   if (tokenizer_->vocabulary() > model.vocabulary)
-    refuse_tokenizer(
-        "the tokenizer has tokens that the model cannot read", fmt::format("at most {} tokens", model.vocabulary),
-        tokenizer_->description(), "take the tokenizer of the model's training data, or the model's own --set options",
-        options.tokenizer);
+    refuse_tokenizer("the tokenizer has tokens that the model cannot read",
+                     fmt::format("at most {} tokens", model.vocabulary), tokenizer_->description(),
+                     "take the tokenizer of the model's training data, or the model's own --set options",
+                     options.tokenizer);
 }
 
 std::vector<int32_t> TokenCodec::encode(const PromptOptions& options, const std::string& text) const {

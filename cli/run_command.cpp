@@ -47,9 +47,8 @@ void print_sample(RunOptions& options, const Executor& trained) {
   for (const char* of_training : {"micro_batches", "turns", "freeze"}) settings.erase(of_training);
   const GenerationProgram program = window_program(logits_program(*c.model->trace(settings)));
   Cluster one = local_cluster(1);
-  std::unique_ptr<Executor> sampler =
-      launch(program.program, single_device_plan(program.program, one).program, one,
-             {.executor = {.seed = options.data.seed}});
+  std::unique_ptr<Executor> sampler = launch(program.program, single_device_plan(program.program, one).program, one,
+                                             {.executor = {.seed = options.data.seed}});
   copy_parameters(trained, *sampler);
   SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
   fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, program, sample)));

@@ -1,9 +1,9 @@
-"""Continues a text by a checkpoint of examples/gpt.cpp in PyTorch, keys and values remembered: always the likeliest byte.
+"""Continues a text by a checkpoint of examples/gpt.cpp in PyTorch, keys and values remembered: the likeliest bytes.
 
     python3 bench/generation/pytorch_gpt.py gpt.st --prompt "The " --tokens 200
 
-reads what `hetsynth run examples/gpt.cpp --checkpoint gpt.st` wrote, and prints the text and tokens per second; the sizes
-are those of the checkpoint's tensors. Keys and values lie in tensors of the window's length, as PyTorch's own examples
+reads what `hetsynth run examples/gpt.cpp --checkpoint gpt.st` wrote, and prints the text and tokens per second; the
+sizes are those of the checkpoint's tensors. Keys and values lie in tensors of the window's length, as PyTorch's own examples
 have them. A window that is full ends the text: hetsynth would go on with its last half.
 """
 import argparse

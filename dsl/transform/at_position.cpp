@@ -126,9 +126,9 @@ std::shared_ptr<const Operator> put_position(const TensorType& remembered, int d
   one.dims[size_t(dim)] = {};
   space.inputs = {all, one, {}};
   space.output = all;
-  return std::make_shared<DerivedOperator>("put_position", place(remembered.shape, dim), remembered, std::move(space),
-                                           select(equal(Expr::input(2), Expr::factor(dim)), Expr::input(1),
-                                                  Expr::input(0)));
+  return std::make_shared<DerivedOperator>(
+      "put_position", place(remembered.shape, dim), remembered, std::move(space),
+      select(equal(Expr::input(2), Expr::factor(dim)), Expr::input(1), Expr::input(0)));
 }
 
 }  // namespace hetsynth

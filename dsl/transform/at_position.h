@@ -19,8 +19,8 @@ struct OperandAtFactor {
 };
 OperandAtFactor operand_at(const Node& node, size_t operand, const Shape& shape, int factor);
 
-/// The node's operator at one value of the factor that runs over `dim` of its result, which has an extent of 1 there, as
-/// have the operands that the factor indexes.
+/// The node's operator at one value of the factor that runs over `dim` of its result, which has an extent of 1 there,
+/// as have the operands that the factor indexes.
 struct OperatorAtPosition {
   std::shared_ptr<const Operator> op;
   bool reads_position = false;  ///< it has the position as a further input

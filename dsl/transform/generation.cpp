@@ -207,9 +207,9 @@ class PositionProgram {
       const Made& operand = made_[size_t(node.inputs[j])];
       const int read = operand_at(node, j, in_[node.inputs[j]].type.shape, factor).dim;
       const auto memory = memory_.find({node.id, j});
-      inputs.push_back(read >= 0                   ? operand.at.at(read)
+      inputs.push_back(read >= 0                 ? operand.at.at(read)
                        : memory != memory_.end() ? operand.remembered.at(memory->second)
-                                                   : operand.whole);
+                                                 : operand.whole);
     }
     if (at.reads_position) inputs.push_back(position_);
     return append_op(node, beside_others ? unique(node.name + ".at_position") : node.name, at.op, inputs);
@@ -268,9 +268,9 @@ class PositionProgram {
   const Program& in_;
   const LanguageModel model_;
   const bool remembers_;
-  std::vector<bool> depends_;                          ///< by node: on the tokens
-  std::map<NodeId, int> rows_;                         ///< of tensors inside of causal attention: their queries
-  std::map<std::pair<NodeId, size_t>, int> memory_;    ///< keys and values, by product and operand: their positions
+  std::vector<bool> depends_;                        ///< by node: on the tokens
+  std::map<NodeId, int> rows_;                       ///< of tensors inside of causal attention: their queries
+  std::map<std::pair<NodeId, size_t>, int> memory_;  ///< keys and values, by product and operand: their positions
   std::vector<Forms> wanted_;
   std::vector<Made> made_;
   std::set<std::string> names_;

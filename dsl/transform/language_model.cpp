@@ -11,12 +11,8 @@ namespace {
 
 [[noreturn]] void no_language_model(const SourceLocation& where, const std::string& message,
                                     const std::string& expected, const std::string& found, const std::string& mend) {
-  throw UserError({.where = where,
-                   .tag = "generate",
-                   .message = message,
-                   .expected = expected,
-                   .found = found,
-                   .mend = mend});
+  throw UserError(
+      {.where = where, .tag = "generate", .message = message, .expected = expected, .found = found, .mend = mend});
 }
 
 /// Windows of text or tokens, or integers under a name of the model's own.

@@ -271,7 +271,9 @@ std::string checkpoint_fingerprint(const std::string& path) {
   });
 }
 
-CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) { return load(path, executor, {}, check_fits); }
+CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) {
+  return load(path, executor, {}, check_fits);
+}
 
 CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor, const std::set<NodeId>& own) {
   return load(path, executor, own, check_has);

@@ -16,8 +16,8 @@ struct SamplingOptions {
 
 /// The index that a draw `uniform` in [0, 1) picks from softmax(logits / temperature), restricted as `options` say and
 /// scaled to a sum of 1. Of equal logits the lower index is the likelier one where not all can stay. In float64, from
-/// the logits alone: the same on every machine that has the same logits. Throws UserError (ExitCode::failure) if a logit
-/// is not finite.
+/// the logits alone: the same on every machine that has the same logits. Throws UserError (ExitCode::failure) if a
+/// logit is not finite.
 int64_t draw_token(std::span<const float> logits, const SamplingOptions& options, double uniform);
 
 }  // namespace hetsynth

@@ -108,8 +108,8 @@ Generation generate_tokens(Executor& executor, const GenerationProgram& program,
       break;
     }
     const double uniform = philox_uniform(options.seed, stream, static_cast<uint64_t>(i), 0);
-    const auto token = static_cast<int32_t>(draw_token(
-        std::span(*logits).first(static_cast<size_t>(drawn_below)), options.sampling, uniform));
+    const auto token = static_cast<int32_t>(
+        draw_token(std::span(*logits).first(static_cast<size_t>(drawn_below)), options.sampling, uniform));
     if (i == 0) out.prompt_seconds = wall_seconds() - began;
     text.push_back(token);
     out.tokens.push_back(token);
@@ -124,12 +124,11 @@ std::string sample_text(Executor& executor, const GenerationProgram& program, co
   std::vector<int32_t> prompt;
   for (const unsigned char byte : options.prompt) prompt.push_back(byte);
   if (prompt.empty()) prompt.push_back(padding_of_bytes);
-  const Generation generated =
-      generate_tokens(executor, program, prompt,
-                      {.tokens = options.bytes,
-                       .sampling = {.temperature = options.temperature},
-                       .seed = options.seed,
-                       .drawn_below = 256});
+  const Generation generated = generate_tokens(executor, program, prompt,
+                                               {.tokens = options.bytes,
+                                                .sampling = {.temperature = options.temperature},
+                                                .seed = options.seed,
+                                                .drawn_below = 256});
   return {generated.tokens.begin(), generated.tokens.end()};
 }
 

@@ -44,7 +44,7 @@ struct GenerationOptions {
   int64_t tokens = 200;  ///< to generate
   SamplingOptions sampling = {};
   uint64_t seed = 0;
-  int64_t drawn_below = 0;           ///< tokens from here on are never drawn; 0: all can be
+  int64_t drawn_below = 0;          ///< tokens from here on are never drawn; 0: all can be
   std::optional<int32_t> end = {};  ///< ends the text when it is drawn
 };
 

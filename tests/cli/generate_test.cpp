@@ -1,5 +1,5 @@
-// hetsynth generate: the same text whether whole windows are read or keys and values remembered, on one device, on three
-// unequal ones and in three processes; and what can be wrong with the command.
+// hetsynth generate: the same text whether whole windows are read or keys and values remembered, on one device, on
+// three unequal ones and in three processes; and what can be wrong with the command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,8 @@ TEST_F(Generate, ContinuesAText) {
 
 TEST_F(Generate, TheSameTextOnAnyPlanRememberedOrReadAnew) {
   // Hot: the text goes beyond what was learned, and beyond the window several times.
-  const std::string hot = "--prompt abc --tokens 30 --temperature 4 --top-k 60 --top-p 0.97 ", drawn = hot + "--seed 4 ";
+  const std::string hot = "--prompt abc --tokens 30 --temperature 4 --top-k 60 --top-p 0.97 ",
+                    drawn = hot + "--seed 4 ";
   const std::string pinned = "--cluster three.toml --ratio 3,1,2 ";
   const std::string expected = text_of(drawn);
   EXPECT_EQ(text_of(drawn + "--whole-windows"), expected);
@@ -111,8 +112,8 @@ TEST_F(Generate, WritesAFileWhenItIsDone) {
   const std::string endless = "--prompt abc --temperature 0 -o out.txt --tokens 100000000 ";
   // A signal when the first tokens are there.
   const auto killed_by = [&](const std::string& signal) {
-    return generate(endless, "sh -c '\"$0\" \"$@\" & while [ ! -s .out ]; do sleep 0.1; done; kill -" + signal +
-                                 " $!; wait $!'");
+    return generate(
+        endless, "sh -c '\"$0\" \"$@\" & while [ ! -s .out ]; do sleep 0.1; done; kill -" + signal + " $!; wait $!'");
   };
   const Outcome stopped = killed_by("TERM");
   EXPECT_EQ(stopped.code, 7) << stopped.err;
@@ -143,8 +144,8 @@ TEST_F(Generate, BadUse) {
   EXPECT_THAT(generate("--prompt a --top-k -2"), Fails(2, HasSubstr("expected a number from 0, found -2")));
   EXPECT_THAT(generate("--prompt a --temperature -1"), Fails(2, HasSubstr("expected a number from 0, found -1")));
   EXPECT_THAT(generate("--prompt a --around-text"), Fails(2, HasSubstr("leave --around-text out")));
-  EXPECT_THAT(generate("--prompt a --end-of-text abc"), Fails(2, AllOf(HasSubstr("the model's tokens are bytes"),
-                                                                       HasSubstr("found:    \"abc\""))));
+  EXPECT_THAT(generate("--prompt a --end-of-text abc"),
+              Fails(2, AllOf(HasSubstr("the model's tokens are bytes"), HasSubstr("found:    \"abc\""))));
   EXPECT_THAT(generate("--prompt a --tokenizer t.json"),
               Fails(2, AllOf(HasSubstr("reads the bytes of texts"), HasSubstr("leave --tokenizer out"))));
   EXPECT_THAT(generate("--prompt a --accumulate 2"), Fails(2, HasSubstr("leave --accumulate out")));
@@ -195,13 +196,14 @@ TEST_F(Generate, ModelsOfTokensNeedTheirTokenizer) {
   const auto generate = [&](const std::string& options) { return tokens.run("generate model.cpp a.st " + options); };
   const Outcome ran = succeeds("generate model.cpp a.st -t t.json --prompt 'na\xC3\xAFve' --temperature 0 --tokens 12");
   EXPECT_THAT(ran.out, StartsWith("na\xC3\xAFve \xE6\x97\xA5\xE6\x9C\xAC word "));
-  EXPECT_THAT(generate("--prompt a"), Fails(2, AllOf(HasSubstr("not said which text they stand for"),
-                                                     HasSubstr("a vocabulary of 300 and no tokenizer"),
-                                                     HasSubstr("--tokenizer bytes"))));
+  EXPECT_THAT(generate("--prompt a"),
+              Fails(2, AllOf(HasSubstr("not said which text they stand for"),
+                             HasSubstr("a vocabulary of 300 and no tokenizer"), HasSubstr("--tokenizer bytes"))));
   EXPECT_EQ(generate("--prompt a -t bytes --tokens 2").code, 0);
-  EXPECT_THAT(generate("--prompt a -t large.json"),
-              Fails(3, AllOf(HasSubstr("large.json: error: [--tokenizer] the tokenizer has tokens that the model cannot"),
-                             HasSubstr("at most 300 tokens"), HasSubstr("byte-level BPE of 3"))));
+  EXPECT_THAT(
+      generate("--prompt a -t large.json"),
+      Fails(3, AllOf(HasSubstr("large.json: error: [--tokenizer] the tokenizer has tokens that the model cannot"),
+                     HasSubstr("at most 300 tokens"), HasSubstr("byte-level BPE of 3"))));
   EXPECT_THAT(generate("--prompt 'na\xEFve' -t t.json"),
               Fails(2, AllOf(HasSubstr("[--prompt] the text is no UTF-8"), HasSubstr("byte 0xEF at byte 2"),
                              HasSubstr("iconv"))));

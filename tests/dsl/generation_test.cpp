@@ -1,12 +1,13 @@
 // Programs that continue a text: over the reals, the logits of one position are those of the whole forward pass,
 // whether the whole window is read or one token after the other.
+#include "dsl/transform/generation.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "dsl/ir/interpreter.h"
-#include "dsl/transform/generation.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/error_of.h"
 
@@ -59,8 +60,10 @@ void gpt(int64_t batch = 1) {
       [](Tensor x) {
         x = dropout(x + weight("positions", {length, width}), 0.5);
         for (const char* name : {"h0", "h1"}) {
-          x = mixed(name, layernorm(x, weight(std::string(name) + ".gain", {width}), weight(std::string(name) + ".bias", {width})));
-          x = x + matmul(gelu(matmul(x, weight(std::string(name) + ".up", {width, 5}))), weight(std::string(name) + ".down", {5, width}));
+          x = mixed(name, layernorm(x, weight(std::string(name) + ".gain", {width}),
+                                    weight(std::string(name) + ".bias", {width})));
+          x = x + matmul(gelu(matmul(x, weight(std::string(name) + ".up", {width, 5}))),
+                         weight(std::string(name) + ".down", {5, width}));
         }
         return x;
       },
@@ -146,14 +149,19 @@ void expect_same_logits(const std::function<void()>& builder, size_t remembered)
   }
 }
 
-TEST(Generation, RemembersKeysAndValues) { expect_same_logits([] { gpt(); }, 4); }
+TEST(Generation, RemembersKeysAndValues) {
+  expect_same_logits([] { gpt(); }, 4);
+}
 
-TEST(Generation, OfABatchTheFirstSample) { expect_same_logits([] { gpt(3); }, 4); }
+TEST(Generation, OfABatchTheFirstSample) {
+  expect_same_logits([] { gpt(3); }, 4);
+}
 
 TEST(Generation, TurnsByThePositionAndSharesKeys) {
   expect_same_logits(
       [] {
-        decoder([](Tensor x) { return mixed("h1", mixed("h0", x, {.turned = true, .key_heads = 2}), {.turned = true}); });
+        decoder(
+            [](Tensor x) { return mixed("h1", mixed("h0", x, {.turned = true, .key_heads = 2}), {.turned = true}); });
       },
       4);
 }
@@ -204,7 +212,8 @@ void expect_whole_windows(const std::function<void()>& builder, const std::strin
   const GenerationProgram window = window_program(forward);
   EXPECT_TRUE(window.reads_window);
   for (const int64_t at : {int64_t{0}, int64_t{3}, length - 1})
-    EXPECT_LT(difference(logits_of_window(window, text_tokens, at), logits_of_forward(forward, text_tokens, at)), 1e-12);
+    EXPECT_LT(difference(logits_of_window(window, text_tokens, at), logits_of_forward(forward, text_tokens, at)),
+              1e-12);
 }
 
 TEST(Generation, SaysWhatLooksAtOtherPositions) {
@@ -216,11 +225,8 @@ TEST(Generation, SaysWhatLooksAtOtherPositions) {
                        "is not computed position by position");
   expect_whole_windows([] { decoder([](Tensor x) { return flip(mixed("h", x), 1); }); },
                        "is not computed position by position");
-  expect_whole_windows(
-      [] {
-        decoder([](Tensor x) { return lstm(x, lstm_weights("lstm", width, width)); });
-      },
-      "loop over time steps");
+  expect_whole_windows([] { decoder([](Tensor x) { return lstm(x, lstm_weights("lstm", width, width)); }); },
+                       "loop over time steps");
 }
 
 /// A mask that hides the past instead of the future, and one that hides nothing that is far away.
@@ -272,34 +278,36 @@ TEST(Generation, ModelsThatGiveNoLogitsOfTokensAreRefused) {
   const auto refusal = [](const std::function<void()>& builder) {
     return error_of([&] { language_model(forward_of(builder)); });
   };
-  const auto [without, images, two, shape] = std::tuple{
-      refusal([] {
-        auto [tokens, targets] = token_batch(1, length, vocabulary);
-        Tensor x = embedding(weight("table", {vocabulary, vocabulary}), tokens);
-        output("hidden", x);
-        minimize(cross_entropy(x, targets), SGD{});
-      }),
-      refusal([] {
-        auto [x, labels] = synthetic_batch(2, 3, 4);
-        Tensor logits = matmul(x, weight("w", {3, 4}));
-        output("logits", logits);
-        minimize(cross_entropy(logits, labels), SGD{});
-      }),
-      refusal([] {
-        Tensor a = input("a", {1, length}, DType::i32, {.classes = 5}), b = input("b", {1, length}, DType::i32, {.classes = 5});
-        Tensor logits = embedding(weight("w", {5, 4}), a + b);
-        output("logits", logits);
-        minimize(mean(logits), SGD{});
-      }),
-      refusal([] {
-        auto [tokens, targets] = token_batch(1, length, vocabulary);
-        Tensor logits = matmul(reshape(embedding(weight("table", {vocabulary, 4}), tokens), {2, length * 2}),
-                               weight("w", {length * 2, 3}));
-        output("logits", logits);
-        minimize(mean(logits), SGD{});
-      })};
-  EXPECT_THAT(without, AllOf(HasSubstr("does not say what its logits over tokens are"),
-                             HasSubstr("output(\"logits\", x)"), HasSubstr("outputs hidden"), HasSubstr("add the line")));
+  const auto [without, images, two, shape] =
+      std::tuple{refusal([] {
+                   auto [tokens, targets] = token_batch(1, length, vocabulary);
+                   Tensor x = embedding(weight("table", {vocabulary, vocabulary}), tokens);
+                   output("hidden", x);
+                   minimize(cross_entropy(x, targets), SGD{});
+                 }),
+                 refusal([] {
+                   auto [x, labels] = synthetic_batch(2, 3, 4);
+                   Tensor logits = matmul(x, weight("w", {3, 4}));
+                   output("logits", logits);
+                   minimize(cross_entropy(logits, labels), SGD{});
+                 }),
+                 refusal([] {
+                   Tensor a = input("a", {1, length}, DType::i32, {.classes = 5}),
+                          b = input("b", {1, length}, DType::i32, {.classes = 5});
+                   Tensor logits = embedding(weight("w", {5, 4}), a + b);
+                   output("logits", logits);
+                   minimize(mean(logits), SGD{});
+                 }),
+                 refusal([] {
+                   auto [tokens, targets] = token_batch(1, length, vocabulary);
+                   Tensor logits = matmul(reshape(embedding(weight("table", {vocabulary, 4}), tokens), {2, length * 2}),
+                                          weight("w", {length * 2, 3}));
+                   output("logits", logits);
+                   minimize(mean(logits), SGD{});
+                 })};
+  EXPECT_THAT(without,
+              AllOf(HasSubstr("does not say what its logits over tokens are"), HasSubstr("output(\"logits\", x)"),
+                    HasSubstr("outputs hidden"), HasSubstr("add the line")));
   EXPECT_THAT(images, AllOf(HasSubstr("more than one window of tokens"), HasSubstr("samples : f32[2,3]")));
   EXPECT_THAT(two, AllOf(HasSubstr("more than one window of tokens"), HasSubstr("beside a")));
   EXPECT_THAT(shape, AllOf(HasSubstr("do not fit the window"), HasSubstr("[1, 6, classes]"), HasSubstr("f32[2,3]")));

@@ -294,9 +294,9 @@ TEST(TrainingAlone, TrainedParametersAreSampledFrom) {
   std::vector<std::string> drawn, greedy;
   for (const GenerationProgram& program : {window_program(forward), *remembering.program}) {
     const Program& p = program.program;
-    for (const auto& [plan, cluster] : {std::pair(single_device_plan(p, one), one),
-                                        std::pair(random_plan(p, three, {3, 1, 2}, 1), three),
-                                        std::pair(random_plan(p, three, {1, 5, 2}, 2), three)}) {
+    for (const auto& [plan, cluster] :
+         {std::pair(single_device_plan(p, one), one), std::pair(random_plan(p, three, {3, 1, 2}, 1), three),
+          std::pair(random_plan(p, three, {1, 5, 2}, 2), three)}) {
       const auto sampler = start(p, plan, cluster);
       for (const Node& node : forward.nodes)
         for (const Node& here : p.nodes)

@@ -1,4 +1,6 @@
 // Drawing a token: against a reference that sorts all tokens and adds up all probabilities, and at the edges.
+#include "runtime/training/sampling.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +10,6 @@
 #include <random>
 #include <vector>
 
-#include "runtime/training/sampling.h"
 #include "tests/support/error_of.h"
 
 namespace hetsynth {
@@ -45,7 +46,7 @@ std::vector<double> probabilities(const std::vector<float>& logits, const Sampli
 TEST(Sampling, DrawsByTheDefinitions) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  const std::vector<SamplingOptions> all = {{1.0, 0, 1.0}, {0.7, 3, 1.0}, {1.3, 0, 0.6},  {0.9, 4, 0.8},
+  const std::vector<SamplingOptions> all = {{1.0, 0, 1.0}, {0.7, 3, 1.0},  {1.3, 0, 0.6},   {0.9, 4, 0.8},
                                             {1.0, 1, 1.0}, {1.0, 0, 1e-9}, {2.0, 99, 0.99}, {0.2, 5, 0.35}};
   for (const SamplingOptions& options : all) {
     for (int round = 0; round < 20; ++round) {
@@ -54,12 +55,10 @@ TEST(Sampling, DrawsByTheDefinitions) {
       const std::vector<double> expected = probabilities(logits, options);
       std::vector<double> found(logits.size(), 0);
       constexpr int draws = 4000;  // evenly over [0, 1): every share is off by two draws at most
-      for (int i = 0; i < draws; ++i)
-        found[size_t(draw_token(logits, options, (i + 0.5) / draws))] += 1.0 / draws;
+      for (int i = 0; i < draws; ++i) found[size_t(draw_token(logits, options, (i + 0.5) / draws))] += 1.0 / draws;
       for (size_t i = 0; i < logits.size(); ++i)
-        EXPECT_NEAR(found[i], expected[i], 2.0 / draws)
-            << "token " << i << " temperature " << options.temperature << " k " << options.top_k << " p "
-            << options.top_p;
+        EXPECT_NEAR(found[i], expected[i], 2.0 / draws) << "token " << i << " temperature " << options.temperature
+                                                        << " k " << options.top_k << " p " << options.top_p;
     }
   }
 }
