@@ -45,6 +45,7 @@ Command add_diff(CLI::App& app);
 Command add_checkpoint(CLI::App& app);
 Command add_history(CLI::App& app);
 Command add_evaluate(CLI::App& app);
+Command add_generate(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_elastic(CLI::App& app);
 Command add_probe(CLI::App& app);

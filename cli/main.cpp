@@ -62,8 +62,8 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "
       "(not proved), 7 stopped early by a signal.");
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_checkpoint,
-                   add_export, add_history, add_elastic, add_probe, add_doctor, add_tokenize}) {
+  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_generate,
+                   add_checkpoint, add_export, add_history, add_elastic, add_probe, add_doctor, add_tokenize}) {
     size_t before = app.get_subcommands({}).size();
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   using namespace hetsynth;
   // Commands that compute.
   if (argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "probe" ||
-                   std::string_view(argv[1]) == "verify"))
+                   std::string_view(argv[1]) == "verify" || std::string_view(argv[1]) == "generate"))
     wait_passively(argv);
   // Results go to standard output, everything else to standard error.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("hetsynth"));

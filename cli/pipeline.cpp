@@ -83,7 +83,7 @@ void trace(Compilation& c) {
 }
 
 void differentiate_model(Compilation& c) {
-  c.reference = differentiate(*c.trace);
+  c.reference = c.reference_of ? c.reference_of(*c.trace) : differentiate(*c.trace);
   c.whole_step = std::move(c.trace->whole_step);
   c.turns = asked_turns(*c.trace);
   c.trace.reset();  // another model, or the same in another way, may be traced from here on

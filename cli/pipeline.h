@@ -1,5 +1,6 @@
 // The pipeline on one page: a list of named stages, each timed, each dumpable with --dump-after=STAGE.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ struct CompilationInput {
   int64_t verify_bytes = int64_t(4) << 30;
   int64_t check_work = 0;        ///< most evaluations of the check of source for a rank; 0: any number
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
+  /// What is planned of a traced model; none: its step of training, or its evaluation (dsl/transform/differentiate.h).
+  std::function<Program(Trace&)> reference_of;
 };
 
 /// Everything that one invocation works on; stages fill it from top to bottom.

@@ -21,7 +21,8 @@ std::string brief_text(const Compilation& c, const std::string& begin) {
 /// Says what the proof says, and whether to go on.
 bool proof_allows(const Compilation& c, const PreparePlanOptions& options) {
   const bool proved = c.verification.verdict == Verdict::proved;
-  if (!proved || options.brief.empty()) fmt::print("{}", verify_text(c));
+  std::FILE* out = options.silent ? stderr : stdout;
+  if (!proved || options.brief.empty()) fmt::print(out, "{}", verify_text(c));
   if (proved) return true;
   if (!options.unverified) {
     std::fflush(stdout);
@@ -30,7 +31,7 @@ bool proof_allows(const Compilation& c, const PreparePlanOptions& options) {
                "same\n");
     return false;
   }
-  fmt::print("WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");
+  fmt::print(out, "WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");
   return true;
 }
 
@@ -40,7 +41,7 @@ bool source_allows(Compilation& c, const PipelineOptions& pipeline, const Prepar
   run_pipeline(c, c.verification.verdict == Verdict::proved ? "check" : "generate", pipeline);
   if (c.verification.verdict != Verdict::proved) return true;
   if (c.source_check.verdict == Verdict::refuted || (options.brief.empty() && !options.silent))
-    fmt::print("{}", source_check_text(c.source_check, c.reference));
+    fmt::print(options.silent ? stderr : stdout, "{}", source_check_text(c.source_check, c.reference));
   return c.source_check.verdict != Verdict::refuted || options.unverified;
 }
 

@@ -14,7 +14,8 @@ struct PreparePlanOptions {
   /// What the program is for, as the one line begins that is printed of it: "validation". Empty: all of the plan and of
   /// its proof is printed.
   std::string brief = {};
-  bool silent = false;  ///< nothing is printed unless it keeps the run from going on
+  /// Standard output is for something else: nothing is printed but what speaks against the plan, on standard error.
+  bool silent = false;
 };
 
 /// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others

@@ -19,7 +19,8 @@
 #include "cli/run_options.h"
 #include "cli/validation.h"
 #include "dsl/base/file.h"
-#include "dsl/transform/differentiate.h"
+#include "dsl/ir/evaluation.h"
+#include "dsl/transform/generation.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/training/text_generation.h"
@@ -42,16 +43,15 @@ void print_sample(RunOptions& options, const Executor& trained) {
   if (!has_logits) return;
   auto settings = model_settings(c);
   settings["batch"] = "1";
-  settings.erase("micro_batches");
-  settings.erase("turns");
-  const std::unique_ptr<Trace> trace = c.model->trace(settings);
-  Program forward = restrict_to_output(differentiate(*trace), "logits");
+  settings[evaluation_setting] = "1";
+  for (const char* of_training : {"micro_batches", "turns", "freeze"}) settings.erase(of_training);
+  const GenerationProgram program = window_program(logits_program(*c.model->trace(settings)));
   Cluster one = local_cluster(1);
-  std::unique_ptr<Executor> sampler =
-      launch(forward, single_device_plan(forward, one).program, one, {.executor = {.seed = options.data.seed}});
+  std::unique_ptr<Executor> sampler = launch(program.program, single_device_plan(program.program, one).program, one,
+                                             {.executor = {.seed = options.data.seed}});
   copy_parameters(trained, *sampler);
   SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
-  fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, text_model(forward), sample)));
+  fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, program, sample)));
 }
 
 /// One step more, measured call by call.

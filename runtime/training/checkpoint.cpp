@@ -102,12 +102,12 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
 /// What a checkpoint holds: parameters and states, but for data that the model brings along.
 bool is_saved(const Node& node) { return is_kept(node) && !is_constant_data(node); }
 
-/// Gives the tensors of the file that the program has not.
+/// Gives the tensors of the file that the program has not. `own`: states that no file has.
 std::map<std::string, TensorType> check_has(const std::string& path, const SafetensorsFile& file,
-                                            const Program& program) {
+                                            const Program& program, const std::set<NodeId>& own) {
   std::map<std::string, TensorType> unused = file.types();
   for (const Node& node : program.nodes) {
-    if (!is_saved(node)) continue;
+    if (!is_saved(node) || own.contains(node.id)) continue;
     const auto found = unused.find(node.name);
     if (found == unused.end()) fail_of_other_model(path, "the file has no tensor " + node.name, text(node.type), "");
     if (!(found->second == node.type))
@@ -117,8 +117,9 @@ std::map<std::string, TensorType> check_has(const std::string& path, const Safet
   return unused;
 }
 
-void check_fits(const std::string& path, const SafetensorsFile& file, const Program& program) {
-  if (const std::map<std::string, TensorType> unused = check_has(path, file, program); !unused.empty())
+void check_fits(const std::string& path, const SafetensorsFile& file, const Program& program,
+                const std::set<NodeId>& own) {
+  if (const std::map<std::string, TensorType> unused = check_has(path, file, program, own); !unused.empty())
     fail_of_other_model(path, "the model has no tensor " + unused.begin()->first, "", text(unused.begin()->second));
 }
 
@@ -162,24 +163,25 @@ void check_room(const std::string& path, const Program& program) {
 
 /// `check`: whether the file has what a program wants, check_fits or check_has.
 template <class Check>
-CheckpointInfo check_header(const std::string& path, const Program& program, const Check& check) {
+CheckpointInfo check_header(const std::string& path, const Program& program, const std::set<NodeId>& own,
+                            const Check& check) {
   return with_mend(path, [&] {
     const SafetensorsFile file(path);
     const CheckpointInfo info = info_of(path, file);
-    check(path, file, program);
+    check(path, file, program, own);
     return info;
   });
 }
 
 /// Sets what the program keeps, after the same.
 template <class Check>
-CheckpointInfo load(const std::string& path, Executor& executor, const Check& check) {
+CheckpointInfo load(const std::string& path, Executor& executor, const std::set<NodeId>& own, const Check& check) {
   return with_mend(path, [&] {
     SafetensorsFile file(path);
     const CheckpointInfo info = info_of(path, file);
-    check(path, file, executor.reference());
+    check(path, file, executor.reference(), own);
     for (const Node& node : executor.reference().nodes)
-      if (is_saved(node)) executor.write(node.id, read_finite(path, file, node.name));
+      if (is_saved(node) && !own.contains(node.id)) executor.write(node.id, read_finite(path, file, node.name));
     return info;
   });
 }
@@ -244,7 +246,7 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
 }
 
 CheckpointInfo check_checkpoint(const std::string& path, const Program& program) {
-  return check_header(path, program, check_fits);
+  return check_header(path, program, {}, check_fits);
 }
 
 CheckpointInfo check_checkpoint(const std::string& path) {
@@ -269,14 +271,16 @@ std::string checkpoint_fingerprint(const std::string& path) {
   });
 }
 
-CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) { return load(path, executor, check_fits); }
-
-CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor) {
-  return load(path, executor, check_has);
+CheckpointInfo load_checkpoint(const std::string& path, Executor& executor) {
+  return load(path, executor, {}, check_fits);
 }
 
-CheckpointInfo check_for_evaluation(const std::string& path, const Program& program) {
-  return check_header(path, program, check_has);
+CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor, const std::set<NodeId>& own) {
+  return load(path, executor, own, check_has);
+}
+
+CheckpointInfo check_for_evaluation(const std::string& path, const Program& program, const std::set<NodeId>& own) {
+  return check_header(path, program, own, check_has);
 }
 
 }  // namespace hetsynth

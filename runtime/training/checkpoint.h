@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/executor.h"
@@ -52,11 +53,12 @@ CheckpointInfo check_checkpoint(const std::string& path);
 std::string checkpoint_fingerprint(const std::string& path);
 
 /// Sets the parameters and states of a program that is evaluated: what else the file has, as the state of an optimizer,
-/// is passed over. Throws UserError as load_checkpoint, and if the file lacks a tensor of the program.
-CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor);
+/// is passed over, and so are states of the program that no training has (`own`). Throws UserError as load_checkpoint,
+/// and if the file lacks a tensor of the program.
+CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor, const std::set<NodeId>& own = {});
 
 /// Throws UserError if load_for_evaluation would for what the file's header says.
-CheckpointInfo check_for_evaluation(const std::string& path, const Program& program);
+CheckpointInfo check_for_evaluation(const std::string& path, const Program& program, const std::set<NodeId>& own = {});
 
 /// Sets all parameters and states. What check_checkpoint looks at is checked before the first is set, checksums and
 /// numbers that are not finite as each is read; a UserError leaves the executor good for nothing.

@@ -61,12 +61,15 @@ void check_step_log(const std::string& path) {
 }
 
 std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
-                         const std::vector<int64_t>& arena_bytes) {
+                         const std::vector<int64_t>& arena_bytes, const OptimizerReport& optimizer) {
   nlohmann::ordered_json out;
   out["step"] = report.step;
   out["loss"] = std::isfinite(report.loss) ? nlohmann::ordered_json(report.loss) : nlohmann::ordered_json(nullptr);
   for (const auto& [name, value] : report.metrics)
     out["metrics"][name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  if (optimizer.learning_rate) out["learning_rate"] = *optimizer.learning_rate;
+  if (optimizer.loss_scale) out["loss_scale"] = *optimizer.loss_scale;
+  if (optimizer.skipped_steps) out["skipped_steps"] = *optimizer.skipped_steps;
   out["seconds"] = report.seconds;
   out["elapsed_seconds"] = report.elapsed_seconds;
   out[unit.name + "_per_second"] = report.seconds > 0 ? static_cast<double>(unit.per_step) / report.seconds : 0.0;
@@ -97,7 +100,9 @@ void StepLog::show(const std::vector<std::string>& devices, const std::vector<in
   arena_bytes_ = arena_bytes;
 }
 
-void StepLog::add(const StepReport& report) { add(json_of_step(report, devices_, unit_, arena_bytes_)); }
+void StepLog::add(const StepReport& report, const OptimizerReport& optimizer) {
+  add(json_of_step(report, devices_, unit_, arena_bytes_, optimizer));
+}
 
 void StepLog::add(const std::string& record) {
   file_ << record << '\n' << std::flush;

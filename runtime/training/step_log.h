@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/training/optimizer_numbers.h"
 #include "runtime/training/progress.h"
 
 namespace hetsynth {
@@ -18,7 +19,7 @@ class StepLog {
   /// Throws UserError if the file cannot be written or holds something else.
   StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit, std::vector<int64_t> arena_bytes);
   /// Writes and flushes one record. Throws UserError if the disk refuses.
-  void add(const StepReport& report);
+  void add(const StepReport& report, const OptimizerReport& optimizer = {});
   /// The same for a record of something else: a JSON object that begins with the key "step".
   void add(const std::string& record);
   /// From now on steps are those of these devices.
@@ -34,8 +35,9 @@ class StepLog {
 
 /// {"step":0,"loss":5.54,"seconds":0.21,"tokens_per_second":4876.2,"idle":{"fast0":0.02},"compute_seconds":{...},"communication_bytes":{...},
 ///  "memory_bytes":{"fast0":1048576},"resident_bytes":...}. A loss that is not finite is null.
-/// What the model tells beside the loss follows it: "metrics":{"accuracy":0.5}.
+/// What the model tells beside the loss follows it: "metrics":{"accuracy":0.5}; then, of the optimizer, what is known:
+/// "learning_rate":0.001,"loss_scale":65536.0,"skipped_steps":2.
 std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
-                         const std::vector<int64_t>& arena_bytes);
+                         const std::vector<int64_t>& arena_bytes, const OptimizerReport& optimizer = {});
 
 }  // namespace hetsynth

@@ -3,106 +3,133 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
 
 #include "dsl/base/error.h"
+#include "runtime/rank/interrupt.h"
+#include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {
 
-constexpr unsigned char padding = '\n';
+/// What stands where there is no text: it has to be a token of every model.
+constexpr int32_t padding_of_bytes = '\n', padding_of_tokens = 0;
 
-[[noreturn]] void cannot_sample(const std::string& message, const std::string& expected, const std::string& found) {
-  throw UserError(
-      {{}, "sample", message, expected, found, "mark the logits of a text model with output(\"logits\", ...)"},
-      ExitCode::failure);
+int32_t padding(const LanguageModel& model) {
+  return model.bytes && model.vocabulary > padding_of_bytes ? padding_of_bytes : padding_of_tokens;
 }
 
-/// One window in the first row of the batch, padding elsewhere.
+/// A window in the first row of the batch and padding elsewhere, and the position in it.
 class WindowSource : public BatchSource {
  public:
-  explicit WindowSource(std::vector<unsigned char> window) : window_(std::move(window)) {}
+  WindowSource(const GenerationProgram& program, std::span<const int32_t> window, int64_t position)
+      : program_(program), window_(window), position_(static_cast<int32_t>(position)) {}
 
   void fill(const Node& input, std::span<const Range> ranges, int64_t, std::span<std::byte> out) const override {
-    int32_t* tokens = reinterpret_cast<int32_t*>(out.data());
+    int32_t* values = reinterpret_cast<int32_t*>(out.data());
+    if (input.id == program_.position) {
+      *values = position_;
+      return;
+    }
     for_each_run(input.type.shape, ranges, [&](int64_t global, int64_t local, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
         const auto at = static_cast<size_t>(global + i);
-        tokens[local + i] = at < window_.size() ? window_[at] : padding;
+        values[local + i] = at < window_.size() ? window_[at] : padding(program_.model);
       }
     });
   }
   std::string description() const override { return "a prompt"; }
 
  private:
-  std::vector<unsigned char> window_;
+  const GenerationProgram& program_;
+  std::span<const int32_t> window_;
+  int32_t position_;
 };
 
 }  // namespace
 
-TextModel text_model(const Program& forward, const std::string& output) {
-  TextModel model;
-  for (const NamedOutput& named : forward.outputs) {
-    if (named.name == output) model.logits = named.node;
-  }
-  if (model.logits < 0) cannot_sample("the model has no output \"" + output + "\"", "", "");
-  for (const Node& node : forward.nodes) {
-    if (node.kind != NodeKind::input) continue;
-    if (node.data.kind != DataSource::Kind::text_tokens || model.tokens >= 0) {
-      cannot_sample("only models whose logits follow from one window of text can be sampled", "one input of text",
-                    node.name);
-    }
-    model.tokens = node.id;
-  }
-  if (model.tokens < 0) cannot_sample("the model's logits do not depend on text", "one input of text", "none");
-  const Shape& tokens = forward[model.tokens].type.shape;
-  const Shape& logits = forward[model.logits].type.shape;
-  if (tokens.size() != 2 || logits.empty())
-    cannot_sample("the text input is no batch of windows", "[batch, length]", text(tokens));
-  model.length = tokens[1];
-  model.classes = logits.back();
-  const int64_t rows = model.classes > 0 ? element_count(logits) / model.classes : 0;
-  model.every_position = rows == tokens[0] * tokens[1];
-  if (!model.every_position && rows != tokens[0]) {
-    cannot_sample("the logits do not fit the text", fmt::format("{} or {} rows", tokens[0], tokens[0] * tokens[1]),
-                  text(logits));
-  }
-  return model;
+int64_t window_begin(std::optional<int64_t> begin, int64_t tokens, int64_t length) {
+  if (!begin) return std::max<int64_t>(0, tokens - length);
+  if (tokens - *begin <= length) return *begin;
+  return tokens - std::max<int64_t>(1, length / 2);
 }
 
-int64_t pick(std::span<const float> logits, double temperature, double uniform) {
-  const auto greatest = std::ranges::max_element(logits);
-  if (temperature <= 0) return greatest - logits.begin();
-  const auto weight = [&](float logit) { return std::exp((logit - *greatest) / temperature); };
-  double total = 0;
-  for (const float logit : logits) total += weight(logit);
-  double left = uniform * total;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    left -= weight(logits[i]);
-    if (left < 0) return static_cast<int64_t>(i);
-  }
-  return greatest - logits.begin();  // rounding left a crumb
+NextLogits::NextLogits(Executor& executor, const GenerationProgram& program) : executor_(executor), program_(program) {}
+
+std::vector<float> NextLogits::run(std::span<const int32_t> window, int64_t position, bool wanted) {
+  executor_.step(runs_++, WindowSource(program_, window, position));
+  if (!wanted) return {};
+  const HostTensor logits = executor_.read(program_.logits);
+  const std::span<const float> first = logits.as<float>().first(static_cast<size_t>(program_.model.classes));
+  return {first.begin(), first.end()};
 }
 
-std::string sample_text(Executor& forward, const TextModel& model, const SampleOptions& options) {
+std::optional<std::vector<float>> NextLogits::after(std::span<const int32_t> tokens,
+                                                    const std::function<bool()>& stop) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t length = program_.model.length;
+  HETSYNTH_CHECK(count > 0, "there is a text to go on with");
+  if (program_.model.position_dim < 0) {
+    if (stop()) return std::nullopt;
+    const int64_t seen = std::min(count, length);
+    std::vector<int32_t> window(static_cast<size_t>(length), padding(program_.model));
+    std::ranges::copy(tokens.last(static_cast<size_t>(seen)), window.end() - seen);
+    return run(window, 0, true);
+  }
+  const int64_t begin = window_begin(begin_, count, length);
+  if (begin_ != begin) read_ = begin;
+  begin_ = begin;
+  if (program_.reads_window) {
+    if (stop()) return std::nullopt;
+    return run(tokens.subspan(static_cast<size_t>(begin)), count - 1 - begin, true);
+  }
+  std::vector<float> logits;
+  for (; read_ < count; ++read_) {
+    if (stop()) return std::nullopt;
+    logits = run(tokens.subspan(static_cast<size_t>(read_), 1), read_ - begin, read_ + 1 == count);
+  }
+  HETSYNTH_CHECK(!logits.empty(), "the text has grown");
+  return logits;
+}
+
+Generation generate_tokens(Executor& executor, const GenerationProgram& program, std::span<const int32_t> prompt,
+                           const GenerationOptions& options, const std::function<void(int32_t)>& each) {
   constexpr int stream = 0x5A3;  // apart from the streams of dropout, which count from 0
-  std::string text = options.prompt.empty() ? std::string(1, static_cast<char>(padding)) : options.prompt;
-  const size_t start = text.size();
-  for (int64_t i = 0; i < options.bytes; ++i) {
-    const auto length = static_cast<size_t>(model.length);
-    const std::string seen = text.substr(text.size() - std::min(text.size(), length));
-    std::vector<unsigned char> window(seen.begin(), seen.end());
-    const size_t position = model.every_position ? window.size() - 1 : 0;
-    if (!model.every_position) window.insert(window.begin(), length - window.size(), padding);
-    forward.step(i, WindowSource(std::move(window)));
-    const HostTensor logits = forward.read(model.logits);
-    const auto row =
-        logits.as<float>().subspan(position * static_cast<size_t>(model.classes), static_cast<size_t>(model.classes));
+  int64_t drawn_below = std::min(program.model.classes, program.model.vocabulary);
+  if (options.drawn_below > 0) drawn_below = std::min(drawn_below, options.drawn_below);
+  NextLogits next(executor, program);
+  std::vector<int32_t> text(prompt.begin(), prompt.end());
+  Generation out;
+  const double began = wall_seconds();
+  const auto stop = [&] { return executor.anywhere(stop_requested()); };
+  for (int64_t i = 0; i < options.tokens && out.complete; ++i) {
+    const std::optional<std::vector<float>> logits = next.after(text, stop);
+    if (!logits) {
+      out.complete = false;
+      break;
+    }
     const double uniform = philox_uniform(options.seed, stream, static_cast<uint64_t>(i), 0);
-    text += static_cast<char>(pick(row, options.temperature, uniform));
+    const auto token = static_cast<int32_t>(
+        draw_token(std::span(*logits).first(static_cast<size_t>(drawn_below)), options.sampling, uniform));
+    if (i == 0) out.prompt_seconds = wall_seconds() - began;
+    text.push_back(token);
+    out.tokens.push_back(token);
+    if (each) each(token);
+    if (token == options.end) break;
   }
-  return text.substr(start);
+  out.seconds = wall_seconds() - began - out.prompt_seconds;
+  return out;
+}
+
+std::string sample_text(Executor& executor, const GenerationProgram& program, const SampleOptions& options) {
+  std::vector<int32_t> prompt;
+  for (const unsigned char byte : options.prompt) prompt.push_back(byte);
+  if (prompt.empty()) prompt.push_back(padding_of_bytes);
+  const Generation generated = generate_tokens(executor, program, prompt,
+                                               {.tokens = options.bytes,
+                                                .sampling = {.temperature = options.temperature},
+                                                .seed = options.seed,
+                                                .drawn_below = 256});
+  return {generated.tokens.begin(), generated.tokens.end()};
 }
 
 std::string printable(std::string_view bytes) {

@@ -1,13 +1,65 @@
-// Text from a trained model: byte after byte from the logits of its forward pass.
+// Text from a trained model: token after token from the logits of its forward pass.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "dsl/cluster/cluster.h"
+#include "dsl/transform/generation.h"
 #include "runtime/executor.h"
+#include "runtime/training/sampling.h"
 
 namespace hetsynth {
+
+/// Where the window of a text begins: at its first token, while it fits. A window that is full goes on with the last
+/// half of it, so that what was remembered of it is computed anew once in half a window, not for every token. `begin`:
+/// where the window began before; none: this is the text's first window, which is as long as it can be.
+int64_t window_begin(std::optional<int64_t> begin, int64_t tokens, int64_t length);
+
+/// The logits of what comes after a text that grows. Of several processes all use it alike and get the same.
+class NextLogits {
+ public:
+  /// `executor` runs `program`; both outlive this.
+  NextLogits(Executor& executor, const GenerationProgram& program);
+  /// Logits after `tokens`: at least one, of which those of the call before are the first. A program that reads one
+  /// token runs for every token that it has not read; `stop` is asked before each run, in all processes alike, and
+  /// leaves no logits behind. Of a program without positions, short texts stand behind `padding`.
+  std::optional<std::vector<float>> after(std::span<const int32_t> tokens, const std::function<bool()>& stop);
+  int64_t runs() const { return runs_; }
+
+ private:
+  std::vector<float> run(std::span<const int32_t> window, int64_t position, bool wanted);
+
+  Executor& executor_;
+  const GenerationProgram& program_;
+  std::optional<int64_t> begin_;  ///< of the window
+  int64_t read_ = 0;              ///< tokens of the text that the program has read and remembers
+  int64_t runs_ = 0;
+};
+
+struct GenerationOptions {
+  int64_t tokens = 200;  ///< to generate
+  SamplingOptions sampling = {};
+  uint64_t seed = 0;
+  int64_t drawn_below = 0;          ///< tokens from here on are never drawn; 0: all can be
+  std::optional<int32_t> end = {};  ///< ends the text when it is drawn
+};
+
+struct Generation {
+  std::vector<int32_t> tokens;  ///< those that were drawn
+  double prompt_seconds = 0;    ///< until the first one was
+  double seconds = 0;           ///< from then on
+  bool complete = true;         ///< false: a signal ended it early
+};
+
+/// Continues the prompt, which has a token at least. Draws by Philox of (seed, number of the token): the same on every
+/// machine up to rounding of the logits. Tells `each` of every token as it is drawn. Ends early at a signal (the caller
+/// has an InterruptGuard). Of several processes all call it alike and get the same. Throws what Executor::step throws.
+Generation generate_tokens(Executor& executor, const GenerationProgram& program, std::span<const int32_t> prompt,
+                           const GenerationOptions& options, const std::function<void(int32_t)>& each = {});
 
 struct SampleOptions {
   std::string prompt;        ///< bytes to continue; empty: a newline
@@ -16,28 +68,8 @@ struct SampleOptions {
   uint64_t seed = 0;
 };
 
-/// How a forward program reads text and gives logits. Its one text input is [batch, length]; of the batch only the
-/// first row is used.
-struct TextModel {
-  NodeId tokens = -1;
-  NodeId logits = -1;
-  int64_t length = 0;           ///< of the window
-  int64_t classes = 0;          ///< last dimension of the logits
-  bool every_position = false;  ///< logits for each position of the window; otherwise only for the byte after it
-};
-
-/// Throws UserError naming what is missing if the program (made with restrict_to_output) does not map one text input to
-/// logits of it.
-TextModel text_model(const Program& forward, const std::string& output = "logits");
-
-/// Continues the prompt by `bytes` bytes. A model with logits at every position is taken as causal: a window not yet
-/// full is filled up on the right, where it cannot look. A model of the next byte alone sees short prompts after
-/// newlines. Draws by Philox of (seed, position): the same on every machine up to rounding of the logits.
-std::string sample_text(Executor& forward, const TextModel& model, const SampleOptions& options);
-
-/// The index a draw `uniform` in [0, 1) picks from softmax(logits / temperature); the first greatest one at temperature
-/// 0.
-int64_t pick(std::span<const float> logits, double temperature, double uniform);
+/// Continues the prompt by `bytes` bytes, of which every one is a token.
+std::string sample_text(Executor& executor, const GenerationProgram& program, const SampleOptions& options);
 
 /// One line of valid ASCII: newlines as \n, other bytes that cannot be printed as \xHH.
 std::string printable(std::string_view bytes);

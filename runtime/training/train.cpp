@@ -63,6 +63,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   TrainReport out;
   out.unit = unit;
   std::map<std::string, double> idle;  // seconds, by device
+  OptimizerNumbers optimizer(executor);
   const DataAhead ahead(data, last);
   InterruptGuard interrupt;
   const double began = wall_seconds();
@@ -95,7 +96,8 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       out.seconds += report.seconds;
       for (size_t i = 0; i < report.ranks.size(); ++i) idle[executor.device_names()[i]] += report.ranks[i].idle_seconds;
       progress.add(report);
-      if (log) log->add(report);
+      const OptimizerReport told = optimizer.after(step);
+      if (log) log->add(report, told);
       if (options.on_step) options.on_step(report);
       if (!std::isfinite(report.loss)) {
         progress.finish();

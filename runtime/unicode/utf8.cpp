@@ -58,6 +58,18 @@ size_t first_invalid(std::string_view text) {
   return std::string_view::npos;
 }
 
+size_t unfinished_bytes(std::string_view text) {
+  for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
+    const std::string_view end = text.substr(text.size() - bytes);
+    const auto first = static_cast<unsigned char>(end[0]);
+    if (first < 0x80) return 0;
+    if (first < 0xC0) continue;  // inside of a sequence
+    const Sequence sequence = sequence_at(end);
+    return first >= 0xC2 && first < 0xF5 && !sequence.valid && sequence.bytes == bytes ? bytes : 0;
+  }
+  return 0;
+}
+
 std::string with_replacements(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -33,6 +33,9 @@ size_t last_code_point(std::string_view text);
 /// Where the first sequence begins that is no UTF-8 (surrogates and overlong forms are none); npos if there is none.
 size_t first_invalid(std::string_view text);
 
+/// Bytes at the end that begin a sequence which further bytes could make whole; 0 if there is none such.
+size_t unfinished_bytes(std::string_view text);
+
 /// Every sequence that is no UTF-8 replaced by U+FFFD, once per maximal subpart (The Unicode Standard, section 3.9):
 /// as Python's decode(errors="replace").
 std::string with_replacements(std::string_view text);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "dsl/ir/interpreter.h"
 #include "runtime/launch.h"
@@ -251,6 +252,33 @@ TEST(TrainingAlone, SameSeedAndPlanGiveTheSameBits) {
   EXPECT_EQ(losses[0], losses[1]);
 }
 
+/// By name, the trained parameters of the forward pass.
+Bindings trained_leaves(const Executor& executor, const Program& forward) {
+  Bindings out;
+  for (const Node& node : forward.nodes)
+    for (const Node& trained : executor.reference().nodes)
+      if (node.kind == NodeKind::parameter && trained.name == node.name)
+        out[node.id] = to_array(executor.read(trained.id));
+  return out;
+}
+
+/// What the reference interpreter finds the likeliest, byte after byte, in float64.
+std::string likeliest_text(const Program& forward, Bindings leaves, const std::string& prompt, int bytes) {
+  const LanguageModel model = language_model(forward);
+  std::string text = prompt;
+  std::optional<int64_t> begin;
+  for (int i = 0; i < bytes; ++i) {
+    begin = window_begin(begin, int64_t(text.size()), model.length);
+    Array& window = leaves[model.tokens] = Array({1, model.length});
+    for (size_t at = size_t(*begin); at < text.size(); ++at)
+      window.values[at - size_t(*begin)] = double(static_cast<unsigned char>(text[at]));
+    const std::vector<double> logits = interpret(forward, leaves, {})[size_t(model.logits)].values;
+    const auto row = logits.begin() + (int64_t(text.size()) - 1 - *begin) * model.classes;
+    text += char(std::max_element(row, row + model.classes) - row);
+  }
+  return text.substr(prompt.size());
+}
+
 TEST(TrainingAlone, TrainedParametersAreSampledFrom) {
   const Cluster cluster = cpu_cluster({2, 1});
   const auto executor = start(gpt().program, data_parallel_plan(gpt().program, cluster), cluster);
@@ -259,16 +287,32 @@ TEST(TrainingAlone, TrainedParametersAreSampledFrom) {
   train(*executor, *gpt().data, options);
 
   const Program forward = small_gpt_forward();
-  const Cluster one = cpu_cluster({1});
-  const auto sampler = start(forward, single_device_plan(forward, one), one);
-  copy_parameters(*executor, *sampler);
-  const TextModel model = text_model(forward);
-  EXPECT_TRUE(model.every_position);
-  const std::string text = sample_text(*sampler, model, {"the ", 12, 0, 0});
-  EXPECT_EQ(text.size(), 12u);
+  const RememberingProgram remembering = remembering_program(forward);
+  ASSERT_TRUE(remembering.program) << remembering.reason;
+  const Bindings trained = trained_leaves(*executor, forward);
+  const Cluster one = cpu_cluster({1}), three = cpu_cluster({3, 1, 2});
+  std::vector<std::string> drawn, greedy;
+  for (const GenerationProgram& program : {window_program(forward), *remembering.program}) {
+    const Program& p = program.program;
+    for (const auto& [plan, cluster] :
+         {std::pair(single_device_plan(p, one), one), std::pair(random_plan(p, three, {3, 1, 2}, 1), three),
+          std::pair(random_plan(p, three, {1, 5, 2}, 2), three)}) {
+      const auto sampler = start(p, plan, cluster);
+      for (const Node& node : forward.nodes)
+        for (const Node& here : p.nodes)
+          if (node.kind == NodeKind::parameter && here.name == node.name)
+            sampler->write(here.id, to_host_tensor(trained.at(node.id), DType::f32));
+      drawn.push_back(sample_text(*sampler, program, {"the ", 24, 0.5, 0}));
+      greedy.push_back(sample_text(*sampler, program, {"the ", 24, 0, 0}));
+    }
+  }
+  EXPECT_EQ(drawn[0].size(), 24u);
   // Letters and spaces are all the model has seen; twenty steps are enough to prefer them to the other 229 bytes.
-  EXPECT_TRUE(std::ranges::all_of(text, [](char c) { return c == ' ' || c == '.' || (c >= 'a' && c <= 'z'); }))
-      << printable(text);
+  EXPECT_TRUE(std::ranges::all_of(drawn[0], [](char c) { return c == ' ' || c == '.' || (c >= 'a' && c <= 'z'); }))
+      << printable(drawn[0]);
+  // Read anew for every byte or remembered, on one device or on three.
+  EXPECT_THAT(drawn, ::testing::Each(drawn[0]));
+  EXPECT_THAT(greedy, ::testing::Each(likeliest_text(forward, trained, "the ", 24)));
 }
 
 TEST(Launch, PlansRunOnTheDevicesTheyName) {

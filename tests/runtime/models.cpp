@@ -4,6 +4,7 @@
 
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
+#include "dsl/transform/language_model.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/runtime/data_files.h"
 #include "tests/runtime/temporary_folder.h"
@@ -171,9 +172,9 @@ Program small_cnn_evaluation() {
 }
 
 Program small_gpt_forward() {
-  Trace trace("gpt.cpp");
-  run_builder(trace, [] { gpt_model(1, 0); });
-  return restrict_to_output(trace.program, "logits");
+  Trace trace("gpt.cpp", {{"evaluation", "1"}});
+  run_builder(trace, [] { gpt_model(1, 0.1); });
+  return logits_program(trace);
 }
 
 }  // namespace hetsynth::testing

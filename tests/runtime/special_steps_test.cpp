@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
@@ -12,6 +14,7 @@
 #include "runtime/training/train.h"
 #include "synth/planner/synthesize.h"
 #include "tests/runtime/plans.h"
+#include "tests/runtime/temporary_folder.h"
 #include "verify/verify.h"
 
 namespace hetsynth {
@@ -34,7 +37,7 @@ struct Trained {
   }
 };
 
-Trained train_on(const Program& program, const Plan& plan, const Cluster& cluster) {
+Trained train_on(const Program& program, const Plan& plan, const Cluster& cluster, const std::string& log = "") {
   const auto data = open_data(program, {"", seed});
   LaunchOptions options;
   options.executor.seed = seed;
@@ -43,6 +46,7 @@ Trained train_on(const Program& program, const Plan& plan, const Cluster& cluste
   Trained run{launch(program, plan.program, ranks_of(plan, cluster), options), {}};
   TrainOptions train_options;
   train_options.steps = steps;
+  train_options.log_json = log;
   run.losses = train(*run.executor, *data, train_options).losses;
   return run;
 }
@@ -61,7 +65,8 @@ Program scaled_model() {
     mixed_precision("bf16", DynamicLossScale{.initial = first_scale / 16, .growth = 2, .interval = 100});
     auto [x, labels] = synthetic_batch(12, 6, 3);
     Tensor h = tanh(matmul(100 * x, parameter("w1", {6, 9}, normal(0.05))));
-    minimize(cross_entropy(100 * matmul(h, parameter("w2", {9, 3}, normal(0.02))), labels), AdamW{});
+    minimize(cross_entropy(100 * matmul(h, parameter("w2", {9, 3}, normal(0.02))), labels),
+             AdamW{.learning_rate = 1e-3, .warmup_steps = 4});
   });
 }
 
@@ -79,6 +84,33 @@ TEST(DynamicLossScaling, AllRanksSkipTheSameSteps) {
     EXPECT_EQ(together.scalar("loss_scale"), alone.scalar("loss_scale"));
     EXPECT_EQ(together.scalar("loss_scale.good_steps"), alone.scalar("loss_scale.good_steps"));
   }
+}
+
+/// The log tells the scale of every step and how often it fell, and the optimizer's learning rate.
+TEST(DynamicLossScaling, IsTold) {
+  const Program program = scaled_model();
+  const Cluster one = cpu_cluster({1});
+  const testing::TemporaryFolder folder;
+  const std::string log = folder.path("steps");
+  const Trained run = train_on(program, single_device_plan(program, one), one, log);
+  std::ifstream file(log);
+  std::vector<nlohmann::json> records;
+  for (std::string line; std::getline(file, line);) records.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(records.size(), size_t(steps));
+  double scale = first_scale / 16;
+  int64_t skipped = 0, last = -1;
+  for (size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(records[i].at("loss_scale"), scale) << i;
+    const double next =
+        i + 1 < records.size() ? records[i + 1].at("loss_scale").get<double>() : run.scalar("loss_scale");
+    if (next < scale) ++skipped, last = int64_t(i);  // it does not grow within 100 steps
+    EXPECT_EQ(records[i].at("skipped_steps"), skipped) << i;
+    EXPECT_DOUBLE_EQ(records[i].at("learning_rate"), 1e-3 * std::min(1.0, double(i + 1) / 4)) << i;
+    scale = next;
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, steps);
+  EXPECT_EQ(run.scalar("loss_scale.good_steps"), double(steps - 1 - last));
 }
 
 /// One image; convolutions with stride 1 and 2 and a pool over four blocks of rows.

@@ -162,6 +162,15 @@ TEST(StepLog, MetricsStandBehindTheLoss) {
   EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}), HasSubstr(R"("metrics":{"accuracy":0.5,"odd":null})"));
 }
 
+TEST(StepLog, WhatIsKnownOfTheOptimizerFollows) {
+  const StepReport report = report_of(0, 1.0, 1.0, {0});
+  EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}), Not(HasSubstr("learning_rate")));
+  EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}, {.learning_rate = 0.25}),
+              AllOf(HasSubstr(R"("loss":1.0,"learning_rate":0.25,"seconds")"), Not(HasSubstr("loss_scale"))));
+  EXPECT_THAT(json_of_step(report, {"a"}, {}, {8}, {.loss_scale = 8, .skipped_steps = 3}),
+              HasSubstr(R"("loss":1.0,"loss_scale":8.0,"skipped_steps":3,"seconds")"));
+}
+
 TEST(Progress, WaitingForSamplesIsToldWhereItCounts) {
   ProgressState state({"fast0", "slow0"}, {}, 1);
   StepReport report = report_of(0, 1.0, 1.0, {0.1, 0.2});

@@ -1,0 +1,244 @@
+// hetsynth generate: a trained language model continues a text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/job_command.h"
+#include "cli/prepare_plan.h"
+#include "cli/prompt.h"
+#include "cli/report.h"
+#include "dsl/base/counted.h"
+#include "dsl/base/file.h"
+#include "dsl/base/hash.h"
+#include "dsl/base/new_file.h"
+#include "dsl/ir/evaluation.h"
+#include "runtime/processes/agreement.h"
+#include "runtime/rank/interrupt.h"
+#include "runtime/tokenizers/text_stream.h"
+#include "runtime/training/checkpoint.h"
+#include "runtime/training/text_generation.h"
+#include "runtime/unicode/utf8.h"
+
+namespace hetsynth::cli {
+namespace {
+
+struct GenerateOptions {
+  Compilation compilation;
+  std::string checkpoint;
+  PromptOptions prompt;
+  GenerationOptions generation;
+  std::string end_of_text, output;
+  bool whole_windows = false;
+  double patience = 6;
+  bool unverified = false;
+  bool json = false;
+};
+
+/// A batch of one, where the model lets its batch be set and the user does not.
+void take_one_sample(Compilation& c) {
+  const std::map<std::string, std::string> settings = model_settings(c);
+  if (settings.contains("batch")) return;
+  for (const OptionValue& option : c.model->trace(settings)->program.options)
+    if (option.name == "batch") c.model_options.batch = 1;
+}
+
+/// Of the traced model, what is run for every token; `reason`: why it reads whole windows.
+GenerationProgram generation_program(const Trace& trace, bool whole_windows, std::string* reason) {
+  const Program forward = logits_program(trace);
+  if (!whole_windows) {
+    RememberingProgram remembering = remembering_program(forward);
+    if (remembering.program) return *std::move(remembering.program);
+    *reason = std::move(remembering.reason);
+  }
+  return window_program(forward);
+}
+
+double tokens_per_second(const Generation& found) {
+  return found.tokens.size() > 1 && found.seconds > 0 ? double(found.tokens.size() - 1) / found.seconds : 0;
+}
+
+std::string json_of(const GenerateOptions& options, const GenerationProgram& program, const std::string& reason,
+                    const Prompt& prompt, const std::string& text, const Generation& found) {
+  nlohmann::ordered_json out{{"checkpoint", options.checkpoint},
+                             {"prompt", unicode::with_replacements(prompt.text)},
+                             {"text", text},
+                             {"prompt_tokens", prompt.tokens},
+                             {"tokens", found.tokens},
+                             {"whole_windows", program.reads_window},
+                             {"prompt_seconds", found.prompt_seconds},
+                             {"seconds", found.seconds},
+                             {"tokens_per_second", tokens_per_second(found)},
+                             {"complete", found.complete}};
+  if (!reason.empty()) out["why_whole_windows"] = reason;
+  return out.dump(2) + "\n";
+}
+
+/// For people, on standard error: standard output has the text alone.
+void tell(const std::string& line, const Job* job) {
+  if (!job || job->leads()) fmt::print(stderr, "hetsynth: {}\n", line);
+}
+
+/// "200 tokens in 1.25 s (159 tokens/s) after a prompt of 12 in 20.0 ms".
+std::string summary(const Prompt& prompt, const Generation& found) {
+  const auto count = int64_t(found.tokens.size());
+  std::string out = found.complete ? "" : "stopped early: ";
+  if (count == 0) return out + "no token";
+  out += counted(count, "token");
+  if (count > 1) out += fmt::format(" in {} ({:.4g} tokens/s)", seconds_text(found.seconds), tokens_per_second(found));
+  return out + fmt::format(" after a prompt of {} in {}", prompt.tokens.size(), seconds_text(found.prompt_seconds));
+}
+
+CLI::Validator probability() {
+  const auto check = [](const std::string& text) {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value > 0 && value <= 1) return std::string();
+    return fmt::format("expected a number above 0, at most 1, found {}", text);
+  };
+  return {check, ""};
+}
+
+void agree_with_others(Job& job, const GenerateOptions& options, const Prompt& prompt) {
+  const GenerationOptions& g = options.generation;
+  const std::string tokens = fmt::format("{}", fmt::join(prompt.tokens, ","));
+  agree(
+      job,
+      {{"model", hash_text(options.compilation.reference), options.compilation.model_options.file},
+       {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
+       {"prompt", fmt::format("{} of {}", counted(int64_t(prompt.tokens.size()), "token"), content_hash(tokens))},
+       {"number of tokens", fmt::format("{}", g.tokens)},
+       {"sampling", fmt::format("temperature {}, top-k {}, top-p {}, seed {}, below {}, end {}", g.sampling.temperature,
+                                g.sampling.top_k, g.sampling.top_p, g.seed, g.drawn_below, g.end.value_or(-1))}});
+}
+
+ExitCode execute(GenerateOptions& options, Job* job) {
+  Compilation& c = options.compilation;
+  if (!options.output.empty() && (!job || job->leads())) check_writable(options.output, "text");
+  c.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
+  if (job) c.default_devices = job->count(), c.keep_devices = true;
+  run_pipeline(c, "load", {});
+  take_one_sample(c);
+  GenerationProgram program;
+  std::string reason;
+  c.reference_of = [&](Trace& trace) {
+    program = generation_program(trace, options.whole_windows, &reason);
+    return program.program;
+  };
+  run_pipeline(c, "differentiate", {});
+  const std::set<NodeId> remembered(program.remembered.begin(), program.remembered.end());
+  const CheckpointInfo info = check_for_evaluation(options.checkpoint, c.reference, remembered);
+  const TokenCodec codec(options.prompt, program.model);
+  const Prompt prompt = codec.prompt(options.prompt, job);
+  options.generation.drawn_below = codec.tokens();
+  if (!options.end_of_text.empty()) options.generation.end = codec.token("--end-of-text", options.end_of_text);
+  if (job) agree_with_others(*job, options, prompt);
+  c.check_work = usual_check_work;
+  // Standard output is for the text.
+  if (const auto ended =
+          prepare_plan(c, {}, {.unverified = options.unverified, .brief = "generation", .silent = true}, job))
+    return *ended;
+  tell(fmt::format("{}, {} a token predicted; {}", counted(int64_t(c.plan.devices.size()), "device"),
+                   seconds_text(c.plan.prediction.step_seconds), c.verification.summary),
+       job);
+  if (!reason.empty()) tell("whole windows are read for every token: " + reason, job);
+  if (const auto count = int64_t(prompt.tokens.size()); count > program.model.length)
+    tell(fmt::format("the prompt has {} tokens, the model's window {}: the last {} are read", count,
+                     program.model.length, program.model.length),
+         job);
+  const std::unique_ptr<Executor> executor =
+      launch(c.reference, c.plan.program, c.cluster, launch_options(c, info.seed, job));
+  load_for_evaluation(options.checkpoint, *executor, remembered);
+
+  const InterruptGuard interrupt;
+  TextStream stream = codec.stream();
+  std::string text;
+  const auto show = [&](const std::string& more) {
+    text += more;
+    if (options.json || more.empty() || !executor->leads()) return;
+    fmt::print("{}", more);
+    std::fflush(stdout);
+  };
+  std::string read;
+  for (const int32_t token : prompt.tokens) read += stream.add(token);
+  show(codec.reads_bytes() ? read : prompt.text);
+  const size_t begin = text.size();
+  const Generation found = generate_tokens(*executor, program, prompt.tokens, options.generation,
+                                           [&](int32_t token) { show(stream.add(token)); });
+  show(stream.end());
+  if (options.json)
+    fmt::print("{}", json_of(options, program, reason, prompt, text.substr(begin), found));
+  else
+    fmt::print("\n");
+  std::fflush(stdout);
+  tell(summary(prompt, found), job);
+  if (!found.complete) return stopped_early;
+  if (!options.output.empty() && executor->leads()) write_file_atomically(options.output, "text", text);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& app) {
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = app.add_subcommand(
+      "generate", "Continue a text by a trained language model: a file that marks its logits, and a checkpoint of it");
+  add_model_options(*command, options->compilation.model_options);
+  command->add_option("checkpoint", options->checkpoint, "Checkpoint, as run --checkpoint writes it")->required();
+  command->add_option("--prompt", options->prompt.text, "Text to continue; -: what stands on standard input")
+      ->required()
+      ->type_name("TEXT");
+  command
+      ->add_option(
+          "--tokenizer,-t", options->prompt.tokenizer,
+          "Of models of tokens: tokenizer.json or a model of SentencePiece; bytes: every byte is a token, which "
+          "is the default up to a vocabulary of 256")
+      ->type_name("FILE");
+  command->add_flag("--around-text", options->prompt.around_text,
+                    "Begin with what the tokenizer's file has before texts, as <s>");
+  GenerationOptions& generation = options->generation;
+  command->add_option("--tokens,-n", generation.tokens, "Tokens to generate")
+      ->capture_default_str()
+      ->check(at_least(1));
+  command
+      ->add_option("--temperature", generation.sampling.temperature,
+                   "Logits are divided by it; 0: always the likeliest token")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--top-k", generation.sampling.top_k, "Draw of so many likeliest tokens alone; 0: of all")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command
+      ->add_option("--top-p", generation.sampling.top_p,
+                   "Draw of the likeliest tokens alone whose probabilities first add up to it; 1: of all")
+      ->capture_default_str()
+      ->check(probability());
+  command->add_option("--seed", generation.seed, "Of the draws: the same seed gives the same text")
+      ->capture_default_str();
+  command->add_option("--end-of-text", options->end_of_text, "Token that ends the text when it is drawn")
+      ->type_name("TOKEN");
+  command
+      ->add_option("--output,-o", options->output,
+                   "Write prompt and text here, too; the file takes its place when all tokens are there")
+      ->type_name("FILE");
+  command->add_flag("--whole-windows", options->whole_windows,
+                    "Read the whole window for every token, and remember nothing");
+  command->add_option("--cluster", options->compilation.cluster_file,
+                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  add_planning_options(*command, options->compilation);
+  command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
+  command->add_flag("--json", options->json, "Report as JSON, when all tokens are there");
+  command
+      ->add_option("--patience", options->patience,
+                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
+      ->capture_default_str()
+      ->check(at_least(1));
+  return [options]() {
+    return run_in_job([&](Job* job) { return execute(*options, job); },
+                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+  };
+}
+
+}  // namespace hetsynth::cli
