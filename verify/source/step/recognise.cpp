@@ -66,6 +66,9 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
   std::reverse(passed.begin(), passed.end());
   if (passed.size() > most_candidates) passed.resize(most_candidates);
+  // What is made again is rather what comes next than what was passed over, as it never lay in memory.
+  const auto comes_next = [&](ValueId v) { return meaning_.maker(v) >= frontier_; };
+  std::ranges::stable_partition(again, comes_next);
   out.insert(out.end(), again.begin(), again.end());
   out.insert(out.end(), ahead.begin(), ahead.end());
   out.insert(out.end(), passed.begin(), passed.end());
