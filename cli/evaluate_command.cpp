@@ -1,14 +1,12 @@
 // hetsynth evaluate: the loss of a checkpoint over data.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/job_command.h"
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
-#include "dsl/ir/evaluation.h"
 #include "runtime/processes/agreement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/training/checkpoint.h"
@@ -46,8 +44,7 @@ std::string text_of(const CheckpointInfo& info, const BatchSource& data, const E
 
 ExitCode execute(EvaluateOptions& options, Job* job) {
   Compilation& c = options.compilation;
-  c.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
-  if (job) c.default_devices = job->count(), c.keep_devices = true;
+  ask_for_evaluation(c, job);
   run_pipeline(c, "differentiate", {});
   options.data = with_default_data(c.reference, options.data);
   const CheckpointInfo info = check_for_evaluation(options.checkpoint, c.reference);
@@ -81,8 +78,7 @@ Command add_evaluate(CLI::App& app) {
       "evaluate", "Measure the loss of a checkpoint over data, each sample once, without dropout and without training");
   add_model_options(*command, options->compilation.model_options);
   command->add_option("checkpoint", options->checkpoint, "Checkpoint, as run --checkpoint writes it")->required();
-  command->add_option("--cluster", options->compilation.cluster_file,
-                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  add_cluster_or_cores(*command, options->compilation);
   add_planning_options(*command, options->compilation);
   command->add_option("--data", options->data.path, "File or folder, as for run; default: as for run")
       ->type_name("DATA");
@@ -91,14 +87,9 @@ Command add_evaluate(CLI::App& app) {
       ->check(at_least(0));
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
   command->add_flag("--json", options->json, "Report as JSON");
-  command
-      ->add_option("--patience", options->patience,
-                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
-      ->capture_default_str()
-      ->check(at_least(1));
+  add_patience(*command, options->patience);
   return [options]() {
-    return run_in_job([&](Job* job) { return execute(*options, job); },
-                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+    return run_in_job([&](Job* job) { return execute(*options, job); }, with_patience(options->patience));
   };
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,7 +14,6 @@
 #include "dsl/base/file.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
-#include "dsl/ir/evaluation.h"
 #include "runtime/processes/agreement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/tokenizers/text_stream.h"
@@ -46,7 +44,7 @@ void take_one_sample(Compilation& c) {
     if (option.name == "batch") c.model_options.batch = 1;
 }
 
-/// Of the traced model, what is run for every token; `reason`: why it reads whole windows.
+/// Makes of the traced model the program that is run for every token. `reason` is set to why it reads whole windows.
 GenerationProgram generation_program(const Trace& trace, bool whole_windows, std::string* reason) {
   const Program forward = logits_program(trace);
   if (!whole_windows) {
@@ -117,8 +115,7 @@ void agree_with_others(Job& job, const GenerateOptions& options, const Prompt& p
 ExitCode execute(GenerateOptions& options, Job* job) {
   Compilation& c = options.compilation;
   if (!options.output.empty() && (!job || job->leads())) check_writable(options.output, "text");
-  c.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
-  if (job) c.default_devices = job->count(), c.keep_devices = true;
+  ask_for_evaluation(c, job);
   run_pipeline(c, "load", {});
   take_one_sample(c);
   GenerationProgram program;
@@ -225,19 +222,13 @@ Command add_generate(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--whole-windows", options->whole_windows,
                     "Read the whole window for every token, and remember nothing");
-  command->add_option("--cluster", options->compilation.cluster_file,
-                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  add_cluster_or_cores(*command, options->compilation);
   add_planning_options(*command, options->compilation);
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
   command->add_flag("--json", options->json, "Report as JSON, when all tokens are there");
-  command
-      ->add_option("--patience", options->patience,
-                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
-      ->capture_default_str()
-      ->check(at_least(1));
+  add_patience(*command, options->patience);
   return [options]() {
-    return run_in_job([&](Job* job) { return execute(*options, job); },
-                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+    return run_in_job([&](Job* job) { return execute(*options, job); }, with_patience(options->patience));
   };
 }
 

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <thread>
 
+#include "cli/command.h"
 #include "dsl/base/excerpt.h"
 #include "runtime/processes/mpi.h"
 #include "runtime/rank/run_state.h"
@@ -70,6 +73,18 @@ ExitCode run_in_job(const std::function<ExitCode(Job*)>& work, const JobOptions&
   } catch (const std::exception& error) {
     return leave(*processes, job, failure_of(error));
   }
+}
+
+void add_patience(CLI::App& command, double& seconds) {
+  command
+      .add_option("--patience", seconds,
+                  "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
+      ->capture_default_str()
+      ->check(at_least(1));
+}
+
+JobOptions with_patience(double seconds) {
+  return {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(seconds, 1e6)))};
 }
 
 }  // namespace hetsynth::cli

@@ -91,9 +91,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace hetsynth;
-  // Commands that compute.
-  if (argc > 1 && (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "probe" ||
-                   std::string_view(argv[1]) == "verify" || std::string_view(argv[1]) == "generate"))
+  constexpr std::string_view commands_that_compute[] = {"run", "probe", "verify", "evaluate", "generate"};
+  if (argc > 1 &&
+      std::ranges::find(commands_that_compute, std::string_view(argv[1])) != std::end(commands_that_compute))
     wait_passively(argv);
   // Results go to standard output, everything else to standard error.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("hetsynth"));

@@ -318,6 +318,11 @@ const std::vector<Stage>& pipeline() {
   return stages;
 }
 
+void add_cluster_or_cores(CLI::App& command, CompilationInput& compilation) {
+  command.add_option("--cluster", compilation.cluster_file,
+                     "Cluster file (TOML); default: the cores of this machine as equal devices");
+}
+
 void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
   std::vector<std::string> names;
   for (const Stage& stage : pipeline()) names.emplace_back(stage.name);

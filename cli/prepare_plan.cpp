@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/report.h"
+#include "dsl/ir/evaluation.h"
 #include "runtime/processes/placement.h"
 
 namespace hetsynth::cli {
@@ -46,6 +47,11 @@ bool source_allows(Compilation& c, const PipelineOptions& pipeline, const Prepar
 }
 
 }  // namespace
+
+void ask_for_evaluation(Compilation& compilation, const Job* job) {
+  compilation.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
+  if (job) compilation.default_devices = job->count(), compilation.keep_devices = true;
+}
 
 std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
                                      Job* job) {

@@ -18,6 +18,9 @@ struct PreparePlanOptions {
   bool silent = false;
 };
 
+/// Asks for the model's evaluation instead of its training, by all devices of the job if there is one.
+void ask_for_evaluation(Compilation& compilation, const Job* job);
+
 /// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
 /// take its plan. The exit code of a run that ends here; none: go on.
 std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,

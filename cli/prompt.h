@@ -31,7 +31,7 @@ class TokenCodec {
   /// The prompt's tokens. Of several processes the first reads standard input. Throws UserError if there are none, or
   /// if the text cannot be encoded.
   Prompt prompt(const PromptOptions& options, Job* job) const;
-  /// Of this spelling; throws UserError that names `option`.
+  /// The token that is spelled so. Throws UserError that names `option` if there is none.
   int32_t token(const std::string& option, const std::string& spelling) const;
   /// The largest token and one.
   int64_t tokens() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }

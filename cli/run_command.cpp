@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -149,8 +148,7 @@ Command add_run(CLI::App& app) {
       "run",
       "Plan, verify, generate, compile and train; under mpirun with a process for each device or host of the plan");
   add_model_options(*command, options->compilation.model_options);
-  command->add_option("--cluster", options->compilation.cluster_file,
-                      "Cluster file (TOML); default: the cores of this machine as equal devices");
+  add_cluster_or_cores(*command, options->compilation);
   command
       ->add_option("--without", options->compilation.without,
                    "Hosts or devices of the cluster file that are left out, as those that are lost")
@@ -238,18 +236,13 @@ Command add_run(CLI::App& app) {
   command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
       ->capture_default_str()
       ->check(at_least(0));
-  command
-      ->add_option("--patience", options->patience,
-                   "Under mpirun: seconds after which a process that nothing is heard of counts as dead")
-      ->capture_default_str()
-      ->check(at_least(1));
+  add_patience(*command, options->patience);
   add_pipeline_options(*command, options->pipeline);
   return [options, seed, valid_every, command]() {
     options->job = job_file_of(*command);
     options->seed_given = seed->count() > 0;
     options->validation.every_given = valid_every->count() > 0;
-    return run_in_job([&](Job* job) { return execute(*options, job); },
-                      {.patience = std::chrono::milliseconds(int64_t(1000 * std::min(options->patience, 1e6)))});
+    return run_in_job([&](Job* job) { return execute(*options, job); }, with_patience(options->patience));
   };
 }
 

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "dsl/base/unique_name.h"
 #include "dsl/ir/attention.h"
 #include "dsl/transform/at_position.h"
+#include "dsl/transform/set_operator.h"
 
 namespace hetsynth {
 namespace {
@@ -66,7 +68,7 @@ class PositionProgram {
     std::set<int> remembered;     ///< along these dimensions
     std::map<int, bool> at_dims;  ///< at the position of these; true: picked from the whole
   };
-  /// Those forms in the program that is written.
+  /// The tensors of the program that is written which have these forms of a tensor.
   struct Made {
     NodeId whole = -1;
     std::map<int, NodeId> remembered, at;
@@ -134,7 +136,7 @@ class PositionProgram {
       for (const NodeId input : node.inputs) want_whole(input, node);
   }
 
-  /// Of leaves: what is no float32 is not picked.
+  /// Whether a tensor can be had at one position: a leaf is picked from, which pick_position does for float32 alone.
   bool can_be_at_position(const Node& node) const {
     return !node.leaf() || node.type.dtype == DType::f32 || (remembers_ && node.id == model_.tokens);
   }
@@ -164,7 +166,7 @@ class PositionProgram {
     out_.options = in_.options;
     made_.resize(in_.nodes.size());
     Node position = position_input(model_.length);
-    position.name = unique(position.name);
+    position.name = unique_name(names_, position.name);
     position_ = append(std::move(position));
     for (const Node& node : in_.nodes) write(node);
   }
@@ -181,8 +183,8 @@ class PositionProgram {
       if (node.id == model_.tokens && remembers_)
         made.at[dim] = token_of(node);
       else if (picked)
-        made.at[dim] = append_op(node, unique(node.name + ".at_position"), pick_position(node.type.shape, dim),
-                                 {made.whole, position_});
+        made.at[dim] = append_op(node, unique_name(names_, node.name + ".at_position"),
+                                 pick_position(node.type.shape, dim), {made.whole, position_});
       else
         made.at[dim] = write_at(node, dim, forms.whole || forms.at_dims.size() > 1);
     }
@@ -191,9 +193,9 @@ class PositionProgram {
       state.kind = NodeKind::state;
       state.type = node.type;
       state.where = node.where;
-      state.name = unique(node.name + ".remembered");
+      state.name = unique_name(names_, node.name + ".remembered");
       const NodeId before = append(std::move(state));
-      made.remembered[dim] = append_op(node, unique(node.name + ".so_far"), put_position(node.type, dim),
+      made.remembered[dim] = append_op(node, unique_name(names_, node.name + ".so_far"), put_position(node.type, dim),
                                        {before, made.at.at(dim), position_});
       out_.updates.push_back({before, made.remembered[dim]});
     }
@@ -212,7 +214,7 @@ class PositionProgram {
                                                  : operand.whole);
     }
     if (at.reads_position) inputs.push_back(position_);
-    return append_op(node, beside_others ? unique(node.name + ".at_position") : node.name, at.op, inputs);
+    return append_op(node, beside_others ? unique_name(names_, node.name + ".at_position") : node.name, at.op, inputs);
   }
 
   NodeId token_of(const Node& tokens) {
@@ -249,20 +251,9 @@ class PositionProgram {
     Node made;
     made.name = std::move(name);
     made.where = like.where;
-    std::vector<TensorType> types;
-    for (const NodeId input : inputs) types.push_back(out_[input].type);
     made.inputs = std::move(inputs);
-    made.type = op->infer(types);
-    made.space = op->space(types, made.type);
-    made.body = op->body(types, made.type);
-    made.op = std::move(op);
+    set_operator(made, std::move(op), out_);
     return append(std::move(made));
-  }
-
-  std::string unique(const std::string& wish) {
-    std::string name = wish;
-    for (int number = 2; !names_.insert(name).second; ++number) name = fmt::format("{}_{}", wish, number);
-    return name;
   }
 
   const Program& in_;
@@ -287,19 +278,17 @@ GenerationProgram picked_program(const Program& forward) {
   Program& program = out.program;
   Node position = position_input(out.model.length);
   position.id = out.position = NodeId(program.nodes.size());
-  while (std::ranges::find(program.nodes, position.name, &Node::name) != program.nodes.end()) position.name += "_";
+  std::set<std::string> names;
+  for (const Node& node : program.nodes) names.insert(node.name);
+  position.name = unique_name(names, position.name);
   program.nodes.push_back(std::move(position));
   const Node& all = program[out.model.logits];
   Node picked;
   picked.id = NodeId(program.nodes.size());
   picked.name = all.name + ".at_position";
   picked.where = all.where;
-  picked.op = pick_position(all.type.shape, out.model.position_dim);
   picked.inputs = {out.logits, out.position};
-  const std::vector<TensorType> types = {all.type, program[out.position].type};
-  picked.type = picked.op->infer(types);
-  picked.space = picked.op->space(types, picked.type);
-  picked.body = picked.op->body(types, picked.type);
+  set_operator(picked, pick_position(all.type.shape, out.model.position_dim), program);
   program.outputs.front().node = out.logits = picked.id;
   program.nodes.push_back(std::move(picked));
   return out;

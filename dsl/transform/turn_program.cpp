@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "dsl/base/unique_name.h"
 #include "dsl/ir/loops.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/turn_operators.h"
+#include "dsl/transform/set_operator.h"
 
 namespace hetsynth {
 namespace {
@@ -230,20 +232,9 @@ class Writing {
     made.micro_batch = {};
     made.loop = loop;
     made.inputs = inputs;
-    made.name = name == like.name ? name : unique(name);
-    std::vector<TensorType> types;
-    for (NodeId input : inputs) types.push_back(out_[input].type);
-    made.type = op->infer(types);
-    made.space = op->space(types, made.type);
-    made.body = op->body(types, made.type);
-    made.op = std::move(op);
+    made.name = name == like.name ? name : unique_name(names_, name);
+    set_operator(made, std::move(op), out_);
     return append(std::move(made));
-  }
-
-  std::string unique(const std::string& wish) {
-    std::string name = wish;
-    for (int number = 2; !names_.insert(name).second; ++number) name = fmt::format("{}_{}", wish, number);
-    return name;
   }
 
   const Program& in_;

@@ -4,6 +4,7 @@
 
 #include "dsl/ir/loops.h"
 #include "dsl/ops/support/turn_operators.h"
+#include "dsl/transform/set_operator.h"
 
 namespace hetsynth {
 namespace {
@@ -110,13 +111,8 @@ class Unroller {
     made.id = int(out_.nodes.size());
     made.loop = -1;
     made.name = name;
-    made.op = std::move(op);
     made.inputs = inputs;
-    std::vector<TensorType> types;
-    for (NodeId input : inputs) types.push_back(out_[input].type);
-    made.type = made.op->infer(types);
-    made.space = made.op->space(types, made.type);
-    made.body = made.op->body(types, made.type);
+    set_operator(made, std::move(op), out_);
     out_.nodes.push_back(std::move(made));
     return out_.nodes.back().id;
   }

@@ -7,10 +7,10 @@ namespace hetsynth {
 
 struct SamplingOptions {
   double temperature = 0.8;  ///< logits are divided by it; 0: always the token of the greatest logit
-  int64_t top_k = 0;         ///< of so many likeliest tokens alone; 0: of all
-  /// Of the likeliest tokens alone whose probabilities first add up to this (nucleus sampling, Holtzman et al. 2020,
-  /// "The Curious Case of Neural Text Degeneration"), at least one; above 0, and 1: of all. Probabilities are those of
-  /// the tokens that top_k left, at the temperature.
+  int64_t top_k = 0;         ///< so many likeliest tokens can be drawn; 0: all can
+  /// The likeliest tokens whose probabilities first add up to this can be drawn, at least one (nucleus sampling,
+  /// Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration"). It is above 0; at 1 all can. Probabilities
+  /// are those of the tokens that top_k left, at the temperature.
   double top_p = 1;
 };
 

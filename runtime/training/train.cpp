@@ -63,7 +63,9 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   TrainReport out;
   out.unit = unit;
   std::map<std::string, double> idle;  // seconds, by device
-  OptimizerNumbers optimizer(executor);
+  // What it reads goes from one process to the others in every step.
+  std::optional<OptimizerNumbers> optimizer;
+  if (executor.anywhere(log.has_value())) optimizer.emplace(executor);
   const DataAhead ahead(data, last);
   InterruptGuard interrupt;
   const double began = wall_seconds();
@@ -96,7 +98,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       out.seconds += report.seconds;
       for (size_t i = 0; i < report.ranks.size(); ++i) idle[executor.device_names()[i]] += report.ranks[i].idle_seconds;
       progress.add(report);
-      const OptimizerReport told = optimizer.after(step);
+      const OptimizerReport told = optimizer ? optimizer->after(step) : OptimizerReport();
       if (log) log->add(report, told);
       if (options.on_step) options.on_step(report);
       if (!std::isfinite(report.loss)) {

@@ -108,7 +108,7 @@ Row logits_of_window(const GenerationProgram& g, const std::vector<int>& window,
   return first_row(interpret(g.program, leaves_of(g.program, window, position), {})[size_t(g.logits)]);
 }
 
-/// Of every position in turn. What is remembered before the first one is `rubbish`.
+/// Runs the program for every position in turn. Its states hold `rubbish` before the first one.
 std::vector<Row> logits_by_token(const GenerationProgram& g, const std::vector<int>& window, double rubbish) {
   std::vector<Row> out;
   Bindings states;

@@ -252,7 +252,7 @@ TEST(TrainingAlone, SameSeedAndPlanGiveTheSameBits) {
   EXPECT_EQ(losses[0], losses[1]);
 }
 
-/// By name, the trained parameters of the forward pass.
+/// The trained parameters of the forward pass, by name.
 Bindings trained_leaves(const Executor& executor, const Program& forward) {
   Bindings out;
   for (const Node& node : forward.nodes)

@@ -104,12 +104,15 @@ struct Store {
   bool conditional = false;
   int64_t low = 0, high = 0;  ///< bytes: first and one past the last it can write
   int block = -1;
-  /// Of an address in the arena that is not affine: what it is but for what is looked up. Below `modulus`, of which the
-  /// bytes that are looked up are a multiple, it tells apart any two turns of the loops with smaller strides. The
-  /// others it tells apart if what is looked up is known to stay below a bound: below `span` in bytes, with the smaller
-  /// ones. 0: nothing is known.
-  int64_t modulus = 0, span = 0;
+  /// The part of an address that loop counters decide, where what is looked up in memory adds to it (so that the
+  /// address as a whole is not affine).
   Affine remainder = {};
+  /// What is looked up adds multiples of so many bytes: counters whose strides are smaller are told apart by the rest
+  /// of a division by it. 0: nothing is known.
+  int64_t modulus = 0;
+  /// What is looked up adds less than so many bytes, those counters included: the other counters, whose strides are
+  /// larger, are told apart by divisions. 0: nothing is known.
+  int64_t span = 0;
 };
 
 class Outline {

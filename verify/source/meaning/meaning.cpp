@@ -303,6 +303,18 @@ bool Meaning::in_part(ValueId value, const Index& index) const {
   return true;
 }
 
+/// What is made again is made of what was made again, and what the first one was made of may be gone by then.
+template <class Make>
+double Meaning::by_own_or_first(ValueId value, const Make& make) {
+  const ValueId first = root(value);
+  if (value == first) return make(value);
+  try {
+    return make(value);
+  } catch (const NotHeld&) {
+    return make(first);
+  }
+}
+
 double Meaning::at(ValueId value, const Index& index) {
   const ValueId own = value;
   value = root(value);
@@ -325,26 +337,26 @@ double Meaning::at(ValueId value, const Index& index) {
   // What the forward pass made or gathered, and a result is opened for, is what the backward pass makes anew.
   if (any_opened_ && !opened_[size_t(value)])
     if (const ValueId same = same_in_memory(value); same >= 0) return at(same, index);
-  // What is made again is made of what was made again, and what the first one was made of may be gone by then.
-  if (own == value) return made(value, index);
-  try {
-    return made(own, index);
-  } catch (const NotHeld&) {
-    return made(value, index);
-  }
+  return by_own_or_first(own, [&](ValueId v) { return made(v, index); });
+}
+
+/// The instruction that computes a value which is not in memory.
+const Instruction& Meaning::computed_by(ValueId value) const {
+  const int maker = makers_[size_t(value)];
+  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
+    throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
+  return program_.instructions[size_t(maker)];
 }
 
 /// As its instruction computes it.
 double Meaning::made(ValueId value, const Index& index) {
-  const int maker = makers_[size_t(value)];
-  if (maker < 0 || program_.instructions[size_t(maker)].opcode != Opcode::compute)
-    throw NotHeld(value, fmt::format("{} is not in memory", program_.values[size_t(value)].name));
+  const Instruction& maker = computed_by(value);
   const uint64_t key = (uint64_t(value) << 40) ^ uint64_t(flat(value, index));
   auto [entry, fresh] = known_.try_emplace(key, 0.0);
   if (!fresh) return entry->second;
   double result = 0;
   try {
-    result = compute(program_.instructions[size_t(maker)], index);
+    result = compute(maker, index);
   } catch (...) {
     known_.erase(key);
     throw;
@@ -379,7 +391,7 @@ double Meaning::term(ValueId value, const Index& index, const std::vector<int64_
   } watch{watches_ = alike != nullptr};
   conditional_ = false;
   bounded_ = bounded;
-  const double out = compute(program_.instructions[size_t(makers_[size_t(root(value))])], index, &point);
+  const double out = by_own_or_first(value, [&](ValueId v) { return compute(computed_by(v), index, &point); });
   if (alike) *alike = *alike && !conditional_;
   return out;
 }

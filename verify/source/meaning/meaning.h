@@ -160,7 +160,10 @@ class Meaning {
   bool known(ValueId root) const { return copies_[size_t(root)] > 0 || shown_[size_t(root)] > 0; }
   void change() { changed_ = true, ++moment_; }
   double through(ValueId value, const Index& index);
+  const Instruction& computed_by(ValueId value) const;
   double made(ValueId value, const Index& index);
+  template <class Make>
+  double by_own_or_first(ValueId value, const Make& make);
   double compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point = nullptr);
   double evaluate(const Expr& e, Compute& frame);
   double operand(Compute& frame, int j);

@@ -132,10 +132,10 @@ class ContentsWalk : public StepWalk {
   Passed passed_as(const Guess& guess) const;
   bool is_sum(ValueId value) const;
   std::set<ValueId> sums_behind(ValueId value) const;
-  std::optional<Guess> match_named_again(Region& region, const Written& block, const std::string& name,
-                                         const std::vector<ValueId>& values, size_t enough);
   std::optional<Guess> match_again(Region& region, const Written& block, const std::vector<ValueId>& values,
                                    size_t enough);
+  std::optional<Guess> match_unread(Region& region, const Written& block, const std::vector<ValueId>& values,
+                                    size_t enough);
   std::vector<Point> sample(Region& region, const Written& block, size_t enough);
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
   std::vector<int64_t> places_of(const Region& region, const std::vector<ValueId>& values) const;
@@ -143,6 +143,7 @@ class ContentsWalk : public StepWalk {
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
   bool named_again(ValueId value, const std::string& name) const;
+  std::vector<ValueId> named(const std::vector<ValueId>& values, const std::string& name) const;
   void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
 
   // known_calls.cpp
@@ -182,7 +183,7 @@ class ContentsWalk : public StepWalk {
   std::optional<Guess> recognise_sum(Region& region, const Written& block, const std::string& name);
   std::vector<Term> sample_turns(Region& region, const Written& block, const std::vector<int64_t>& turns);
   double term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns, const Term& term,
-                         bool* alike, bool bounded);
+                         bool* alike = nullptr);
   bool add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
                            std::vector<Term>& terms);
   bool sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
@@ -197,7 +198,8 @@ class ContentsWalk : public StepWalk {
                     const std::vector<int64_t>& turns);
   std::vector<int64_t> places_of_dimension(const Region& region, const Range& range, PseudoRandom& random) const;
   bool look_at_place(Region& region, const Written& block, const Guess& guess, const Order& order,
-                     const std::vector<int64_t>& turns, int64_t element, int64_t place, std::vector<Term>& terms);
+                     const std::vector<int64_t>& turns, const std::vector<std::vector<int64_t>>& looked_at,
+                     int64_t element, int64_t place, std::vector<Term>& terms);
 
   void put_what_is_read_first(const Written& block, const std::string& name, std::vector<ValueId>& values) const;
   bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why, bool some = true);

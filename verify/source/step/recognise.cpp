@@ -43,7 +43,7 @@ bool ContentsWalk::named_again(ValueId value, const std::string& name) const {
 std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
-  std::vector<ValueId> out, again, ahead, passed, before, copies;
+  std::vector<ValueId> out, again, passed_again, ahead, passed, before, copies;
   for (auto [target, value] : program_.finals)
     if (fits(value) && identifier(reference_[target].name) == name) out.push_back(value);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -52,7 +52,7 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
     if (!done_[i] && named_alike(v, name))
       out.push_back(v);
     else if (!done_[i] && named_again(v, name))
-      again.push_back(v);
+      (int(i) >= frontier_ ? again : passed_again).push_back(v);
     else if (!done_[i] && meaning_.is_kept_copy(v))
       copies.push_back(v);
     else if (!done_[i])
@@ -67,9 +67,8 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   std::reverse(passed.begin(), passed.end());
   if (passed.size() > most_candidates) passed.resize(most_candidates);
   // What is made again is rather what comes next than what was passed over, as it never lay in memory.
-  const auto comes_next = [&](ValueId v) { return meaning_.maker(v) >= frontier_; };
-  std::ranges::stable_partition(again, comes_next);
   out.insert(out.end(), again.begin(), again.end());
+  out.insert(out.end(), passed_again.begin(), passed_again.end());
   out.insert(out.end(), ahead.begin(), ahead.end());
   out.insert(out.end(), passed.begin(), passed.end());
   if (before.size() > most_candidates) before.erase(before.begin(), before.end() - long(most_candidates));
@@ -82,13 +81,17 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   return out;
 }
 
+/// Of candidates, which begin with them, those that the name speaks of.
+std::vector<ValueId> ContentsWalk::named(const std::vector<ValueId>& values, const std::string& name) const {
+  const auto is_named = [&](ValueId value) { return named_alike(value, name) || named_again(value, name); };
+  return {values.begin(), std::ranges::find_if_not(values, is_named)};
+}
+
 /// What is only moved, as what a turn of a loop begins with, is what was read rather than what is made of it later.
 void ContentsWalk::put_what_is_read_first(const Written& block, const std::string& name,
                                           std::vector<ValueId>& values) const {
   const auto is_final = [&](const auto& final) { return identifier(reference_[final.first].name) == name; };
-  if (memory_.reads().size() != 1 ||
-      (!values.empty() && (named_alike(values.front(), name) || named_again(values.front(), name))) ||
-      std::ranges::any_of(program_.finals, is_final))
+  if (memory_.reads().size() != 1 || !named(values, name).empty() || std::ranges::any_of(program_.finals, is_final))
     return;
   const ValueId read = *memory_.reads().begin();
   if (meaning_.count(read) != block.count() || meaning_.dtype(read) != block.dtype) return;
@@ -162,9 +165,11 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   if (scratch && stays_alike(region, block, points))
     throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
-  if (!guess) guess = match_named_again(region, block, name, values, enough);
+  // Before another value that happens to be the same is taken for it.
+  if (!guess) guess = match_again(region, block, named(values, name), enough);
   if (!guess) guess = settle(region, block, values, points);
   if (!guess) guess = match_again(region, block, values, enough);
+  if (!guess) guess = match_unread(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
   if (!guess && !scratch) guess = match_opened(region, block, values, enough);
   if (!guess) {
@@ -247,26 +252,19 @@ void ContentsWalk::identify_same(const Guess& guess, const std::vector<ValueId>&
   }
 }
 
-/// What is computed again by its name, while the first one is still in memory: before another value that happens to be
-/// the same is taken for it.
-std::optional<ContentsWalk::Guess> ContentsWalk::match_named_again(Region& region, const Written& block,
-                                                                   const std::string& name,
-                                                                   const std::vector<ValueId>& values, size_t enough) {
-  for (ValueId value : values) {
-    if (!named_alike(value, name) && !named_again(value, name)) break;
-    if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
-      if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
-  }
-  return std::nullopt;
-}
-
-/// What is computed again while the first one is still in memory: the text makes it of what that was made of, or what
-/// it is made of, as the largest of what was made anew, which the text does not read.
+/// What is computed again while the first one is still in memory: the text makes it of what that was made of.
 std::optional<ContentsWalk::Guess> ContentsWalk::match_again(Region& region, const Written& block,
                                                              const std::vector<ValueId>& values, size_t enough) {
   for (ValueId value : values)
     if (const ValueId first = meaning_.first_in_memory(value); first >= 0)
       if (auto guess = match_opened({first}, region, block, {value}, enough)) return guess;
+  return std::nullopt;
+}
+
+/// What is computed of something that the text does not read but computes again, as the largest element of what it
+/// reads, while the first one is still in memory.
+std::optional<ContentsWalk::Guess> ContentsWalk::match_unread(Region& region, const Written& block,
+                                                              const std::vector<ValueId>& values, size_t enough) {
   const std::set<ValueId> reads = memory_.reads();
   for (ValueId value : values) {
     std::set<ValueId> unread;

@@ -21,12 +21,6 @@ constexpr int most_turns_tried = 128;
 /// Elements at which a turn did not add what it should, to be looked at with all turns.
 constexpr size_t most_disputed_of_turns = 4;
 
-/// Keeps at most so many of the numbers, chosen at random, in any order.
-void choose_some(std::vector<int64_t>& numbers, size_t most, PseudoRandom& random) {
-  for (size_t i = numbers.size(); i > 1; --i) std::swap(numbers[i - 1], numbers[size_t(random.below(int64_t(i)))]);
-  if (numbers.size() > most) numbers.resize(most);
-}
-
 }  // namespace
 
 /// Gives integers that are places in some dimension of what a block may hold, or next to such a place.
@@ -39,8 +33,8 @@ std::vector<int64_t> ContentsWalk::places_of(const Region& region, const std::ve
   for (int64_t number : region.numbers()) named.insert({number - 1, number, number + 1});
   std::vector<int64_t> out(ends.begin(), ends.end()), others(named.begin(), named.end());
   PseudoRandom random(0, int64_t(out.size()));
-  choose_some(out, most_places, random);
-  choose_some(others, most_places - out.size(), random);
+  random.choose_some(out, most_places);
+  random.choose_some(others, most_places - out.size());
   out.insert(out.end(), others.begin(), others.end());
   return out;
 }
@@ -81,6 +75,7 @@ bool ContentsWalk::places_agree(Region& region, const Written& block, const Gues
                                 const std::vector<int64_t>& turns) {
   const std::vector<Range> ranges = meaning_.ranges(guess.value);
   PseudoRandom random(block.begin + 1, block.count());
+  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, region.marks(block), random);
   std::vector<Term> terms;
   try {
     for (size_t d = 0; d < ranges.size(); ++d)
@@ -89,7 +84,7 @@ bool ContentsWalk::places_agree(Region& region, const Written& block, const Gues
         const Index index = index_at(ranges, guess.strides, element);
         element += (number - index[d]) * guess.strides[d];
         for (size_t e = 0; e < ranges.size(); ++e)
-          if (!look_at_place(region, block, guess, order, turns, element, e == d ? number : index[e], terms))
+          if (!look_at_place(region, block, guess, order, turns, looked_at, element, e == d ? number : index[e], terms))
             return false;
       }
   } catch (const NotHeld&) {
@@ -113,7 +108,7 @@ std::vector<int64_t> ContentsWalk::places_of_dimension(const Region& region, con
     for (int64_t at : {number - 1, number, number + 1}) named.insert({at, at + range.lo});
   std::vector<int64_t> out(named.begin(), named.end());
   std::erase_if(out, [&](int64_t at) { return at < range.lo || at >= range.hi; });
-  choose_some(out, most_places_of_dimension, random);
+  random.choose_some(out, most_places_of_dimension);
   const int64_t extent = range.hi - range.lo;
   for (int64_t at : {int64_t(0), int64_t(1), extent - 1, random.below(extent), random.below(extent)})
     if (at < extent) out.push_back(range.lo + at);
@@ -122,10 +117,9 @@ std::vector<int64_t> ContentsWalk::places_of_dimension(const Region& region, con
 
 /// Adds what turns of the text add to the element, where memory names a place. False: turns depend on each other.
 bool ContentsWalk::look_at_place(Region& region, const Written& block, const Guess& guess, const Order& order,
-                                 const std::vector<int64_t>& turns, int64_t element, int64_t place,
-                                 std::vector<Term>& terms) {
+                                 const std::vector<int64_t>& turns, const std::vector<std::vector<int64_t>>& looked_at,
+                                 int64_t element, int64_t place, std::vector<Term>& terms) {
   PseudoRandom random(block.begin + 1 + element, block.count());
-  const std::vector<std::vector<int64_t>> looked_at = turns_to_look_at(turns, region.marks(block), random);
   const auto add = [&](Term term) {
     meaning_.choose(term.sample);
     const std::optional<double> value = region.term(block, element, term.turn, false);
@@ -136,7 +130,7 @@ bool ContentsWalk::look_at_place(Region& region, const Written& block, const Gue
   };
   const auto adds_something = [&](const Term& term) {
     meaning_.choose(term.sample);
-    return term_by_program(guess, order, turns, term, nullptr, false) != 0;
+    return term_by_program(guess, order, turns, term) != 0;
   };
   bool something = false;
   for (bool together : {false, true}) {

@@ -12,7 +12,8 @@
 namespace hetsynth::source {
 namespace {
 
-/// Fewer turns are executed in full.
+/// Fewer turns are executed in full. With 48, rank 1 of 3 of VGG19 at its published size takes 30 s of a core, not 10
+/// (bench_source_check --published VGG19).
 constexpr int64_t least_turns = 8;
 constexpr size_t most_loops = 4, most_factors = 6;
 constexpr int random_turns = 8;
@@ -115,7 +116,7 @@ bool ContentsWalk::add_turns_at_bounds(Region& region, const Written& block, con
 
 /// What the program adds to the element in the turn that a term is of, with memory as it was chosen last.
 double ContentsWalk::term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                                     const Term& term, bool* alike, bool bounded) {
+                                     const Term& term, bool* alike) {
   const std::vector<Range> factors = meaning_.summed_over(guess.value);
   int64_t number = 0;
   for (size_t l = 0; l < turns.size(); ++l) number = number * turns[l] + term.turn[l];
@@ -128,7 +129,7 @@ double ContentsWalk::term_by_program(const Guess& guess, const Order& order, con
   const Index index = index_at(meaning_.ranges(guess.value), guess.strides, term.element);
   meaning_.work = 0;
   meaning_.limit = most_work_;
-  return meaning_.term(guess.value, index, point, alike, bounded);
+  return meaning_.term(guess.value, index, point, alike, bounded_turns_);
 }
 
 /// `final`: nothing that was computed before counts, and numbers may decide nothing on the way.
@@ -140,7 +141,7 @@ bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std:
     double expected = 0;
     try {
       final ? meaning_.choose_anew(term.sample) : meaning_.choose(term.sample);
-      expected = term_by_program(guess, order, turns, term, final ? &alike : nullptr, bounded_turns_);
+      expected = term_by_program(guess, order, turns, term, final ? &alike : nullptr);
     } catch (const NotHeld&) {
       return false;
     } catch (const TooLong&) {

@@ -306,8 +306,7 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
         elements.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
       }
     }
-  for (size_t i = elements.size(); i > 1; --i) std::swap(elements[i - 1], elements[size_t(random.below(int64_t(i)))]);
-  if (elements.size() > most_named) elements.resize(most_named);
+  random.choose_some(elements, most_named);
   int64_t work = 0;
   const size_t least = block.scattered ? least_named_of_scattered : least_named;
   for (size_t n = 0; n < elements.size() && (n < least || work < most_work_of_named); ++n) {
