@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -55,6 +56,12 @@ std::vector<Cluster> clusters() {
   return {one_device(), three_uneven_devices()};
 }
 
+/// A model's name as a part of a file's: "ViT-B-16".
+std::string file_name(std::string name) {
+  std::ranges::replace(name, '/', '-');
+  return name;
+}
+
 /// One line per rank. Returns the number of ranks that were not followed or differ.
 int report(const std::string& name, const Program& program, const Plan& plan, const Cluster& cluster) {
   SourceOptions options = source_options();
@@ -70,7 +77,7 @@ int report(const std::string& name, const Program& program, const Plan& plan, co
     bad += check.verdict != Verdict::proved;
     if (check.verdict != Verdict::proved && !keep.empty())
       for (const SourceFile& file : device.files)
-        std::ofstream(fmt::format("{}/{} {} of {} {}", keep, name, rank, cluster.devices.size(), file.name))
+        std::ofstream(fmt::format("{}/{} {} of {} {}", keep, file_name(name), rank, cluster.devices.size(), file.name))
             << file.text;
     fmt::print(
         "{:<24} {} of {}  {:<8} {:>7.3f} s  {:>5} MB  {:>5} statements  {:>4} collectives  generated in {:.3f} s{}\n",

@@ -257,7 +257,8 @@ class Localizer {
     return op;
   }
 
-  /// Collectives read row-major tensors; what a loop fills lies turn by turn, so that each turn writes one piece.
+  /// Collectives and the runtime read row-major tensors; what a loop fills lies turn by turn, so that each turn writes
+  /// one piece.
   ValueId in_one_piece(ValueId value) {
     const auto view = views_.find(value);
     if (!stacked_.count(view != views_.end() ? view->second.root : value)) return value;
@@ -270,6 +271,7 @@ class Localizer {
     op.inputs = {{value, op.output}};
     op.body = Expr::input(0);
     out_.ops.push_back(std::move(op));
+    out_.copied[copy.result] = value;
     return copy.result;
   }
 
@@ -294,9 +296,9 @@ class Localizer {
       if (held(leaf_of(final.first)) && held(final.second)) out_.finals.push_back(final);
     for (const auto& named : reference_.outputs) {
       ValueId value = readable_value(named.node);
-      if (value >= 0 && held(value)) out_.outputs.push_back({named.node, value});
+      if (value >= 0 && held(value)) out_.outputs.push_back({named.node, in_one_piece(value)});
     }
-    for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, value);
+    for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, in_one_piece(value));
   }
 
   /// The first value of the node that is not partial: if there is one, a replicated one, else one whose parts do not

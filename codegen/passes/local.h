@@ -1,6 +1,7 @@
 // The stage `localize`: what one rank computes, as operators over its own index ranges. Constants are substituted into
 // bodies, and reads through views (transpose, broadcast, slice) become reads of what is behind them.
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -76,7 +77,11 @@ struct LocalProgram {
   /// Values that must lie row-major in one piece: leaves, finals, outputs, loss, what loops carry, operands
   /// and results of collectives.
   std::vector<bool> pinned;
-  std::vector<ValueId> first;  ///< by value of the plan: see first_made in dsl/spmd/recomputation.h
+  std::vector<ValueId> first;         ///< by value of the plan: see first_made in dsl/spmd/recomputation.h
+  std::map<ValueId, ValueId> copied;  ///< values that the plan has not, which lie row-major: copies of which of it
+
+  /// The plan's value that a value is, or is a copy of.
+  ValueId planned(ValueId value) const { return copied.count(value) ? copied.at(value) : value; }
 
   /// What the plan made first of what it makes again in a value; the value itself if it makes it once.
   ValueId first_made(ValueId value) const { return size_t(value) < first.size() ? first[size_t(value)] : value; }

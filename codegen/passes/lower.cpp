@@ -53,7 +53,7 @@ DeviceProgram describe(const Lowered& lowered, const Cluster& cluster) {
   out.arena_bytes = lowered.memory.arena_bytes;
   auto slot = [&](NodeId node, ValueId value) {
     const LocalValue& local = lowered.local.values[value];
-    return Slot{node, value, lowered.memory.offset_bytes[value], local.ranges, local.type.dtype};
+    return Slot{node, lowered.local.planned(value), lowered.memory.offset_bytes[value], local.ranges, local.type.dtype};
   };
   for (ValueId leaf : lowered.local.leaves) out.leaves.push_back(slot(lowered.local.values[leaf].node, leaf));
   for (const auto& [node, value] : lowered.local.outputs) out.outputs.push_back(slot(node, value));

@@ -151,6 +151,7 @@ void Walk::declare(const Statement& s) {
     return;
   }
   frame_[size_t(s.slot)].pointer = pointer(s.value);
+  frame_[size_t(s.slot)].pointer.through = s.slot;
 }
 
 void Walk::call(const Statement& s) {

@@ -94,6 +94,14 @@ const Resident* Memory::at(int64_t byte) const {
   return last_[oldest_] = &found;
 }
 
+std::vector<const Resident*> Memory::within(int64_t begin, int64_t end) const {
+  std::vector<const Resident*> out;
+  auto first = by_begin_.upper_bound(begin);
+  if (first != by_begin_.begin() && std::prev(first)->second.end > begin) --first;
+  for (; first != by_begin_.end() && first->first < end; ++first) out.push_back(&first->second);
+  return out;
+}
+
 double Memory::read(int64_t byte, DType dtype, int through) const {
   const Resident* resident = at(byte);
   if (!resident) return std::nan("");

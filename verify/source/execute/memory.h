@@ -62,6 +62,8 @@ class Memory {
   /// Whatever lies in [begin, end) is gone.
   void clear(int64_t begin, int64_t end);
   const Resident* at(int64_t byte) const;
+  /// What lies in [begin, end), in its order.
+  std::vector<const Resident*> within(int64_t begin, int64_t end) const;
   /// The element at this byte; NaN if no value lies there.
   /// `through`: the parameter that leads there.
   double read(int64_t byte, DType dtype, int through = -1) const;

@@ -65,6 +65,9 @@ bool tells_numbers_apart(const Expr& e) {
   }
 }
 
+/// Points of a sum next to where something of a term changes, after which it counts as what may change anywhere.
+constexpr size_t most_flips = 96;
+
 /// Whether the factors that an operator reduces over leave no point on this rank.
 bool reduces_nothing(const Node& node, const std::vector<Range>& ranges) {
   for (size_t f = 0; f < ranges.size(); ++f)
@@ -127,6 +130,7 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
   joined_dim_.assign(reference.nodes.size(), -1);
   reduced_.resize(reference.nodes.size());
   factors_.resize(deepest + 1);
+  moving_.resize(deepest + 1);
   for (size_t n = reference.nodes.size(); n-- > 0;) {
     const Node& node = reference.nodes[n];
     if (node.leaf()) continue;
@@ -152,7 +156,10 @@ Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
       view_[size_t(instruction.result)] =
           (only_moves(node) && !crosses_turns(node)) || joined_dim_[size_t(node.id)] >= 0;
       kept_copy_[size_t(instruction.result)] = crosses_turns(node);
-      if (joined_dim_[size_t(node.id)] < 0) note_source(instruction);
+      if (joined_dim_[size_t(node.id)] < 0)
+        note_source(instruction);
+      else
+        joins_.push_back(int(i));
       // A reduction over nothing is its neutral element, whatever is in memory.
       const bool of_nothing = reduces_nothing(node, factor_ranges_.back());
       bool constant = of_nothing || (!node.space.reduction() && !mentions(node.body, ExprKind::random));
@@ -384,16 +391,77 @@ std::vector<Range> Meaning::summed_over(ValueId value) const {
   return out;
 }
 
-double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike, bool bounded) {
-  struct Watch {
-    bool& on;
-    ~Watch() { on = false; }
-  } watch{watches_ = alike != nullptr};
-  conditional_ = false;
-  bounded_ = bounded;
-  const double out = by_own_or_first(value, [&](ValueId v) { return compute(computed_by(v), index, &point); });
-  if (alike) *alike = *alike && !conditional_;
+double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch) {
+  struct Watched {
+    Watch*& by;
+    ~Watched() { by = nullptr; }
+  } watched{watch_ = watch};
+  if (watch) counters_ = {point, summed_over(value)};
+  return by_own_or_first(value, [&](ValueId v) { return compute(computed_by(v), index, &point); });
+}
+
+/// How the factors of what is computed depend on the counters: those of the sum itself are the counters, others follow
+/// from the index of the element that is asked for, whose digits they are.
+void Meaning::follow_index(Compute& frame, const std::vector<int64_t>* point) {
+  std::vector<Linear>& moving = moving_[size_t(depth_)];
+  moving.assign(frame.factor.size(), {});
+  const std::vector<int>& reduced = reduced_[size_t(frame.node.id)];
+  if (point) {
+    for (size_t l = 0; l < reduced.size(); ++l)
+      if (l < Linear::most)
+        moving[size_t(reduced[l])] = Linear::counter(l);
+      else
+        watch_->alike = false;
+    return;
+  }
+  for (size_t d = 0; d < frame.output.size(); ++d) {
+    const DimIndex& dim = frame.node.space.output.dims[d];
+    Linear rest = index_[d];
+    int64_t value = frame.output[d] - dim.offset;
+    for (const IndexTerm& term : dim.terms) {
+      moving[size_t(term.factor)].add(quotient(rest, value, term.stride, counters_), term.divide);
+      rest = remainder(rest, value, term.stride, counters_);
+      value %= term.stride;
+    }
+  }
+}
+
+/// Whether a factor that the expression mentions depends on the counters.
+bool Meaning::moves(const Expr& e) const {
+  if (e.kind() == ExprKind::factor) return !moving_[size_t(depth_)][size_t(e.index())].constant();
+  return std::ranges::any_of(e.args(), [&](const Expr& arg) { return moves(arg); });
+}
+
+/// How a dimension of the index of an operand's element does.
+Linear Meaning::follow_access(const Compute& frame, const DimIndex& dim) const {
+  const std::vector<Linear>& moving = moving_[size_t(depth_)];
+  Linear out;
+  for (const IndexTerm& term : dim.terms) {
+    Linear number = moving[size_t(term.factor)];
+    int64_t value = frame.factor[size_t(term.factor)];
+    if (term.divide != 1) number = quotient(number, value, term.divide, counters_);
+    value /= term.divide;
+    if (term.modulo != 0) number = remainder(number, value, term.modulo, counters_);
+    out.add(number, term.stride);
+  }
   return out;
+}
+
+/// Whether an operand has an element depends on whether the number is from 0 to below the extent.
+void Meaning::note_bounds(const Linear& number, int64_t value, int64_t extent) {
+  if (number.constant() || (number.known && depth_ == 1 && watch_->bounded)) return;
+  if (!number.known || !watch_->flips) {
+    watch_->alike = false;
+    return;
+  }
+  for (size_t c = 0; c < counters_.now.size(); ++c)
+    for (const int64_t bound : {int64_t(0), extent})
+      for (const int64_t at : next_to_bound(number, value, bound, c, counters_)) {
+        std::vector<int64_t> point = counters_.now;
+        point[c] = at;
+        watch_->next_to_flips.insert(std::move(point));
+      }
+  if (watch_->next_to_flips.size() > most_flips) watch_->alike = false;
 }
 
 double Meaning::compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point_of_sum) {
@@ -401,7 +469,11 @@ double Meaning::compute(const Instruction& instruction, const Index& index, cons
   if (const int dim = joined_dim_[size_t(node.id)]; dim >= 0) {
     Index part = index;
     part[size_t(dim)] = 0;
-    return at(instruction.operands[size_t(index[size_t(dim)])], part);
+    const ValueId from = instruction.operands[size_t(index[size_t(dim)])];
+    // What lies in memory in pieces is read like what lies in one; what is computed may be so in another way for each.
+    if (watch_ && !index_[size_t(dim)].constant() && !opaque(from)) watch_->alike = false;
+    if (watch_) index_[size_t(dim)] = {};
+    return at(from, part);
   }
   const std::vector<Range>& ranges = factor_ranges_[size_t(&instruction - program_.instructions.data())];
   if (++depth_ > deepest) {
@@ -410,8 +482,10 @@ double Meaning::compute(const Instruction& instruction, const Index& index, cons
   }
   struct Leave {
     int& depth;
-    ~Leave() { --depth; }
-  } leave{depth_};
+    std::vector<Linear>& index;
+    std::vector<Linear> before;
+    ~Leave() { --depth, index = std::move(before); }
+  } leave{depth_, index_, index_};
   Compute frame{instruction, node, factors_[size_t(depth_)], index};
   frame.factor.assign(node.space.factors.size(), 0);
   // A dimension's index spelled in its terms' digits, outermost first, gives the factors.
@@ -422,6 +496,7 @@ double Meaning::compute(const Instruction& instruction, const Index& index, cons
       rest %= term.stride;
     }
   }
+  if (watch_) follow_index(frame, point_of_sum);
   const std::vector<int>& reduced = reduced_[size_t(node.id)];
   bool lookup = looks_up_[size_t(node.id)];
   const OneHot& hot = one_hot_[size_t(node.id)];
@@ -459,15 +534,15 @@ double Meaning::operand(Compute& frame, int j) {
   ValueId value = frame.instruction.operands[size_t(j)];
   const Shape& shape = reference_[program_.values[size_t(value)].node].type.shape;
   Index index(access.dims.size());
+  if (watch_) index_.assign(access.dims.size(), {});
   for (size_t d = 0; d < access.dims.size(); ++d) {
     int64_t at = access.dims[d].offset;
     for (const IndexTerm& t : access.dims[d].terms) {
       int64_t i = frame.factor[size_t(t.factor)] / t.divide;
       at += (t.modulo ? i % t.modulo : i) * t.stride;
     }
-    const auto plain = [](const IndexTerm& t) { return t.modulo == 0 && t.divide == 1; };
-    if (access.zero_outside && watches_)
-      conditional_ = conditional_ || !bounded_ || depth_ > 1 || !std::ranges::all_of(access.dims[d].terms, plain);
+    if (watch_) index_[d] = follow_access(frame, access.dims[d]);
+    if (access.zero_outside && watch_) note_bounds(index_[d], at, shape[d]);
     if (access.zero_outside && (at < 0 || at >= shape[d])) return 0;
     index[d] = at;
   }
@@ -478,7 +553,7 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
   if (++work > limit && limit > 0) throw TooLong();
   if (++in_all > most_in_all && most_in_all > 0) throw SpentAll();
   auto arg = [&](int i) { return evaluate(e.arg(i), frame); };
-  if (watches_ && tells_numbers_apart(e)) conditional_ = true;
+  if (watch_ && tells_numbers_apart(e) && moves(e)) watch_->alike = false;
   switch (e.kind()) {
     case ExprKind::input:
       return operand(frame, e.index());

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "verify/source/meaning/linear.h"
 #include "verify/source/meaning/unknowns.h"
 
 namespace hetsynth::source {
@@ -103,6 +104,10 @@ class Meaning {
   void identify(ValueId value, ValueId with);
   /// Of a value that is not in memory itself, the same computation that is; -1 without one.
   ValueId first_in_memory(ValueId value) const;
+  /// Instructions that join their operands, of one position each, to one tensor, as what a loop fills turn by turn.
+  const std::vector<int>& joins() const { return joins_; }
+  /// Whether the values were found to be the same computation, or are one.
+  bool same(ValueId value, ValueId other) const { return root(value) == root(other); }
   /// Of a view of all that the rank has of another value, that value; else the value itself.
   ValueId source(ValueId value) const;
 
@@ -120,11 +125,16 @@ class Meaning {
 
   /// If the value is a sum that is computed here: the range of each factor that it is summed over. Empty: it is none.
   std::vector<Range> summed_over(ValueId value) const;
-  /// What of such a sum comes from these numbers of the factors; -1: from all. `alike`, if given, becomes false where
-  /// numbers of loops decide what counts, in what nothing is known of yet (choose_anew). `bounded`: but for whether an
-  /// operand of the sum has such an element. Throws NotHeld, TooLong.
-  double term(ValueId value, const Index& index, const std::vector<int64_t>& point, bool* alike = nullptr,
-              bool bounded = false);
+  /// What is asked of a term beside its value, where nothing is known of anything it is computed from (choose_anew).
+  struct Watch {
+    bool bounded = false;  ///< whether an operand of the sum itself has such an element is somebody else's concern
+    bool flips = false;    ///< points next to where it changes whether an operand has an element may be looked at
+    /// Told: numbers of loops decide nothing, but for these.
+    bool alike = true;
+    std::set<std::vector<int64_t>> next_to_flips = {};
+  };
+  /// What of such a sum comes from these numbers of the factors; -1: from all. Throws NotHeld, TooLong.
+  double term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch = nullptr);
 
   /// The index at a row-major position in the logical tensor.
   Index index_of(ValueId value, int64_t position) const;
@@ -167,6 +177,10 @@ class Meaning {
   double compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point = nullptr);
   double evaluate(const Expr& e, Compute& frame);
   double operand(Compute& frame, int j);
+  void follow_index(Compute& frame, const std::vector<int64_t>* point);
+  Linear follow_access(const Compute& frame, const DimIndex& dim) const;
+  bool moves(const Expr& e) const;
+  void note_bounds(const Linear& number, int64_t value, int64_t extent);
   int64_t flat(ValueId value, const Index& index) const;
 
   const Program& reference_;
@@ -177,6 +191,7 @@ class Meaning {
   std::vector<int> makers_;
   std::vector<bool> held_, constant_, view_, kept_copy_;
   std::vector<ValueId> within_;  ///< by value: of what a halo exchange makes, the part that the rank had itself; or -1
+  std::vector<int> joins_;       ///< see joins
   std::vector<int> joined_dim_;  ///< by node: the dimension along which it joins tensors of one position each; -1: none
   std::vector<ValueId> source_;  ///< see source; -1: the value itself
   std::vector<int> copies_;      ///< by root: values in memory that were found to be this one
@@ -199,9 +214,11 @@ class Meaning {
   std::vector<bool> opened_;
   bool any_opened_ = false;
   int depth_ = 0;
-  bool bounded_ = false;      ///< see term
-  bool watches_ = false;      ///< for the next:
-  bool conditional_ = false;  ///< a number of a loop decided something
+  // Of a term that is watched.
+  Watch* watch_ = nullptr;
+  Counters counters_;
+  std::vector<Linear> index_;                ///< by dimension: of the element that is asked for
+  std::vector<std::vector<Linear>> moving_;  ///< by depth of evaluation, by factor
 };
 
 }  // namespace hetsynth::source

@@ -200,6 +200,7 @@ void ContentsWalk::understand(const std::shared_ptr<Region>& region, const std::
     places_read_.insert(memory_.read_places().begin(), memory_.read_places().end());
     read_through_.insert(memory_.read_through().begin(), memory_.read_through().end());
   }
+  if (!known && !region->written().empty()) expect_pieces(*region);
   if (all && unrecognised.empty() && scratch.empty()) {
     std::vector<Guess> made;
     for (const auto& [block, guess] : guesses) made.push_back(guess);

@@ -100,6 +100,11 @@ class ContentsWalk : public StepWalk {
                                   const std::vector<Point>& points, bool passed);
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
   std::optional<Point> disputed_element(Region& region, const Written& block, const Guess& guess);
+  struct Named {
+    int64_t element, place;
+  };
+  std::vector<Named> named_elements(const Region& region, const Written& block, const Guess& guess,
+                                    PseudoRandom& random) const;
   std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
   Point point_at(Region& region, const Written& block, int64_t element, const Sample& sample, int64_t& work);
   bool only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point, int64_t& work);
@@ -170,6 +175,12 @@ class ContentsWalk : public StepWalk {
                                             const std::vector<std::string>& names);
   std::optional<std::vector<Guess>> made_again(const Region& region, const std::vector<std::string>& names);
 
+  // pieces.cpp
+  std::optional<bool> joined(const std::vector<const Resident*>& pieces) const;
+  static bool may_be_anything(const Region& region, const Memory::Read& read, const Resident& there);
+  /// `region`: was understood last, and wrote something.
+  void expect_pieces(const Region& region) const;
+
   // recognise_sums.cpp
   /// One turn of the loops that a block is summed over.
   struct Term {
@@ -183,13 +194,25 @@ class ContentsWalk : public StepWalk {
   std::optional<Guess> recognise_sum(Region& region, const Written& block, const std::string& name);
   std::vector<Term> sample_turns(Region& region, const Written& block, const std::vector<int64_t>& turns);
   double term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns, const Term& term,
-                         bool* alike = nullptr);
+                         Meaning::Watch* watch = nullptr);
   bool add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
                            std::vector<Term>& terms);
   bool sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                   const std::vector<Term>& terms, bool final);
-  std::optional<Order> order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
-                                    const std::vector<Term>& terms);
+  std::optional<Order> order_of_sum(Region& region, const Written& block, const Guess& guess,
+                                    const std::vector<int64_t>& turns, const std::vector<Term>& terms);
+
+  // confirm_sums.cpp
+  std::vector<int64_t> turn_of(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                               const std::vector<int64_t>& point) const;
+  bool add_turns_at_flips(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                          const std::vector<Term>& terms, std::vector<Term>& out);
+  void add_named_elements(const Region& region, const Written& block, const Guess& guess,
+                          const std::vector<Term>& terms, std::vector<Term>& out) const;
+  void dispute(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+               const std::vector<Term>& terms);
+  bool agrees_in_all_turns(Region& region, const Written& block, const Guess& guess, const Order& order,
+                           const std::vector<int64_t>& turns, const std::vector<Term>& terms);
 
   // recognise_scatters.cpp
   std::vector<Term> sample_looked_up(Region& region, const Written& block, const std::vector<int64_t>& turns,

@@ -53,6 +53,12 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
   std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   PseudoRandom random(byte, count);
+  // Of what lies in pieces, as what a loop filled turn by turn, each.
+  const int64_t size = size_bytes(meaning_.dtype(value));
+  for (const Resident* piece : memory_.within(byte, byte + count * size))
+    for (const int64_t at :
+         {piece->begin - byte, (piece->begin + piece->end) / 2 - byte, piece->end - byte - 1, piece->end - byte})
+      if (at >= 0 && at < count * size) elements.insert(at / size);
   std::vector<int64_t> looked_at(elements.begin(), elements.end());
   for (int i = 0; i < random_elements_of_collective; ++i) looked_at.push_back(random.below(count));
   for (bool edge : {false, true}) {
@@ -60,7 +66,7 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
     sample.edge = edge;
     int64_t work = 0;
     for (size_t i = 0; i < looked_at.size() && (i < elements.size() || work < most_work_of_random); ++i) {
-      const int64_t element = looked_at[i], place = byte + element * size_bytes(meaning_.dtype(value));
+      const int64_t element = looked_at[i], place = byte + element * size;
       expect_element(value, index_at(ranges, strides, element), byte, place, what, line, sample);
       work += meaning_.work;
     }

@@ -24,6 +24,9 @@ void ContentsWalk::remember(const Region& region, const std::vector<Guess>& made
   std::vector<KnownCall>& of_key = known_calls_[call->key];
   if (of_key.size() >= most_of_a_key) return;
   KnownCall known;
+  // Of a tensor in pieces, those that were not read are known to be what they should be for this call alone.
+  const auto parameter = [](const Memory::Read& read) { return read.parameter; };
+  if (std::ranges::adjacent_find(read_through_, {}, parameter) != read_through_.end()) return;
   for (const Memory::Read& read : read_through_) {
     const Resident* there = memory_.at(read.begin);
     const auto place = call->places.find(read.parameter);

@@ -18,8 +18,6 @@ constexpr size_t most_places = 64, most_places_of_dimension = 24;
 /// Turns, each with other numbers in memory, among which one is looked for in which the program adds something: that a
 /// token goes to one of 16 experts, as one in 16 does, is found with a probability of 0.9997.
 constexpr int most_turns_tried = 128;
-/// Elements at which a turn did not add what it should, to be looked at with all turns.
-constexpr size_t most_disputed_of_turns = 4;
 
 }  // namespace
 
@@ -43,6 +41,8 @@ std::vector<int64_t> ContentsWalk::places_of(const Region& region, const std::ve
 std::vector<ContentsWalk::Term> ContentsWalk::sample_looked_up(Region& region, const Written& block,
                                                                const std::vector<int64_t>& turns,
                                                                const std::vector<ValueId>& values) {
+  // Where bounds on counters decide whether a turn adds anything, all are executed.
+  if (region.bounded(block)) return {};
   const int64_t count = block.count();
   PseudoRandom random(block.begin, count);
   meaning_.limit = 0;
@@ -94,9 +94,7 @@ bool ContentsWalk::places_agree(Region& region, const Written& block, const Gues
   }
   const auto hits = std::ranges::count_if(terms, [](const Term& term) { return term.value != 0; });
   if (size_t(hits) >= least_hits && sums_agree(guess, order, turns, terms, true)) return true;
-  for (const Term& term : terms)
-    if (disputed_.size() < most_disputed_of_turns && !sums_agree(guess, order, turns, {term}, true))
-      disputed_.push_back({term.sample, term.element, 0});
+  dispute(guess, order, turns, terms);
   return false;
 }
 

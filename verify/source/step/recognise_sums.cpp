@@ -97,7 +97,8 @@ std::vector<ContentsWalk::Term> ContentsWalk::sample_turns(Region& region, const
 bool ContentsWalk::add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
                                        std::vector<Term>& terms) {
   size_t something = 0;
-  for (size_t i = 0; i < std::min(elements.size(), most_elements_at_bounds); ++i) {
+  const size_t looked_at = std::min(elements.size(), most_elements_at_bounds);
+  for (size_t i = 0; i < looked_at; ++i) {
     const int64_t element = std::clamp<int64_t>(elements[i], 0, block.count() - 1);
     const std::vector<std::vector<int64_t>> turns = region.turns_at_bounds(block, element);
     if (turns.empty()) return false;
@@ -111,12 +112,12 @@ bool ContentsWalk::add_turns_at_bounds(Region& region, const Written& block, con
       terms.push_back(std::move(term));
     }
   }
-  return something >= least_at_bounds;
+  return something >= std::min(least_at_bounds, looked_at);
 }
 
 /// What the program adds to the element in the turn that a term is of, with memory as it was chosen last.
 double ContentsWalk::term_by_program(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                                     const Term& term, bool* alike) {
+                                     const Term& term, Meaning::Watch* watch) {
   const std::vector<Range> factors = meaning_.summed_over(guess.value);
   int64_t number = 0;
   for (size_t l = 0; l < turns.size(); ++l) number = number * turns[l] + term.turn[l];
@@ -129,19 +130,19 @@ double ContentsWalk::term_by_program(const Guess& guess, const Order& order, con
   const Index index = index_at(meaning_.ranges(guess.value), guess.strides, term.element);
   meaning_.work = 0;
   meaning_.limit = most_work_;
-  return meaning_.term(guess.value, index, point, alike, bounded_turns_);
+  return meaning_.term(guess.value, index, point, watch);
 }
 
 /// `final`: nothing that was computed before counts, and numbers may decide nothing on the way.
 bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                               const std::vector<Term>& terms, bool final) {
   size_t compared = 0;
-  bool alike = true;
+  Meaning::Watch watch{.bounded = bounded_turns_};
   for (const Term& term : terms) {
     double expected = 0;
     try {
       final ? meaning_.choose_anew(term.sample) : meaning_.choose(term.sample);
-      expected = term_by_program(guess, order, turns, term, final ? &alike : nullptr);
+      expected = term_by_program(guess, order, turns, term, final ? &watch : nullptr);
     } catch (const NotHeld&) {
       return false;
     } catch (const TooLong&) {
@@ -151,21 +152,39 @@ bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std:
     if (!close(expected, term.value) && !close_at_edge(expected, term.value, term.sample)) return false;
     ++compared;
   }
-  return alike && 2 * compared >= terms.size();
+  return watch.alike && 2 * compared >= terms.size();
 }
 
 /// The factors, in their order of turns, whose points are as many as the turns.
-std::optional<ContentsWalk::Order> ContentsWalk::order_of_sum(const Guess& guess, const std::vector<int64_t>& turns,
+std::optional<ContentsWalk::Order> ContentsWalk::order_of_sum(Region& region, const Written& block, const Guess& guess,
+                                                              const std::vector<int64_t>& turns,
                                                               const std::vector<Term>& terms) {
   const std::vector<Range> factors = meaning_.summed_over(guess.value);
   if (factors.empty() || factors.size() > most_factors) return std::nullopt;
   const int64_t wanted = product(turns);
+  const auto suits = [&](const Order& found) {
+    if (!sums_agree(guess, found, turns, {terms.front()}, false) &&
+        !sums_agree(guess, found, turns, {terms.back()}, false))
+      return false;
+    if (sums_agree(guess, found, turns, terms, false)) return true;
+    dispute(guess, found, turns, terms);
+    return false;
+  };
+  const auto confirmed = [&](const Order& found) {
+    if (block.scattered) return sums_agree(guess, found, turns, terms, true);
+    try {
+      return agrees_in_all_turns(region, block, guess, found, turns, terms);
+    } catch (const NotHeld&) {
+      return false;
+    } catch (const TooLong&) {
+      return false;
+    }
+  };
   std::optional<Order> out;
   Order order;
   auto extend = [&](auto&& self, int64_t points) -> void {
     if (out || points > wanted) return;
-    if (points == wanted && sums_agree(guess, order, turns, {terms.front()}, false) &&
-        sums_agree(guess, order, turns, terms, false) && sums_agree(guess, order, turns, terms, true)) {
+    if (points == wanted && suits(order) && confirmed(order)) {
       out = order;
       return;
     }
@@ -205,7 +224,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
       do {
         if (permuted == std::is_sorted(dims.begin(), dims.end())) continue;
         const Guess guess{v, dense_strides(ranges, dims)};
-        const std::optional<Order> order = order_of_sum(guess, turns, terms);
+        const std::optional<Order> order = order_of_sum(region, block, guess, turns, terms);
         if (!order || (block.scattered && !places_agree(region, block, guess, *order, turns))) continue;
         for (ValueId other : values) {  // the same tensor may be computed again: what reads either reads this
           const bool alike = other != v && program_.values[size_t(other)].node == program_.values[size_t(v)].node &&

@@ -280,20 +280,15 @@ void ContentsWalk::note_offsets(ValueId value, std::set<ValueId>& seen, std::set
   }
 }
 
-/// An element at which the text differs from a guess, among those next to positions that numbers of the text or offsets
-/// of the program name, along each dimension: there things are cut and joined.
-std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, const Written& block, const Guess& guess,
-                                                               bool passed) {
-  if (passed || very_dear_element()) return std::nullopt;
+/// Elements next to positions that numbers of the text or offsets of the program name, along each dimension: there
+/// things are cut and joined.
+std::vector<ContentsWalk::Named> ContentsWalk::named_elements(const Region& region, const Written& block,
+                                                              const Guess& guess, PseudoRandom& random) const {
   std::set<int64_t> numbers = region.numbers();
   std::set<ValueId> seen;
   note_offsets(guess.value, seen, numbers);
-  PseudoRandom random(block.begin + 2, block.count());
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
-  struct Named {
-    int64_t element, place;
-  };
-  std::vector<Named> elements;
+  std::vector<Named> out;
   std::set<std::pair<size_t, int64_t>> named;
   for (int64_t number : numbers)
     for (size_t d = 0; d < ranges.size(); ++d) {
@@ -303,9 +298,18 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
         if (at < 0 || at >= extent || !named.insert({d, at}).second) continue;
         const int64_t element = random.below(block.count());
         const Index index = index_at(ranges, guess.strides, element);
-        elements.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
+        out.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
       }
     }
+  return out;
+}
+
+/// An element at which the text differs from a guess, among those.
+std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, const Written& block, const Guess& guess,
+                                                               bool passed) {
+  if (passed || very_dear_element()) return std::nullopt;
+  PseudoRandom random(block.begin + 2, block.count());
+  std::vector<Named> elements = named_elements(region, block, guess, random);
   random.choose_some(elements, most_named);
   int64_t work = 0;
   const size_t least = block.scattered ? least_named_of_scattered : least_named;

@@ -1,0 +1,99 @@
+// Whether a block whose elements are sums is, in all turns and elements, what it was found to be in some: further ones
+// are looked at where something may change that the first ones do not show.
+#include <algorithm>
+#include <cmath>
+
+#include "verify/source/meaning/pseudo_random.h"
+#include "verify/source/step/arena_contents.h"
+
+namespace hetsynth::source {
+namespace {
+
+/// Terms next to which the program's bounds are looked for, which are lines through all of the turns.
+constexpr size_t most_terms_with_flips = 16;
+/// Elements next to positions that numbers of the text or offsets of the program name.
+constexpr size_t most_named_of_sum = 96;
+/// Elements at which a turn did not add what it should, to be looked at with all turns.
+constexpr size_t most_disputed_of_turns = 4;
+
+}  // namespace
+
+/// The turn in which the loops go through the point of the program's sum.
+std::vector<int64_t> ContentsWalk::turn_of(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                                           const std::vector<int64_t>& point) const {
+  const std::vector<Range> factors = meaning_.summed_over(guess.value);
+  int64_t number = 0;
+  for (const size_t f : order) number = number * (factors[f].hi - factors[f].lo) + point[f] - factors[f].lo;
+  std::vector<int64_t> out(turns.size());
+  for (size_t l = turns.size(); l-- > 0; number /= turns[l]) out[l] = number % turns[l];
+  return out;
+}
+
+/// The terms, as the program has them with nothing remembered, and turns next to where it changes whether operands of
+/// what they are computed from have an element: `out`. False: they differ, or numbers of loops decide something else.
+bool ContentsWalk::add_turns_at_flips(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                                      const std::vector<Term>& terms, std::vector<Term>& out) {
+  const size_t step = (terms.size() + most_terms_with_flips - 1) / most_terms_with_flips;
+  std::set<std::pair<int64_t, std::vector<int64_t>>> seen;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    Meaning::Watch watch{.bounded = bounded_turns_, .flips = true};
+    meaning_.choose_anew(terms[i].sample);
+    term_by_program(guess, order, turns, terms[i], &watch);
+    if (!watch.alike) return false;
+    if (i % step != 0) continue;
+    for (const std::vector<int64_t>& point : watch.next_to_flips) {
+      Term term = terms[i];
+      term.turn = turn_of(guess, order, turns, point);
+      if (seen.insert({term.element, term.turn}).second) out.push_back(std::move(term));
+    }
+  }
+  return true;
+}
+
+/// Elements next to positions that are named, along each dimension, in turns in which something is added.
+void ContentsWalk::add_named_elements(const Region& region, const Written& block, const Guess& guess,
+                                      const std::vector<Term>& terms, std::vector<Term>& out) const {
+  PseudoRandom random(block.begin + 4, block.count());
+  std::vector<std::vector<int64_t>> turns;
+  for (const Term& term : terms)
+    if (term.value != 0) turns.push_back(term.turn);
+  if (turns.empty()) return;
+  std::vector<int64_t> elements;
+  for (const Named& named : named_elements(region, block, guess, random)) elements.push_back(named.element);
+  random.choose_some(elements, most_named_of_sum);
+  for (const int64_t element : elements) {
+    const std::vector<int64_t>& turn = turns[size_t(random.below(int64_t(turns.size())))];
+    out.push_back({Sample::number(4001 + uint64_t(out.size() % 4)), element, turn, 0});
+  }
+}
+
+/// Where few of the terms disagree, their elements are looked at with all turns, whatever the block is held against
+/// then.
+void ContentsWalk::dispute(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                           const std::vector<Term>& terms) {
+  std::vector<const Term*> disagree;
+  for (const Term& term : terms)
+    if (!std::isnan(term.value) && !sums_agree(guess, order, turns, {term}, false)) disagree.push_back(&term);
+  if (disagree.size() * 4 > terms.size()) return;
+  for (const Term* term : disagree)
+    if (disputed_.size() < most_disputed_of_turns) disputed_.push_back({term->sample, term->element, 0});
+}
+
+/// Throws NotHeld, TooLong.
+bool ContentsWalk::agrees_in_all_turns(Region& region, const Written& block, const Guess& guess, const Order& order,
+                                       const std::vector<int64_t>& turns, const std::vector<Term>& terms) {
+  std::vector<Term> more;
+  if (!add_turns_at_flips(guess, order, turns, terms, more)) return false;
+  add_named_elements(region, block, guess, terms, more);
+  for (Term& term : more) {
+    meaning_.choose(term.sample);
+    const std::optional<double> value = region.term(block, term.element, term.turn, false);
+    if (!value) return false;
+    term.value = *value;
+  }
+  if (sums_agree(guess, order, turns, more, false)) return true;
+  dispute(guess, order, turns, more);
+  return false;
+}
+
+}  // namespace hetsynth::source
