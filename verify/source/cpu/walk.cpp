@@ -33,7 +33,15 @@ void Walk::run() {
 void Walk::loop(const Statement& s) {
   if (calls_anything(s)) return turns(s);
   ++statements;
-  follow_region(std::make_shared<LoopRegion>(*function_, s, frame_, unit_, memory_), function_->slots, {}, s.line);
+  const FunctionOf& own =
+      loops_.emplace_back(function_of(s, *function_, fmt::format("loop {} of {}", loops_.size(), function_->name)));
+  Frame frame(own.function.slots.size());
+  for (size_t i = 0; i < own.arguments.size(); ++i) {
+    frame[i] = frame_[size_t(own.arguments[i])];
+    frame[i].pointer.through = int(i);
+  }
+  follow_region(std::make_shared<LoopRegion>(own.function, own.function.body, std::move(frame), unit_, memory_),
+                own.function.slots, {}, s.line);
 }
 
 /// The turns of a loop of the program, one after the other.
@@ -151,7 +159,6 @@ void Walk::declare(const Statement& s) {
     return;
   }
   frame_[size_t(s.slot)].pointer = pointer(s.value);
-  frame_[size_t(s.slot)].pointer.through = s.slot;
 }
 
 void Walk::call(const Statement& s) {

@@ -4,8 +4,11 @@
 // what they write, or write to what they read or write. With that in place, everything happens as if each were carried
 // out where it is called.
 #pragma once
+#include <deque>
+
 #include "dsl/spmd/buckets.h"
 #include "verify/source/step/arena_contents.h"
+#include "verify/source/text/function_of.h"
 
 namespace hetsynth::source {
 
@@ -49,6 +52,7 @@ class Walk final : public ContentsWalk {
 
   const std::vector<int>& bucket_of_;
   std::vector<UnderWay> under_way_;
+  std::deque<FunctionOf> loops_;  ///< of the step, as functions
 };
 
 }  // namespace hetsynth::source
