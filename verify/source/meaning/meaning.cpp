@@ -65,6 +65,10 @@ bool tells_numbers_apart(const Expr& e) {
   }
 }
 
+/// Of what is remembered for a choice of the unknowns. Without a bound Swin-Huge at its published size spends two
+/// thirds of its check on emptying tables.
+constexpr size_t most_buckets_kept = 4096;
+
 /// Points of a sum next to where something of a term changes, after which it counts as what may change anywhere.
 constexpr size_t most_flips = 96;
 
@@ -259,7 +263,11 @@ void Meaning::choose(const Sample& sample, bool float_constants) {
   ++moment_;
   sample_ = sample;
   float_constants_ = float_constants;
-  known_.clear();
+  // Emptying a table takes as long as it has buckets, which stay as many as there ever were elements.
+  if (known_.bucket_count() > most_buckets_kept)
+    std::unordered_map<uint64_t, double>().swap(known_);
+  else
+    known_.clear();
 }
 
 int64_t Meaning::flat(ValueId value, const Index& index) const {
