@@ -101,7 +101,8 @@ class ContentsWalk : public StepWalk {
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
   std::optional<Point> disputed_element(Region& region, const Written& block, const Guess& guess);
   struct Named {
-    int64_t element, place;
+    int64_t element;
+    std::optional<int64_t> place;  ///< that numbers in memory lead to
   };
   std::vector<Named> named_elements(const Region& region, const Written& block, const Guess& guess,
                                     PseudoRandom& random) const;

@@ -58,12 +58,13 @@ void ContentsWalk::add_named_elements(const Region& region, const Written& block
   for (const Term& term : terms)
     if (term.value != 0) turns.push_back(term.turn);
   if (turns.empty()) return;
-  std::vector<int64_t> elements;
-  for (const Named& named : named_elements(region, block, guess, random)) elements.push_back(named.element);
+  std::vector<Named> elements = named_elements(region, block, guess, random);
   random.choose_some(elements, most_named_of_sum);
-  for (const int64_t element : elements) {
-    const std::vector<int64_t>& turn = turns[size_t(random.below(int64_t(turns.size())))];
-    out.push_back({Sample::number(4001 + uint64_t(out.size() % 4)), element, turn, 0});
+  for (const auto& [element, place] : elements) {
+    Sample sample = Sample::number(4001 + uint64_t(out.size() % 4));
+    sample.place = place;
+    sample.together = place.has_value();
+    out.push_back({sample, element, turns[size_t(random.below(int64_t(turns.size())))], 0});
   }
 }
 

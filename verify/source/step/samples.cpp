@@ -281,7 +281,7 @@ void ContentsWalk::note_offsets(ValueId value, std::set<ValueId>& seen, std::set
 }
 
 /// Elements next to positions that numbers of the text or offsets of the program name, along each dimension: there
-/// things are cut and joined.
+/// things are cut and joined, and places that are looked up may be left out.
 std::vector<ContentsWalk::Named> ContentsWalk::named_elements(const Region& region, const Written& block,
                                                               const Guess& guess, PseudoRandom& random) const {
   std::set<int64_t> numbers = region.numbers();
@@ -290,6 +290,13 @@ std::vector<ContentsWalk::Named> ContentsWalk::named_elements(const Region& regi
   const std::vector<Range>& ranges = meaning_.ranges(guess.value);
   std::vector<Named> out;
   std::set<std::pair<size_t, int64_t>> named;
+  // Where something is looked up by numbers in memory, these are named, too: one of them may be left out anywhere.
+  const auto is_integer = [&](ValueId value) { return meaning_.dtype(value) == DType::i32; };
+  const bool looks_up = std::ranges::any_of(memory_.reads(), is_integer);
+  std::set<int64_t> places;
+  for (int64_t number : numbers)
+    if (looks_up && !block.scattered) places.insert({number - 1, number, number + 1});
+  for (int64_t place : places) out.push_back({random.below(block.count()), place});
   for (int64_t number : numbers)
     for (size_t d = 0; d < ranges.size(); ++d) {
       const int64_t extent = ranges[d].hi - ranges[d].lo;
@@ -298,7 +305,9 @@ std::vector<ContentsWalk::Named> ContentsWalk::named_elements(const Region& regi
         if (at < 0 || at >= extent || !named.insert({d, at}).second) continue;
         const int64_t element = random.below(block.count());
         const Index index = index_at(ranges, guess.strides, element);
-        out.push_back({element + (at - index[d] + ranges[d].lo) * guess.strides[d], at + ranges[d].lo});
+        const int64_t there = element + (at - index[d] + ranges[d].lo) * guess.strides[d];
+        if (!block.scattered) out.push_back({there, std::nullopt});
+        if (looks_up || block.scattered) out.push_back({there, at + ranges[d].lo});
       }
     }
   return out;
@@ -315,7 +324,8 @@ std::optional<ContentsWalk::Point> ContentsWalk::named_element(Region& region, c
   const size_t least = block.scattered ? least_named_of_scattered : least_named;
   for (size_t n = 0; n < elements.size() && (n < least || work < most_work_of_named); ++n) {
     Sample sample = as_now(Sample::number(4000 + 4 * (n % 4)));
-    if (block.scattered) sample.place = elements[n].place, sample.together = n % 3 == 0;
+    sample.place = elements[n].place;
+    sample.together = block.scattered ? n % 3 == 0 : sample.place.has_value();
     const Point point = point_at(region, block, elements[n].element, sample, work);
     if (refutes(region, block, guess, point, work)) return point;
   }
