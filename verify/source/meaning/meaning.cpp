@@ -11,6 +11,7 @@
 #include "dsl/base/error.h"
 #include "dsl/ir/arithmetic.h"
 #include "dsl/ir/interpreter.h"
+#include "verify/source/meaning/compute.h"
 #include "verify/source/meaning/same_values.h"
 
 namespace hetsynth::source {
@@ -69,9 +70,6 @@ bool tells_numbers_apart(const Expr& e) {
 /// thirds of its check on emptying tables.
 constexpr size_t most_buckets_kept = 4096;
 
-/// Points of a sum next to where something of a term changes, after which it counts as what may change anywhere.
-constexpr size_t most_flips = 96;
-
 /// Whether the factors that an operator reduces over leave no point on this rank.
 bool reduces_nothing(const Node& node, const std::vector<Range>& ranges) {
   for (size_t f = 0; f < ranges.size(); ++f)
@@ -97,13 +95,6 @@ double number(ExprKind kind, double a, double b) {
   }
   return *arithmetic(kind, a, b);
 }
-
-struct Meaning::Compute {
-  const Instruction& instruction;
-  const Node& node;
-  std::vector<int64_t>& factor;
-  const Index& output;
-};
 
 Meaning::Meaning(const Program& reference, const SpmdProgram& program, int rank)
     : reference_(reference), program_(program), rank_(rank), unknowns_(reference, program) {
@@ -318,18 +309,6 @@ bool Meaning::in_part(ValueId value, const Index& index) const {
   return true;
 }
 
-/// What is made again is made of what was made again, and what the first one was made of may be gone by then.
-template <class Make>
-double Meaning::by_own_or_first(ValueId value, const Make& make) {
-  const ValueId first = root(value);
-  if (value == first) return make(value);
-  try {
-    return make(value);
-  } catch (const NotHeld&) {
-    return make(first);
-  }
-}
-
 double Meaning::at(ValueId value, const Index& index) {
   const ValueId own = value;
   value = root(value);
@@ -397,79 +376,6 @@ std::vector<Range> Meaning::summed_over(ValueId value) const {
   std::vector<Range> out;
   for (int f : reduced_[size_t(i.node)]) out.push_back(factor_ranges_[size_t(maker)][size_t(f)]);
   return out;
-}
-
-double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch) {
-  struct Watched {
-    Watch*& by;
-    ~Watched() { by = nullptr; }
-  } watched{watch_ = watch};
-  if (watch) counters_ = {point, summed_over(value)};
-  return by_own_or_first(value, [&](ValueId v) { return compute(computed_by(v), index, &point); });
-}
-
-/// How the factors of what is computed depend on the counters: those of the sum itself are the counters, others follow
-/// from the index of the element that is asked for, whose digits they are.
-void Meaning::follow_index(Compute& frame, const std::vector<int64_t>* point) {
-  std::vector<Linear>& moving = moving_[size_t(depth_)];
-  moving.assign(frame.factor.size(), {});
-  const std::vector<int>& reduced = reduced_[size_t(frame.node.id)];
-  if (point) {
-    for (size_t l = 0; l < reduced.size(); ++l)
-      if (l < Linear::most)
-        moving[size_t(reduced[l])] = Linear::counter(l);
-      else
-        watch_->alike = false;
-    return;
-  }
-  for (size_t d = 0; d < frame.output.size(); ++d) {
-    const DimIndex& dim = frame.node.space.output.dims[d];
-    Linear rest = index_[d];
-    int64_t value = frame.output[d] - dim.offset;
-    for (const IndexTerm& term : dim.terms) {
-      moving[size_t(term.factor)].add(quotient(rest, value, term.stride, counters_), term.divide);
-      rest = remainder(rest, value, term.stride, counters_);
-      value %= term.stride;
-    }
-  }
-}
-
-/// Whether a factor that the expression mentions depends on the counters.
-bool Meaning::moves(const Expr& e) const {
-  if (e.kind() == ExprKind::factor) return !moving_[size_t(depth_)][size_t(e.index())].constant();
-  return std::ranges::any_of(e.args(), [&](const Expr& arg) { return moves(arg); });
-}
-
-/// How a dimension of the index of an operand's element does.
-Linear Meaning::follow_access(const Compute& frame, const DimIndex& dim) const {
-  const std::vector<Linear>& moving = moving_[size_t(depth_)];
-  Linear out;
-  for (const IndexTerm& term : dim.terms) {
-    Linear number = moving[size_t(term.factor)];
-    int64_t value = frame.factor[size_t(term.factor)];
-    if (term.divide != 1) number = quotient(number, value, term.divide, counters_);
-    value /= term.divide;
-    if (term.modulo != 0) number = remainder(number, value, term.modulo, counters_);
-    out.add(number, term.stride);
-  }
-  return out;
-}
-
-/// Whether an operand has an element depends on whether the number is from 0 to below the extent.
-void Meaning::note_bounds(const Linear& number, int64_t value, int64_t extent) {
-  if (number.constant() || (number.known && depth_ == 1 && watch_->bounded)) return;
-  if (!number.known || !watch_->flips) {
-    watch_->alike = false;
-    return;
-  }
-  for (size_t c = 0; c < counters_.now.size(); ++c)
-    for (const int64_t bound : {int64_t(0), extent})
-      for (const int64_t at : next_to_bound(number, value, bound, c, counters_)) {
-        std::vector<int64_t> point = counters_.now;
-        point[c] = at;
-        watch_->next_to_flips.insert(std::move(point));
-      }
-  if (watch_->next_to_flips.size() > most_flips) watch_->alike = false;
 }
 
 double Meaning::compute(const Instruction& instruction, const Index& index, const std::vector<int64_t>* point_of_sum) {
