@@ -33,8 +33,11 @@ void Walk::run() {
 void Walk::loop(const Statement& s) {
   if (calls_anything(s)) return turns(s);
   ++statements;
-  const FunctionOf& own =
-      loops_.emplace_back(function_of(s, *function_, fmt::format("loop {} of {}", loops_.size(), function_->name)));
+  auto found = loops_.find(&s);  // it may be met in every turn of a loop around it
+  if (found == loops_.end())
+    found = loops_.emplace(&s, function_of(s, *function_, fmt::format("loop {} of {}", loops_.size(), function_->name)))
+                .first;
+  const FunctionOf& own = found->second;
   Frame frame(own.function.slots.size());
   for (size_t i = 0; i < own.arguments.size(); ++i) {
     frame[i] = frame_[size_t(own.arguments[i])];

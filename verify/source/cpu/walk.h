@@ -4,7 +4,7 @@
 // what they write, or write to what they read or write. With that in place, everything happens as if each were carried
 // out where it is called.
 #pragma once
-#include <deque>
+#include <map>
 
 #include "dsl/spmd/buckets.h"
 #include "verify/source/step/arena_contents.h"
@@ -52,7 +52,7 @@ class Walk final : public ContentsWalk {
 
   const std::vector<int>& bucket_of_;
   std::vector<UnderWay> under_way_;
-  std::deque<FunctionOf> loops_;  ///< of the step, as functions
+  std::map<const Statement*, FunctionOf> loops_;  ///< of the step, as functions
 };
 
 }  // namespace hetsynth::source

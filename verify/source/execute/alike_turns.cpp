@@ -3,22 +3,11 @@
 #include <algorithm>
 
 #include "verify/source/execute/arithmetic.h"
+#include "verify/source/text/each.h"
 #include "verify/source/text/library.h"
 
 namespace hetsynth::source {
 namespace {
-
-template <class Visit>
-void each_statement(const Statement& s, const Visit& visit) {
-  visit(s);
-  for (const Statement& inner : s.body) each_statement(inner, visit);
-}
-
-template <class Visit>
-void each_expression(const Expression& e, const Visit& visit) {
-  visit(e);
-  for (const Expression& arg : e.args) each_expression(arg, visit);
-}
 
 /// The expressions that a statement itself reads; of a variable that it adds to, not the variable. Goes through each by
 /// `through`, each_expression or one that leaves something out.

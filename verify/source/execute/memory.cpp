@@ -69,8 +69,7 @@ void Memory::clear(int64_t begin, int64_t end) {
     for (auto [from, to] : resident.unrecognised->needs)
       resident.unrecognised->lost = resident.unrecognised->lost || (from < end && begin < to);
   }
-  auto first = by_begin_.upper_bound(begin);
-  if (first != by_begin_.begin() && std::prev(first)->second.end > begin) --first;
+  auto first = first_from(begin);
   while (first != by_begin_.end() && first->first < end) {
     ValueId gone = first->second.value;
     const std::shared_ptr<Unrecognised> unrecognised = first->second.unrecognised;
@@ -94,10 +93,14 @@ const Resident* Memory::at(int64_t byte) const {
   return last_[oldest_] = &found;
 }
 
+Memory::Residents::const_iterator Memory::first_from(int64_t byte) const {
+  auto first = by_begin_.upper_bound(byte);
+  return first != by_begin_.begin() && std::prev(first)->second.end > byte ? std::prev(first) : first;
+}
+
 std::vector<const Resident*> Memory::within(int64_t begin, int64_t end) const {
   std::vector<const Resident*> out;
-  auto first = by_begin_.upper_bound(begin);
-  if (first != by_begin_.begin() && std::prev(first)->second.end > begin) --first;
+  auto first = first_from(begin);
   for (; first != by_begin_.end() && first->first < end; ++first) out.push_back(&first->second);
   return out;
 }

@@ -95,8 +95,12 @@ class Memory {
   bool lies_at(ValueId value, int64_t byte) const;
 
  private:
+  using Residents = std::map<int64_t, Resident>;
+  /// The first one that does not end before this byte.
+  Residents::const_iterator first_from(int64_t byte) const;
+
   Meaning& meaning_;
-  std::map<int64_t, Resident> by_begin_;
+  Residents by_begin_;
   mutable std::array<const Resident*, 4> last_{};  ///< found lately
   mutable size_t oldest_ = 0;
   mutable Index index_;

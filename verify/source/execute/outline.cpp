@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "verify/source/execute/arithmetic.h"
+#include "verify/source/text/each.h"
 
 namespace hetsynth::source {
 namespace {
@@ -12,18 +13,15 @@ namespace {
 /// Turns of enclosing loops that are looked at to see how a loop divides the work of chunks.
 constexpr int64_t most_turns_of_chunks = int64_t(1) << 20;
 
-void note_integers(const Expression& e, std::set<int64_t>& out) {
-  if (e.kind == Kind::integer) out.insert(e.integer_value);
-  for (const Expression& arg : e.args) note_integers(arg, out);
-}
-
 }  // namespace
 
 std::set<int64_t> integers_of(const Statement& s) {
   std::set<int64_t> out;
-  for (const Expression* e : {&s.target, &s.value, &s.limit, &s.increment}) note_integers(*e, out);
-  for (const Expression& e : s.list) note_integers(e, out);
-  for (const Statement& inner : s.body) out.merge(integers_of(inner));
+  each_statement(s, [&](const Statement& inner) {
+    each_expression_of(inner, [&](const Expression& e) {
+      if (e.kind == Kind::integer) out.insert(e.integer_value);
+    });
+  });
   return out;
 }
 

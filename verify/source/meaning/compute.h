@@ -4,6 +4,10 @@
 
 namespace hetsynth::source {
 
+/// Longest chain of values that are not in memory. Where the norm of all gradients is bounded, their squares are added
+/// up in such a chain, and deep models have a thousand parameters. A chain of 3,900 fits into a stack of 2 MiB.
+constexpr int deepest = 4000;
+
 struct Meaning::Compute {
   const Instruction& instruction;
   const Node& node;

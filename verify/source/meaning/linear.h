@@ -8,7 +8,8 @@
 
 namespace hetsynth::source {
 
-/// The counters of a sum, where a turn of it has them, and from where to where they go.
+/// The counters of a sum, where a turn of it has them, and from where to where they go. One that is below its range
+/// is none of these: nothing depends on it.
 struct Counters {
   std::vector<int64_t> now;
   std::vector<Range> ranges;
@@ -20,14 +21,15 @@ struct Linear {
   std::array<int64_t, most> by{};
   bool known = true;
 
-  /// Of the counter at a position, below `most`.
+  /// The number that is the counter at this position itself. Throws std::out_of_range from position `most` on.
   static Linear counter(size_t position);
   bool constant() const { return known && by == std::array<int64_t, most>{}; }
   void add(const Linear& other, int64_t times);
 };
 
-/// Of a number that is `value` now, divided by `by` (rounded down), and the rest of it: unknown where what the division
-/// leaves does not stay below `by` wherever the counters are.
+/// How a number that is `value` now changes when it is divided by `by` (rounded down), and how the rest of that
+/// division does. Both are unknown where the part of the number that `by` does not divide may leave the range from 0 to
+/// below `by`, since then one counter changes both.
 Linear quotient(const Linear& number, int64_t value, int64_t by, const Counters& counters);
 Linear remainder(const Linear& number, int64_t value, int64_t by, const Counters& counters);
 

@@ -133,7 +133,8 @@ class Meaning {
     bool alike = true;
     std::set<std::vector<int64_t>> next_to_flips = {};
   };
-  /// What of such a sum comes from these numbers of the factors; -1: from all. Throws NotHeld, TooLong.
+  /// The part of such a sum that these numbers of its factors contribute; -1: all numbers of a factor do. Throws
+  /// NotHeld, TooLong.
   double term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch = nullptr);
 
   /// The index at a row-major position in the logical tensor.
@@ -214,7 +215,7 @@ class Meaning {
   std::vector<bool> opened_;
   bool any_opened_ = false;
   int depth_ = 0;
-  // Of a term that is watched.
+  // These are set while a term is watched.
   Watch* watch_ = nullptr;
   Counters counters_;
   std::vector<Linear> index_;                ///< by dimension: of the element that is asked for

@@ -15,24 +15,22 @@ constexpr size_t most_flips = 96;
 double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch) {
   struct Watched {
     Watch*& by;
-    ~Watched() { by = nullptr; }
-  } watched{watch_ = watch};
+    std::vector<Linear>& index;
+    ~Watched() { by = nullptr, index.clear(); }
+  } watched{watch_ = watch, index_};
   if (watch) counters_ = {point, summed_over(value)};
   return by_own_or_first(value, [&](ValueId v) { return compute(computed_by(v), index, &point); });
 }
 
-/// How the factors of what is computed depend on the counters: those of the sum itself are the counters, others follow
-/// from the index of the element that is asked for, whose digits they are.
+/// How the factors of what is computed depend on the counters: those of the sum itself are the counters, or are gone
+/// through at every turn; others follow from the index of the element that is asked for, whose digits they are.
 void Meaning::follow_index(Compute& frame, const std::vector<int64_t>* point) {
   std::vector<Linear>& moving = moving_[size_t(depth_)];
   moving.assign(frame.factor.size(), {});
   const std::vector<int>& reduced = reduced_[size_t(frame.node.id)];
   if (point) {
     for (size_t l = 0; l < reduced.size(); ++l)
-      if (l < Linear::most)
-        moving[size_t(reduced[l])] = Linear::counter(l);
-      else
-        watch_->alike = false;
+      if ((*point)[l] >= 0) moving[size_t(reduced[l])] = Linear::counter(l);
     return;
   }
   for (size_t d = 0; d < frame.output.size(); ++d) {
@@ -53,7 +51,7 @@ bool Meaning::moves(const Expr& e) const {
   return std::ranges::any_of(e.args(), [&](const Expr& arg) { return moves(arg); });
 }
 
-/// How a dimension of the index of an operand's element does.
+/// How a dimension of the index of an operand's element depends on the counters.
 Linear Meaning::follow_access(const Compute& frame, const DimIndex& dim) const {
   const std::vector<Linear>& moving = moving_[size_t(depth_)];
   Linear out;

@@ -199,15 +199,15 @@ class ContentsWalk : public StepWalk {
   bool add_turns_at_bounds(Region& region, const Written& block, const std::vector<int64_t>& elements,
                            std::vector<Term>& terms);
   bool sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                  const std::vector<Term>& terms, bool final);
+                  const std::vector<Term>& terms);
   std::optional<Order> order_of_sum(Region& region, const Written& block, const Guess& guess,
                                     const std::vector<int64_t>& turns, const std::vector<Term>& terms);
 
   // confirm_sums.cpp
   std::vector<int64_t> turn_of(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                                const std::vector<int64_t>& point) const;
-  bool add_turns_at_flips(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                          const std::vector<Term>& terms, std::vector<Term>& out);
+  bool only_reads_differ(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                         const std::vector<Term>& terms, std::vector<Term>* at_flips = nullptr);
   void add_named_elements(const Region& region, const Written& block, const Guess& guess,
                           const std::vector<Term>& terms, std::vector<Term>& out) const;
   void dispute(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,

@@ -53,7 +53,7 @@ void ContentsWalk::expect_contents(ValueId value, int64_t byte, const std::strin
   std::set<int64_t> elements{0, count - 1, count / 2, count / 3, std::min<int64_t>(1, count - 1)};
   for (int64_t stride : strides) elements.insert(std::min(stride, count - 1));
   PseudoRandom random(byte, count);
-  // Of what lies in pieces, as what a loop filled turn by turn, each.
+  // What a loop filled turn by turn lies in pieces: each of them is looked at.
   const int64_t size = size_bytes(meaning_.dtype(value));
   for (const Resident* piece : memory_.within(byte, byte + count * size))
     for (const int64_t at :

@@ -29,22 +29,29 @@ std::vector<int64_t> ContentsWalk::turn_of(const Guess& guess, const Order& orde
   return out;
 }
 
-/// The terms, as the program has them with nothing remembered, and turns next to where it changes whether operands of
-/// what they are computed from have an element: `out`. False: they differ, or numbers of loops decide something else.
-bool ContentsWalk::add_turns_at_flips(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                                      const std::vector<Term>& terms, std::vector<Term>& out) {
+/// Whether turns of the program's sum differ by what they read alone: of the terms, in which nothing that was computed
+/// before counts, numbers of loops decide nothing. They may decide whether operands of what a term is computed from
+/// have an element if `at_flips` is given, to which turns on either side of that are added.
+bool ContentsWalk::only_reads_differ(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
+                                     const std::vector<Term>& terms, std::vector<Term>* at_flips) {
   const size_t step = (terms.size() + most_terms_with_flips - 1) / most_terms_with_flips;
   std::set<std::pair<int64_t, std::vector<int64_t>>> seen;
   for (size_t i = 0; i < terms.size(); ++i) {
-    Meaning::Watch watch{.bounded = bounded_turns_, .flips = true};
-    meaning_.choose_anew(terms[i].sample);
-    term_by_program(guess, order, turns, terms[i], &watch);
+    Meaning::Watch watch{.bounded = bounded_turns_, .flips = at_flips != nullptr};
+    try {
+      meaning_.choose_anew(terms[i].sample);
+      term_by_program(guess, order, turns, terms[i], &watch);
+    } catch (const NotHeld&) {
+      return false;
+    } catch (const TooLong&) {
+      return false;
+    }
     if (!watch.alike) return false;
-    if (i % step != 0) continue;
+    if (!at_flips || i % step != 0) continue;
     for (const std::vector<int64_t>& point : watch.next_to_flips) {
       Term term = terms[i];
       term.turn = turn_of(guess, order, turns, point);
-      if (seen.insert({term.element, term.turn}).second) out.push_back(std::move(term));
+      if (seen.insert({term.element, term.turn}).second) at_flips->push_back(std::move(term));
     }
   }
   return true;
@@ -74,7 +81,7 @@ void ContentsWalk::dispute(const Guess& guess, const Order& order, const std::ve
                            const std::vector<Term>& terms) {
   std::vector<const Term*> disagree;
   for (const Term& term : terms)
-    if (!std::isnan(term.value) && !sums_agree(guess, order, turns, {term}, false)) disagree.push_back(&term);
+    if (!std::isnan(term.value) && !sums_agree(guess, order, turns, {term})) disagree.push_back(&term);
   if (disagree.size() * 4 > terms.size()) return;
   for (const Term* term : disagree)
     if (disputed_.size() < most_disputed_of_turns) disputed_.push_back({term->sample, term->element, 0});
@@ -84,7 +91,7 @@ void ContentsWalk::dispute(const Guess& guess, const Order& order, const std::ve
 bool ContentsWalk::agrees_in_all_turns(Region& region, const Written& block, const Guess& guess, const Order& order,
                                        const std::vector<int64_t>& turns, const std::vector<Term>& terms) {
   std::vector<Term> more;
-  if (!add_turns_at_flips(guess, order, turns, terms, more)) return false;
+  if (!only_reads_differ(guess, order, turns, terms, &more)) return false;
   add_named_elements(region, block, guess, terms, more);
   for (Term& term : more) {
     meaning_.choose(term.sample);
@@ -92,7 +99,7 @@ bool ContentsWalk::agrees_in_all_turns(Region& region, const Written& block, con
     if (!value) return false;
     term.value = *value;
   }
-  if (sums_agree(guess, order, turns, more, false)) return true;
+  if (sums_agree(guess, order, turns, more)) return true;
   dispute(guess, order, turns, more);
   return false;
 }

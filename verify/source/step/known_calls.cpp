@@ -24,7 +24,7 @@ void ContentsWalk::remember(const Region& region, const std::vector<Guess>& made
   std::vector<KnownCall>& of_key = known_calls_[call->key];
   if (of_key.size() >= most_of_a_key) return;
   KnownCall known;
-  // Of a tensor in pieces, those that were not read are known to be what they should be for this call alone.
+  // Where a tensor lies in pieces, expect_pieces looks at those that were not read: that holds for this call alone.
   const auto parameter = [](const Memory::Read& read) { return read.parameter; };
   if (std::ranges::adjacent_find(read_through_, {}, parameter) != read_through_.end()) return;
   for (const Memory::Read& read : read_through_) {

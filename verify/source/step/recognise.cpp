@@ -81,7 +81,7 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   return out;
 }
 
-/// Of candidates, which begin with them, those that the name speaks of.
+/// Returns the candidates that the name speaks of, which come first among all.
 std::vector<ValueId> ContentsWalk::named(const std::vector<ValueId>& values, const std::string& name) const {
   const auto is_named = [&](ValueId value) { return named_alike(value, name) || named_again(value, name); };
   return {values.begin(), std::ranges::find_if_not(values, is_named)};

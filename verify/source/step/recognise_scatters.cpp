@@ -93,7 +93,9 @@ bool ContentsWalk::places_agree(Region& region, const Written& block, const Gues
     return false;
   }
   const auto hits = std::ranges::count_if(terms, [](const Term& term) { return term.value != 0; });
-  if (size_t(hits) >= least_hits && sums_agree(guess, order, turns, terms, true)) return true;
+  if (size_t(hits) >= least_hits && sums_agree(guess, order, turns, terms) &&
+      only_reads_differ(guess, order, turns, terms))
+    return true;
   dispute(guess, order, turns, terms);
   return false;
 }

@@ -16,6 +16,7 @@ namespace {
 /// (bench_source_check --published VGG19).
 constexpr int64_t least_turns = 8;
 constexpr size_t most_loops = 4, most_factors = 6;
+static_assert(most_factors <= Linear::most);
 constexpr int random_turns = 8;
 constexpr size_t edge_terms = 8;
 /// Elements whose turns are looked at next to bounds, and how often something must be added there.
@@ -133,16 +134,14 @@ double ContentsWalk::term_by_program(const Guess& guess, const Order& order, con
   return meaning_.term(guess.value, index, point, watch);
 }
 
-/// `final`: nothing that was computed before counts, and numbers may decide nothing on the way.
 bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
-                              const std::vector<Term>& terms, bool final) {
+                              const std::vector<Term>& terms) {
   size_t compared = 0;
-  Meaning::Watch watch{.bounded = bounded_turns_};
   for (const Term& term : terms) {
     double expected = 0;
     try {
-      final ? meaning_.choose_anew(term.sample) : meaning_.choose(term.sample);
-      expected = term_by_program(guess, order, turns, term, final ? &watch : nullptr);
+      meaning_.choose(term.sample);
+      expected = term_by_program(guess, order, turns, term);
     } catch (const NotHeld&) {
       return false;
     } catch (const TooLong&) {
@@ -152,7 +151,7 @@ bool ContentsWalk::sums_agree(const Guess& guess, const Order& order, const std:
     if (!close(expected, term.value) && !close_at_edge(expected, term.value, term.sample)) return false;
     ++compared;
   }
-  return watch.alike && 2 * compared >= terms.size();
+  return 2 * compared >= terms.size();
 }
 
 /// The factors, in their order of turns, whose points are as many as the turns.
@@ -163,15 +162,14 @@ std::optional<ContentsWalk::Order> ContentsWalk::order_of_sum(Region& region, co
   if (factors.empty() || factors.size() > most_factors) return std::nullopt;
   const int64_t wanted = product(turns);
   const auto suits = [&](const Order& found) {
-    if (!sums_agree(guess, found, turns, {terms.front()}, false) &&
-        !sums_agree(guess, found, turns, {terms.back()}, false))
+    if (!sums_agree(guess, found, turns, {terms.front()}) && !sums_agree(guess, found, turns, {terms.back()}))
       return false;
-    if (sums_agree(guess, found, turns, terms, false)) return true;
+    if (sums_agree(guess, found, turns, terms)) return true;
     dispute(guess, found, turns, terms);
     return false;
   };
   const auto confirmed = [&](const Order& found) {
-    if (block.scattered) return sums_agree(guess, found, turns, terms, true);
+    if (block.scattered) return only_reads_differ(guess, found, turns, terms);
     try {
       return agrees_in_all_turns(region, block, guess, found, turns, terms);
     } catch (const NotHeld&) {
@@ -230,7 +228,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::recognise_sum(Region& region, c
           const bool alike = other != v && program_.values[size_t(other)].node == program_.values[size_t(v)].node &&
                              meaning_.ranges(other) == ranges && !meaning_.holds(other) &&
                              meaning_.summed_over(other) == meaning_.summed_over(v);
-          if (alike && sums_agree({other, guess.strides}, *order, turns, terms, false)) meaning_.identify(other, v);
+          if (alike && sums_agree({other, guess.strides}, *order, turns, terms)) meaning_.identify(other, v);
         }
         memory_.understand_reads();
         passed_[{region.function_name(), block.pointer}] = passed_as(guess);

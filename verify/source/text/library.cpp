@@ -6,6 +6,7 @@
 #include <map>
 
 #include "verify/source/text/attention_call.h"
+#include "verify/source/text/each.h"
 #include "verify/source/text/spelling.h"
 
 namespace hetsynth::source {
@@ -18,9 +19,13 @@ class Spelling {
   void run() {
     note_tables(f_.body);
     visit(f_.body);
-    resolve(f_.body);
     int number = 0;
-    renumber(f_.body, number);
+    each_statement(f_.body, [&](Statement& s) {
+      s.number = number++;
+      each_expression_of(s, [](Expression& e) {
+        if (e.kind == Kind::call) e.slot = helper_number(e.name);
+      });
+    });
   }
 
  private:
@@ -67,21 +72,6 @@ class Spelling {
     s.body = {declare(here, total, zero()),
               loop(here, i, limit, {assign(here, variable(total, Type::real), added, true)}),
               assign(here, here.target, variable(total, Type::real), here.accumulates)};
-  }
-
-  static void resolve(Expression& e) {
-    if (e.kind == Kind::call) e.slot = helper_number(e.name);
-    for (Expression& arg : e.args) resolve(arg);
-  }
-  static void resolve(Statement& s) {
-    for (Expression* e : {&s.target, &s.value, &s.limit}) resolve(*e);
-    for (Expression& e : s.list) resolve(e);
-    for (Statement& inner : s.body) resolve(inner);
-  }
-
-  static void renumber(Statement& s, int& number) {
-    s.number = number++;
-    for (Statement& inner : s.body) renumber(inner, number);
   }
 
   int new_slot(const std::string& name) {
