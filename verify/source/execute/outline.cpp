@@ -93,6 +93,8 @@ void Outline::analyse(const Statement& s, std::vector<int>& around, bool conditi
 
 void Outline::enter_loop(const Statement& s, std::vector<int>& around, bool conditional) {
   if (s.step < 1) throw NotFollowed("a loop whose step is not constant", s.line);
+  // The parser gives each declaration its own; this finds spelled-out calls of the library that do not.
+  if (loops.count(s.slot)) throw NotFollowed("two loops that count in one variable", s.line);
   Loop loop;
   loop.statement = &s;
   loop.enclosing = around;

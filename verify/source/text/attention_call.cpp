@@ -1,5 +1,8 @@
 #include "verify/source/text/attention_call.h"
 
+#include <map>
+
+#include "verify/source/text/each.h"
 #include "verify/source/text/spelling.h"
 
 namespace hetsynth::source {
@@ -219,6 +222,26 @@ class Attention {
   Expression key_head_ = binary(Kind::div, Type::integer, variable(h_, Type::integer), number(group_size()));
 };
 
+/// Gives every loop and declaration a slot of its own, as those of a parsed text have. The loops above share their
+/// counters: what is known of a loop is known by its slot, so that two loops with one slot are taken for one.
+/// `here`: the new slots of what is declared where the statement stands.
+void give_own_slots(Statement& s, Function& function, std::map<int, int>& here) {
+  const auto fresh = [&](int slot) {
+    function.slots.push_back(function.slots[size_t(slot)]);
+    return int(function.slots.size()) - 1;
+  };
+  each_expression_of(s, [&](Expression& e) {
+    if (const auto found = here.find(e.slot); e.kind == Kind::variable && found != here.end()) e.slot = found->second;
+  });
+  if (s.kind == Statement::Kind::declare) {
+    s.slot = here[s.slot] = fresh(s.slot);
+    return;
+  }
+  std::map<int, int> inside = here;
+  if (s.kind == Statement::Kind::loop) s.slot = inside[s.slot] = fresh(s.slot);
+  for (Statement& inner : s.body) give_own_slots(inner, function, inside);
+}
+
 }  // namespace
 
 void spell_attention(Statement& call, Function& function, const std::map<int, std::vector<int64_t>>& tables) {
@@ -232,6 +255,8 @@ void spell_attention(Statement& call, Function& function, const std::map<int, st
   if (!known || sizes->second[2] <= 0 || sizes->second[1] % sizes->second[2] != 0) return;
   Attention attention(call, function, sizes->second, strides->second);
   Statement spelled = gradient ? attention.gradient() : attention.forward();
+  std::map<int, int> none;
+  give_own_slots(spelled, function, none);
   call = std::move(spelled);
 }
 
