@@ -12,6 +12,10 @@ struct Size {
       batch;  // layers of each stack
 };
 
+/// Weights that so many numbers are multiplied with and added up. A tenth of the usual variance: larger mixtures are
+/// unstable in training otherwise (section 2.4).
+Init weights(int64_t inputs) { return normal(std::sqrt(0.1 / double(inputs))); }
+
 Tensor norm(const std::string& name, Tensor x) { return rms_norm(x, parameter(name, {x.size(-1)}, ones()), 1e-6); }
 
 /// Which of 32 buckets the distance from query to key falls into: small distances have one each, larger ones share by
@@ -28,31 +32,30 @@ Tensor bucket(int64_t queries, int64_t keys, bool both) {
 
 /// [heads, queries, keys], added to the scores of every layer of a stack.
 Tensor position_bias(const std::string& name, int64_t queries, int64_t keys, bool both, const Size& s) {
-  Tensor table = parameter(name, {32, s.heads}, normal(1 / std::sqrt(double(s.width))));
+  Tensor table = parameter(name, {32, s.heads}, weights(s.width));
   return transpose(embedding(table, bucket(queries, keys, both)), {2, 0, 1});
 }
 
 /// Scores are not divided by sqrt(head): the initialisation of the queries is smaller instead.
 Tensor attention(const std::string& name, Tensor x, Tensor memory, Tensor bias, bool causal, const Size& s) {
   int64_t head = 64 < s.width ? 64 : s.width / s.heads;
-  double deviation = 1 / std::sqrt(double(s.width));
-  auto project = [&](const std::string& part, Tensor from, double scale) {
-    return einsum("btc,chd->bthd", from, parameter(name + part, {s.width, s.heads, head}, normal(deviation * scale)));
+  auto project = [&](const std::string& part, Tensor from, int64_t inputs) {
+    return einsum("btc,chd->bthd", from, parameter(name + part, {s.width, s.heads, head}, weights(inputs)));
   };
-  Tensor query = project(".query", x, 1 / std::sqrt(double(head)));
-  Tensor key = project(".key", memory, 1);
-  Tensor value = project(".value", memory, 1);
+  Tensor query = project(".query", x, s.width * head);
+  Tensor key = project(".key", memory, s.width);
+  Tensor value = project(".value", memory, s.width);
   Tensor scores = einsum("bthd,bshd->bhts", query, key);
   if (bias.defined()) scores = scores + bias;
   if (causal) scores = causal_mask(scores);
   Tensor mixed = einsum("bhts,bshd->bthd", softmax(scores, -1), value);
-  Tensor out = parameter(name + ".out", {s.heads, head, s.width}, normal(1 / std::sqrt(double(s.heads * head))));
+  Tensor out = parameter(name + ".out", {s.heads, head, s.width}, weights(s.heads * head));
   return einsum("bthd,hdc->btc", mixed, out);
 }
 
 Tensor feed_forward(const std::string& name, Tensor x, const Size& s) {
   auto weight = [&](const std::string& part, int64_t rows, int64_t columns) {
-    return parameter(name + part, {rows, columns}, normal(1 / std::sqrt(double(rows))));
+    return parameter(name + part, {rows, columns}, weights(rows));
   };
   Tensor gate = gelu(matmul(x, weight(".gate", s.width, s.hidden)));
   Tensor up = matmul(x, weight(".up", s.width, s.hidden));
@@ -61,11 +64,10 @@ Tensor feed_forward(const std::string& name, Tensor x, const Size& s) {
 
 /// b sequences, t tokens, e experts, p places in an expert's queue, c features, f hidden features.
 Tensor switched(const std::string& name, Tensor x, const Size& s, double capacity, Tensor* balance) {
-  // A tenth of the usual variance: larger mixtures are unstable in training otherwise (section 2.4).
   auto weight = [&](const std::string& part, int64_t rows, int64_t columns) {
-    return parameter(name + part, {s.experts, rows, columns}, normal(std::sqrt(0.1 / double(rows))));
+    return parameter(name + part, {s.experts, rows, columns}, weights(rows));
   };
-  Tensor router = parameter(name + ".router", {s.width, s.experts}, normal(std::sqrt(0.1 / double(s.width))));
+  Tensor router = parameter(name + ".router", {s.width, s.experts}, weights(s.width));
   Routing routing = top1_gating(matmul(x, router), capacity);
   *balance = balance->defined() ? *balance + routing.balance_loss : routing.balance_loss;
   Tensor queues = expert_dispatch(x, routing);
@@ -87,7 +89,7 @@ void model() {
 
   auto [source, input, targets] =
       translation_batch(batch, s.source_length, s.target_length, s.vocabulary, s.vocabulary);
-  Tensor table = parameter("tokens", {s.vocabulary, s.width}, normal(1));
+  Tensor table = parameter("tokens", {s.vocabulary, s.width}, weights(1));
 
   Tensor balance;
   auto answer = [&](int64_t i, const std::string& name, Tensor x) {
