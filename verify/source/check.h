@@ -32,7 +32,7 @@ struct SourceCheck {
 };
 
 /// Counts up whenever the check looks at more: what passed an earlier one was not held against this one.
-constexpr const char* source_check_revision = "9";
+constexpr const char* source_check_revision = "10";
 
 /// Expects a plan that the verifier proved. Never throws for anything in the text.
 SourceCheck check_source(const Program& reference, const SpmdProgram& program, const RankSource& source,

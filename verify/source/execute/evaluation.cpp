@@ -70,7 +70,7 @@ int64_t Execution::integer(const Expression& e) {
     case Kind::or_:
       return integer(e.args[0]) || integer(e.args[1]);
     case Kind::choose:
-      return integer(e.args[0]) ? integer(e.args[1]) : integer(e.args[2]);
+      return decide(e.args[0]) ? integer(e.args[1]) : integer(e.args[2]);
     case Kind::to_unsigned:
       return integer(e.args[0]);
     case Kind::to_integer: {
@@ -95,7 +95,15 @@ int64_t Execution::compare(const Expression& e) {
     return holds(e.kind, x, y);
   }
   const int64_t x = integer(a), y = integer(b);
-  return holds(e, x, y);
+  const bool out = holds(e, x, y);
+  if (decisions_) decisions_->note(e, x, y, out);
+  return out;
+}
+
+bool Execution::decide(const Expression& condition) {
+  const int64_t value = integer(condition);
+  if (decisions_) decisions_->note(condition, value, 0, value != 0);
+  return value != 0;
 }
 
 double Execution::real(const Expression& e) {
@@ -120,7 +128,7 @@ double Execution::real(const Expression& e) {
     case Kind::div:
       return real(e.args[0]) / real(e.args[1]);
     case Kind::choose:
-      return integer(e.args[0]) ? real(e.args[1]) : real(e.args[2]);
+      return decide(e.args[0]) ? real(e.args[1]) : real(e.args[2]);
     case Kind::to_real:
       return double(integer(e.args[0]));
     case Kind::call:
@@ -213,6 +221,7 @@ double Execution::array_element(const Pointer& from, int64_t at, int line) {
   }
   if (array.set[size_t(at)] < std::max(array.declared, array.forgotten))
     return array.forgotten > array.declared ? lost(array.forgotten_by) : std::nan("");
+  if (decisions_) decisions_->read(from.array, at);
   return array.values[size_t(at)];
 }
 
@@ -229,6 +238,7 @@ double Execution::load(int64_t byte, DType dtype, int through) {
   auto own = overlay_.find(byte);
   if (own != overlay_.end()) {
     if ((adding_ ? added_to_ : seen_).insert(byte).second) need_byte(byte, true);
+    if (decisions_) decisions_->read(Decisions::arena, byte);
     return own->second;
   }
   need_byte(byte, false);

@@ -48,7 +48,7 @@ void Execution::execute(const Statement& s) {
     case Statement::Kind::loop:
       return loop(s);
     case Statement::Kind::branch:
-      if (integer(s.value))
+      if (decide(s.value))
         execute(s.body[0]);
       else if (s.body.size() > 1)
         execute(s.body[1]);
@@ -159,6 +159,7 @@ void Execution::assign(const Statement& s) {
     if (s.accumulates) value += array_element({to.array, 0}, at, s.line);
     array.values[size_t(at)] = value;
     array.set[size_t(at)] = ++clock_;
+    if (decisions_) decisions_->written(to.array, at);
     return;
   }
   Type pointer_type = s.target.args[0].type;
@@ -172,6 +173,7 @@ void Execution::assign(const Statement& s) {
   }
   if (!lost_.empty()) lost_.erase(byte);
   overlay_[byte] = value;
+  if (decisions_) decisions_->written(Decisions::arena, byte);
   for (const Store& store : c_.outline.stores)
     if (store.statement == &s && !store.affine && store.block == block_) hits_.push_back(byte);
 }
@@ -247,7 +249,9 @@ void Execution::loop(const Statement& s) {
 void Execution::turn(const Statement& s, int64_t counter) {
   frame_[size_t(s.slot)].integer = counter;
   if (s.step > 1) ++moment_;
+  const size_t begun = decisions_ ? decisions_->turn() : 0;
   for (const Statement& inner : s.body) execute(inner);
+  if (decisions_) decisions_->end_turn(begun);
 }
 
 /// Whether turns of the loop are left out.

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "verify/source/execute/decisions.h"
 #include "verify/source/execute/memory.h"
 #include "verify/source/execute/outline.h"
 
@@ -51,14 +52,16 @@ class Execution {
   /// A comparison with what is not a number: a root of a negative unknown.
   struct Undefined {};
 
-  /// Adds to `selection` what turns out to be missing.
-  Execution(const Code& code, const Frame& frame, int block, Selection& selection, int64_t& work, int64_t limit)
+  /// Adds to `selection` what turns out to be missing. `decisions` may be null.
+  Execution(const Code& code, const Frame& frame, int block, Selection& selection, int64_t& work, int64_t limit,
+            Decisions* decisions)
       : c_(code),
         frame_(frame),
         block_(block),
         selection_(selection),
         work_(work),
         limit_(limit),
+        decisions_(decisions),
         arrays_(frame.size()) {}
 
   /// Throws NotFollowed, Misstep, TooLong, Undefined.
@@ -106,6 +109,7 @@ class Execution {
   int64_t integer_variable(int slot) const;
   int64_t integer(const Expression& e);
   int64_t compare(const Expression& e);
+  bool decide(const Expression& condition);
   double real(const Expression& e);
   double call(const Expression& e);
   double row(const Expression& e, bool is_max);
@@ -124,6 +128,7 @@ class Execution {
   Selection& selection_;
   int64_t& work_;
   int64_t limit_;
+  Decisions* decisions_;
   bool widened_ = false;
   bool adding_ = false;  ///< to the element that is read
   std::vector<int> active_;

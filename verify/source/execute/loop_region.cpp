@@ -43,12 +43,13 @@ std::optional<Call> LoopRegion::call() const {
 }
 
 template <class Look>
-bool LoopRegion::execute(const Written& block, Selection selection, const Look& look) {
+bool LoopRegion::execute(const Written& block, Selection selection, const Look& look, int64_t byte) {
   int number = number_of(block);
   for (int executions = 1;; ++executions) {
     if (executions == most_executions)
       for (const auto& [slot, loop] : outline_.loops) selection.full.insert(slot), selection.only.erase(slot);
-    Execution execution(code_, frame_, number, selection, work, limit);
+    if (decisions) decisions->begin(byte);
+    Execution execution(code_, frame_, number, selection, work, limit, decisions);
     try {
       execution.run();
       if (execution.widened()) continue;
@@ -66,9 +67,12 @@ std::vector<double> LoopRegion::values(const Written& block, const std::vector<i
   std::vector<int64_t> bytes;
   for (int64_t element : elements) bytes.push_back(block.begin + element * block.element_bytes());
   std::vector<double> out;
-  bool defined = execute(block, Selection(outline_, number_of(block), bytes), [&](const Execution& execution) {
-    for (int64_t byte : bytes) out.push_back(execution.value(byte));
-  });
+  bool defined = execute(
+      block, Selection(outline_, number_of(block), bytes),
+      [&](const Execution& execution) {
+        for (int64_t byte : bytes) out.push_back(execution.value(byte));
+      },
+      bytes.front());
   return defined ? out : std::vector<double>(elements.size(), std::nan(""));
 }
 
@@ -144,7 +148,7 @@ std::vector<std::vector<int64_t>> LoopRegion::turns_at_bounds(const Written& blo
 
 template <class Look>
 std::optional<bool> LoopRegion::execute_turn(const Written& block, Selection selection,
-                                             const std::vector<int64_t>& turn, const Look& look) {
+                                             const std::vector<int64_t>& turn, const Look& look, int64_t byte) {
   const std::vector<int>& loops = summed_over(block);
   std::map<int, std::set<int64_t>> only;
   for (size_t l = 0; l < loops.size(); ++l) {
@@ -160,7 +164,8 @@ std::optional<bool> LoopRegion::execute_turn(const Written& block, Selection sel
     });
   };
   for (int executions = 0; executions < most_executions; ++executions) {
-    Execution execution(code_, frame_, number_of(block), selection, work, limit);
+    if (decisions) decisions->begin(byte);
+    Execution execution(code_, frame_, number_of(block), selection, work, limit, decisions);
     try {
       execution.run();
       if (!apart()) return std::nullopt;
@@ -187,7 +192,7 @@ std::optional<double> LoopRegion::term(const Written& block, int64_t element, co
   double out = std::nan("");
   const std::optional<bool> known = execute_turn(
       block, Selection(outline_, number_of(block), std::vector<int64_t>{byte}), none ? std::vector<int64_t>{} : turn,
-      [&](const Execution& execution) { out = execution.value(byte); });
+      [&](const Execution& execution) { out = execution.value(byte); }, byte);
   return known ? std::optional(out) : std::nullopt;
 }
 

@@ -14,6 +14,7 @@ class LoopRegion final : public Region {
 
   const std::string& function_name() const override { return function_.name; }
   std::set<int64_t> numbers() const override { return integers_of(code_.body); }
+  bool decides() const override { return has_conditions(code_.body); }
   std::optional<Call> call() const override;
   const std::vector<Written>& written() const override { return outline_.written; }
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
@@ -30,15 +31,16 @@ class LoopRegion final : public Region {
                                                                       size_t most) override;
 
  private:
-  /// Executes until nothing is missing any more, then looks at what came of it. False: undefined.
+  /// Executes until nothing is missing any more, then looks at what came of it. False: undefined. `byte`: whose
+  /// decisions are noted.
   template <class Look>
-  bool execute(const Written& block, Selection selection, const Look& look);
+  bool execute(const Written& block, Selection selection, const Look& look, int64_t byte = -1);
 
   /// The same, of the loops that the block is summed over, for this turn alone; empty: for none. nullopt: turns depend
   /// on each other.
   template <class Look>
   std::optional<bool> execute_turn(const Written& block, Selection selection, const std::vector<int64_t>& turn,
-                                   const Look& look);
+                                   const Look& look, int64_t byte = -1);
 
   const std::vector<int>& summed_over(const Written& block);
   const std::vector<Affine>& bounds(const Written& block);

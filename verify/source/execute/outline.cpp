@@ -15,6 +15,18 @@ constexpr int64_t most_turns_of_chunks = int64_t(1) << 20;
 
 }  // namespace
 
+bool has_conditions(const Statement& s) {
+  bool out = false;
+  each_statement(s, [&](const Statement& inner) {
+    out = out || inner.kind == Statement::Kind::branch;
+    each_expression_of(inner, [&](const Expression& e) {
+      const bool compares = e.kind == Kind::less || e.kind == Kind::less_equal || e.kind == Kind::equal;
+      out = out || e.kind == Kind::choose || (compares && e.args[0].type != Type::real && e.args[1].type != Type::real);
+    });
+  });
+  return out;
+}
+
 std::set<int64_t> integers_of(const Statement& s) {
   std::set<int64_t> out;
   each_statement(s, [&](const Statement& inner) {

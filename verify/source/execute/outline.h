@@ -51,6 +51,8 @@ inline bool in(const std::vector<int>& slots, int slot) {
 
 /// Integers that are written in a statement and what it consists of.
 std::set<int64_t> integers_of(const Statement& s);
+/// Whether integers decide what is computed in it.
+bool has_conditions(const Statement& s);
 
 bool is_pointer(Type type);
 /// Bytes that adding 1 to a pointer of this type moves it by.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "verify/source/execute/decisions.h"
 #include "verify/source/execute/outline.h"
 
 namespace hetsynth::source {
@@ -25,6 +26,9 @@ class Region {
   virtual const std::string& function_name() const = 0;
   /// Integers that its text mentions.
   virtual std::set<int64_t> numbers() const = 0;
+
+  /// Whether it does something on a condition.
+  virtual bool decides() const = 0;
 
   /// nullopt: it is no call.
   virtual std::optional<Call> call() const { return std::nullopt; }
@@ -62,6 +66,9 @@ class Region {
                                                                               size_t /*most*/) {
     return std::nullopt;
   }
+
+  /// Where `values` (of one element) and `term` note what they decide; null: nowhere.
+  Decisions* decisions = nullptr;
 
   /// Evaluations so far; `limit` makes TooLong.
   int64_t work = 0;

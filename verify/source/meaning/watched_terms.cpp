@@ -5,13 +5,6 @@
 #include "verify/source/meaning/compute.h"
 
 namespace hetsynth::source {
-namespace {
-
-/// Points of a sum next to where something of a term changes, after which it counts as what may change anywhere.
-constexpr size_t most_flips = 96;
-
-}  // namespace
-
 double Meaning::term(ValueId value, const Index& index, const std::vector<int64_t>& point, Watch* watch) {
   struct Watched {
     Watch*& by;
@@ -80,7 +73,6 @@ void Meaning::note_bounds(const Linear& number, int64_t value, int64_t extent) {
         point[c] = at;
         watch_->next_to_flips.insert(std::move(point));
       }
-  if (watch_->next_to_flips.size() > most_flips) watch_->alike = false;
 }
 
 }  // namespace hetsynth::source

@@ -1,6 +1,7 @@
 // What the two kinds of step walks share: the account of which value every part of the arena holds. What a region
 // leaves in memory is recognised as a value of the program, and what is exchanged is held against it.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -96,6 +97,7 @@ class ContentsWalk : public StepWalk {
   static bool tell_apart(const std::vector<Point>& points);
   std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
                               std::vector<Point> points);
+  void dispute(const Guess& guess, const std::vector<Point>& points);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
                                   const std::vector<Point>& points, bool passed);
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
@@ -104,6 +106,12 @@ class ContentsWalk : public StepWalk {
     int64_t element;
     std::optional<int64_t> place;  ///< that numbers in memory lead to
   };
+  /// Elements of a block on either side of where conditions of the text come out otherwise. `look` evaluates one.
+  std::vector<int64_t> decided_elements(Region& region, const Written& block, const Guess& guess, PseudoRandom& random,
+                                        const std::function<void(int64_t)>& look);
+  /// All that is looked up is the same, so that conditions on it do.
+  static constexpr Sample alike_everywhere{.seed = 7000, .positive = true, .together = true, .place = 1};
+  std::optional<Point> decided_element(Region& region, const Written& block, const Guess& guess, bool passed);
   std::vector<Named> named_elements(const Region& region, const Written& block, const Guess& guess,
                                     PseudoRandom& random) const;
   std::optional<Point> named_element(Region& region, const Written& block, const Guess& guess, bool passed);
@@ -208,8 +216,8 @@ class ContentsWalk : public StepWalk {
                                const std::vector<int64_t>& point) const;
   bool only_reads_differ(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                          const std::vector<Term>& terms, std::vector<Term>* at_flips = nullptr);
-  void add_named_elements(const Region& region, const Written& block, const Guess& guess,
-                          const std::vector<Term>& terms, std::vector<Term>& out) const;
+  void add_named_elements(Region& region, const Written& block, const Guess& guess, const std::vector<Term>& terms,
+                          std::vector<Term>& out);
   void dispute(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                const std::vector<Term>& terms);
   bool agrees_in_all_turns(Region& region, const Written& block, const Guess& guess, const Order& order,

@@ -9,10 +9,6 @@
 namespace hetsynth::source {
 namespace {
 
-/// Terms next to which the program's bounds are looked for, which are lines through all of the turns.
-constexpr size_t most_terms_with_flips = 16;
-/// Elements next to positions that numbers of the text or offsets of the program name.
-constexpr size_t most_named_of_sum = 96;
 /// Elements at which a turn did not add what it should, to be looked at with all turns.
 constexpr size_t most_disputed_of_turns = 4;
 
@@ -34,7 +30,6 @@ std::vector<int64_t> ContentsWalk::turn_of(const Guess& guess, const Order& orde
 /// have an element if `at_flips` is given, to which turns on either side of that are added.
 bool ContentsWalk::only_reads_differ(const Guess& guess, const Order& order, const std::vector<int64_t>& turns,
                                      const std::vector<Term>& terms, std::vector<Term>* at_flips) {
-  const size_t step = (terms.size() + most_terms_with_flips - 1) / most_terms_with_flips;
   std::set<std::pair<int64_t, std::vector<int64_t>>> seen;
   for (size_t i = 0; i < terms.size(); ++i) {
     Meaning::Watch watch{.bounded = bounded_turns_, .flips = at_flips != nullptr};
@@ -47,7 +42,7 @@ bool ContentsWalk::only_reads_differ(const Guess& guess, const Order& order, con
       return false;
     }
     if (!watch.alike) return false;
-    if (!at_flips || i % step != 0) continue;
+    if (!at_flips) continue;
     for (const std::vector<int64_t>& point : watch.next_to_flips) {
       Term term = terms[i];
       term.turn = turn_of(guess, order, turns, point);
@@ -57,16 +52,19 @@ bool ContentsWalk::only_reads_differ(const Guess& guess, const Order& order, con
   return true;
 }
 
-/// Elements next to positions that are named, along each dimension, in turns in which something is added.
-void ContentsWalk::add_named_elements(const Region& region, const Written& block, const Guess& guess,
-                                      const std::vector<Term>& terms, std::vector<Term>& out) const {
+/// Elements next to positions that are named, along each dimension, and to those at which conditions of the text come
+/// out otherwise, in turns in which something is added.
+void ContentsWalk::add_named_elements(Region& region, const Written& block, const Guess& guess,
+                                      const std::vector<Term>& terms, std::vector<Term>& out) {
   PseudoRandom random(block.begin + 4, block.count());
   std::vector<std::vector<int64_t>> turns;
   for (const Term& term : terms)
     if (term.value != 0) turns.push_back(term.turn);
   if (turns.empty()) return;
   std::vector<Named> elements = named_elements(region, block, guess, random);
-  random.choose_some(elements, most_named_of_sum);
+  for (int64_t element : decided_elements(region, block, guess, random,
+                                          [&](int64_t element) { region.term(block, element, turns.front(), false); }))
+    elements.push_back({element, std::nullopt});
   for (const auto& [element, place] : elements) {
     Sample sample = Sample::number(4001 + uint64_t(out.size() % 4));
     sample.place = place;

@@ -168,6 +168,11 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   // Before another value that happens to be the same is taken for it.
   if (!guess) guess = match_again(region, block, named(values, name), enough);
   if (!guess) guess = settle(region, block, values, points);
+  if (!guess && block.count() > 2)  // of one element, points are choices of what is in memory
+    for (ValueId value : values) {
+      const std::vector<Range>& ranges = meaning_.ranges(value);
+      dispute({value, dense_strides(ranges, row_major(ranges.size()))}, points);
+    }
   if (!guess) guess = match_again(region, block, values, enough);
   if (!guess) guess = match_unread(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
@@ -216,15 +221,19 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match(const std::vector<ValueId
 /// A match that also holds one step along each of its dimensions, where other orders of the same elements differ.
 std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Written& block,
                                                         const std::vector<ValueId>& values, std::vector<Point> points) {
+  std::optional<Guess> before;
   for (;;) {
     const std::optional<Guess> guess = match(values, points);
+    if (!guess && before && block.count() > 2) dispute(*before, points);
     if (!guess) return std::nullopt;
+    before = guess;
     const auto found = passed_.find({region.function_name(), block.pointer});
     const bool passed = found != passed_.end() && found->second == passed_as(*guess);
     const std::vector<Point> steps = sample_steps(region, block, *guess, points, passed);
     if (steps.empty() || agrees(*guess, steps, most_work_, nullptr)) {
       std::optional<Point> other = disputed_element(region, block, *guess);
       if (!other) other = named_element(region, block, *guess, passed);
+      if (!other) other = decided_element(region, block, *guess, passed);
       if (!other) other = other_element(region, block, *guess, alike(points, steps), passed);
       if (!other && !passed) other = element_of_rival(region, block, *guess, points, steps);
       if (other) {
@@ -239,6 +248,21 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
     }
     points.insert(points.end(), steps.begin(), steps.end());
   }
+}
+
+/// Elements at which the block is not what was guessed, though it is at most of those that were looked at, are looked
+/// at whatever it is held against next.
+void ContentsWalk::dispute(const Guess& guess, const std::vector<Point>& points) {
+  std::vector<Point> differ;
+  const bool too_long_before = too_long_;
+  too_long_ = false;
+  for (size_t n = 0; n < points.size() && !too_long_ && differ.size() * 2 <= points.size(); ++n)
+    if (!agrees(guess, {points[n]}, least_work, nullptr, /*some=*/false)) differ.push_back(points[n]);
+  const bool is_it = !too_long_ && differ.size() * 2 <= points.size();
+  too_long_ = too_long_before;
+  if (!is_it) return;
+  for (const Point& point : differ)
+    if (disputed_.size() < most_disputed) disputed_.push_back(point);
 }
 
 /// The same tensor may be computed again: what reads either value reads this.
@@ -395,8 +419,16 @@ void ContentsWalk::no_match(const Written& block, const std::vector<Point>& poin
     if (!named_alike(v, name)) continue;
     std::string why;
     const std::vector<Range>& ranges = meaning_.ranges(v);
-    too_long_ = false;
-    agrees({v, dense_strides(ranges, row_major(ranges.size()))}, points, most_work_, &why);
+    const Guess guess{v, dense_strides(ranges, row_major(ranges.size()))};
+    bool differs = false;
+    for (size_t n = 0; n < points.size() && !differs; ++n) {  // one that does is enough, however much others take
+      too_long_ = false;
+      differs = !agrees(guess, {points[n]}, most_work_, &why, /*some=*/false) && !too_long_;
+    }
+    if (!differs) {
+      too_long_ = false;
+      agrees(guess, points, most_work_, &why);
+    }
     if (too_long_ && !scratch) throw TooLong();
     throw Differs(fmt::format("{} is not {}, nor anything else the program computes: {}", place, part_text(v), why),
                   block.line, program_.values[size_t(v)].node);

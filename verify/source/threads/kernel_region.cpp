@@ -219,7 +219,10 @@ class KernelRegion::Contents final : public ThreadBlock::Outside {
   }
   void store(int, DType, const int64_t* bytes, Lanes lanes, const double* values, int) override {
     for (int i = 0; i < lanes.count; ++i) of_.found_[bytes[i]] = values[i];
+    for (int i = 0; of_.decisions && i < lanes.count; ++i)
+      of_.decisions->written(Decisions::arena, bytes[i], lanes.thread[i]);
   }
+  Decisions* decisions() override { return of_.decisions; }
   bool rounds() const override { return of_.memory_.rounds(); }
   int64_t step() const override { return of_.memory_.step(); }
 
@@ -250,6 +253,7 @@ double KernelRegion::value(const Written& block, int64_t byte) {
   else if (meets_ == Meets::warp)
     threads = {threads.begin() + writer->second / 32 * 32, threads.begin() + (writer->second / 32 + 1) * 32};
   Contents contents(*this);
+  if (decisions) decisions->begin(byte);
   const int64_t share = meets_ == Meets::block ? share_of_block : 1;
   int64_t spent = work * share;
   ThreadBlock(launch_, block_, nullptr, contents, spent, limit * share).run(threads);

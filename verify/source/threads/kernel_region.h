@@ -43,6 +43,7 @@ class KernelRegion final : public Region {
 
   const std::string& function_name() const override { return launch_.kernel->name; }
   std::set<int64_t> numbers() const override { return integers_of(launch_.kernel->body); }
+  bool decides() const override { return has_conditions(launch_.kernel->body); }
   const std::vector<Written>& written() const override { return written_; }
   std::vector<double> values(const Written& block, const std::vector<int64_t>& elements) override;
   std::vector<std::pair<int64_t, double>> hits(const Written&, size_t) override { return {}; }

@@ -117,6 +117,14 @@ void ThreadBlock::compare(const Expression& e, Lanes lanes, int64_t* out) {
   integer(a, lanes, x);
   integer(b, lanes, y);
   for (int i = 0; i < lanes.count; ++i) out[i] = holds(e, x[i], y[i]);
+  if (Decisions* decisions = outside_.decisions())
+    for (int i = 0; i < lanes.count; ++i) decisions->note(e, x[i], y[i], out[i] != 0, lanes.thread[i]);
+}
+
+void ThreadBlock::decide(const Expression& condition, Lanes lanes, int64_t* out) {
+  integer(condition, lanes, out);
+  if (Decisions* decisions = outside_.decisions())
+    for (int i = 0; i < lanes.count; ++i) decisions->note(condition, out[i], 0, out[i] != 0, lanes.thread[i]);
 }
 
 /// The second condition is looked at only where the first leaves it open.
@@ -143,7 +151,7 @@ void ThreadBlock::combine(const Expression& e, Lanes lanes, T* out, Operator ope
 template <class T>
 void ThreadBlock::choose(const Expression& e, Lanes lanes, T* out) {
   int64_t* condition = integers(lanes.count);
-  integer(e.args[0], lanes, condition);
+  decide(e.args[0], lanes, condition);
   for (bool yes : {true, false}) {
     std::vector<int> threads, at;
     for (int i = 0; i < lanes.count; ++i)

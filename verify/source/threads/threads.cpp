@@ -211,7 +211,7 @@ void ThreadBlock::assign_element(const Statement& s, Lanes lanes) {
 
 void ThreadBlock::branch(const Statement& s, Lanes lanes) {
   int64_t* condition = integers(lanes.count);
-  integer(s.value, lanes, condition);
+  decide(s.value, lanes, condition);
   std::vector<int> yes, no;
   for (int i = 0; i < lanes.count; ++i) (condition[i] ? yes : no).push_back(lanes.thread[i]);
   execute(s.body[0], {yes.data(), int(yes.size())});
@@ -236,7 +236,10 @@ void ThreadBlock::loop(const Statement& s, Lanes lanes) {
     active.resize(on);
     if (active.empty()) return;
     const Lanes inside{active.data(), int(on)};
+    Decisions* const decisions = outside_.decisions();
+    const size_t begun = decisions ? decisions->turn() : 0;
     for (const Statement& inner : s.body) execute(inner, inside);
+    if (decisions) decisions->end_turn(begun);
     if (any_stopped_) {
       std::erase_if(active, [&](int thread) { return stopped_[size_t(thread)] != 0; });
       for (int i = 0; i < lanes.count; ++i) stopped_[size_t(lanes.thread[i])] = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dsl/ir/type.h"
+#include "verify/source/execute/decisions.h"
 #include "verify/source/execute/outline.h"
 #include "verify/source/text/library.h"
 #include "verify/source/text/syntax.h"
@@ -46,6 +47,8 @@ class ThreadBlock {
     /// `values` is null where only a slice is executed.
     virtual void store(int parameter, DType dtype, const int64_t* bytes, Lanes lanes, const double* values,
                        int line) = 0;
+    /// Where decisions are noted, of each thread; null: nowhere.
+    virtual Decisions* decisions() { return nullptr; }
     /// Whether a conversion to bf16 rounds.
     virtual bool rounds() const { return true; }
     /// The number of the step.
@@ -105,6 +108,8 @@ class ThreadBlock {
 
   void integer(const Expression& e, Lanes lanes, int64_t* out);
   void compare(const Expression& e, Lanes lanes, int64_t* out);
+  /// Evaluates a condition.
+  void decide(const Expression& condition, Lanes lanes, int64_t* out);
   void logical(const Expression& e, Lanes lanes, int64_t* out);
   void collect_hits(const Expression& e, Lanes lanes, int64_t* out);
   void real(const Expression& e, Lanes lanes, double* out);
