@@ -60,4 +60,17 @@ std::optional<double> arithmetic(ExprKind kind, double a, double b) {
   return std::nullopt;
 }
 
+bool compares(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::maximum:
+    case ExprKind::minimum:
+    case ExprKind::less:
+    case ExprKind::less_equal:
+    case ExprKind::equal:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace hetsynth

@@ -11,4 +11,7 @@ namespace hetsynth {
 /// give 1 or 0; a cast to bf16 rounds. nullopt for kinds that are no function of one or two numbers.
 std::optional<double> arithmetic(ExprKind kind, double a, double b);
 
+/// Whether an expression of this kind compares its arguments: they decide which way it goes, by however little.
+bool compares(ExprKind kind);
+
 }  // namespace hetsynth

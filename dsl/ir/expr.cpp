@@ -5,22 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/ir/arithmetic.h"
+
 namespace hetsynth {
 namespace {
-
-/// Whether something is compared with the arguments: they decide which way it goes, by however little.
-bool compares(ExprKind kind) {
-  switch (kind) {
-    case ExprKind::maximum:
-    case ExprKind::minimum:
-    case ExprKind::less:
-    case ExprKind::less_equal:
-    case ExprKind::equal:
-      return true;
-    default:
-      return false;
-  }
-}
 
 /// The float32 next to a number. Integers, which may be compared with integers, and what no float32 reaches stay.
 Expr as_float(const Expr& e) {

@@ -1,7 +1,5 @@
 #include "verify/source/execute/decisions.h"
 
-#include <algorithm>
-
 namespace hetsynth::source {
 
 void Decisions::begin(int64_t byte) {

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -13,19 +12,19 @@ namespace hetsynth::source {
 
 class Decisions {
  public:
-  /// The condition of the text, and whether only those count that are known to lead to the element: others were made on
-  /// the way, for other elements or for what all of them need.
+  /// A condition of the text. True: only decisions count that the element's value is known to depend on. False: all
+  /// that were made count, also for other elements on the way.
   using Key = std::pair<const Expression*, bool>;
-  /// Each time that the condition was looked at, as a hash.
+  /// The hash of a condition is made of how it came out each time.
   using Made = std::map<Key, uint64_t>;
-  /// By condition; what a value depends on.
+  /// A value depends on these conditions: each with how it came out, as a hash.
   using Trace = std::vector<std::pair<const Expression*, uint64_t>>;
 
   /// Forgets what it knows. The element lies at this byte.
   void begin(int64_t byte);
-  /// Whether a is less, equal or more than b, and what follows from that (of unsigned ones something else may).
+  /// Notes whether a is less, equal or more than b, and what the text takes it for, which differs for unsigned numbers.
   void note(const Expression& condition, int64_t a, int64_t b, bool holds, int thread = 0);
-  /// What was decided within a turn of a loop means nothing for the next one.
+  /// A turn of a loop begins, or ends: what was decided within it means nothing for the next one.
   size_t turn() const { return log_.size(); }
   void end_turn(size_t begun) { log_.resize(begun); }
 

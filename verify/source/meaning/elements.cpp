@@ -15,20 +15,11 @@ namespace {
 /// Whether the number of a loop decides something there, by itself: what is looked up by a number in memory is as
 /// likely to be met at one point as at another.
 bool tells_numbers_apart(const Expr& e) {
-  switch (e.kind()) {
-    case ExprKind::floor:
-    case ExprKind::maximum:
-    case ExprKind::minimum:
-    case ExprKind::less:
-    case ExprKind::less_equal:
-    case ExprKind::equal:
-      return mentions(e, ExprKind::factor) && !mentions(e, ExprKind::input);
-    case ExprKind::select:
-      return tells_numbers_apart(e.arg(0)) ||
-             (mentions(e.arg(0), ExprKind::factor) && !mentions(e.arg(0), ExprKind::input));
-    default:
-      return false;
-  }
+  const auto of_numbers_alone = [](const Expr& part) {
+    return mentions(part, ExprKind::factor) && !mentions(part, ExprKind::input);
+  };
+  if (e.kind() == ExprKind::select) return tells_numbers_apart(e.arg(0)) || of_numbers_alone(e.arg(0));
+  return (e.kind() == ExprKind::floor || compares(e.kind())) && of_numbers_alone(e);
 }
 
 }  // namespace
@@ -36,17 +27,7 @@ bool tells_numbers_apart(const Expr& e) {
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
 
 double number(ExprKind kind, double a, double b) {
-  switch (kind) {
-    case ExprKind::maximum:
-    case ExprKind::minimum:
-    case ExprKind::less:
-    case ExprKind::less_equal:
-    case ExprKind::equal:
-      if (std::isnan(a) || std::isnan(b)) return std::nan("");
-      break;
-    default:
-      break;
-  }
+  if (compares(kind) && (std::isnan(a) || std::isnan(b))) return std::nan("");
   return *arithmetic(kind, a, b);
 }
 

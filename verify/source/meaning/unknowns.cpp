@@ -22,11 +22,6 @@ constexpr double beside = 0x1p-16;
 /// Where a function is looked for a bound, and how closely.
 constexpr int least_power = -6, most_power = 12, bisections = 40;
 
-bool compares(ExprKind kind) {
-  return kind == ExprKind::less || kind == ExprKind::less_equal || kind == ExprKind::equal ||
-         kind == ExprKind::maximum || kind == ExprKind::minimum;
-}
-
 void note_inputs(const Expr& e, std::set<int>& out) {
   if (e.kind() == ExprKind::input) out.insert(e.index());
   for (const Expr& arg : e.args()) note_inputs(arg, out);

@@ -98,6 +98,7 @@ class ContentsWalk : public StepWalk {
   std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
                               std::vector<Point> points);
   void dispute(const Guess& guess, const std::vector<Point>& points);
+  void dispute(const Point& point);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
                                   const std::vector<Point>& points, bool passed);
   void note_offsets(ValueId value, std::set<ValueId>& seen, std::set<int64_t>& numbers) const;
@@ -109,7 +110,7 @@ class ContentsWalk : public StepWalk {
   /// Elements of a block on either side of where conditions of the text come out otherwise. `look` evaluates one.
   std::vector<int64_t> decided_elements(Region& region, const Written& block, const Guess& guess, PseudoRandom& random,
                                         const std::function<void(int64_t)>& look);
-  /// All that is looked up is the same, so that conditions on it do.
+  /// All integers in memory are equal, so that a condition on one that is looked up comes out the same everywhere.
   static constexpr Sample alike_everywhere{.seed = 7000, .positive = true, .together = true, .place = 1};
   std::optional<Point> decided_element(Region& region, const Written& block, const Guess& guess, bool passed);
   std::vector<Named> named_elements(const Region& region, const Written& block, const Guess& guess,

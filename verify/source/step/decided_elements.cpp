@@ -155,7 +155,7 @@ std::optional<ContentsWalk::Point> ContentsWalk::decided_element(Region& region,
   PseudoRandom random(block.begin + 5, block.count());
   std::vector<int64_t> elements =
       decided_elements(region, block, guess, random, [&](int64_t element) { region.values(block, {element}); });
-  random.choose_some(elements, elements.size());
+  random.choose_some(elements, elements.size());  // in any order, as the work may end before the last one
   int64_t work = 0;
   for (size_t n = 0; n < elements.size() && (n < least_decided || work < most_work_of_few); ++n) {
     const Point point = point_at(region, block, elements[n], as_now(Sample::number(7000 + 4 * (n % 4))), work);

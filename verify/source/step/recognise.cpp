@@ -237,7 +237,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::settle(Region& region, const Wr
       if (!other) other = other_element(region, block, *guess, alike(points, steps), passed);
       if (!other && !passed) other = element_of_rival(region, block, *guess, points, steps);
       if (other) {
-        if (disputed_.size() < most_disputed) disputed_.push_back(*other);
+        dispute(*other);
         points.push_back(*other);
         continue;
       }
@@ -261,8 +261,12 @@ void ContentsWalk::dispute(const Guess& guess, const std::vector<Point>& points)
   const bool is_it = !too_long_ && differ.size() * 2 <= points.size();
   too_long_ = too_long_before;
   if (!is_it) return;
-  for (const Point& point : differ)
-    if (disputed_.size() < most_disputed) disputed_.push_back(point);
+  for (const Point& point : differ) dispute(point);
+}
+
+void ContentsWalk::dispute(const Point& point) {
+  const auto same = [&](const Point& other) { return other.element == point.element && other.sample == point.sample; };
+  if (disputed_.size() < most_disputed && std::ranges::none_of(disputed_, same)) disputed_.push_back(point);
 }
 
 /// The same tensor may be computed again: what reads either value reads this.
