@@ -173,6 +173,9 @@ def main():
         row = json.loads(line)
         rows[row["name"]] = row  # of several the last counts
     current = {m.name: key_of(m, options.steps) for m in MODELS}
+    if not options.write_only and not os.access(options.hetsynth, os.X_OK):
+        raise SystemExit(f"--hetsynth {options.hetsynth}: expected the program hetsynth, found nothing that can be run;"
+                         " build it first, or say where it lies")
     rows = {name: row for name, row in rows.items() if current.get(name) == row["key"]}
 
     os.nice(19 - os.nice(0))
@@ -202,4 +205,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("stopped; rows that were done are kept, and the same command goes on from them")

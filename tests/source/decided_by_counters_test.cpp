@@ -2,6 +2,7 @@
 // arithmetic, so that no number of the text is the place itself.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -133,6 +134,17 @@ TEST_P(DecidedByCounters, LeftOutElementsAreFound) {
   // elements that take much work, it misses one in 200; before it evaluated conditions, it missed 55 of 120.
   std::cout << missed.size() << " of " << tried << " missed\n";
   EXPECT_LE(missed.size() * 20, tried) << fmt::format("{}", fmt::join(missed, "\n"));
+}
+
+/// The message speaks of the new contents of a parameter, and of the element that is left out.
+TEST(LeftOutElements, AreToldByElement) {
+  const Generated g = on_one_device(normalised_rows());
+  const std::string text = edited(g.devices[0].files.front().text, "x[i0i1i2] = x[i0i1i2] - ",
+                                  "x[i0i1i2] = (3 * i0i1i2 == 15000 ? 0.5f : 1.0f) * x[i0i1i2] - ");
+  const SourceCheck found = check(g, 0, text);
+  EXPECT_EQ(found.verdict, Verdict::refuted);
+  EXPECT_THAT(found.summary, ::testing::HasSubstr("is not x.next"));
+  EXPECT_THAT(found.summary, ::testing::HasSubstr("element [5,8,8] is"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, DecidedByCounters, ::testing::Values(&normalised_rows, &chosen_words),

@@ -419,8 +419,14 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<Val
 void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points,
                             const std::vector<ValueId>& candidates, const std::string& name, bool scratch) {
   std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
+  // The new contents of a parameter come before what it was, which is called alike.
+  const auto is_new = [&](ValueId v) {
+    return std::ranges::any_of(program_.finals, [&](const auto& final) {
+      return final.second == v && identifier(reference_[final.first].name) == name;
+    });
+  };
   for (ValueId v : candidates) {
-    if (!named_alike(v, name)) continue;
+    if (!named_alike(v, name) && !is_new(v)) continue;
     std::string why;
     const std::vector<Range>& ranges = meaning_.ranges(v);
     const Guess guess{v, dense_strides(ranges, row_major(ranges.size()))};
