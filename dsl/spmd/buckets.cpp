@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <deque>
+#include <iterator>
 #include <map>
+#include <optional>
 
 #include "dsl/spmd/loop_schedule.h"
+#include "dsl/spmd/told_last.h"
 
 namespace hetsynth {
 namespace {
@@ -25,19 +29,21 @@ class BucketGatherer {
     find_members();
     for (int i = 0; i < int(in_.instructions.size()); ++i) {
       for (ValueId operand : in_.instructions[size_t(i)].operands) close_if_it_makes(operand);
-      if (joins_[size_t(i)]) add(i);
+      if (sorts_[size_t(i)]) add(i);
     }
     while (!open_.empty()) close(open_.begin()->first);
+    put_ahead();
     return in_order();
   }
 
  private:
   using Sort = std::pair<int, int>;  ///< axis, and how its members call
-  enum How { sums, hierarchical_all_reduces, hierarchical_reduce_scatters, gathers };
+  enum How { sums, hierarchical_all_reduces, hierarchical_reduce_scatters, gathers, gathers_ahead };
   struct Open {
     std::vector<int> members;
     int64_t bytes = 0;
   };
+  static constexpr int never = INT_MAX;
 
   const Node& node_of(ValueId value) const { return reference_[in_.values[size_t(value)].node]; }
 
@@ -46,11 +52,15 @@ class BucketGatherer {
     return element_count(type.shape) * size_bytes(type.dtype);
   }
 
-  /// Collectives that add up what the backward pass makes and only the update needs, and that gather what the update
-  /// makes and nothing reads.
+  /// Collectives that add up what the backward pass makes and only the update needs, that gather what the update makes
+  /// and nothing reads, and that gather what is there before the step.
   void find_members() {
     std::vector<bool> read(in_.values.size(), false), read_early(in_.values.size(), false);
+    std::vector<bool> is_leaf(in_.values.size(), false);
+    for (const ValueId leaf : in_.leaves) is_leaf[size_t(leaf)] = true;
+    first_read_.assign(in_.values.size(), never);
     for (auto i = in_.instructions.rbegin(); i != in_.instructions.rend(); ++i) {
+      for (ValueId operand : i->operands) first_read_[size_t(operand)] = int(in_.instructions.rend() - i) - 1;
       const bool updates = node_of(i->result).phase == Phase::update;
       // Whoever waits for another exchange of what is made of a gradient waits for the gradient.
       const bool early =
@@ -60,7 +70,7 @@ class BucketGatherer {
         if (early) read_early[size_t(operand)] = true;
       }
     }
-    joins_.assign(in_.instructions.size(), false);
+    sorts_.assign(in_.instructions.size(), std::nullopt);
     for (size_t at = 0; at < in_.instructions.size(); ++at) {
       const Instruction& i = in_.instructions[at];
       const Phase phase = node_of(i.result).phase;
@@ -70,10 +80,16 @@ class BucketGatherer {
       const bool gradient = adds && phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
       const bool updated =
           on_cpu && i.opcode == Opcode::all_gather && phase == Phase::update && !read[size_t(i.result)];
-      joins_[at] = (gradient || updated) && !(on_cpu && levels) && loop_of(reference_, in_, i) < 0;
-      if (joins_[at]) total_bytes_[{i.axis, updated}] += bytes_of(i);
+      const bool ahead = on_cpu && i.opcode == Opcode::all_gather && is_leaf[size_t(i.operands[0])] &&
+                         first_read_[size_t(i.result)] != never;
+      if (!(gradient || updated || ahead) || (on_cpu && levels) || loop_of(reference_, in_, i) >= 0) continue;
+      sorts_[at] = ahead ? Sort{i.axis, gathers_ahead} : sort_of(i);
+      total_bytes_[total_of(*sorts_[at])] += bytes_of(i);
     }
   }
+
+  /// Sums of all kinds share the bytes that buckets are sized by.
+  static Sort total_of(Sort sort) { return {sort.first, std::max(sort.second, int(hierarchical_reduce_scatters))}; }
 
   /// Hierarchical collectives call in phases, so that those of a bucket must be alike.
   static Sort sort_of(const Instruction& i) {
@@ -84,12 +100,13 @@ class BucketGatherer {
 
   void add(int at) {
     const Instruction& i = in_.instructions[size_t(at)];
-    const Sort sort = sort_of(i);
+    const Sort sort = *sorts_[size_t(at)];
     Open& bucket = open_[sort];
     bucket.members.push_back(at);
     bucket.bytes += bytes_of(i);
-    sort_of_[i.result] = sort;
-    if (bucket.bytes >= bucket_bytes(total_bytes_[{i.axis, sort.second == gathers}], kind_)) close(sort);
+    // What is gathered ahead stands before whatever reads it.
+    if (sort.second != gathers_ahead) sort_of_[i.result] = sort;
+    if (bucket.bytes >= bucket_bytes(total_bytes_[total_of(sort)], kind_)) close(sort);
   }
 
   void close_if_it_makes(ValueId value) {
@@ -101,8 +118,31 @@ class BucketGatherer {
     const auto found = open_.find(sort);
     if (found == open_.end()) return;
     for (int member : found->second.members) sort_of_.erase(in_.instructions[size_t(member)].result);
-    if (found->second.members.size() > 1) buckets_.push_back(std::move(found->second.members));
+    if (sort.second == gathers_ahead)
+      ahead_.push_back(std::move(found->second.members));
+    else if (found->second.members.size() > 1)
+      buckets_.push_back(std::move(found->second.members));
     open_.erase(found);
+  }
+
+  int first_read(const std::vector<int>& bucket) const {
+    int first = never;
+    for (int member : bucket) first = std::min(first, first_read_[size_t(in_.instructions[size_t(member)].result)]);
+    return first;
+  }
+
+  /// What is there before the step is gathered so far ahead of its first reader that the link always has the next
+  /// bucket: as many are under way as may be when the first of them is waited for.
+  void put_ahead() {
+    std::ranges::sort(ahead_, {}, [&](const auto& bucket) { return std::pair(first_read(bucket), bucket.front()); });
+    for (size_t b = 0; b < ahead_.size(); ++b) {
+      int before = b < size_t(most_under_way) ? 0 : first_read(ahead_[b + 1 - size_t(most_under_way)]);
+      const auto loop_at = [&](int at) { return loop_of(reference_, in_, in_.instructions[size_t(at)]); };
+      if (const int loop = loop_at(before); loop >= 0)
+        while (before > 0 && loop_at(before - 1) == loop) --before;
+      ahead_of_[before].push_back(int(buckets_.size() + b));
+    }
+    std::ranges::move(ahead_, std::back_inserter(buckets_));
   }
 
   BucketedProgram in_order() const {
@@ -112,16 +152,23 @@ class BucketGatherer {
       bucket_at[buckets_[size_t(b)].back()] = b;
       for (int member : buckets_[size_t(b)]) bucket_of[size_t(member)] = b;
     }
+    for (const auto& [before, buckets] : ahead_of_)
+      for (int b : buckets) bucket_at.erase(buckets_[size_t(b)].back());
     BucketedProgram out{in_, {}};
     out.program.instructions.clear();
-    for (int i = 0; i < int(in_.instructions.size()); ++i) {
-      const auto here = bucket_at.find(i);
-      if (bucket_of[size_t(i)] >= 0 && here == bucket_at.end()) continue;
-      const std::vector<int> alone = {i};
-      for (int member : here == bucket_at.end() ? alone : buckets_[size_t(here->second)]) {
+    const auto put = [&](const std::vector<int>& members) {
+      for (int member : members) {
         out.program.instructions.push_back(in_.instructions[size_t(member)]);
         out.bucket_of.push_back(bucket_of[size_t(member)]);
       }
+    };
+    for (int i = 0; i < int(in_.instructions.size()); ++i) {
+      if (const auto ahead = ahead_of_.find(i); ahead != ahead_of_.end())
+        for (int b : ahead->second) put(buckets_[size_t(b)]);
+      if (const auto here = bucket_at.find(i); here != bucket_at.end())
+        put(buckets_[size_t(here->second)]);
+      else if (bucket_of[size_t(i)] < 0)
+        put({i});
     }
     return out;
   }
@@ -129,11 +176,13 @@ class BucketGatherer {
   const Program& reference_;
   const SpmdProgram& in_;
   const DeviceKind kind_;
-  std::vector<bool> joins_;                              ///< by instruction: it may go into a bucket
-  std::map<std::pair<int, bool>, int64_t> total_bytes_;  ///< by axis, of sums and of gathers
+  std::vector<std::optional<Sort>> sorts_;  ///< by instruction: of the buckets that it may go into
+  std::vector<int> first_read_;             ///< by value: the first instruction that reads it
+  std::map<Sort, int64_t> total_bytes_;     ///< by total_of
   std::map<Sort, Open> open_;
   std::map<ValueId, Sort> sort_of_;  ///< results of open buckets
-  std::vector<std::vector<int>> buckets_;
+  std::vector<std::vector<int>> buckets_, ahead_;
+  std::map<int, std::vector<int>> ahead_of_;  ///< by instruction: buckets that begin before it, out of their place
 };
 
 }  // namespace
@@ -157,7 +206,7 @@ BucketedProgram as_planned(const SpmdProgram& program) {
 }
 
 SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
-  BucketedProgram gathered = gather_buckets(reference, program, DeviceKind::cpu);
+  BucketedProgram gathered = gather_buckets(reference, told_last(reference, program), DeviceKind::cpu);
   SpmdProgram out = std::move(gathered.program);
   int next = 0, last = -1, members = 0;
   const auto may_run_beside = [&](const Instruction& instruction) {

@@ -25,8 +25,10 @@ int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 /// A bucket is of one axis, hierarchical or not, and holds two or more all-reduces and reduce-scatters of gradients: of
 /// what the backward pass makes and nothing but the update needs. It is closed when it is full, and before anything
 /// reads of it. On cpu devices others hold two or more all-gathers, not hierarchical, of what the update makes and
-/// nothing reads before the next step, and hierarchical ones stay alone. Expects a program without loops
-/// (dsl/spmd/unroll.h); the same for all ranks.
+/// nothing reads before the next step, and hierarchical ones stay alone. There, gathers of what is there before the
+/// step, such as parameters that devices keep parts of, begin ahead of their readers, by buckets: when the first
+/// reader of a bucket comes, most_under_way are under way (as prefetching does in Zhao et al. 2023, PyTorch FSDP).
+/// Expects a program without loops (dsl/spmd/unroll.h); the same for all ranks.
 BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind);
 /// Returns the same program with every collective on its own.
 BucketedProgram without_buckets(const SpmdProgram& program);

@@ -141,7 +141,8 @@ class Simulation {
           any = true;
           // Those that are waited for at once keep their place behind those that are under way.
           start = std::max({start, communication_stream(i, member), communication_free_[size_t(member)],
-                            operands_ready(size_t(i), size_t(member))});
+                            operands_ready(size_t(i), size_t(member)),
+                            unfolding_.begun_in_order ? compute_free_[size_t(member)] : 0});
         }
         if (any) mine.push_back(i);
       }
@@ -266,6 +267,7 @@ Unfolding unfolding_of(const Problem& problem, const SpmdProgram& program) {
                                       ? gather_buckets(problem.program, program, DeviceKind::cuda)
                                   : cores_alone ? as_planned(program)
                                                 : without_buckets(program);
+  out.begun_in_order = cores_alone;
   std::vector<int> made_by(program.values.size(), -1);
   for (size_t i = 0; i < instructions; ++i) made_by[size_t(program.instructions[i].result)] = int(i);
   out.bundle_of.resize(instructions);

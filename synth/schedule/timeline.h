@@ -32,6 +32,9 @@ struct Unfolding {
   std::vector<int> bundle_of;   ///< by instruction: collectives that go together; -1: alone
   std::vector<double> latency;  ///< by instruction, seconds of its price; what goes together has the largest once
   std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
+  /// A collective beside computing begins when devices come to it, behind the computing before it. Otherwise (on GPUs,
+  /// whose hosts are ahead of them) as soon as there is what it needs.
+  bool begun_in_order = false;
   /// By instruction: it is a send that the sender does not wait for, which takes one device's way out and another's way
   /// in, beside all else. If this is empty there are none.
   std::vector<bool> posted = {};

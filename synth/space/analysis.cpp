@@ -61,13 +61,25 @@ Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
 
 std::vector<char> hideable_tensors(const Program& program, const std::vector<std::vector<Analysis::Use>>& uses) {
   std::vector<char> out;
+  // By node: the last of the backward phase that it waits for. A new parameter that waits for all of it, as where
+  // gradients are clipped by the norm of all, has nothing left to hide beside.
+  std::vector<NodeId> waits_for;
+  NodeId last = -1;
+  for (const Node& node : program.nodes)
+    if (!node.leaf() && node.phase == Phase::backward) last = node.id;
+  for (const Node& node : program.nodes) {
+    NodeId latest = !node.leaf() && node.phase == Phase::backward ? node.id : -1;
+    for (const NodeId input : node.inputs) latest = std::max(latest, waits_for[size_t(input)]);
+    waits_for.push_back(latest);
+  }
   for (const Node& node : program.nodes) {
     const std::vector<Analysis::Use>& readers = uses[size_t(node.id)];
     const bool for_update = !readers.empty() && std::ranges::all_of(readers, [&](const Analysis::Use& use) {
       return program[use.consumer].phase == Phase::update;
     });
     const bool carried = node.kind == NodeKind::parameter || node.kind == NodeKind::state;
-    out.push_back(moved_times(program, node.id) == 1 && (carried || for_update || node.phase == Phase::update));
+    out.push_back(moved_times(program, node.id) == 1 &&
+                  (carried || for_update || (node.phase == Phase::update && waits_for[size_t(node.id)] < last)));
   }
   return out;
 }

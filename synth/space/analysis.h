@@ -45,7 +45,8 @@ struct Analysis {
                                                     ///< step, and carries of loops that do at the end of a turn
   std::vector<char> is_output;                      ///< by node: a named output
   /// By node: what moves the tensor between its forms can run beside most of the step's computing, since its readers or
-  /// its makers are at an end of the step. So are parameters, states, and what only the update phase reads.
+  /// its makers are at an end of the step. So are parameters, states, what only the update phase reads, and what this
+  /// makes before the backward phase ends.
   std::vector<char> may_hide;
   Rules rules;
   std::vector<int> tensor_kind;  ///< by node: equal for tensors of equal size, forms and classes, moved equally often

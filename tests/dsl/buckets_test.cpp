@@ -170,6 +170,85 @@ TEST(PlannedBuckets, WhatTheUpdateGathersTravelsTogetherAtTheEnd) {
               ElementsAre("g0", "g1", "g0+ A", "g1+ A", "w0", "new0", "w1", "new1", "new0+ B", "new1+ B"));
 }
 
+/// Layers h0 = x w0, h1 = h0 w1, ..., whose weights [width, width] are cut in rows and gathered where they are read.
+struct CutLayers {
+  explicit CutLayers(int count, int64_t width) {
+    ProgramBuilder builder;
+    builder.leaf("x", NodeKind::input, {6, width});
+    for (int i = 0; i < count; ++i) builder.leaf(fmt::format("w{}", i), NodeKind::parameter, {width, width});
+    for (int i = 0; i < count; ++i)
+      builder.einsum(fmt::format("h{}", i), "bk,kn->bn", i ? fmt::format("h{}", i - 1) : "x", fmt::format("w{}", i));
+    program = builder.program;
+    PlanBuilder plan(program, {{"dp", 2}});
+    const int batch = plan.table("batch", 0, 6, {0, 2, 6}), rows = plan.table("rows", 0, width, {0, 3, width});
+    ValueId h = plan.leaf("x", {Placement::sharded(0, batch)});
+    std::vector<ValueId> weights;
+    for (int i = 0; i < count; ++i) weights.push_back(plan.leaf(fmt::format("w{}", i), {Placement::sharded(0, rows)}));
+    for (int i = 0; i < count; ++i)
+      h = plan.compute(fmt::format("h{}", i), {h, plan.all_gather(weights[size_t(i)], 0)}, {{"b", batch}});
+    cut = plan.plan;
+  }
+  Program program;
+  SpmdProgram cut;
+};
+
+TEST(PlannedBuckets, ParametersAreGatheredAheadOfTheirReaders) {
+  // Six weights of 1 MiB, of which each fills a bucket. When the second is waited for the fifth begins, so that
+  // four are under way.
+  const CutLayers six(6, 512);
+  ASSERT_EQ(most_under_way, 4);
+  const SpmdProgram plan = with_buckets(six.program, six.cut);
+  EXPECT_THAT(planned(six.program, plan),
+              ElementsAre("w0+ A", "w1+ B", "w2+ C", "w3+ D", "h0", "w4+ E", "h1", "w5+ F", "h2", "h3", "h4", "h5"));
+  EXPECT_THAT(waited_for_before(six.program, plan), ElementsAre(4, 6, 8, 9, 5, 10, 7, 11, 9, 10, 11, 12));
+}
+
+TEST(PlannedBuckets, SmallParametersAreGatheredTogether) {
+  // Of eight times 64 KiB a bucket takes 181 KiB.
+  const CutLayers eight(8, 128);
+  EXPECT_THAT(planned(eight.program, with_buckets(eight.program, eight.cut)),
+              ElementsAre("w0+ A", "w1+ A", "w2+ A", "w3+ B", "w4+ B", "w5+ B", "w6+ C", "w7+ C", "h0", "h1", "h2",
+                          "h3", "h4", "h5", "h6", "h7"));
+}
+
+TEST(PlannedBuckets, GatheredAheadStandsBeforeLoopsAndNotInThem) {
+  // The readers of all weights but the last run in a loop.
+  CutLayers six(6, 512);
+  six.program.loops.push_back({});
+  for (int i = 0; i < 5; ++i) six.program.nodes[size_t(7 + i)].loop = 0;
+  std::vector<Instruction> gathers, products;
+  for (const Instruction& i : six.cut.instructions) (communicates(i.opcode) ? gathers : products).push_back(i);
+  six.cut.instructions = gathers;
+  six.cut.instructions.insert(six.cut.instructions.end(), products.begin(), products.end());
+  for (size_t i = 0; i < 6; ++i) six.program.nodes[size_t(six.cut.values[size_t(gathers[i].result)].node)].loop = -1;
+  EXPECT_THAT(planned(six.program, with_buckets(six.program, six.cut)),
+              ElementsAre("w0+ A", "w1+ B", "w2+ C", "w3+ D", "w4+ E", "w5+ F", "h0", "h1", "h2", "h3", "h4", "h5"));
+}
+
+/// The loss of all devices is on its way while they compute gradients; only its mean reads it.
+TEST(PlannedBuckets, WhatOnlyTellsOfTheStepWaitsAtItsEnd) {
+  ProgramBuilder builder;
+  builder.leaf("x", NodeKind::input, {6, 8});
+  builder.leaf("w", NodeKind::parameter, {8, 8});
+  builder.general("sum", "bk->", {"x"}, Expr::input(0));
+  builder.general("mean", "->", {"sum"}, Expr::input(0) * Expr(0.125));
+  builder.general("d", "bk->bk", {"x"}, Expr::input(0));
+  const NodeId gradient = builder.einsum("g", "bk,bn->kn", "x", "d");
+  const NodeId next = builder.general("next", "kn,kn->kn", {"w", "g"}, Expr::input(0) - Expr::input(1));
+  builder.program.nodes[size_t(gradient)].phase = Phase::backward;
+  builder.program.nodes[size_t(next)].phase = Phase::update;
+  builder.update("w", "next");
+  PlanBuilder plan(builder.program, {{"dp", 2}});
+  const int batch = plan.table("batch", 0, 6, {0, 2, 6});
+  const ValueId x = plan.leaf("x", {Placement::sharded(0, batch)}), w = plan.leaf("w", {Placement::replicated()});
+  const ValueId mean = plan.compute("mean", {plan.all_reduce(plan.compute("sum", {x}, {{"b", batch}}), 0)});
+  const ValueId d = plan.compute("d", {x}, {{"b", batch}});
+  plan.final("w", plan.compute("next", {w, plan.all_reduce(plan.compute("g", {x, d}, {{"b", batch}}), 0)}));
+  plan.plan.loss = mean;
+  EXPECT_THAT(planned(builder.program, with_buckets(builder.program, plan.plan)),
+              ElementsAre("sum", "sum+ A", "d", "g", "g+ B", "next", "mean"));
+}
+
 TEST(PlannedBuckets, AreWaitedForWhereTheyAreRead) {
   const Gradients g(2);
   const SpmdProgram plan = with_buckets(g.program, sharded_updates(g.program, 2));

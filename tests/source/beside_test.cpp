@@ -19,36 +19,52 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
+Generated in_buckets(const std::string& name) {
+  const Program program = mlp_program();
+  const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
+  for (const PeerPlan& peer : peer_plans(program, cluster))
+    if (peer.name.find(name) != std::string::npos) {
+      Generated made{program, with_buckets(program, peer.plan->program), {}};
+      for (int rank = 0; rank < 3; ++rank) made.devices.push_back(generate(program, made.plan, cluster, rank));
+      return made;
+    }
+  throw std::runtime_error("no such peer");
+}
+
 /// Gradients are reduced and scattered, every device updates its part, and gathers the rest.
 const Generated& sharded_update() {
-  static const Generated out = [] {
-    const Program program = mlp_program();
-    const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
-    for (const PeerPlan& peer : peer_plans(program, cluster))
-      if (peer.name.find("ZeRO-1") != std::string::npos) {
-        Generated made{program, with_buckets(program, peer.plan->program), {}};
-        for (int rank = 0; rank < 3; ++rank) made.devices.push_back(generate(program, made.plan, cluster, rank));
-        return made;
-      }
-    throw std::runtime_error("no such peer");
-  }();
+  static const Generated out = in_buckets("ZeRO-1");
+  return out;
+}
+
+/// Devices keep their part, and gather parameters ahead of their readers, forward and backward.
+const Generated& sharded_parameters() {
+  static const Generated out = in_buckets("ZeRO-3");
   return out;
 }
 
 using Lines = std::vector<std::string>;
 
-Lines lines_of(int rank) {
+Lines lines_of(const Generated& generated, int rank) {
   Lines out;
-  std::istringstream text(sharded_update().devices[size_t(rank)].files.front().text);
+  std::istringstream text(generated.devices[size_t(rank)].files.front().text);
   for (std::string line; std::getline(text, line);) out.push_back(line);
   return out;
 }
 
-SourceCheck checked(const Lines& lines, int rank = 1) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return check(sharded_update(), rank, text);
-}
+class BesideSource : public ::testing::TestWithParam<const Generated& (*)()> {
+ protected:
+  const Generated& generated() const { return GetParam()(); }
+  Lines lines_of(int rank) const { return test::lines_of(generated(), rank); }
+  SourceCheck checked(const Lines& lines, int rank = 1) const {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    return check(generated(), rank, text);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Plans, BesideSource, ::testing::Values(&sharded_update, &sharded_parameters),
+                         [](const auto& info) { return info.index == 0 ? "OfUpdates" : "OfParameters"; });
 
 /// In the step, not among the declarations.
 std::vector<size_t> with(const Lines& lines, const std::string& words) {
@@ -58,7 +74,7 @@ std::vector<size_t> with(const Lines& lines, const std::string& words) {
   return out;
 }
 
-TEST(BesideSource, IsGeneratedAndAgreesWithItsPlan) {
+TEST_P(BesideSource, IsGeneratedAndAgreesWithItsPlan) {
   for (int rank = 0; rank < 3; ++rank) {
     const Lines lines = lines_of(rank);
     const SourceCheck result = checked(lines, rank);
@@ -71,7 +87,7 @@ TEST(BesideSource, IsGeneratedAndAgreesWithItsPlan) {
   }
 }
 
-TEST(BesideSource, AWaitThatIsMissingIsFound) {
+TEST_P(BesideSource, AWaitThatIsMissingIsFound) {
   const Lines lines = lines_of(1);
   for (const size_t at : with(lines, "hetsynth_end(")) {
     Lines edited = lines;
@@ -82,7 +98,7 @@ TEST(BesideSource, AWaitThatIsMissingIsFound) {
   }
 }
 
-TEST(BesideSource, AWaitThatIsLateIsFound) {
+TEST_P(BesideSource, AWaitThatIsLateIsFound) {
   const Lines lines = lines_of(1);
   int late = 0;
   for (const size_t at : with(lines, "hetsynth_end(")) {
@@ -100,7 +116,7 @@ TEST(BesideSource, AWaitThatIsLateIsFound) {
   EXPECT_GE(late, 1);
 }
 
-TEST(BesideSource, AnEarlyWaitIsRightAndAWrongOneIsFound) {
+TEST_P(BesideSource, AnEarlyWaitIsRightAndAWrongOneIsFound) {
   const Lines lines = lines_of(1);
   for (const size_t at : with(lines, "hetsynth_end(")) {
     const std::string number = std::regex_replace(lines[at], std::regex(R"(.*context, (\d+)\).*)"), "$1");
@@ -121,12 +137,12 @@ TEST(BesideSource, AnEarlyWaitIsRightAndAWrongOneIsFound) {
   }
 }
 
-TEST(BesideSource, OtherMembersAreFound) {
+TEST_P(BesideSource, OtherMembersAreFound) {
   const Lines lines = lines_of(1);
   for (const size_t at : with(lines, "hetsynth_begin(")) {
     Lines fewer = lines, alone = lines;
-    fewer[at] = std::regex_replace(lines[at], std::regex(R"(, (\d+)\)\) return)"), ", 7)) return");
-    EXPECT_THAT(checked(fewer).summary, HasSubstr("the number of collectives that are begun is 7"));
+    fewer[at] = std::regex_replace(lines[at], std::regex(R"(, (\d+)\)\) return)"), ", 99)) return");
+    EXPECT_THAT(checked(fewer).summary, HasSubstr("the number of collectives that are begun is 99"));
     alone.erase(alone.begin() + ptrdiff_t(at));
     const SourceCheck result = checked(alone);
     EXPECT_EQ(result.verdict, Verdict::refuted) << lines[at];
@@ -148,7 +164,7 @@ TEST(BesideSource, OtherMembersAreFound) {
 }
 
 /// What is computed while a collective is under way is put where that reads or writes.
-TEST(BesideSource, APlaceThatIsUsedAgainTooEarlyIsFound) {
+TEST_P(BesideSource, APlaceThatIsUsedAgainTooEarlyIsFound) {
   const Lines lines = lines_of(1);
   const std::regex declared(R"(.* (\w+) = \(float\*\)\(arena \+ (\d+)\);.*)");
   int found = 0;
@@ -176,7 +192,7 @@ TEST(BesideSource, APlaceThatIsUsedAgainTooEarlyIsFound) {
 
 /// Gradients are summed within hosts first and then among them, in buckets: a member of the second kind reads what one
 /// of the first makes.
-TEST(BesideSource, OfTwoAxesAgreesWithItsPlan) {
+TEST(BesideOfPlans, OfTwoAxesAgreesWithItsPlan) {
   const Program program = mlp_program();
   Cluster cluster = unequal_cluster({5e9, 4e9, 5e9, 4e9});
   cluster.hosts.push_back(cluster.hosts[0]);
@@ -198,7 +214,7 @@ TEST(BesideSource, OfTwoAxesAgreesWithItsPlan) {
 
 /// An old parameter is gathered in the bucket that gathers the new one: neither comes first, so that the new one is not
 /// put in the place of the old.
-TEST(BesideSource, MembersThatReadAndReplaceALeafHaveTheirOwnPlaces) {
+TEST(BesideOfPlans, MembersThatReadAndReplaceALeafHaveTheirOwnPlaces) {
   const Program program = mlp_program();
   const Cluster cluster = unequal_cluster({1e9, 3e9, 2e9});
   SpmdProgram plan = sharded_update().plan;

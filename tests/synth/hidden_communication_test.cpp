@@ -64,13 +64,34 @@ TEST(HiddenCommunication, MayBeOfParametersStatesAndWhatOnlyTheUpdateReads) {
   b.phase(Phase::backward);
   const NodeId d_h = b.op("d_h", "bn->bn", {h});
   const NodeId d_w = b.op("d_w", "bk,bn->kn", {x, d_h});
+  const NodeId d_x = b.op("d_x", "bn->b", {d_h});
   b.phase(Phase::update);
   const NodeId moved = b.op("moved", "kn,kn->kn", {m, d_w});
   b.program.updates = {{m, moved}, {w, moved}};
   const Analysis analysis(b.program, 1);
   const auto hides = [&](NodeId node) { return analysis.may_hide[size_t(node)] != 0; };
   for (const NodeId node : {w, m, d_w, moved}) EXPECT_TRUE(hides(node)) << b.program[node].name;
-  for (const NodeId node : {x, h, loss, d_h}) EXPECT_FALSE(hides(node)) << b.program[node].name;
+  for (const NodeId node : {x, h, loss, d_h, d_x}) EXPECT_FALSE(hides(node)) << b.program[node].name;
+}
+
+/// As where gradients are clipped by the norm of all: there is nothing left to compute beside it.
+TEST(HiddenCommunication, MayNotBeOfAParameterThatWaitsForTheWholeBackwardPhase) {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {8, 4}), w = b.parameter("w", {4, 4}), v = b.parameter("v", {4, 4});
+  const NodeId h = b.op("h", "bk,kn->bn", {x, w}), o = b.op("o", "bk,kn->bn", {h, v});
+  b.program.loss = b.op("loss", "bn->", {o});
+  b.phase(Phase::backward);
+  const NodeId d_v = b.op("d_v", "bk,bn->kn", {h, o});
+  const NodeId d_w = b.op("d_w", "bk,bn->kn", {x, o});
+  b.phase(Phase::update);
+  const NodeId squares = b.op("squares", "kn->", {d_w});
+  const NodeId next_v = b.op("next_v", "kn,kn->kn", {v, d_v}), next_w = b.op("next_w", "kn,kn->kn", {w, d_w});
+  const NodeId clipped_v = b.op("clipped_v", "kn,->kn", {next_v, squares});
+  b.program.updates = {{v, clipped_v}, {w, next_w}};
+  const Analysis analysis(b.program, 1);
+  EXPECT_TRUE(analysis.may_hide[size_t(next_v)]) << "d_w is computed meanwhile";
+  EXPECT_FALSE(analysis.may_hide[size_t(next_w)]);
+  EXPECT_FALSE(analysis.may_hide[size_t(clipped_v)]);
 }
 
 /// Two hosts with a link between them that is slow for one gradient after the other, and fast enough for all of them

@@ -105,6 +105,18 @@ TEST(Timeline, OverlapsCommunicationOnDevicesWithAStreamForIt) {
   EXPECT_EQ(timeline.devices[1].hidden_seconds, 1);
 }
 
+/// A device whose program begins collectives itself computes first what stands before them.
+TEST(Timeline, CoresBeginACollectiveWhenTheyComeToIt) {
+  const Example example;
+  Unfolding unfolding = in_order(3, true);
+  std::swap(unfolding.order[0], unfolding.order[1]);  // y stands before the gather, which does not need it
+  EXPECT_EQ(simulate(example.spmd, example.prices, unfolding).seconds, 7);
+  unfolding.begun_in_order = true;
+  const Timeline timeline = simulate(example.spmd, example.prices, unfolding);
+  EXPECT_EQ(timeline.spans[0][1].start, 3) << "when the slower of the two has y";
+  EXPECT_EQ(timeline.seconds, 10);
+}
+
 TEST(Timeline, CoresDoOneThingAfterTheOtherAndWaitAtCollectivesOnly) {
   Timeline timeline = Example().on(DeviceKind::cpu);
   EXPECT_EQ(timeline.seconds, 10);

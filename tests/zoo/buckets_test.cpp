@@ -33,6 +33,17 @@ Cluster four_on_two_hosts() {
   return four;
 }
 
+/// Every parameter of two or more dimensions cut in its rows, and so gathered ahead of its readers.
+Plan plan_of_cut_parameters(const Program& program, const Cluster& four) {
+  SynthesisOptions options;
+  options.effort = Effort::quick;
+  options.pins.mesh = {4};
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::parameter && node.type.shape.size() > 1 && node.type.shape[0] >= 4)
+      options.pins.placements.push_back({node.name, "sharded(0)"});
+  return synthesize(program, four, options);
+}
+
 class InBuckets : public ::testing::TestWithParam<ListedModel> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, InBuckets, ::testing::ValuesIn(first_of_each_file()),
@@ -44,8 +55,8 @@ TEST_P(InBuckets, TextAndMemoryAreAsPlanned) {
   SynthesisOptions options;
   options.effort = Effort::quick;
   options.most_axes = 2;
-  for (const Plan& plan :
-       {data_parallel_plan(traced.program, four, RatioRule::proportional), synthesize(traced.program, four, options)}) {
+  for (const Plan& plan : {data_parallel_plan(traced.program, four, RatioRule::proportional),
+                           synthesize(traced.program, four, options), plan_of_cut_parameters(traced.program, four)}) {
     EXPECT_TRUE(std::ranges::any_of(plan.program.instructions, [](const Instruction& i) { return i.bucket >= 0; }));
     for (const int rank : {0, 3}) {
       const DeviceProgram device = generate(traced.program, plan.program, four, rank);
