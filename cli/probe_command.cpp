@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -151,8 +152,31 @@ DeviceSpeed slower(DeviceSpeed a, const DeviceSpeed& b) {
   return a;
 }
 
+/// The same of what a host measured and of what another one of its entry did.
+MeasuredHost slower(MeasuredHost own, const Cluster& before, int host) {
+  for (const Device& device : before.devices)
+    if (device.host == host) own.device = slower(own.device, device.measured);
+  if (own.outside) {
+    const Link other = before.outside(host);
+    own.outside = Link{std::min(own.outside->bandwidth_bytes_per_second, other.bandwidth_bytes_per_second),
+                       std::max(own.outside->latency_seconds, other.latency_seconds)};
+  }
+  return own;
+}
+
 /// Of the entry of the file that stands for the host: its name without a number.
 std::string entry_of(const std::string& host) { return host.substr(0, host.rfind('[')); }
+
+/// Of the links of the host's pairs the fastest: a pair is as fast as the slower of its hosts.
+Link outside_of(const LinkProbeResult& found, int process) {
+  Link out{0, HUGE_VAL};
+  for (const PairLink& pair : found.pairs) {
+    if (pair.first != process && pair.second != process) continue;
+    out.bandwidth_bytes_per_second = std::max(out.bandwidth_bytes_per_second, pair.link.bandwidth_bytes_per_second);
+    out.latency_seconds = std::min(out.latency_seconds, pair.link.latency_seconds);
+  }
+  return out;
+}
 
 /// The text with what all hosts measured, host after host. One entry of the file may stand for several hosts: it is as
 /// slow as the slowest of them.
@@ -161,9 +185,7 @@ std::string with_all_measured(Job& job, const Cluster& cluster, std::string text
   for (int process = 0; process < job.count(); ++process) {
     const std::string& name = cluster.hosts[size_t(process)].name;
     if (process == job.process()) {
-      if (seen.contains(entry_of(name)))
-        for (const Device& device : parse_cluster(text, cluster.file).devices)
-          if (device.host == process) own.device = slower(own.device, device.measured);
+      if (seen.contains(entry_of(name))) own = slower(own, parse_cluster(text, cluster.file), process);
       text = with_measured(text, cluster.file, own);
     }
     text = job.exchange(text)[size_t(process)];
@@ -209,6 +231,7 @@ ExitCode probe(const ProbeCommand& options, Job* job) {
   if (job) {
     const LinkProbeResult links = probe_links(*job, {.seconds = options.seconds});
     print_links(cluster, links);
+    if (job->count() > 1) own.outside = outside_of(links, job->process());
     add_messages(cluster, links.message_bytes_per_second[size_t(job->process())], &own);
     text =
         with_measured_between(with_all_measured(*job, cluster, std::move(text), own), options.cluster, links.slowest);

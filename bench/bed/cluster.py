@@ -113,8 +113,17 @@ def measure_links(bed):
     return out
 
 
-def host_text(host, measured):
-    return (f'\n[[host]]\nname = "{host.name}"\n  [[host.device]]\n  name = "cpu"\n  kind = "cpu"\n  cores = 1\n'
+def link_text(bandwidth, latency):
+    return f'bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us"'
+
+
+def host_text(host, measured, link, faster):
+    """`link`: None for a host alone."""
+    outside = ""
+    if link:
+        outside = f'outside = {{ measured = {{ {link_text(link["bandwidth"] * faster, link["latency"] / faster)} }} }}\n'
+    return (f'\n[[host]]\nname = "{host.name}"\n{outside}'
+            f'  [[host.device]]\n  name = "cpu"\n  kind = "cpu"\n  cores = 1\n'
             f'  memory = "{HOST_MEMORY}"\n  measured = {scaled(measured, host.quota)}\n')
 
 
@@ -125,11 +134,11 @@ def cluster_text(hosts, measured, links, faster=1):
             "# links are measured over TCP, memory is declared.\n")
     text += f'name = "bed-{len(hosts)}"\n'
     if len(hosts) > 1:
-        # A cluster file has one rate for all links, so that of the slowest.
         bandwidth = min(links[host.name]["bandwidth"] for host in hosts) * faster
         latency = max(links[host.name]["latency"] for host in hosts) / faster
         declared = min(host.link_bits for host in hosts) / 1e6
-        measured_text = f'bandwidth = "{bandwidth * 8 / 1e6:.4g} Mb/s", latency = "{latency * 1e6:.4g} us"'
         text += (f'\n[between]\nbandwidth = "{declared:g} Mb/s"\nlatency = "100 us"\n'
-                 f'measured = {{ {measured_text} }}\n')
-    return text + "".join(host_text(host, measured[host.name]) for host in hosts)
+                 f'measured = {{ {link_text(bandwidth, latency)} }}\n')
+    alone = len(hosts) == 1
+    return text + "".join(host_text(host, measured[host.name], None if alone else links[host.name], faster)
+                          for host in hosts)

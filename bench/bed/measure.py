@@ -143,8 +143,6 @@ class Measurement:
         self.measured = probe_messages(self.bed, options.hetsynth, self.folder, cores, self.links)
         with open(os.path.join(self.folder, "cluster.toml"), "w") as file:
             file.write(cluster_text(self.bed.hosts, self.measured, self.links))
-        if len({host.link_bits for host in self.bed.hosts}) > 1:
-            say("links differ, and a cluster file has one rate for all: plans are made for the slowest")
         say("planning, and compiling what is planned")
         planner = self.planner = Planner(self.bed, options, self.folder, self.measured, self.links)
         self.rows = [planner.row(key) for key in self.keys]

@@ -50,13 +50,28 @@ double Device::message_seconds_per_byte() const {
   return known ? 1 / (*known * duty) : 0;
 }
 
+Link Cluster::link(int from, int to) const {
+  const OutsideLink &one = hosts.at(size_t(from)).outside, &other = hosts.at(size_t(to)).outside;
+  return {std::min(one.sending_bytes_per_second.value_or(between.bandwidth_bytes_per_second),
+                   other.receiving_bytes_per_second.value_or(between.bandwidth_bytes_per_second)),
+          std::max(one.latency_seconds.value_or(between.latency_seconds),
+                   other.latency_seconds.value_or(between.latency_seconds))};
+}
+
+Link Cluster::outside(int host) const { return link(host, host); }
+
+bool Cluster::same_links(int host, int other) const {
+  const Host &one = hosts.at(size_t(host)), &two = hosts.at(size_t(other));
+  return one.inside == two.inside && one.outside == two.outside;
+}
+
 Link Cluster::slowest_link() const {
   std::vector<Link> links;
   std::vector<int> devices_of_host(hosts.size());
   for (const Device& device : devices) ++devices_of_host[device.host];
   for (size_t host = 0; host < hosts.size(); ++host)
     if (devices_of_host[host] > 1) links.push_back(hosts[host].inside);
-  if (hosts.size() > 1) links.push_back(between);
+  for (size_t host = 0; hosts.size() > 1 && host < hosts.size(); ++host) links.push_back(outside(int(host)));
   if (links.empty()) return unlimited_link;
   Link slowest = links.front();
   for (const Link& link : links) {
@@ -137,7 +152,15 @@ std::string hash_text(const Cluster& cluster) {
   const auto string_text = [](const std::string& text) { return fmt::format("{}:{}", text.size(), text); };
   std::string canonical =
       fmt::format("cluster 2\nbetween {}\n", cluster.hosts.size() > 1 ? link_text(cluster.between) : "none");
-  for (const Host& host : cluster.hosts) canonical += fmt::format("host {}\n", link_text(host.inside));
+  const auto own = [](const std::optional<double>& value) { return value ? fmt::format(" {}", *value) : " -"; };
+  for (const Host& host : cluster.hosts) {
+    canonical += fmt::format("host {}", link_text(host.inside));
+    // As with the products below.
+    if (const OutsideLink& link = host.outside; cluster.hosts.size() > 1 && link != OutsideLink{})
+      canonical += fmt::format(" outside{}{}{}", own(link.sending_bytes_per_second),
+                               own(link.receiving_bytes_per_second), own(link.latency_seconds));
+    canonical += "\n";
+  }
   for (const Device& device : cluster.devices) {
     canonical += fmt::format("device {} {} {} {} {} {} {} {}", string_text(device.name), int(device.kind), device.host,
                              string_text(device.model), string_text(device.architecture), device.memory_bytes,

@@ -51,14 +51,23 @@ struct Device {
 struct Link {
   double bandwidth_bytes_per_second = 0;
   double latency_seconds = 0;
+  bool operator==(const Link&) const = default;
 };
 
 /// Where nothing is sent: inside a host of one device.
 constexpr Link unlimited_link{std::numeric_limits<double>::infinity(), 0};
 
+/// What a host has of its own towards other hosts; what is not told is that of all (Cluster::between).
+struct OutsideLink {
+  std::optional<double> sending_bytes_per_second, receiving_bytes_per_second;
+  std::optional<double> latency_seconds;
+  bool operator==(const OutsideLink&) const = default;
+};
+
 struct Host {
   std::string name;
   Link inside;  ///< between devices of the host
+  OutsideLink outside = {};
 };
 
 struct Cluster {
@@ -66,8 +75,13 @@ struct Cluster {
   std::string name;
   std::vector<Host> hosts;
   std::vector<Device> devices;  ///< rank order
-  Link between;                 ///< between hosts; bandwidth per host
+  Link between;                 ///< between hosts that have nothing of their own; bandwidth per host
 
+  /// What a ring through the host has of its link to others: as much leaves it as enters it.
+  Link outside(int host) const;
+  /// From one host to another: as fast as one sends and the other receives, with the greater latency.
+  Link link(int from, int to) const;
+  bool same_links(int host, int other) const;  ///< inside and outside
   /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs
   /// over. A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a
   /// host.

@@ -45,8 +45,7 @@ class Editor {
   }
 
   void measure_link(const toml::table& link, const Link& speed) {
-    const std::string measured = fmt::format("measured = {{ bandwidth = \"{:.4g} GB/s\", latency = \"{:.4g} us\" }}",
-                                             speed.bandwidth_bytes_per_second / 1e9, speed.latency_seconds * 1e6);
+    const std::string measured = measured_text(speed);
     if (replace(link, measured)) return;
     if (!link.is_inline()) return insert_below_header(link, measured);
     // Before the brace that closes the table.
@@ -55,6 +54,13 @@ class Editor {
     size_t word = at;
     while (word > 0 && text_[word - 1] == ' ') --word;
     edits_.push_back({word, at, fmt::format(", {} ", measured)});
+  }
+
+  /// The link of a host to others, which few files tell before it is measured.
+  void measure_outside(const toml::table& host, const Link& speed) {
+    if (const toml::table* outside = host.get_as<toml::table>("outside")) return measure_link(*outside, speed);
+    if (host.is_inline()) refuse(host);
+    insert_below_header(host, fmt::format("outside = {{ {} }}", measured_text(speed)));
   }
 
   std::string result() {
@@ -72,6 +78,11 @@ class Editor {
   }
 
  private:
+  static std::string measured_text(const Link& speed) {
+    return fmt::format("measured = {{ bandwidth = \"{:.4g} GB/s\", latency = \"{:.4g} us\" }}",
+                       speed.bandwidth_bytes_per_second / 1e9, speed.latency_seconds * 1e6);
+  }
+
   size_t offset(const toml::source_position& at) const {
     return std::min(starts_[std::min<size_t>(at.line, starts_.size()) - 1] + at.column - 1, text_.size());
   }
@@ -145,6 +156,7 @@ std::string with_measured(std::string_view toml, const std::string& file, const 
   }
   const toml::table* inside = host->get_as<toml::table>("inside");
   if (inside && measured.inside) editor.measure_link(*inside, *measured.inside);
+  if (measured.outside) editor.measure_outside(*host, *measured.outside);
   return editor.result();
 }
 

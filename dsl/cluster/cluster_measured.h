@@ -15,7 +15,8 @@ struct MeasuredHost {
   std::string name;
   DeviceSpeed device;
   std::optional<Link> inside;
-  bool adds = false;  ///< what was measured before and is not measured now stays
+  std::optional<Link> outside = {};  ///< to other hosts, in both directions
+  bool adds = false;                 ///< what was measured before and is not measured now stays
 };
 
 /// The file's text with `measured = { ... }` in the tables of that host: in place of the measured values that stood

@@ -29,7 +29,7 @@ constexpr ValueLimits duty_limits{0.01, 1};
 constexpr ValueLimits core_limits{1, 65536};
 
 const std::vector<std::string> root_keys{"name", "host", "between"};
-const std::vector<std::string> host_keys{"name", "count", "inside", "device"};
+const std::vector<std::string> host_keys{"name", "count", "inside", "outside", "device"};
 const std::vector<std::string> device_keys{"name",   "kind", "model", "count",    "architecture",
                                            "memory", "duty", "cores", "declared", "measured"};
 constexpr std::string_view epilogues_key = "epilogues";
@@ -43,6 +43,8 @@ const std::vector<std::string> speed_keys = [] {
 }();
 const std::vector<std::string> link_keys{"bandwidth", "latency", "measured"};
 const std::vector<std::string> measured_link_keys{"bandwidth", "latency"};
+const std::vector<std::string> outside_keys{"bandwidth", "sending", "receiving", "latency", "measured"};
+const std::vector<std::string> measured_outside_keys{"bandwidth", "sending", "receiving", "latency"};
 
 Link read_link(const TableReader& reader) {
   const auto measured = reader.table("measured", measured_link_keys);
@@ -58,6 +60,31 @@ Link read_link(const TableReader& reader) {
   link.bandwidth_bytes_per_second = value("bandwidth", Dimension::bandwidth, bandwidth_limits);
   link.latency_seconds = value("latency", Dimension::time, time_limits);
   return link;
+}
+
+/// A bandwidth is of both directions, unless one of them has its own. What is not said is that of all hosts.
+OutsideLink read_outside(const TableReader& reader) {
+  const auto read = [](const TableReader& table) {
+    const std::optional<double> both = table.quantity("bandwidth", Dimension::bandwidth, bandwidth_limits);
+    const auto one_way = [&](std::string_view key) {
+      const std::optional<double> own = table.quantity(key, Dimension::bandwidth, bandwidth_limits);
+      return own ? own : both;
+    };
+    return OutsideLink{one_way("sending"), one_way("receiving"),
+                       table.quantity("latency", Dimension::time, time_limits)};
+  };
+  OutsideLink out = read(reader);
+  if (const auto measured = reader.table("measured", measured_outside_keys)) {
+    const OutsideLink found = read(*measured);
+    if (found.sending_bytes_per_second) out.sending_bytes_per_second = found.sending_bytes_per_second;
+    if (found.receiving_bytes_per_second) out.receiving_bytes_per_second = found.receiving_bytes_per_second;
+    if (found.latency_seconds) out.latency_seconds = found.latency_seconds;
+  }
+  if (out == OutsideLink{})
+    reader.fail(reader.where(), "the link to other hosts tells nothing",
+                "bandwidth (or sending and receiving), or latency", "",
+                "outside = { bandwidth = \"100 Mb/s\" }, or leave it out: the host then has what [between] says");
+  return out;
 }
 
 ValueLimits limits_of(Dimension dimension) {
@@ -222,13 +249,15 @@ struct Builder {
                   "");
     const auto link = reader.table("inside", link_keys);
     const Link inside = link ? read_link(*link) : unlimited_link;
+    const auto own = reader.table("outside", outside_keys);
+    const OutsideLink outside = own ? read_outside(*own) : OutsideLink{};
     for (int i = 0; i < count; ++i) {
       const std::string name = count > 1 ? fmt::format("{}[{}]", base, i) : base;
       if (!host_names.insert(name).second)
         reader.fail(reader.where("name"), fmt::format("there are two hosts with the name {}", quote(name)),
                     "unique names", "", "");
       const int host = int(cluster.hosts.size());
-      cluster.hosts.push_back({name, inside});
+      cluster.hosts.push_back({name, inside, outside});
       int index = 0;
       const size_t first = cluster.devices.size();
       for (const TableReader& device : devices) index = add_devices(device, host, index, qualify ? name + "." : "");

@@ -242,8 +242,10 @@ class BestShares {
       const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
       double least_fixed = HUGE_VAL;
       for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
-      seconds = std::max(seconds, least_fixed + leaving / (double(problem_.cluster.hosts.size()) *
-                                                           problem_.cluster.between.bandwidth_bytes_per_second));
+      double outside = 0;
+      for (size_t host = 0; host < problem_.cluster.hosts.size(); ++host)
+        outside += problem_.cluster.outside(int(host)).bandwidth_bytes_per_second;
+      seconds = std::max(seconds, least_fixed + leaving / outside);
     }
     if (!groups.levels) return seconds;
     return std::min(seconds,

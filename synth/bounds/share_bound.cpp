@@ -125,10 +125,8 @@ class BestShares {
 
   bool hosts_alike() const {
     const auto& hosts = problem_.cluster.hosts;
-    return std::ranges::all_of(hosts, [&](const Host& host) {
-      return host.inside.bandwidth_bytes_per_second == hosts[0].inside.bandwidth_bytes_per_second &&
-             host.inside.latency_seconds == hosts[0].inside.latency_seconds;
-    });
+    return std::ranges::all_of(
+        hosts, [&](const Host& host) { return problem_.cluster.same_links(0, int(&host - hosts.data())); });
   }
 
   /// Where devices and hosts are alike, may trade places, and can have equal shares: costs are convex in these.

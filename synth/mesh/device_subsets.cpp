@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <set>
 
 namespace hetsynth::synth {
 
@@ -63,9 +63,7 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
   int kinds_of_hosts = 0;
   for (size_t h = 0; h < hosts.size(); ++h) {
     auto equal = [&](size_t other) {
-      const Link &a = cluster.hosts[h].inside, &b = cluster.hosts[other].inside;
-      return std::tie(a.bandwidth_bytes_per_second, a.latency_seconds) ==
-                 std::tie(b.bandwidth_bytes_per_second, b.latency_seconds) &&
+      return cluster.same_links(int(h), int(other)) &&
              std::equal(hosts[h].begin(), hosts[h].end(), hosts[other].begin(), hosts[other].end(),
                         [&](int x, int y) { return cluster.same_type(x, y); });
     };
@@ -85,6 +83,15 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
     for (int d = 0; d < count; ++d)
       if (speeds[d] >= level) fast.push_back(d);
     add(std::move(fast));
+  }
+  // Hosts whose link to others is at least so fast.
+  std::vector<double> links;
+  for (size_t h = 0; h < hosts.size(); ++h) links.push_back(cluster.outside(int(h)).bandwidth_bytes_per_second);
+  for (const double least : std::set<double>(links.begin(), links.end())) {
+    std::vector<int> near;
+    for (int d = 0; d < count; ++d)
+      if (links[size_t(cluster.devices[size_t(d)].host)] >= least) near.push_back(d);
+    add(std::move(near));
   }
   const std::vector<size_t> order = hosts_by_speed(cluster);
   const auto add_fastest_hosts = [&](size_t many) {

@@ -50,7 +50,7 @@ void CommunicationCost::find_links(int axis) {
       if (hosts_of_group[g].size() > 1) sharing_.back()[g] = std::max(sharing_.back()[g], double(crossing[host]));
       auto inside = std::count_if(group.begin(), group.end(), [&](int d) { return cluster_.devices[d].host == host; });
       if (inside > 1) over(cluster_.hosts[host].inside, 1);
-      if (hosts_of_group[g].size() > 1) over(cluster_.between, crossing[host]);
+      if (hosts_of_group[g].size() > 1) over(cluster_.outside(host), crossing[host]);
     }
     for (int d : group) {
       links_.back()[d] = slowest;
@@ -70,14 +70,20 @@ void CommunicationCost::find_levels(int axis) {
     for (int d : group) {
       group_of_.back()[size_t(d)] = g;
       const int host = cluster_.devices[size_t(d)].host;
-      if (host != before) levels.hosts.push_back({cluster_.hosts[size_t(host)].inside, {}});
+      if (host != before) levels.hosts.push_back({cluster_.hosts[size_t(host)].inside, {}, {}});
       levels.hosts.back().devices.push_back(d);
       before = host;
     }
     for (const GroupLevels::Host& host : levels.hosts) shared = shared || host.devices.size() > 1;
     several = several || levels.hosts.size() > 1;
-    levels.between = cluster_.between;
-    levels.between.bandwidth_bytes_per_second /= sharing_.back()[g];
+    levels.between = unlimited_link;
+    for (GroupLevels::Host& host : levels.hosts) {
+      host.outside = cluster_.outside(cluster_.devices[size_t(host.devices[0])].host);
+      host.outside.bandwidth_bytes_per_second /= sharing_.back()[g];
+      levels.between.bandwidth_bytes_per_second =
+          std::min(levels.between.bandwidth_bytes_per_second, host.outside.bandwidth_bytes_per_second);
+      levels.between.latency_seconds = std::max(levels.between.latency_seconds, host.outside.latency_seconds);
+    }
     levels_.back().push_back(std::move(levels));
   }
   // Plans number hosts in the order of the ranks.
@@ -209,7 +215,7 @@ double CommunicationCost::exchange_by_host(const GroupLevels& at, const std::vec
   for (const GroupLevels::Host& host : at.hosts) {
     double of_host = 0;
     for (int d : host.devices) of_host += moved[size_t(d)];
-    between = std::max(between, of_host / at.between.bandwidth_bytes_per_second);
+    between = std::max(between, of_host / host.outside.bandwidth_bytes_per_second);
     if (host.devices.size() == 1) continue;
     const Messages messages = messages_within(at, host);
     const double pass = of_host / host.inside.bandwidth_bytes_per_second;
@@ -221,12 +227,13 @@ double CommunicationCost::exchange_by_host(const GroupLevels& at, const std::vec
 
 /// Whatever the devices hold, together they move (n-1)/n of a byte for every byte of the whole.
 Line CommunicationCost::least_exchange(const GroupLevels& at) const {
-  double devices = 0, bandwidth = 0;
+  double devices = 0, bandwidth = 0, outside = 0;
   Line out{HUGE_VAL, 0}, back{HUGE_VAL, 0};
   double most_out = 0, most_back = 0;
   bool alone = false;
   for (const GroupLevels::Host& host : at.hosts) {
     devices += double(host.devices.size());
+    outside += host.outside.bandwidth_bytes_per_second;
     alone = alone || host.devices.size() == 1;
     if (host.devices.size() == 1) continue;
     const Messages messages = messages_within(at, host);
@@ -245,7 +252,7 @@ Line CommunicationCost::least_exchange(const GroupLevels& at) const {
     out.per_byte = back.per_byte = moved / bandwidth;
   const double hosts = double(at.hosts.size());
   return {out.fixed + (hosts - 1) * at.between.latency_seconds + back.fixed,
-          out.per_byte + moved / hosts / at.between.bandwidth_bytes_per_second + back.per_byte};
+          out.per_byte + moved / outside + back.per_byte};
 }
 
 /// As asked for; if that is left open hierarchically, where that is faster than on one ring, or directly.
@@ -279,7 +286,8 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
     for (int d : group) {
       int host = cluster_.devices[d].host;
       slowest = std::max(slowest, moved[d] / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
-      if (crosses_[axis][d]) slowest = std::max(slowest, leaving[host] / cluster_.between.bandwidth_bytes_per_second);
+      if (crosses_[axis][d])
+        slowest = std::max(slowest, leaving[host] / cluster_.outside(host).bandwidth_bytes_per_second);
     }
     return (n - 1) * link.latency_seconds + slowest;
   };
@@ -373,7 +381,8 @@ Movement CommunicationCost::send(int axis, int root, int to, const std::vector<d
   for (const Group& group : groups_[size_t(axis)]) {
     const int from = group[size_t(root)], target = group[size_t(to)];
     const bool crosses = host_of(from) != host_of(target);
-    const Link& link = crosses ? cluster_.between : cluster_.hosts[size_t(host_of(from))].inside;
+    const Link link =
+        crosses ? cluster_.link(host_of(from), host_of(target)) : cluster_.hosts[size_t(host_of(from))].inside;
     const double sharing = crosses ? leaving[size_t(host_of(from))] : 1;
     const double seconds = link.latency_seconds + before[size_t(from)] * sharing / link.bandwidth_bytes_per_second;
     out.device_seconds[size_t(from)] = out.device_seconds[size_t(target)] = seconds;

@@ -3,7 +3,8 @@
 //
 // Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
 // S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
-// slowest link. The bandwidth between hosts is divided by the groups that cross it at once.
+// slowest link, where a host with a link of its own to others (Host::outside) counts with the slower of its directions.
+// The bandwidth of a host's link to others is divided by the groups that cross it at once.
 //   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
 //                                padded:  (n-1) (a + max c / B)          (NCCL)
 //                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
@@ -15,7 +16,7 @@
 //     all_gather, reduce_scatter max ((m-1) a' + S_h / B') + (H-1) a + (S - min S_h) / B + w
 //                                (NCCL, unless all S_h are equal: 2 (H-1) a, H rooted collectives in one group)
 //     broadcast                  2 w + (H-1) a + S / B  (the root may be any device of its host; on one host w)
-//     all_to_all                 p + (H-1) a + (n-1)/n max C_h / B + q; C_h: the sum of c (below) over the host;
+//     all_to_all                 p + (H-1) a + (n-1)/n max C_h / B_h + q; C_h: the sum of c (below) over the host;
 //                                p, q: passes to leaders and from them, at most (m-1) a' + (n-1)/n C_h / B'
 //                                (NCCL, a message per sender and host, or per sender and device: (m-1) H a' and
 //                                (m-1) (n-m) a'); in a group on one host as if it were not hierarchical
@@ -58,9 +59,10 @@ struct GroupLevels {
   struct Host {
     Link inside;
     std::vector<int> devices;
+    Link outside = {};  ///< what the group has of its link to other hosts
   };
   std::vector<Host> hosts;
-  Link between;  ///< what the group has of it
+  Link between;  ///< the slowest of these
 };
 
 class CommunicationCost {

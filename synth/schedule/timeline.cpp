@@ -17,7 +17,10 @@ namespace {
 Cluster with_latency_alone(Cluster cluster) {
   constexpr double unlimited = std::numeric_limits<double>::infinity();
   cluster.between.bandwidth_bytes_per_second = unlimited;
-  for (Host& host : cluster.hosts) host.inside.bandwidth_bytes_per_second = unlimited;
+  for (Host& host : cluster.hosts) {
+    host.inside.bandwidth_bytes_per_second = unlimited;
+    host.outside.sending_bytes_per_second = host.outside.receiving_bytes_per_second = unlimited;
+  }
   return cluster;
 }
 

@@ -258,7 +258,7 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
     const double moved = double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), d) * (n - 1) / n;
     const int host = cluster.devices[size_t(d)].host, variable = larger[type(d)];
     rows.insert({variable, moved / cluster.hosts[size_t(host)].inside.bandwidth_bytes_per_second});
-    if (crosses_hosts(d)) leaving[host][variable] += moved / cluster.between.bandwidth_bytes_per_second * scale;
+    if (crosses_hosts(d)) leaving[host][variable] += moved / cluster.outside(host).bandwidth_bytes_per_second * scale;
   }
   for (const auto& [variable, seconds] : rows) above(z, 0, seconds, variable);
   for (const auto& [host, row] : leaving) {
@@ -287,7 +287,7 @@ void RatioProgram::add_exchange_by_host(const CostTerm& term, const std::vector<
     };
     const bool several = levels.hosts.size() > 1;
     for (const GroupLevels::Host& host : levels.hosts) {
-      if (several) over(between, levels.between, host.devices);
+      if (several) over(between, host.outside, host.devices);
       if (several && host.devices.size() > 1) over(within, host.inside, host.devices);
       for (int d : host.devices)
         if (!several) over(between, host.inside, {d});

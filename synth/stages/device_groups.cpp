@@ -10,14 +10,10 @@ namespace hetsynth::synth {
 namespace {
 
 bool alike(const Cluster& cluster, const std::vector<int>& a, const std::vector<int>& b) {
-  const auto host = [&](int device) -> const Host& {
-    return cluster.hosts[size_t(cluster.devices[size_t(device)].host)];
-  };
-  const auto across = [&](const std::vector<int>& group) { return &host(group.front()) != &host(group.back()); };
-  const Link &one = host(a.front()).inside, &other = host(b.front()).inside;
+  const auto host = [&](int device) { return cluster.devices[size_t(device)].host; };
+  const auto across = [&](const std::vector<int>& group) { return host(group.front()) != host(group.back()); };
   return cluster.same_type(a.front(), b.front()) && across(a) == across(b) &&
-         one.bandwidth_bytes_per_second == other.bandwidth_bytes_per_second &&
-         one.latency_seconds == other.latency_seconds;
+         std::ranges::equal(a, b, [&](int x, int y) { return cluster.same_links(host(x), host(y)); });
 }
 
 }  // namespace

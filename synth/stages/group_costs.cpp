@@ -51,9 +51,9 @@ class Costs {
       const auto sharing = double(std::ranges::count_if(devices, [&](int device) { return host(device) == here; }));
       out_.links.emplace_back();
       for (const int to : in_order) {
-        const bool inside = host(groups_.groups[size_t(to)][0]) == here;
-        Link link = inside ? cluster_.hosts[size_t(here)].inside : cluster_.between;
-        if (!inside) link.bandwidth_bytes_per_second /= sharing;
+        const int there = host(groups_.groups[size_t(to)][0]);
+        Link link = there == here ? cluster_.hosts[size_t(here)].inside : cluster_.link(here, there);
+        if (there != here) link.bandwidth_bytes_per_second /= sharing;
         out_.links.back().push_back(link);
       }
     }

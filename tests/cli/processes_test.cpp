@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "command.h"
+#include "dsl/cluster/cluster.h"
 #include "hetsynth/build_paths.h"
 
 namespace hetsynth::testing {
@@ -101,6 +102,10 @@ TEST_F(Processes, MeasureTheirHostsAndTheLinksBetweenThem) {
                                 HasSubstr("written to measured.toml")));
   const std::string text = place.read("measured.toml");
   EXPECT_THAT(text, HasSubstr("latency = \"0.02 us\", measured = { bandwidth = "));
+  // Two hosts have one pair, which is as fast as the slower of them.
+  const Cluster measured = parse_cluster(text, "measured.toml");
+  for (const int host : {0, 1}) EXPECT_EQ(measured.outside(host), measured.between) << text;
+  EXPECT_THAT(text, HasSubstr("outside = { measured = { bandwidth = "));
   const size_t first = text.find("messages = "), second = text.find("messages = ", first + 1);
   EXPECT_NE(second, std::string::npos) << text;
   EXPECT_LT(text.find("measured = { matmul"), first);

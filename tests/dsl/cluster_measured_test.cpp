@@ -57,6 +57,31 @@ TEST(ClusterMeasured, CountsWhenReadBackAndLeavesTheRest) {
     EXPECT_THAT(text, HasSubstr(remark));
 }
 
+TEST(ClusterMeasured, LinksOfHostsToOthersAreWrittenAndWrittenAnew) {
+  const Link link{0.11e9, 61e-6}, other{0.2e9, 50e-6};
+  const auto written = [](const std::string& text, const std::string& host, const Link& outside) {
+    MeasuredHost measured;
+    measured.name = host;
+    measured.outside = outside;
+    return with_measured(text, "c.toml", measured);
+  };
+  std::string text = file;
+  for (const char* host : {"a", "host1"}) {
+    text = written(text, host, link);
+    const int number = host[0] == 'a' ? 0 : 1;
+    EXPECT_EQ(parse_cluster(text, "c.toml").outside(number), link) << text;
+    EXPECT_EQ(parse_cluster(written(text, host, other), "c.toml").outside(number), other) << text;
+  }
+  // Beside what its author declared.
+  std::string declared = file;
+  const std::string name = "name = \"a\"\n";
+  declared.insert(declared.find(name) + name.size(), "outside = { sending = \"1 Mb/s\" }  # far\n");
+  text = written(declared, "a", link);
+  EXPECT_EQ(parse_cluster(text, "c.toml").outside(0), link) << text;
+  for (const char* kept : {"outside = { sending = \"1 Mb/s\", measured", "# far", "# a remark"})
+    EXPECT_THAT(text, HasSubstr(kept));
+}
+
 TEST(ClusterMeasured, LinksBetweenHostsAreWrittenInTablesOfBothForms) {
   const auto expect_read = [](const std::string& before, const std::string& text) {
     const Cluster after = parse_cluster(text, "c.toml");

@@ -299,6 +299,12 @@ TEST(Price, OfASendIsThatOfTheLinkBetweenItsDevices) {
   EXPECT_DOUBLE_EQ(price.device_seconds[1], 1e-3 + 2 * 8000e-6);
   EXPECT_DOUBLE_EQ(price.device_seconds[3], price.device_seconds[1]);
   EXPECT_DOUBLE_EQ(price.bytes, 24000);
+  // As fast as the one host sends and the other receives.
+  cluster.hosts[0].outside = {5e5, 1e3, {}};
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 1e-3 + 2 * 24000 / 5e5);
+  cluster.hosts[1].outside = {{}, 2e5, 4e-3};
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 4e-3 + 2 * 24000 / 2e5);
+  cluster.hosts[0].outside = cluster.hosts[1].outside = {};
   // Stages inside of a host are nearer.
   spmd.mesh.axes = {{"dp", 2}, {"pp", 2}};
   spmd.tables[0].axis = 0;
@@ -331,6 +337,13 @@ TEST(Price, OfAnAxisIsThatOfTheLinksItRunsOver) {
   spmd.instructions[0].axis = 0;
   EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds,
                    2e-3 + 64000e-6);  // two groups cross at once
+  // A ring leaves every host and enters it.
+  cluster.hosts[1].outside.receiving_bytes_per_second = 2e5;
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-3 + 64000 / 2e5);
+  cluster.hosts[1].outside = {4e6, 4e6, {}};
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-3 + 64000e-6) << "the other limits it";
+  cluster.hosts[0].outside = {2e6, 3e6, {}};
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 2e-3 + 64000 / 2e6);
 }
 
 }  // namespace

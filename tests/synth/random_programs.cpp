@@ -108,6 +108,20 @@ Program random_program(int max_ops, bool windows) {
 }
 Program random_windows(int max_ops) { return Grower({0, 4, 7, 7, 7, 8}, 1).run(max_ops); }
 
+namespace {
+
+/// Of every second cluster one host has a link of its own to the others, slower or faster in one direction or both.
+void give_own_links(Cluster* cluster) {
+  if (*rc::gen::arbitrary<bool>()) return;
+  OutsideLink& own = cluster->hosts[*rc::gen::inRange<size_t>(0, cluster->hosts.size())].outside;
+  const double usual = cluster->between.bandwidth_bytes_per_second;
+  if (*rc::gen::arbitrary<bool>()) own.sending_bytes_per_second = usual * *rc::gen::element(0.1, 0.5, 3.0);
+  if (*rc::gen::arbitrary<bool>()) own.receiving_bytes_per_second = usual * *rc::gen::element(0.1, 0.5, 3.0);
+  if (*rc::gen::arbitrary<bool>()) own.latency_seconds = cluster->between.latency_seconds * 3;
+}
+
+}  // namespace
+
 Cluster random_cluster() {
   std::vector<double> speeds =
       *rc::gen::container<std::vector<double>>(*rc::gen::inRange<size_t>(2, 5), rc::gen::element(1e9, 2e9, 5e9));
@@ -118,6 +132,7 @@ Cluster random_cluster() {
     cluster.between = {bandwidth / *rc::gen::element(1, 10, 100), latency * *rc::gen::element(1, 10)};
     cluster.hosts.resize(2, cluster.hosts[0]);
     for (size_t d = *rc::gen::inRange<size_t>(1, speeds.size()); d < speeds.size(); ++d) cluster.devices[d].host = 1;
+    give_own_links(&cluster);
   }
   return cluster;
 }
@@ -133,6 +148,7 @@ std::pair<Cluster, Mesh> random_mesh() {
     // Or so that groups of an axis have several devices on a host.
     const size_t first = *rc::gen::arbitrary<bool>() ? 0 : *rc::gen::inRange<size_t>(1, speeds.size());
     for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].host = first == 0 ? int(d) / inner : int(d >= first);
+    give_own_links(&cluster);
   }
   return {cluster, Mesh{{{"outer", outer}, {"inner", inner}}}};
 }

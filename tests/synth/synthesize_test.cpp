@@ -303,5 +303,28 @@ TEST(Synthesize, AListenerCanStopIt) {
   EXPECT_EQ(compare_with_reference(program, plan.program, 3), "");
 }
 
+/// Four hosts behind fast links, of which one has a slow one: the others go on without it. Where a file could tell one
+/// rate alone, that of the slowest, all would have gone on alone.
+TEST(Synthesize, AHostWithASlowLinkIsLeftOut) {
+  const Program program = mlp(512, {256, 256, 256});
+  Cluster cluster = cluster_of_speeds({1e10, 1e10, 1e10, 1e10});
+  cluster.hosts.resize(4, cluster.hosts[0]);
+  for (int d = 0; d < 4; ++d) cluster.devices[size_t(d)].host = d;
+  cluster.between = {1e9, 1e-5};
+  SynthesisOptions options;
+  options.drop_devices = true;
+  EXPECT_EQ(synthesize(program, cluster, options).program.mesh.device_count(), 4);
+  for (const bool receives : {false, true}) {
+    Cluster far = cluster;
+    (receives ? far.hosts[1].outside.receiving_bytes_per_second : far.hosts[1].outside.sending_bytes_per_second) = 1e6;
+    const Plan plan = synthesize(program, far, options);
+    EXPECT_EQ(plan.program.mesh.device_count(), 3);
+    for (const auto& device : plan.devices) EXPECT_NE(device.name, far.devices[1].name);
+  }
+  Cluster slow = cluster;
+  slow.between = {1e4, 1e-2};
+  EXPECT_EQ(synthesize(program, slow, options).program.mesh.device_count(), 1);
+}
+
 }  // namespace
 }  // namespace hetsynth
