@@ -50,10 +50,10 @@ double Device::message_seconds_per_byte() const {
   return known ? 1 / (*known * duty) : 0;
 }
 
-Link Cluster::link(int from, int to) const {
+Link Cluster::link(int from, int to, double sent, double received) const {
   const OutsideLink &one = hosts.at(size_t(from)).outside, &other = hosts.at(size_t(to)).outside;
-  return {std::min(one.sending_bytes_per_second.value_or(between.bandwidth_bytes_per_second),
-                   other.receiving_bytes_per_second.value_or(between.bandwidth_bytes_per_second)),
+  return {std::min(one.sending_bytes_per_second.value_or(between.bandwidth_bytes_per_second) / sent,
+                   other.receiving_bytes_per_second.value_or(between.bandwidth_bytes_per_second) / received),
           std::max(one.latency_seconds.value_or(between.latency_seconds),
                    other.latency_seconds.value_or(between.latency_seconds))};
 }

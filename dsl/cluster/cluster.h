@@ -79,8 +79,9 @@ struct Cluster {
 
   /// What a ring through the host has of its link to others: as much leaves it as enters it.
   Link outside(int host) const;
-  /// From one host to another: as fast as one sends and the other receives, with the greater latency.
-  Link link(int from, int to) const;
+  /// From one host to another: as fast as one sends and the other receives, with the greater latency. So many messages
+  /// share what the one sends, and so many what the other receives.
+  Link link(int from, int to, double sent = 1, double received = 1) const;
   bool same_links(int host, int other) const;  ///< inside and outside
   /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs
   /// over. A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a

@@ -70,11 +70,12 @@ class Editor {
   }
 
   [[noreturn]] void refuse(const toml::node& node) const {
-    throw UserError({.where = {file_, int(node.source().begin.line), int(node.source().begin.column)},
-                     .tag = "cluster",
-                     .message = "measured values cannot be written into this entry",
-                     .expected = "devices as [[host.device]] tables, inside = { ... } in one line",
-                     .mend = "write the entry that way, or enter the printed values by hand"});
+    throw UserError(
+        {.where = {file_, int(node.source().begin.line), int(node.source().begin.column)},
+         .tag = "cluster",
+         .message = "measured values cannot be written into this entry",
+         .expected = "devices as [[host.device]] tables, inside = { ... } and outside = { ... } in one line",
+         .mend = "write the entry that way, or enter the printed values by hand"});
   }
 
  private:
@@ -89,6 +90,8 @@ class Editor {
 
   /// As far in as the next line.
   void insert_below_header(const toml::table& table, const std::string& line_of_text) {
+    // A table of dotted keys has no header.
+    if (const size_t begin = offset(table.source().begin); begin >= text_.size() || text_[begin] != '[') refuse(table);
     const size_t line = table.source().begin.line;
     const size_t at = line < starts_.size() ? starts_[line] : text_.size();
     const size_t word = std::min(text_.find_first_not_of(' ', at), text_.size());
@@ -101,7 +104,8 @@ class Editor {
     const toml::node* old = table.get("measured");
     if (!old) return false;
     if (!old->is_table() || !old->as_table()->is_inline()) refuse(*old);
-    const size_t begin = text_.rfind("measured", offset(old->source().begin));
+    size_t begin = text_.rfind("measured", offset(old->source().begin));
+    if (begin != std::string::npos && begin > 0 && (text_[begin - 1] == '"' || text_[begin - 1] == '\'')) --begin;
     const size_t end = text_.find('}', begin);
     if (begin == std::string::npos || end == std::string::npos) refuse(*old);
     edits_.push_back({begin, end + 1, measured});

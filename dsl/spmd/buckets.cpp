@@ -22,8 +22,11 @@ constexpr double latency_times_bandwidth_bytes(DeviceKind kind) {
 
 class BucketGatherer {
  public:
-  BucketGatherer(const Program& reference, const SpmdProgram& program, DeviceKind kind)
-      : reference_(reference), in_(program), kind_(kind) {}
+  BucketGatherer(const Program& reference, const SpmdProgram& program, DeviceKind kind, Beside how)
+      : reference_(reference),
+        in_(program),
+        kind_(kind),
+        gathers_ahead_(how == Beside::ahead && kind == DeviceKind::cpu) {}
 
   BucketedProgram run() {
     find_members();
@@ -80,7 +83,7 @@ class BucketGatherer {
       const bool gradient = adds && phase == Phase::backward && read[size_t(i.result)] && !read_early[size_t(i.result)];
       const bool updated =
           on_cpu && i.opcode == Opcode::all_gather && phase == Phase::update && !read[size_t(i.result)];
-      const bool ahead = on_cpu && i.opcode == Opcode::all_gather && is_leaf[size_t(i.operands[0])] &&
+      const bool ahead = gathers_ahead_ && i.opcode == Opcode::all_gather && is_leaf[size_t(i.operands[0])] &&
                          first_read_[size_t(i.result)] != never;
       if (!(gradient || updated || ahead) || (on_cpu && levels) || loop_of(reference_, in_, i) >= 0) continue;
       sorts_[at] = ahead ? Sort{i.axis, gathers_ahead} : sort_of(i);
@@ -176,6 +179,7 @@ class BucketGatherer {
   const Program& reference_;
   const SpmdProgram& in_;
   const DeviceKind kind_;
+  const bool gathers_ahead_;
   std::vector<std::optional<Sort>> sorts_;  ///< by instruction: of the buckets that it may go into
   std::vector<int> first_read_;             ///< by value: the first instruction that reads it
   std::map<Sort, int64_t> total_bytes_;     ///< by total_of
@@ -191,8 +195,8 @@ int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind) {
   return int64_t(std::sqrt(latency_times_bandwidth_bytes(kind) * double(gradient_bytes)));
 }
 
-BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind) {
-  return BucketGatherer(reference, program, kind).run();
+BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind, Beside how) {
+  return BucketGatherer(reference, program, kind, how).run();
 }
 
 BucketedProgram without_buckets(const SpmdProgram& program) {
@@ -205,8 +209,10 @@ BucketedProgram as_planned(const SpmdProgram& program) {
   return out;
 }
 
-SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program) {
-  BucketedProgram gathered = gather_buckets(reference, told_last(reference, program), DeviceKind::cpu);
+SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program, Beside how) {
+  const SpmdProgram ordered = told_last(reference, program);
+  BucketedProgram gathered =
+      how == Beside::alone ? without_buckets(ordered) : gather_buckets(reference, ordered, DeviceKind::cpu, how);
   SpmdProgram out = std::move(gathered.program);
   int next = 0, last = -1, members = 0;
   const auto may_run_beside = [&](const Instruction& instruction) {

@@ -22,6 +22,13 @@ struct BucketedProgram {
 /// Bytes of a bucket where so many bytes of gradients are added up along an axis, by devices of a kind.
 int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 
+/// How collectives run beside computing. The later, the more memory for what is under way.
+enum class Beside : uint8_t {
+  alone,       ///< each as soon as there is what it needs
+  in_buckets,  ///< those of a bucket together, where the last of what they move is ready
+  ahead,       ///< and gathers of what is there before the step ahead of their readers
+};
+
 /// A bucket is of one axis, hierarchical or not, and holds two or more all-reduces and reduce-scatters of gradients: of
 /// what the backward pass makes and nothing but the update needs. It is closed when it is full, and before anything
 /// reads of it. On cpu devices others hold two or more all-gathers, not hierarchical, of what the update makes and
@@ -29,15 +36,16 @@ int64_t bucket_bytes(int64_t gradient_bytes, DeviceKind kind);
 /// step, such as parameters that devices keep parts of, begin ahead of their readers, by buckets: when the first
 /// reader of a bucket comes, most_under_way are under way (as prefetching does in Zhao et al. 2023, PyTorch FSDP).
 /// Expects a program without loops (dsl/spmd/unroll.h); the same for all ranks.
-BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind);
+BucketedProgram gather_buckets(const Program& reference, const SpmdProgram& program, DeviceKind kind,
+                               Beside how = Beside::ahead);
 /// Returns the same program with every collective on its own.
 BucketedProgram without_buckets(const SpmdProgram& program);
 /// Returns the same program with the buckets that its instructions name.
 BucketedProgram as_planned(const SpmdProgram& program);
 
 /// The program of cpu devices with buckets in it: all collectives that run once may run beside computing, and those of
-/// gather_buckets begin together; so may what is sent in the turns of a loop that overlap.
-SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program);
+/// gather_buckets begin together (unless alone); so may what is sent in the turns of a loop that overlap.
+SpmdProgram with_buckets(const Program& reference, const SpmdProgram& program, Beside how = Beside::ahead);
 
 /// Largest number of a bucket.
 constexpr int max_bucket = 1'000'000;

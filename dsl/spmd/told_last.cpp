@@ -22,23 +22,22 @@ std::vector<bool> needed_values(const Program& reference, const SpmdProgram& pro
 
 SpmdProgram told_last(const Program& reference, SpmdProgram program) {
   const std::vector<bool> needed = needed_values(reference, program);
-  std::vector<bool> late(program.values.size(), false);   // what stands at the end
-  std::vector<bool> moved(program.values.size(), false);  // collectives' results
+  std::vector<bool> late(program.values.size(), false);  // what stands at the end
+  std::vector<bool> told(program.values.size(), false);  // collectives' results that the step does not wait for
   const auto waits = [&](const Instruction& i) {
     if (needed[size_t(i.result)] || loop_of(reference, program, i) >= 0) return false;
     return std::ranges::any_of(i.operands, [&](ValueId operand) {
-      return late[size_t(operand)] || (moved[size_t(operand)] && !communicates(i.opcode));
+      return late[size_t(operand)] || (told[size_t(operand)] && !communicates(i.opcode));
     });
   };
-  std::vector<Instruction> told;
-  std::vector<Instruction> others;
+  std::vector<Instruction> last, others;
   for (Instruction& instruction : program.instructions) {
     const ValueId result = instruction.result;
     late[size_t(result)] = waits(instruction);
-    moved[size_t(result)] = communicates(instruction.opcode);
-    (late[size_t(result)] ? told : others).push_back(std::move(instruction));
+    told[size_t(result)] = communicates(instruction.opcode) && !needed[size_t(result)];
+    (late[size_t(result)] ? last : others).push_back(std::move(instruction));
   }
-  std::ranges::move(told, std::back_inserter(others));
+  std::ranges::move(last, std::back_inserter(others));
   program.instructions = std::move(others);
   return program;
 }

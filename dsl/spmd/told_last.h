@@ -4,7 +4,7 @@
 
 namespace hetsynth {
 
-/// Returns the program with what follows from collectives and only tells of the step, and that no new parameter or
+/// Returns the program with what follows from collectives of what only tells of the step, which no new parameter or
 /// state needs, behind everything else: where all devices would wait for the sum of their losses before they go on to
 /// the backward pass, that sum is on its way meanwhile. Instructions in loops keep their places, and so do collectives
 /// of what is computed in its place.

@@ -43,11 +43,10 @@ class BestShares {
       least = std::min(least, device.memory_bytes_per_second());
     }
     slice_gain_ = double(problem.cluster.devices.size()) * least / sum;
-    std::vector<double> on_host(problem.cluster.hosts.size(), 0);
+    std::vector<int> on_host(problem.cluster.hosts.size(), 0);
     for (const Device& device : problem.cluster.devices) ++on_host[size_t(device.host)];
-    host_gain_ = double(problem.cluster.devices.size()) / double(on_host.size()) /
-                 *std::max_element(on_host.begin(), on_host.end());
-    if (types.devices.size() == 1 && host_gain_ == 1 && hosts_alike()) {
+    const bool full = std::ranges::all_of(on_host, [&](int devices) { return devices == on_host[0]; });
+    if (types.devices.size() == 1 && full && hosts_alike()) {
       const std::vector<double> even(problem.cluster.devices.size(), 1.0);
       even_ = common_shares(problem.classes, {even});
     }
@@ -101,10 +100,10 @@ class BestShares {
       if (made.possible) made.cost = std::min(made.cost, least_hierarchical(made.opcode, bytes));
       return made;
     }
-    double gain = made.opcode == Opcode::slice ? slice_gain_ : made.opcode == Opcode::all_to_all ? host_gain_ : 1;
     if (!made.possible) return made;
-    made.cost = Picoseconds(double(made.cost) * gain);
-    if (made.opcode == Opcode::all_to_all) made.cost = std::min(made.cost, least_hierarchical(made.opcode, bytes));
+    if (made.opcode == Opcode::slice) made.cost = Picoseconds(double(made.cost) * slice_gain_);
+    if (made.opcode == Opcode::all_to_all)
+      made.cost = std::min(least_exchange(bytes), least_hierarchical(made.opcode, bytes));
     if (branch_.class_id < 0) return made;
     const Conversion least = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
       if (!form.on[0].sharded()) return bytes;
@@ -113,6 +112,21 @@ class BestShares {
     });
     made.cost = std::max(made.cost, least.cost);
     return made;
+  }
+
+  /// Whatever devices hold, together they move (n-1)/n of the tensor over all devices' links inside of hosts, and over
+  /// all hosts' links to others.
+  Picoseconds least_exchange(double bytes) const {
+    const Cluster& cluster = problem_.cluster;
+    const double hops = double(cluster.devices.size()) - 1, moved = bytes * hops / (hops + 1);
+    double inside = 0, outside = 0;
+    for (const Device& device : cluster.devices)
+      inside += cluster.hosts[size_t(device.host)].inside.bandwidth_bytes_per_second;
+    for (size_t host = 0; host < cluster.hosts.size(); ++host)
+      outside += cluster.outside(int(host)).bandwidth_bytes_per_second;
+    const double leaving = cluster.hosts.size() > 1 ? moved / outside : 0;
+    const double seconds = hops * problem_.cost.link(0, 0).latency_seconds + std::max(leaving, moved / inside);
+    return to_picoseconds(seconds * (1 - 1e-9));
   }
 
   /// Hierarchically what hosts hold counts, which may be best at other shares than even ones.
@@ -202,7 +216,6 @@ class BestShares {
   const DeviceTypes& types_;
   const Branch& branch_;
   double slice_gain_ = 1;                   ///< least over even shares' cost: by memory bandwidth
-  double host_gain_ = 1;                    ///< of an all-to-all between hosts of unequal numbers of devices
   Shares even_;                             ///< unless devices or hosts differ
   mutable std::vector<PartWithin> within_;  ///< by type: what a device can do of the work at hand
 };

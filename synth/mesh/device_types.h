@@ -6,6 +6,9 @@
 
 namespace hetsynth::synth {
 
+/// Whether two devices are of one type, on hosts with links alike.
+bool alike(const Cluster& cluster, int a, int b);
+
 /// Devices of one type share equally: without loss, because every cost is convex in the shares.
 struct DeviceTypes {
   std::vector<int> type_of;               ///< by device

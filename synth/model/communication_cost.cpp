@@ -373,18 +373,21 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
 
 Movement CommunicationCost::send(int axis, int root, int to, const std::vector<double>& before) const {
   auto host_of = [&](int device) { return cluster_.devices[size_t(device)].host; };
-  std::vector<int> leaving(cluster_.hosts.size(), 0);  // by host: sends that share its link to the others
-  for (const Group& group : groups_[size_t(axis)])
-    if (host_of(group[size_t(root)]) != host_of(group[size_t(to)])) ++leaving[size_t(host_of(group[size_t(root)]))];
+  // By host: sends that share its link to the others.
+  std::vector<int> leaving(cluster_.hosts.size(), 0), arriving(cluster_.hosts.size(), 0);
+  for (const Group& group : groups_[size_t(axis)]) {
+    const int from = host_of(group[size_t(root)]), target = host_of(group[size_t(to)]);
+    if (from != target) ++leaving[size_t(from)], ++arriving[size_t(target)];
+  }
   Movement out;
   out.device_seconds.assign(before.size(), 0);
   for (const Group& group : groups_[size_t(axis)]) {
     const int from = group[size_t(root)], target = group[size_t(to)];
     const bool crosses = host_of(from) != host_of(target);
+    const auto here = size_t(host_of(from)), there = size_t(host_of(target));
     const Link link =
-        crosses ? cluster_.link(host_of(from), host_of(target)) : cluster_.hosts[size_t(host_of(from))].inside;
-    const double sharing = crosses ? leaving[size_t(host_of(from))] : 1;
-    const double seconds = link.latency_seconds + before[size_t(from)] * sharing / link.bandwidth_bytes_per_second;
+        crosses ? cluster_.link(int(here), int(there), leaving[here], arriving[there]) : cluster_.hosts[here].inside;
+    const double seconds = link.latency_seconds + before[size_t(from)] / link.bandwidth_bytes_per_second;
     out.device_seconds[size_t(from)] = out.device_seconds[size_t(target)] = seconds;
     out.seconds = std::max(out.seconds, seconds);
     out.bytes = std::max(out.bytes, before[size_t(from)]);

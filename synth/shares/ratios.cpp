@@ -103,17 +103,12 @@ std::vector<CostTerm> cost_terms(const Problem& problem, const Conversions& conv
 DeviceTypes coordinate_types(const Problem& problem, int axis) {
   std::vector<std::vector<int>> at(size_t(problem.mesh.axes[size_t(axis)].size));  // devices by coordinate, in order
   for (int d = 0; d < problem.cost.device_count(); ++d) at[size_t(problem.cost.coordinate(d, axis))].push_back(d);
-  const auto outside = [&](int device) -> const OutsideLink& {
-    return problem.cluster.hosts[size_t(problem.cluster.devices[size_t(device)].host)].outside;
-  };
   DeviceTypes types;
   for (int c = 0; c < int(at.size()); ++c) {
-    const auto alike = [&](const std::vector<int>& coordinates) {
-      return std::ranges::equal(at[size_t(c)], at[size_t(coordinates[0])], [&](int a, int b) {
-        return problem.cluster.same_type(a, b) && outside(a) == outside(b);
-      });
-    };
-    const auto known = std::ranges::find_if(types.devices, alike);
+    const auto known = std::ranges::find_if(types.devices, [&](const std::vector<int>& coordinates) {
+      return std::ranges::equal(at[size_t(c)], at[size_t(coordinates[0])],
+                                [&](int x, int y) { return alike(problem.cluster, x, y); });
+    });
     types.type_of.push_back(int(known - types.devices.begin()));
     if (known == types.devices.end())
       types.devices.push_back({c});

@@ -52,8 +52,7 @@ class Costs {
       out_.links.emplace_back();
       for (const int to : in_order) {
         const int there = host(groups_.groups[size_t(to)][0]);
-        Link link = there == here ? cluster_.hosts[size_t(here)].inside : cluster_.link(here, there);
-        if (there != here) link.bandwidth_bytes_per_second /= sharing;
+        const Link link = there == here ? cluster_.hosts[size_t(here)].inside : cluster_.link(here, there, sharing);
         out_.links.back().push_back(link);
       }
     }

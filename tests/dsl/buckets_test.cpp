@@ -187,6 +187,7 @@ struct CutLayers {
     for (int i = 0; i < count; ++i)
       h = plan.compute(fmt::format("h{}", i), {h, plan.all_gather(weights[size_t(i)], 0)}, {{"b", batch}});
     cut = plan.plan;
+    cut.finals = {{0, h}};  // as if the step needed what the last layer makes
   }
   Program program;
   SpmdProgram cut;
@@ -247,6 +248,41 @@ TEST(PlannedBuckets, WhatOnlyTellsOfTheStepWaitsAtItsEnd) {
   plan.plan.loss = mean;
   EXPECT_THAT(planned(builder.program, with_buckets(builder.program, plan.plan)),
               ElementsAre("sum", "sum+ A", "d", "g", "g+ B", "next", "mean"));
+}
+
+/// The loss reads what the step waits for anyway: it is told, and its sum begun, where it stands.
+TEST(PlannedBuckets, WhatFollowsFromWhatTheStepNeedsIsToldWhereItStands) {
+  ProgramBuilder builder;
+  builder.leaf("x", NodeKind::input, {6, 8});
+  builder.leaf("w", NodeKind::parameter, {8, 8});
+  builder.general("h", "bk->b", {"x"}, Expr::input(0));
+  builder.general("sum", "b->", {"h"}, Expr::input(0));
+  builder.general("mean", "->", {"sum"}, Expr::input(0) * Expr(0.125));
+  builder.general("d", "b,bk->bk", {"h", "x"}, Expr::input(0) * Expr::input(1));
+  builder.einsum("g", "bk,bn->kn", "x", "d");
+  builder.general("next", "kn,kn->kn", {"w", "g"}, Expr::input(0) - Expr::input(1));
+  builder.update("w", "next");
+  PlanBuilder plan(builder.program, {{"dp", 2}});
+  const int columns = plan.table("columns", 0, 8, {0, 2, 8}), batch = plan.table("batch", 0, 6, {0, 2, 6});
+  const ValueId x = plan.leaf("x", {Placement::sharded(1, columns)}), w = plan.leaf("w", {Placement::replicated()});
+  const ValueId h = plan.reduce_scatter(plan.compute("h", {x}, {{"k", columns}}), 0, 0, batch);
+  const ValueId mean = plan.compute("mean", {plan.all_reduce(plan.compute("sum", {h}, {{"b", batch}}), 0)});
+  const ValueId rows = plan.all_to_all(x, 0, 0, batch);
+  const ValueId d = plan.compute("d", {h, rows}, {{"b", batch}});
+  plan.final("w", plan.compute("next", {w, plan.all_reduce(plan.compute("g", {rows, d}, {{"b", batch}}), 0)}));
+  plan.plan.loss = mean;
+  EXPECT_THAT(planned(builder.program, with_buckets(builder.program, plan.plan)),
+              ElementsAre("h", "h+ A", "sum", "sum+ B", "x+ C", "d", "g", "g+ D", "next", "mean"));
+}
+
+TEST(PlannedBuckets, NothingIsAheadWhereThereIsNoRoomForIt) {
+  const CutLayers six(6, 512);
+  EXPECT_THAT(planned(six.program, with_buckets(six.program, six.cut, Beside::in_buckets)),
+              ElementsAre("w0+ A", "h0", "w1+ B", "h1", "w2+ C", "h2", "w3+ D", "h3", "w4+ E", "h4", "w5+ F", "h5"));
+  // Nor in buckets where each is alone.
+  const Gradients g(3);
+  EXPECT_THAT(planned(g.program, with_buckets(g.program, summed(g.program, 3), Beside::alone)),
+              ElementsAre("g0", "g0+ A", "g1", "g1+ B", "g2", "g2+ C", "new0", "new1", "new2"));
 }
 
 TEST(PlannedBuckets, AreWaitedForWhereTheyAreRead) {

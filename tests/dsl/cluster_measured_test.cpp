@@ -82,6 +82,27 @@ TEST(ClusterMeasured, LinksOfHostsToOthersAreWrittenAndWrittenAnew) {
     EXPECT_THAT(text, HasSubstr(kept));
 }
 
+TEST(ClusterMeasured, ALinkOfDottedKeysIsRefusedAndQuotedKeysAreWritten) {
+  const std::string name = "name = \"a\"\n";
+  MeasuredHost measured;
+  measured.name = "a";
+  measured.outside = Link{0.11e9, 61e-6};
+  const auto with = [&](const std::string& own) {
+    std::string text = file;
+    return text.insert(text.find(name) + name.size(), own);
+  };
+  try {
+    with_measured(with("outside.bandwidth = \"1 Gb/s\"\noutside.latency = \"20 us\"\n"), "c.toml", measured);
+    FAIL() << "written";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("c.toml:9:1: error: [cluster] measured values cannot be written into this"));
+    EXPECT_THAT(error.what(), HasSubstr("outside = { ... } in one line"));
+  }
+  const std::string text =
+      with_measured(with("outside = { \"measured\" = { latency = \"1 us\" } }\n"), "c.toml", measured);
+  EXPECT_EQ(parse_cluster(text, "c.toml").outside(0), *measured.outside) << text;
+}
+
 TEST(ClusterMeasured, LinksBetweenHostsAreWrittenInTablesOfBothForms) {
   const auto expect_read = [](const std::string& before, const std::string& text) {
     const Cluster after = parse_cluster(text, "c.toml");

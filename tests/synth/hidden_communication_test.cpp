@@ -4,15 +4,20 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "brute_force.h"
+#include "dsl/spmd/buckets.h"
 #include "programs.h"
 #include "random_programs.h"
 #include "synth/alternation/alternation.h"
+#include "synth/baselines/baseline_plans.h"
 #include "synth/baselines/baselines.h"
 #include "synth/network/search.h"
 #include "synth/planner/synthesize.h"
+#include "synth/schedule/plan_buckets.h"
 #include "synth/schedule/price.h"
+#include "synth/schedule/schedule.h"
 #include "synth/shares/start_shares.h"
 
 namespace hetsynth::synth {
@@ -122,6 +127,36 @@ TEST(HiddenCommunication, TakesAllDevicesWhereASumWouldNot) {
   EXPECT_EQ(p.taken()->device_count, 4);
   EXPECT_LT(p.step_seconds, 0.95 * by_sum.step_seconds);
   EXPECT_LE(p.floor_seconds, p.step_seconds);
+}
+
+/// What is under way takes memory. Where that is short less is under way, before nothing is.
+TEST(HiddenCommunication, IsGivenUpStepByStepWhereMemoryIsShort) {
+  const Program program = mlp(8, std::vector<int64_t>(12, 64));
+  Cluster cluster = cluster_of_speeds({1e10, 1e10}, 1e8, 1e-4);
+  // On one host nothing is beside.
+  const SpmdProgram plain = data_parallel_plan(program, cluster, RatioRule::even).program;
+  cluster.hosts.resize(2, cluster.hosts[0]);
+  cluster.devices[1].host = 1;
+  cluster.between = {1e8, 1e-4};
+  const Problem problem(program, cluster);
+  const Shares shares = common_shares(problem.classes, {{1, 1}});
+  const auto within = [&](int64_t bytes) {
+    Cluster small = cluster;
+    for (Device& device : small.devices) device.memory_bytes = bytes;
+    return in_buckets_if_they_fit(Problem(program, small), shares, plain);
+  };
+  const auto peak = [&](const SpmdProgram& p) { return std::ranges::max(peak_memory(problem, shares, p)); };
+  int64_t before = std::numeric_limits<int64_t>::max();
+  for (const Beside how : {Beside::ahead, Beside::in_buckets, Beside::alone}) {
+    const SpmdProgram beside = with_buckets(program, plain, how);
+    const int64_t needed = peak(beside);
+    EXPECT_LE(needed, before);
+    if (needed == before) continue;
+    EXPECT_EQ(within(needed * 32 / 31 + 1), beside) << int(how);
+    before = needed;
+  }
+  EXPECT_LT(before, peak(with_buckets(program, plain))) << "the premise";
+  EXPECT_EQ(within(peak(plain) / 2), plain);
 }
 
 /// A mesh that is pinned to all devices is searched for what hides as a free one is.

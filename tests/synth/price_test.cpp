@@ -305,6 +305,13 @@ TEST(Price, OfASendIsThatOfTheLinkBetweenItsDevices) {
   cluster.hosts[1].outside = {{}, 2e5, 4e-3};
   EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, cluster)[0].seconds, 4e-3 + 2 * 24000 / 2e5);
   cluster.hosts[0].outside = cluster.hosts[1].outside = {};
+  // From two hosts to one: both arrive over its link.
+  Cluster gathered = cluster;
+  gathered.hosts.push_back(gathered.hosts[0]);
+  gathered.devices[1].host = 1, gathered.devices[2].host = gathered.devices[3].host = 2;
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, gathered)[0].seconds, 1e-3 + 2 * 24000e-6);
+  gathered.hosts[2].outside.receiving_bytes_per_second = 2e6;
+  EXPECT_DOUBLE_EQ(price_instructions(b.program, spmd, gathered)[0].seconds, 1e-3 + 24000e-6);
   // Stages inside of a host are nearer.
   spmd.mesh.axes = {{"dp", 2}, {"pp", 2}};
   spmd.tables[0].axis = 0;

@@ -1,6 +1,8 @@
 // The search finds the cheapest plan: against brute force on random programs, and in value against the reference.
 #include "synth/network/search.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
@@ -12,6 +14,7 @@
 #include "searched.h"
 #include "synth/bounds/mesh_bound.h"
 #include "synth/bounds/share_bound.h"
+#include "synth/planner/synthesize.h"
 
 namespace hetsynth {
 namespace {
@@ -78,6 +81,53 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverShares, ()) {
     RC_ASSERT(tighter >= bound);
     RC_ASSERT(tighter <= best);
   }
+}
+
+/// Tensors that devices exchange, whose hosts have unequal links: the slower a host's link, the less it holds at best,
+/// also where devices are equally fast. Without gathers nothing but an all-to-all goes from columns to rows.
+RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverSharesOfUnequalLinks, ()) {
+  const Program program = *rc::gen::arbitrary<bool>() ? random_program(5) : mlp(48, {96, 96});
+  const double speed = *rc::gen::element(1e9, 1e11, 1e13);
+  Cluster cluster = cluster_of_speeds({speed, speed, speed * *rc::gen::element(1, 2), speed}, 1e9, 1e-9);
+  const bool pairs = *rc::gen::arbitrary<bool>();  // two hosts of two devices
+  cluster.hosts.resize(pairs ? 2 : 4, cluster.hosts[0]);
+  cluster.between = {1e8, 1e-8};
+  for (int d = 0; d < 4; ++d) cluster.devices[size_t(d)].host = pairs ? d / 2 : d;
+  for (Host& host : cluster.hosts) {
+    host.outside.sending_bytes_per_second = 1e8 * *rc::gen::element(0.02, 0.5, 1.0);
+    host.inside.bandwidth_bytes_per_second *= *rc::gen::element(0.1, 1.0);
+  }
+  Problem problem(program, cluster);
+  problem.cost.forbid({Opcode::all_gather});
+  const Picoseconds bound = MeshBound(problem, {}).relaxation().bound;
+  for (int tries = 0; tries < 6; ++tries) {
+    std::vector<double> parts;
+    for (int d = 0; d < 4; ++d) parts.push_back(*rc::gen::element(0.01, 1.0, 8.0));
+    const Shares shares = common_shares(problem.classes, {parts});
+    RC_LOG() << fmt::format("parts {}", fmt::join(parts, " "));
+    RC_ASSERT(bound <= search(problem, Conversions(*problem.analysis, problem.cost, shares), shares, {}, {}).cost);
+  }
+}
+
+TEST(Search, TheBoundOverSharesLetsAHostWithASlowLinkHoldLittle) {
+  ProgramBuilder b;
+  const NodeId x = b.input("x", {512, 256}), w = b.parameter("w", {256, 1024});
+  const NodeId h = b.op("h", "ak,kb->ab", {x, w}), g = b.op("g", "ab->ab", {h}), o = b.op("o", "ab->ab", {g});
+  b.program.loss = b.op("loss", "ab->", {o});
+  Cluster cluster = cluster_of_speeds({6e10, 6e10, 6e10});
+  cluster.hosts.resize(3, cluster.hosts[0]);
+  for (int d = 0; d < 3; ++d) cluster.devices[size_t(d)].host = d;
+  cluster.between = {5e9, 1e-6};
+  cluster.hosts[0].outside = {2.5e6, 2.5e6, {}};
+  SynthesisOptions options;
+  options.pins.mesh = {3};
+  options.pins.placements = {{"h", "sharded(1)"}, {"g", "sharded(0)"}};
+  options.pins.forbidden = {Opcode::all_gather};
+  const Plan free = synthesize(b.program, cluster, options);
+  options.pins.ratio = {1, 1, 1};
+  const Plan even = synthesize(b.program, cluster, options);
+  EXPECT_LT(free.prediction.objective_seconds, 0.5 * even.prediction.objective_seconds) << "the premise";
+  EXPECT_LE(even.prediction.shares_bound_seconds, free.prediction.objective_seconds);
 }
 
 /// The cheapest plan at shares by speed, and the bound over all shares.
