@@ -419,12 +419,14 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(const std::set<Val
 void ContentsWalk::no_match(const Written& block, const std::vector<Point>& points,
                             const std::vector<ValueId>& candidates, const std::string& name, bool scratch) {
   std::string place = fmt::format("what is written to bytes {} to {} through {}", block.begin, block.end, name);
-  // The new contents of a parameter come before what it was, which is called alike.
+  // The new contents of a parameter come before what it was, which is called alike; it tells more where new contents
+  // take too long.
   const auto is_new = [&](ValueId v) {
     return std::ranges::any_of(program_.finals, [&](const auto& final) {
       return final.second == v && identifier(reference_[final.first].name) == name;
     });
   };
+  bool too_long = too_long_;
   for (ValueId v : candidates) {
     if (!named_alike(v, name) && !is_new(v)) continue;
     std::string why;
@@ -439,11 +441,12 @@ void ContentsWalk::no_match(const Written& block, const std::vector<Point>& poin
       too_long_ = false;
       agrees(guess, points, most_work_, &why);
     }
-    if (too_long_ && !scratch) throw TooLong();
+    too_long = too_long || too_long_;
+    if (too_long_ && !scratch) continue;
     throw Differs(fmt::format("{} is not {}, nor anything else the program computes: {}", place, part_text(v), why),
                   block.line, program_.values[size_t(v)].node);
   }
-  if (too_long_ && !scratch) throw TooLong();
+  if (too_long && !scratch) throw TooLong();
   throw Differs(fmt::format("{} is nothing the program computes{}", place,
                             candidates.empty() ? ": no value has so many elements" : ""),
                 block.line);
