@@ -155,9 +155,8 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundAroundAPlan, ()) {
     RC_ASSERT(tighter <= plan.cost);
     check_bound_over_shares(problem, tighter);
     std::vector<double> close;
-    const Fractions by_speed = fractions_of(problem, RatioRule::proportional);
-    for (double part : by_speed[0])
-      close.push_back(part * *rc::gen::inRange(80, 120));
+    const auto by_speed = fractions_of(problem, RatioRule::proportional);
+    for (double part : by_speed[0]) close.push_back(part * *rc::gen::inRange(80, 120));
     const Shares shares = common_shares(problem.classes, {close});
     RC_ASSERT(tighter <= search(problem, Conversions(*problem.analysis, problem.cost, shares), shares, {}, {}).cost);
   }
