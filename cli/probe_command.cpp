@@ -152,22 +152,18 @@ DeviceSpeed slower(DeviceSpeed a, const DeviceSpeed& b) {
   return a;
 }
 
-/// The same of what a host measured and of what another one of its entry did.
+/// Returns, value by value, the slower of what a host measured and of what another host of its entry did.
 MeasuredHost slower(MeasuredHost own, const Cluster& before, int host) {
   for (const Device& device : before.devices)
     if (device.host == host) own.device = slower(own.device, device.measured);
-  if (own.outside) {
-    const Link other = before.outside(host);
-    own.outside = Link{std::min(own.outside->bandwidth_bytes_per_second, other.bandwidth_bytes_per_second),
-                       std::max(own.outside->latency_seconds, other.latency_seconds)};
-  }
+  if (own.outside) own.outside = slower(*own.outside, before.outside(host));
   return own;
 }
 
 /// Of the entry of the file that stands for the host: its name without a number.
 std::string entry_of(const std::string& host) { return host.substr(0, host.rfind('[')); }
 
-/// Of the links of the host's pairs the fastest: a pair is as fast as the slower of its hosts.
+/// Returns the fastest of the links of the host's pairs, since a pair is as fast as the slower of its hosts.
 Link outside_of(const LinkProbeResult& found, int process) {
   Link out{0, HUGE_VAL};
   for (const PairLink& pair : found.pairs) {

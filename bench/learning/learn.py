@@ -173,9 +173,6 @@ def main():
         row = json.loads(line)
         rows[row["name"]] = row  # of several the last counts
     current = {m.name: key_of(m, options.steps) for m in MODELS}
-    if not options.write_only and not os.access(options.hetsynth, os.X_OK):
-        raise SystemExit(f"--hetsynth {options.hetsynth}: expected the program hetsynth, found nothing that can be run;"
-                         " build it first, or say where it lies")
     rows = {name: row for name, row in rows.items() if current.get(name) == row["key"]}
 
     os.nice(19 - os.nice(0))
@@ -184,6 +181,9 @@ def main():
         if options.only and model.name not in options.only:
             continue
         if model.name not in rows and not options.write_only:
+            if not os.access(options.hetsynth, os.X_OK):
+                raise SystemExit(f"--hetsynth {options.hetsynth}: expected the program hetsynth, found nothing that can"
+                                 " be run; build it first, or say where it lies")
             row = train(model, options.hetsynth, options.steps)
             row["key"] = current[model.name]
             with kept.open("a") as file:

@@ -50,6 +50,11 @@ double Device::message_seconds_per_byte() const {
   return known ? 1 / (*known * duty) : 0;
 }
 
+Link slower(const Link& a, const Link& b) {
+  return {std::min(a.bandwidth_bytes_per_second, b.bandwidth_bytes_per_second),
+          std::max(a.latency_seconds, b.latency_seconds)};
+}
+
 Link Cluster::link(int from, int to, double sent, double received) const {
   const OutsideLink &one = hosts.at(size_t(from)).outside, &other = hosts.at(size_t(to)).outside;
   return {std::min(one.sending_bytes_per_second.value_or(between.bandwidth_bytes_per_second) / sent,
@@ -58,7 +63,7 @@ Link Cluster::link(int from, int to, double sent, double received) const {
                    other.latency_seconds.value_or(between.latency_seconds))};
 }
 
-Link Cluster::outside(int host) const { return link(host, host); }
+Link Cluster::outside(int host, double rings) const { return link(host, host, rings, rings); }
 
 bool Cluster::same_links(int host, int other) const {
   const Host &one = hosts.at(size_t(host)), &two = hosts.at(size_t(other));
@@ -66,17 +71,12 @@ bool Cluster::same_links(int host, int other) const {
 }
 
 Link Cluster::slowest_link() const {
-  std::vector<Link> links;
+  Link slowest = unlimited_link;
   std::vector<int> devices_of_host(hosts.size());
   for (const Device& device : devices) ++devices_of_host[device.host];
-  for (size_t host = 0; host < hosts.size(); ++host)
-    if (devices_of_host[host] > 1) links.push_back(hosts[host].inside);
-  for (size_t host = 0; hosts.size() > 1 && host < hosts.size(); ++host) links.push_back(outside(int(host)));
-  if (links.empty()) return unlimited_link;
-  Link slowest = links.front();
-  for (const Link& link : links) {
-    slowest.bandwidth_bytes_per_second = std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second);
-    slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    if (devices_of_host[host] > 1) slowest = slower(slowest, hosts[host].inside);
+    if (hosts.size() > 1) slowest = slower(slowest, outside(int(host)));
   }
   return slowest;
 }
@@ -155,7 +155,7 @@ std::string hash_text(const Cluster& cluster) {
   const auto own = [](const std::optional<double>& value) { return value ? fmt::format(" {}", *value) : " -"; };
   for (const Host& host : cluster.hosts) {
     canonical += fmt::format("host {}", link_text(host.inside));
-    // As with the products below.
+    // A host's own link is said only where there is one, so that plans for other clusters keep their hash.
     if (const OutsideLink& link = host.outside; cluster.hosts.size() > 1 && link != OutsideLink{})
       canonical += fmt::format(" outside{}{}{}", own(link.sending_bytes_per_second),
                                own(link.receiving_bytes_per_second), own(link.latency_seconds));

@@ -54,6 +54,9 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
+/// Returns what both allow: the lesser bandwidth and the greater latency.
+Link slower(const Link& a, const Link& b);
+
 /// Where nothing is sent: inside a host of one device.
 constexpr Link unlimited_link{std::numeric_limits<double>::infinity(), 0};
 
@@ -77,8 +80,8 @@ struct Cluster {
   std::vector<Device> devices;  ///< rank order
   Link between;                 ///< between hosts that have nothing of their own; bandwidth per host
 
-  /// What a ring through the host has of its link to others: as much leaves it as enters it.
-  Link outside(int host) const;
+  /// What each of so many rings through the host has of its link to others: as much leaves it as enters it.
+  Link outside(int host, double rings = 1) const;
   /// From one host to another: as fast as one sends and the other receives, with the greater latency. So many messages
   /// share what the one sends, and so many what the other receives.
   Link link(int from, int to, double sent = 1, double received = 1) const;

@@ -7,7 +7,7 @@
 namespace hetsynth {
 namespace {
 
-/// By value: something that the step needs, or that a loop makes, is made of it.
+/// Returns, by value, whether something that the step needs, or that a loop makes, is made of it.
 std::vector<bool> needed_values(const Program& reference, const SpmdProgram& program) {
   std::vector<bool> out(program.values.size(), false);
   for (const auto& [target, value] : program.finals) out[size_t(value)] = true;

@@ -32,6 +32,8 @@ class BestShares {
       if (varies_along(axis)) ++varying_, varying_axis_ = axis;
       groups_.push_back(groups_along(axis));
     }
+    for (size_t host = 0; host < problem.cluster.hosts.size(); ++host)
+      outside_bandwidth_ += problem.cluster.outside(int(host)).bandwidth_bytes_per_second;
   }
 
   /// The least time after which the parts that the devices can have done add up to the whole.
@@ -242,10 +244,7 @@ class BestShares {
       const double leaving = (divided ? 1 : groups.count) * bytes * hops / n;
       double least_fixed = HUGE_VAL;
       for (const Group& g : groups.kinds) least_fixed = std::min(least_fixed, latencies * g.latency);
-      double outside = 0;
-      for (size_t host = 0; host < problem_.cluster.hosts.size(); ++host)
-        outside += problem_.cluster.outside(int(host)).bandwidth_bytes_per_second;
-      seconds = std::max(seconds, least_fixed + leaving / outside);
+      seconds = std::max(seconds, least_fixed + leaving / outside_bandwidth_);
     }
     if (!groups.levels) return seconds;
     return std::min(seconds,
@@ -288,6 +287,7 @@ class BestShares {
   int axes_;
   int varying_ = 0;                                            ///< axes along which devices of different types meet
   int varying_axis_ = -1;                                      ///< the last of them
+  double outside_bandwidth_ = 0;                               ///< of all hosts' links to others together
   std::vector<Groups> groups_;                                 ///< by axis
   std::map<std::vector<int>, std::vector<Portion>> portions_;  ///< by axes
   std::map<std::pair<Work, int>, Picoseconds> operations_;     ///< by work and the axes that divide it

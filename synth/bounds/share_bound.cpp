@@ -43,10 +43,11 @@ class BestShares {
       least = std::min(least, device.memory_bytes_per_second());
     }
     slice_gain_ = double(problem.cluster.devices.size()) * least / sum;
+    exchange_ = least_exchange();
     std::vector<int> on_host(problem.cluster.hosts.size(), 0);
     for (const Device& device : problem.cluster.devices) ++on_host[size_t(device.host)];
     const bool full = std::ranges::all_of(on_host, [&](int devices) { return devices == on_host[0]; });
-    if (types.devices.size() == 1 && full && hosts_alike()) {
+    if (types.devices.size() == 1 && full) {
       const std::vector<double> even(problem.cluster.devices.size(), 1.0);
       even_ = common_shares(problem.classes, {even});
     }
@@ -103,7 +104,7 @@ class BestShares {
     if (!made.possible) return made;
     if (made.opcode == Opcode::slice) made.cost = Picoseconds(double(made.cost) * slice_gain_);
     if (made.opcode == Opcode::all_to_all)
-      made.cost = std::min(least_exchange(bytes), least_hierarchical(made.opcode, bytes));
+      made.cost = std::min(seconds_of(exchange_, bytes), least_hierarchical(made.opcode, bytes));
     if (branch_.class_id < 0) return made;
     const Conversion least = problem_.cost.conversion(from, to, [&](const Form& form, int device) {
       if (!form.on[0].sharded()) return bytes;
@@ -114,19 +115,18 @@ class BestShares {
     return made;
   }
 
-  /// Whatever devices hold, together they move (n-1)/n of the tensor over all devices' links inside of hosts, and over
-  /// all hosts' links to others.
-  Picoseconds least_exchange(double bytes) const {
+  /// What a direct all-to-all takes at least: whatever devices hold, together they move (n-1)/n of the tensor over all
+  /// devices' links inside of hosts, and over all hosts' links to others.
+  Line least_exchange() const {
     const Cluster& cluster = problem_.cluster;
-    const double hops = double(cluster.devices.size()) - 1, moved = bytes * hops / (hops + 1);
+    const double hops = double(cluster.devices.size()) - 1, moved = hops / (hops + 1);
     double inside = 0, outside = 0;
     for (const Device& device : cluster.devices)
       inside += cluster.hosts[size_t(device.host)].inside.bandwidth_bytes_per_second;
     for (size_t host = 0; host < cluster.hosts.size(); ++host)
       outside += cluster.outside(int(host)).bandwidth_bytes_per_second;
     const double leaving = cluster.hosts.size() > 1 ? moved / outside : 0;
-    const double seconds = hops * problem_.cost.link(0, 0).latency_seconds + std::max(leaving, moved / inside);
-    return to_picoseconds(seconds * (1 - 1e-9));
+    return {hops * problem_.cost.link(0, 0).latency_seconds, std::max(leaving, moved / inside)};
   }
 
   /// Hierarchically what hosts hold counts, which may be best at other shares than even ones.
@@ -134,13 +134,12 @@ class BestShares {
     const CommunicationCost& communication = problem_.cost.communication();
     if (!communication.has_levels(0)) return forbidden;
     const Line least = communication.least_hierarchical(opcode, 0, 0, bytes);
-    return to_picoseconds((least.fixed + least.per_byte * bytes) * (1 - 1e-9));
+    return seconds_of(least, bytes);
   }
 
-  bool hosts_alike() const {
-    const auto& hosts = problem_.cluster.hosts;
-    return std::ranges::all_of(
-        hosts, [&](const Host& host) { return problem_.cluster.same_links(0, int(&host - hosts.data())); });
+  /// Rounded down by more than what sums of such numbers are off.
+  static Picoseconds seconds_of(const Line& least, double bytes) {
+    return to_picoseconds((least.fixed + least.per_byte * bytes) * (1 - 1e-9));
   }
 
   /// Where devices and hosts are alike, may trade places, and can have equal shares: costs are convex in these.
@@ -216,6 +215,7 @@ class BestShares {
   const DeviceTypes& types_;
   const Branch& branch_;
   double slice_gain_ = 1;                   ///< least over even shares' cost: by memory bandwidth
+  Line exchange_;                           ///< the least that an all-to-all takes directly
   Shares even_;                             ///< unless devices or hosts differ
   mutable std::vector<PartWithin> within_;  ///< by type: what a device can do of the work at hand
 };

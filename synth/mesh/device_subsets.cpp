@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "synth/mesh/device_types.h"
+
 namespace hetsynth::synth {
 
 Cluster restricted(const Cluster& cluster, const std::vector<int>& devices) {
@@ -63,9 +65,7 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
   int kinds_of_hosts = 0;
   for (size_t h = 0; h < hosts.size(); ++h) {
     auto equal = [&](size_t other) {
-      return cluster.same_links(int(h), int(other)) &&
-             std::equal(hosts[h].begin(), hosts[h].end(), hosts[other].begin(), hosts[other].end(),
-                        [&](int x, int y) { return cluster.same_type(x, y); });
+      return std::ranges::equal(hosts[h], hosts[other], [&](int x, int y) { return alike(cluster, x, y); });
     };
     bool repeated = false;
     for (size_t other = 0; other < h; ++other) repeated = repeated || equal(other);
@@ -84,7 +84,7 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
       if (speeds[d] >= level) fast.push_back(d);
     add(std::move(fast));
   }
-  // Hosts whose link to others is at least so fast.
+  // For every speed that a host's link to others has, the hosts with links at least so fast may go on without the rest.
   std::vector<double> links;
   for (size_t h = 0; h < hosts.size(); ++h) links.push_back(cluster.outside(int(h)).bandwidth_bytes_per_second);
   for (const double least : std::set<double>(links.begin(), links.end())) {

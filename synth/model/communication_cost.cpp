@@ -40,17 +40,12 @@ void CommunicationCost::find_links(int axis) {
   for (size_t g = 0; g < groups_.back().size(); ++g) {
     const Group& group = groups_.back()[g];
     Link slowest = unlimited_link;
-    auto over = [&](const Link& link, double sharing) {
-      slowest.bandwidth_bytes_per_second =
-          std::min(slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second / sharing);
-      slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
-    };
     sharing_.back().push_back(1);
     for (int host : hosts_of_group[g]) {
       if (hosts_of_group[g].size() > 1) sharing_.back()[g] = std::max(sharing_.back()[g], double(crossing[host]));
       auto inside = std::count_if(group.begin(), group.end(), [&](int d) { return cluster_.devices[d].host == host; });
-      if (inside > 1) over(cluster_.hosts[host].inside, 1);
-      if (hosts_of_group[g].size() > 1) over(cluster_.outside(host), crossing[host]);
+      if (inside > 1) slowest = slower(slowest, cluster_.hosts[host].inside);
+      if (hosts_of_group[g].size() > 1) slowest = slower(slowest, cluster_.outside(host, crossing[host]));
     }
     for (int d : group) {
       links_.back()[d] = slowest;
@@ -78,11 +73,8 @@ void CommunicationCost::find_levels(int axis) {
     several = several || levels.hosts.size() > 1;
     levels.between = unlimited_link;
     for (GroupLevels::Host& host : levels.hosts) {
-      host.outside = cluster_.outside(cluster_.devices[size_t(host.devices[0])].host);
-      host.outside.bandwidth_bytes_per_second /= sharing_.back()[g];
-      levels.between.bandwidth_bytes_per_second =
-          std::min(levels.between.bandwidth_bytes_per_second, host.outside.bandwidth_bytes_per_second);
-      levels.between.latency_seconds = std::max(levels.between.latency_seconds, host.outside.latency_seconds);
+      host.outside = cluster_.outside(cluster_.devices[size_t(host.devices[0])].host, sharing_.back()[g]);
+      levels.between = slower(levels.between, host.outside);
     }
     levels_.back().push_back(std::move(levels));
   }
@@ -373,7 +365,7 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
 
 Movement CommunicationCost::send(int axis, int root, int to, const std::vector<double>& before) const {
   auto host_of = [&](int device) { return cluster_.devices[size_t(device)].host; };
-  // By host: sends that share its link to the others.
+  // By host, these are the sends that share its link to other hosts.
   std::vector<int> leaving(cluster_.hosts.size(), 0), arriving(cluster_.hosts.size(), 0);
   for (const Group& group : groups_[size_t(axis)]) {
     const int from = host_of(group[size_t(root)]), target = host_of(group[size_t(to)]);

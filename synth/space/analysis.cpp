@@ -61,9 +61,9 @@ Rules rules_for(const Analysis& of, int axes, NestedCuts nested) {
 
 std::vector<char> hideable_tensors(const Program& program, const std::vector<std::vector<Analysis::Use>>& uses) {
   std::vector<char> out;
-  // By node: the last of the backward phase that it waits for. A new parameter that waits for all of it, as where
+  // Every node waits for the backward phase up to some node of it. A new parameter that waits for all of it, as where
   // gradients are clipped by the norm of all, has nothing left to hide beside.
-  std::vector<NodeId> waits_for;
+  std::vector<NodeId> waits_for;  // by node; -1: for nothing of the backward phase
   NodeId last = -1;
   for (const Node& node : program.nodes)
     if (!node.leaf() && node.phase == Phase::backward) last = node.id;

@@ -9,11 +9,11 @@
 namespace hetsynth::synth {
 namespace {
 
+/// The devices of a group are alike.
 bool alike(const Cluster& cluster, const std::vector<int>& a, const std::vector<int>& b) {
   const auto host = [&](int device) { return cluster.devices[size_t(device)].host; };
   const auto across = [&](const std::vector<int>& group) { return host(group.front()) != host(group.back()); };
-  return cluster.same_type(a.front(), b.front()) && across(a) == across(b) &&
-         std::ranges::equal(a, b, [&](int x, int y) { return cluster.same_links(host(x), host(y)); });
+  return synth::alike(cluster, a.front(), b.front()) && across(a) == across(b);
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ TEST(PlannedBuckets, ParametersAreGatheredAheadOfTheirReaders) {
 }
 
 TEST(PlannedBuckets, SmallParametersAreGatheredTogether) {
-  // Of eight times 64 KiB a bucket takes 181 KiB.
+  // The eight weights of 64 KiB each are 512 KiB in all, of which a bucket takes sqrt(64 KiB x 512 KiB) = 181 KiB.
   const CutLayers eight(8, 128);
   EXPECT_THAT(planned(eight.program, with_buckets(eight.program, eight.cut)),
               ElementsAre("w0+ A", "w1+ A", "w2+ A", "w3+ B", "w4+ B", "w5+ B", "w6+ C", "w7+ C", "h0", "h1", "h2",
@@ -279,7 +279,7 @@ TEST(PlannedBuckets, NothingIsAheadWhereThereIsNoRoomForIt) {
   const CutLayers six(6, 512);
   EXPECT_THAT(planned(six.program, with_buckets(six.program, six.cut, Beside::in_buckets)),
               ElementsAre("w0+ A", "h0", "w1+ B", "h1", "w2+ C", "h2", "w3+ D", "h3", "w4+ E", "h4", "w5+ F", "h5"));
-  // Nor in buckets where each is alone.
+  // Where collectives are to be alone, they share no bucket either.
   const Gradients g(3);
   EXPECT_THAT(planned(g.program, with_buckets(g.program, summed(g.program, 3), Beside::alone)),
               ElementsAre("g0", "g0+ A", "g1", "g1+ B", "g2", "g2+ C", "new0", "new1", "new2"));

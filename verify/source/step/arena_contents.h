@@ -155,11 +155,15 @@ class ContentsWalk : public StepWalk {
   void sample_hits(Region& region, const Written& block, uint64_t& number, std::vector<Point>& points);
   std::vector<int64_t> places_of(const Region& region, const std::vector<ValueId>& values) const;
   void add_nothing(Region& region, const Written& block);
+  void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
+
+  // candidates.cpp
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
   bool named_alike(ValueId value, const std::string& name) const;
   bool named_again(ValueId value, const std::string& name) const;
+  bool replaces_named(const std::pair<NodeId, ValueId>& final, const std::string& name) const;
   std::vector<ValueId> named(const std::vector<ValueId>& values, const std::string& name) const;
-  void identify_same(const Guess& guess, const std::vector<ValueId>& values, const std::vector<Point>& points);
+  void put_what_is_read_first(const Written& block, const std::string& name, std::vector<ValueId>& values) const;
 
   // known_calls.cpp
   using Twins = Meaning::Twins;
@@ -234,7 +238,6 @@ class ContentsWalk : public StepWalk {
                      const std::vector<int64_t>& turns, const std::vector<std::vector<int64_t>>& looked_at,
                      int64_t element, int64_t place, std::vector<Term>& terms);
 
-  void put_what_is_read_first(const Written& block, const std::string& name, std::vector<ValueId>& values) const;
   bool agrees(const Guess& guess, const std::vector<Point>& points, int64_t limit, std::string* why, bool some = true);
   [[noreturn]] void no_match(const Written& block, const std::vector<Point>& points,
                              const std::vector<ValueId>& candidates, const std::string& name, bool scratch);
