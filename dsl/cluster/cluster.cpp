@@ -65,6 +65,12 @@ Link Cluster::link(int from, int to, double sent, double received) const {
 
 Link Cluster::outside(int host, double rings) const { return link(host, host, rings, rings); }
 
+double Cluster::outside_bandwidth() const {
+  double out = 0;
+  for (size_t host = 0; host < hosts.size(); ++host) out += outside(int(host)).bandwidth_bytes_per_second;
+  return out;
+}
+
 bool Cluster::same_links(int host, int other) const {
   const Host &one = hosts.at(size_t(host)), &two = hosts.at(size_t(other));
   return one.inside == two.inside && one.outside == two.outside;

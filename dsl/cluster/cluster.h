@@ -82,6 +82,8 @@ struct Cluster {
 
   /// What each of so many rings through the host has of its link to others: as much leaves it as enters it.
   Link outside(int host, double rings = 1) const;
+  /// Of the links of all hosts to others together, in bytes per second.
+  double outside_bandwidth() const;
   /// From one host to another: as fast as one sends and the other receives, with the greater latency. So many messages
   /// share what the one sends, and so many what the other receives.
   Link link(int from, int to, double sent = 1, double received = 1) const;

@@ -136,7 +136,7 @@ Found probe_pair(Job& job, int other, double seconds) {
 
 LinkProbeResult probe_links(Job& job, const LinkProbeOptions& options) {
   LinkProbeResult out;
-  out.slowest = {HUGE_VAL, 0};
+  out.slowest = unlimited_link;
   std::vector<double> dearest(size_t(job.count()), 0);
   for (int first = 0; first < job.count(); ++first)
     for (int second = first + 1; second < job.count(); ++second) {
@@ -146,19 +146,16 @@ LinkProbeResult probe_links(Job& job, const LinkProbeOptions& options) {
       std::string told(sizeof found, 0);
       std::memcpy(told.data(), &found, sizeof found);
       const std::vector<std::string> all = job.exchange(told);
-      Link link{HUGE_VAL, 0};
+      Link link = unlimited_link;
       for (const int process : {first, second}) {
         Found theirs;
         if (all[size_t(process)].size() != sizeof theirs) fail(job, "another process runs another hetsynth");
         std::memcpy(&theirs, all[size_t(process)].data(), sizeof theirs);
-        link.bandwidth_bytes_per_second = std::min(link.bandwidth_bytes_per_second, theirs.bandwidth);
-        link.latency_seconds = std::max(link.latency_seconds, theirs.latency);
+        link = slower(link, {theirs.bandwidth, theirs.latency});
         dearest[size_t(process)] = std::max(dearest[size_t(process)], theirs.processor_seconds_per_byte);
       }
       out.pairs.push_back({first, second, link});
-      out.slowest.bandwidth_bytes_per_second =
-          std::min(out.slowest.bandwidth_bytes_per_second, link.bandwidth_bytes_per_second);
-      out.slowest.latency_seconds = std::max(out.slowest.latency_seconds, link.latency_seconds);
+      out.slowest = slower(out.slowest, link);
     }
   for (const double seconds : dearest) out.message_bytes_per_second.push_back(seconds > 0 ? 1 / seconds : HUGE_VAL);
   return out;

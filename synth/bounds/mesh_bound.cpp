@@ -32,8 +32,7 @@ class BestShares {
       if (varies_along(axis)) ++varying_, varying_axis_ = axis;
       groups_.push_back(groups_along(axis));
     }
-    for (size_t host = 0; host < problem.cluster.hosts.size(); ++host)
-      outside_bandwidth_ += problem.cluster.outside(int(host)).bandwidth_bytes_per_second;
+    outside_bandwidth_ = problem.cluster.outside_bandwidth();
   }
 
   /// The least time after which the parts that the devices can have done add up to the whole.

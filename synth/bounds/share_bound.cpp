@@ -120,12 +120,10 @@ class BestShares {
   Line least_exchange() const {
     const Cluster& cluster = problem_.cluster;
     const double hops = double(cluster.devices.size()) - 1, moved = hops / (hops + 1);
-    double inside = 0, outside = 0;
+    double inside = 0;
     for (const Device& device : cluster.devices)
       inside += cluster.hosts[size_t(device.host)].inside.bandwidth_bytes_per_second;
-    for (size_t host = 0; host < cluster.hosts.size(); ++host)
-      outside += cluster.outside(int(host)).bandwidth_bytes_per_second;
-    const double leaving = cluster.hosts.size() > 1 ? moved / outside : 0;
+    const double leaving = cluster.hosts.size() > 1 ? moved / cluster.outside_bandwidth() : 0;
     return {hops * problem_.cost.link(0, 0).latency_seconds, std::max(leaving, moved / inside)};
   }
 

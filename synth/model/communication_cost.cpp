@@ -365,7 +365,7 @@ Movement CommunicationCost::movement(Opcode opcode, int axis, const std::vector<
 
 Movement CommunicationCost::send(int axis, int root, int to, const std::vector<double>& before) const {
   auto host_of = [&](int device) { return cluster_.devices[size_t(device)].host; };
-  // By host, these are the sends that share its link to other hosts.
+  // Both count, by host, the sends that share its link to other hosts.
   std::vector<int> leaving(cluster_.hosts.size(), 0), arriving(cluster_.hosts.size(), 0);
   for (const Group& group : groups_[size_t(axis)]) {
     const int from = host_of(group[size_t(root)]), target = host_of(group[size_t(to)]);

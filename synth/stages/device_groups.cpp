@@ -9,7 +9,7 @@
 namespace hetsynth::synth {
 namespace {
 
-/// The devices of a group are alike.
+/// Compares the first devices alone, as those of one group are alike.
 bool alike(const Cluster& cluster, const std::vector<int>& a, const std::vector<int>& b) {
   const auto host = [&](int device) { return cluster.devices[size_t(device)].host; };
   const auto across = [&](const std::vector<int>& group) { return host(group.front()) != host(group.back()); };

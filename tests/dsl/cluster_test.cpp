@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "dsl/base/error.h"
-#include "dsl/cluster/device_models.h"
 #include "hetsynth/build_paths.h"
+#include "tests/support/refused_cluster.h"
 
 namespace hetsynth {
 namespace {
@@ -17,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 /// Lines 1 to 9 of a correct file; tests replace one text by another.
@@ -37,17 +36,6 @@ std::string replaced(const std::string& from, const std::string& to) {
   const size_t at = good.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return good.substr(0, at) + to + good.substr(at + from.size());
-}
-
-/// The message parse_cluster refuses the text with; empty if it takes it.
-std::string refusal(const std::string& toml) {
-  try {
-    parse_cluster(toml, "c.toml");
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code(), ExitCode::invalid_input);
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Cluster, ReadsDevicesAndUnits) {
@@ -133,113 +121,11 @@ TEST(Cluster, AttentionIsByGeneratedKernelsUnlessSaid) {
                     HasSubstr("did you mean \"cudnn\"?")));
 }
 
-TEST(Cluster, ModelsAreKnownUnderTheNamesThatPeopleAndToolsWrite) {
-  const std::vector<std::pair<const char*, const char*>> names = {{"NVIDIA GeForce RTX 4090", "RTX-4090"},
-                                                                  {"rtx4090", "RTX-4090"},
-                                                                  {"4090", "RTX-4090"},
-                                                                  {"GeForce RTX 3090 Ti", "RTX-3090-Ti"},
-                                                                  {"3090ti", "RTX-3090-Ti"},
-                                                                  {"3090", "RTX-3090"},
-                                                                  {"NVIDIA RTX A6000", "RTX-A6000"},
-                                                                  {"A6000", "RTX-A6000"},
-                                                                  {"NVIDIA L40S", "L40S"},
-                                                                  {"l40", "L40"},
-                                                                  {"Tesla V100-SXM2-16GB", "V100"},
-                                                                  {"Tesla V100-SXM2-32GB", "V100-32GB"},
-                                                                  {"Tesla V100-PCIE-16GB", "V100-PCIe"},
-                                                                  {"NVIDIA A100-SXM4-40GB", "A100"},
-                                                                  {"NVIDIA A100-SXM4-80GB", "A100-80GB"},
-                                                                  {"NVIDIA A100-PCIE-40GB", "A100-PCIe"},
-                                                                  {"NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"},
-                                                                  {"a100_80gb", "A100-80GB"},
-                                                                  {"NVIDIA H100 80GB HBM3", "H100"},
-                                                                  {"NVIDIA H100 PCIe", "H100-PCIe"},
-                                                                  {"NVIDIA H200", "H200"},
-                                                                  {"Tesla T4", "T4"},
-                                                                  {"Tesla P100-PCIE-16GB", "P100-PCIe"},
-                                                                  {"NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"},
-                                                                  {"NVIDIA A10", "A10"},
-                                                                  {"NVIDIA A10G", "A10G"},
-                                                                  {"Tesla K80", "K80"},
-                                                                  {"Tesla M60", "M60"},
-                                                                  {"Tesla P4", "P4"},
-                                                                  {"Tesla P40", "P40"},
-                                                                  {"NVIDIA GeForce GTX 1080 Ti", "GTX-1080-Ti"},
-                                                                  {"1080ti", "GTX-1080-Ti"},
-                                                                  {"NVIDIA GeForce GTX 1660", "GTX-1660"},
-                                                                  {"NVIDIA GeForce RTX 2060", "RTX-2060"},
-                                                                  {"NVIDIA GeForce RTX 2070", "RTX-2070"},
-                                                                  {"NVIDIA GeForce RTX 2080", "RTX-2080"},
-                                                                  {"Quadro RTX 6000", "Quadro-RTX-6000"},
-                                                                  {"Quadro RTX 8000", "Quadro-RTX-8000"},
-                                                                  {"NVIDIA TITAN RTX", "TITAN-RTX"},
-                                                                  {"NVIDIA TITAN V", "TITAN-V"},
-                                                                  {"Tesla V100S-PCIE-32GB", "V100S-PCIe"},
-                                                                  {"NVIDIA RTX 2000 Ada Generation", "RTX-2000-Ada"},
-                                                                  {"NVIDIA RTX 4000 Ada Generation", "RTX-4000-Ada"},
-                                                                  {"NVIDIA RTX 5000 Ada Generation", "RTX-5000-Ada"},
-                                                                  {"NVIDIA A2", "A2"},
-                                                                  {"NVIDIA A16", "A16"},
-                                                                  {"NVIDIA A800-SXM4-80GB", "A800"},
-                                                                  {"NVIDIA A800 80GB PCIe", "A800-PCIe"},
-                                                                  {"NVIDIA H20", "H20"},
-                                                                  {"NVIDIA H800", "H800"},
-                                                                  {"NVIDIA H100 NVL", "H100-NVL"},
-                                                                  {"NVIDIA GH200 480GB", "GH200"},
-                                                                  {"NVIDIA GH200 144G HBM3e", "GH200-144GB"},
-                                                                  {"NVIDIA B100", "B100"},
-                                                                  {"NVIDIA B200", "B200"},
-                                                                  {"NVIDIA GB200", "GB200"},
-                                                                  {"NVIDIA GeForce RTX 5060 Ti", "RTX-5060-Ti"},
-                                                                  {"NVIDIA GeForce RTX 5070", "RTX-5070"},
-                                                                  {"NVIDIA GeForce RTX 5070 Ti", "RTX-5070-Ti"},
-                                                                  {"NVIDIA GeForce RTX 5080", "RTX-5080"},
-                                                                  {"NVIDIA GeForce RTX 5090", "RTX-5090"},
-                                                                  {"core", "core"}};
-  for (const auto& [written, model] : names) {
-    const DeviceModel* found = find_device_model(written);
-    ASSERT_NE(found, nullptr) << written;
-    EXPECT_EQ(found->name, model) << written;
-  }
-  for (const DeviceModel& model : device_models()) EXPECT_EQ(find_device_model(model.name), &model);
-  // Neither a part of a name nor another card.
-  for (const char* other : {"", "NVIDIA", "RTX", "RTX 4090 Laptop GPU", "A1000", "V100-64GB", "L400", "Ti"})
-    EXPECT_EQ(find_device_model(other), nullptr) << other;
-  EXPECT_THAT(refusal("[[host]]\n[[host.device]]\nmodel = \"NVIDIA GeForce RTX 4091\"\n"),
-              AllOf(HasSubstr("the model \"NVIDIA GeForce RTX 4091\" is not known, and the device has no kind"),
-                    HasSubstr("or a known model, as \"RTX-4090\", \"RTX-"), Not(HasSubstr("\"K80\"")),
-                    HasSubstr("did you mean \"RTX-4090\"? Or describe the device by hand: kind = \"cuda\"")));
-  EXPECT_THAT(near_device_models("NVIDIA B300"), ::testing::IsSupersetOf({"B100", "B200"}));
-  EXPECT_THAT(near_device_models("Gaudi 3 accelerator"), ::testing::IsEmpty());
-}
-
-TEST(Cluster, OnlyCudaDevicesAreSupported) {
-  for (const char* name : {"MI300X", "AMD Instinct MI250", "mi210", "AMD Radeon RX 7900 XTX", "RX 7900 XTX"}) {
-    EXPECT_TRUE(is_amd_model(name)) << name;
-    EXPECT_THAT(refusal(std::string("[[host]]\n[[host.device]]\nmodel = \"") + name + "\"\n"),
-                AllOf(StartsWith("c.toml:3:9"), HasSubstr(name),
-                      HasSubstr("is a GPU of AMD, and only CUDA devices are supported"), HasSubstr("GPUs of NVIDIA")));
-  }
-  for (const DeviceModel& model : device_models()) EXPECT_FALSE(is_amd_model(model.name)) << model.name;
-  EXPECT_FALSE(is_amd_model("NVIDIA GeForce RTX 4090"));
-}
-
 TEST(Cluster, MeasuredLinkWinsOverDeclared) {
   const Cluster cluster =
       parse_cluster(replaced("latency = \"20 us\"", "latency = \"20 us\", measured = { latency = \"30 us\" }"), "c");
   EXPECT_EQ(cluster.hosts[0].inside.latency_seconds, 30e-6);
   EXPECT_EQ(cluster.hosts[0].inside.bandwidth_bytes_per_second, 8e9);
-}
-
-TEST(Cluster, ModelFillsInDataSheetValues) {
-  const Cluster cluster = parse_cluster("[[host]]\n[[host.device]]\nmodel = \"a100-80gb\"\n", "c.toml");
-  const Device& device = cluster.devices[0];
-  EXPECT_EQ(device.kind, DeviceKind::cuda);
-  EXPECT_EQ(device.architecture, "sm_80");
-  EXPECT_NEAR(double(device.memory_bytes) / double(1 << 30), 77.9, 0.05) << "what is left of 79.2 GiB";
-  EXPECT_EQ(device.memory_bytes_per_second(), 2039e9);
-  EXPECT_EQ(device.name, "gpu");
-  EXPECT_EQ(cluster.name, "c.toml");
 }
 
 TEST(Cluster, DevicesWithoutNamesAreNumberedApart) {
@@ -268,30 +154,6 @@ TEST(Cluster, SpeedsOfOperatorClassesDefaultToThatOfProductsAndShareTheDuty) {
   EXPECT_EQ(device.compute_speed(OperatorClass::loop), (ComputeSpeed{2e9, 2e-6}));
 }
 
-TEST(Cluster, DataSheetsTellSpeedsByTypeOfOperands) {
-  const Cluster cluster = parse_cluster(
-      "[[host]]\ninside = { bandwidth = \"1 GB/s\", latency = \"1 us\" }\n[[host.device]]\nmodel = "
-      "\"A100\"\n[[host.device]]\nmodel = \"V100\"\n[[host.device]]\nmodel = \"H100\"\n",
-      "c.toml");
-  const Device &a100 = cluster.devices[0], &v100 = cluster.devices[1], &h100 = cluster.devices[2];
-  const auto speed = [](const Device& device, OperatorClass operators) {
-    return device.compute_speed(operators).flops_per_second;
-  };
-  // float32 is multiplied by FMA units: nobody asked for TF32.
-  EXPECT_NEAR(speed(a100, OperatorClass::matmul), 0.85 * 19.5e12, 1e3);
-  EXPECT_NEAR(speed(a100, OperatorClass::matmul) / speed(v100, OperatorClass::matmul), 1.24, 0.01);
-  EXPECT_NEAR(speed(h100, OperatorClass::matmul), 53.5e12, 0.1e12);
-  EXPECT_NEAR(speed(a100, OperatorClass::loop), 0.85 * 19.5e12, 1e3);
-  EXPECT_NEAR(speed(a100, OperatorClass::matmul_bf16), 0.75 * 312e12, 1e3);
-  EXPECT_NEAR(a100.declared.matmul_tf32_flops_per_second.value(), 0.75 * 156e12, 1e3);
-  EXPECT_NEAR(speed(h100, OperatorClass::matmul_bf16), 0.65 * 989e12, 1e3);
-  // Tensor cores of a V100 know fp16 alone.
-  EXPECT_EQ(speed(v100, OperatorClass::matmul_bf16), speed(v100, OperatorClass::matmul));
-  EXPECT_FALSE(v100.declared.matmul_bf16_flops_per_second.has_value());
-  EXPECT_NEAR(v100.declared.matmul_fp16_flops_per_second.value(), 0.75 * 125e12, 1e3);
-  for (OperatorClass operators : operator_classes) EXPECT_DOUBLE_EQ(a100.compute_speed(operators).call_seconds, 5e-6);
-}
-
 TEST(Cluster, SpeedsByTypeAreDeclaredAndMeasuredAsOthersAre) {
   const std::string entry =
       "[[host]]\n[[host.device]]\nkind = \"cuda\"\narchitecture = \"sm_80\"\nmemory = \"8 GiB\"\n"
@@ -311,34 +173,6 @@ TEST(Cluster, SpeedsByTypeAreDeclaredAndMeasuredAsOthersAre) {
   EXPECT_EQ(*others.devices[0].declared.matmul_tf32_flops_per_second, 50e12);
   EXPECT_EQ(*others.devices[0].declared.matmul_fp16_flops_per_second, 90e12);
   EXPECT_EQ(hash_text(plain), hash_text(others));
-}
-
-TEST(Cluster, TheTableOfModelsIsOrderly) {
-  EXPECT_GE(device_models().size(), 40u);
-  for (const DeviceModel& model : device_models()) {
-    if (model.kind != DeviceKind::cuda) continue;
-    EXPECT_EQ(model.architecture.substr(0, 3), "sm_") << model.name;
-    // No card has more than it is sold with, and few keep a tenth of it back.
-    EXPECT_LE(model.told_gib, model.sold_gb) << model.name;
-    EXPECT_GE(model.told_gib, 0.9 * model.sold_gb) << model.name;
-    EXPECT_LT(double(model.memory_bytes()), model.told_gib * double(1 << 30)) << model.name;
-    EXPECT_GT(model.float32, 4) << model.name;
-    // Tensor cores: of fp16 since Volta, of bf16 and TF32 since Ampere, half as fast as of bf16.
-    const bool ampere = model.architecture.size() > 5 || model.architecture >= "sm_80";
-    EXPECT_EQ(model.bf16 > 0, ampere) << model.name;
-    EXPECT_EQ(model.tf32 > 0, ampere) << model.name;
-    if (ampere) {
-      EXPECT_EQ(model.fp16, model.bf16) << model.name;
-      EXPECT_NEAR(model.tf32 / model.bf16, 0.5, 0.02) << model.name;
-    }
-    EXPECT_GE(model.bf16 == 0 ? model.float32 : model.bf16, model.float32) << model.name;
-  }
-}
-
-TEST(Cluster, KnowsTheModelsPeopleName) {
-  for (const char* name : {"V100", "P100", "A100", "T4", "H100", "H200", "3090", "RTX 4090"})
-    EXPECT_NE(find_device_model(name), nullptr) << name;
-  EXPECT_EQ(find_device_model("B9000"), nullptr);
 }
 
 TEST(Cluster, HostsAndDevicesReplicate) {
