@@ -3,11 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
-#include "runtime/processes/agreement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/training/evaluate.h"
@@ -16,6 +16,7 @@ namespace hetsynth::cli {
 namespace {
 
 struct EvaluateOptions {
+  const CLI::App* command = nullptr;
   Compilation compilation;
   std::string checkpoint;
   DataOptions data;
@@ -51,11 +52,13 @@ ExitCode execute(EvaluateOptions& options, Job* job) {
   options.data.seed = info.seed;  // of which batches it takes if not all: the same as `run --valid`
   const std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
   const int64_t batches = batches_to_evaluate(c.reference, *data, options.batches);
-  if (job)
-    agree(*job, {{"model", hash_text(c.reference), c.model_options.file},
-                 {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
-                 {"data", "fingerprint " + data->fingerprint(), data->description()},
-                 {"number of batches", fmt::format("{}", batches)}});
+  if (job) {
+    std::vector<GivenValue> given = given_to_command(*options.command, c);
+    given.push_back({"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint});
+    given.push_back({"data", "fingerprint " + data->fingerprint(), data->description()});
+    given.push_back({"number of batches", fmt::format("{}", batches)});
+    agree(*job, given);
+  }
   c.check_work = usual_check_work;
   // What is printed for people would stand before the record.
   if (const auto ended =
@@ -88,6 +91,7 @@ Command add_evaluate(CLI::App& app) {
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
   command->add_flag("--json", options->json, "Report as JSON");
   add_patience(*command, options->patience);
+  options->command = command;
   return [options]() {
     return run_in_job([&](Job* job) { return execute(*options, job); }, with_patience(options->patience));
   };

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/prepare_plan.h"
 #include "cli/prompt.h"
@@ -14,7 +15,6 @@
 #include "dsl/base/file.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
-#include "runtime/processes/agreement.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/tokenizers/text_stream.h"
 #include "runtime/training/checkpoint.h"
@@ -25,6 +25,7 @@ namespace hetsynth::cli {
 namespace {
 
 struct GenerateOptions {
+  const CLI::App* command = nullptr;
   Compilation compilation;
   std::string checkpoint;
   PromptOptions prompt;
@@ -100,16 +101,14 @@ CLI::Validator probability() {
 }
 
 void agree_with_others(Job& job, const GenerateOptions& options, const Prompt& prompt) {
-  const GenerationOptions& g = options.generation;
   const std::string tokens = fmt::format("{}", fmt::join(prompt.tokens, ","));
-  agree(
-      job,
-      {{"model", hash_text(options.compilation.reference), options.compilation.model_options.file},
-       {"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint},
-       {"prompt", fmt::format("{} of {}", counted(int64_t(prompt.tokens.size()), "token"), content_hash(tokens))},
-       {"number of tokens", fmt::format("{}", g.tokens)},
-       {"sampling", fmt::format("temperature {}, top-k {}, top-p {}, seed {}, below {}, end {}", g.sampling.temperature,
-                                g.sampling.top_k, g.sampling.top_p, g.seed, g.drawn_below, g.end.value_or(-1))}});
+  std::vector<GivenValue> given = given_to_command(*options.command, options.compilation);
+  given.push_back({"checkpoint", checkpoint_fingerprint(options.checkpoint), options.checkpoint});
+  given.push_back(
+      {"prompt", fmt::format("{} of {}", counted(int64_t(prompt.tokens.size()), "token"), content_hash(tokens))});
+  given.push_back({"tokenizer", fmt::format("{} tokens, end of text {}", options.generation.drawn_below,
+                                            options.generation.end.value_or(-1))});
+  agree(job, given);
 }
 
 ExitCode execute(GenerateOptions& options, Job* job) {
@@ -227,6 +226,7 @@ Command add_generate(CLI::App& app) {
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
   command->add_flag("--json", options->json, "Report as JSON, when all tokens are there");
   add_patience(*command, options->patience);
+  options->command = command;
   return [options]() {
     return run_in_job([&](Job* job) { return execute(*options, job); }, with_patience(options->patience));
   };

@@ -3,46 +3,98 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+
+#include "cli/usage.h"
 #include "dsl/base/file.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/version.h"
-#include "runtime/processes/agreement.h"
 
 namespace hetsynth::cli {
+namespace {
 
-void agree_with_others(Job& job, const RunOptions& options, const std::optional<CheckpointInfo>& resumed,
-                       const std::string& weights, const BatchSource& data) {
-  const Compilation& c = options.compilation;
-  std::string settings, cluster, checkpoint, rules;
+enum class Compared {
+  no,           ///< it decides nothing that processes share
+  elsewhere,    ///< by what it stands for, as its words may differ where that is the same
+  whether,      ///< whether it is given: processes then make calls together, but the first alone reads or writes it
+  by_contents,  ///< of the file that it names, whose path may differ between machines
+};
+
+const std::map<std::string, Compared> exceptions = {
+    {"log-json", Compared::no},
+    {"output", Compared::no},
+    {"json", Compared::no},
+    {"patience", Compared::no},
+    {"times", Compared::no},
+    {"dump-after", Compared::no},
+    {"set", Compared::elsewhere},  // these five: options of the model
+    {"batch", Compared::elsewhere},
+    {"accumulate", Compared::elsewhere},
+    {"turns", Compared::elsewhere},
+    {"freeze", Compared::elsewhere},
+    {"data", Compared::elsewhere},  // by samples of them
+    {"valid", Compared::elsewhere},
+    {"resume", Compared::elsewhere},  // by their fingerprints
+    {"init-from", Compared::elsewhere},
+    {"tokenizer", Compared::elsewhere},  // by the tokens of the prompt, and how many there are
+    {"prompt", Compared::elsewhere},
+    {"checkpoint", Compared::whether},
+    {"cluster", Compared::by_contents},
+    {"plan", Compared::by_contents},
+    {"pins", Compared::by_contents},
+    {"map", Compared::by_contents},
+};
+
+GivenValue by_contents(const std::string& name, const std::vector<std::string>& files) {
+  GivenValue out{name, ""};
+  for (const std::string& file : files) {
+    const std::string hash = content_hash(read_file(file, name, int64_t(1) << 30));
+    out.value += (out.value.empty() ? "" : " ") + hash;
+    out.where += (out.where.empty() ? "" : ", ") + file;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<GivenValue> given_to_command(const CLI::App& command, const Compilation& c) {
+  std::vector<GivenValue> out = {{"version of hetsynth", tool_version()}};
+  std::vector<GivenValue> words;
+  for (const CLI::Option* option : all_options(command)) {
+    if (option->get_positional()) continue;  // files, compared by what they hold
+    const std::string name = option->get_lnames().at(0);
+    const auto exception = exceptions.find(name);
+    if (exception == exceptions.end())
+      words.push_back({"--" + name, option->count() > 0 ? fmt::format("{}", fmt::join(option->results(), ","))
+                                                        : option->get_default_str()});
+    else if (exception->second == Compared::whether)
+      words.push_back({"--" + name, option->count() > 0 ? "given" : ""});
+    else if (exception->second == Compared::by_contents)
+      out.push_back(by_contents(name, option->results()));
+  }
+  std::string settings;
   for (const OptionValue& option : c.reference.options)
     settings += fmt::format("{}{}={}", settings.empty() ? "" : " ", option.name, option.value);
-  if (!c.cluster_file.empty()) cluster = content_hash(read_file(c.cluster_file, "cluster file", int64_t(1) << 20));
-  if (!options.map.empty()) rules = content_hash(read_file(options.map, "rules of weights", int64_t(1) << 20));
+  // What other differences come from is named first: a plan brings options of the model, and these another model.
+  out.push_back({"options of the model", settings});
+  out.push_back({"model", hash_text(c.reference), c.model_options.file});
+  out.insert(out.end(), words.begin(), words.end());
+  return out;
+}
+
+void agree_with_others(Job& job, const RunOptions& options, const std::optional<CheckpointInfo>& resumed,
+                       const std::string& weights, const BatchSource& data, const BatchSource* validation) {
+  std::vector<GivenValue> given = given_to_command(*options.command, options.compilation);
+  std::string checkpoint;
   if (resumed)
     checkpoint = fmt::format("step {} of seed {}, fingerprint {}", resumed->next_step, resumed->seed,
                              checkpoint_fingerprint(options.resume));
-  agree(job, {{"version of hetsynth", tool_version()},
-              {"options of the model", settings},
-              {"model", hash_text(c.reference), c.model_options.file},
-              {"cluster", cluster, c.cluster_file},
-              {"checkpoint to resume", checkpoint, options.resume},
-              {"weights to start with", weights, options.init_from},
-              {"rules of weights", rules, options.map},
-              {"seed", fmt::format("{}", options.data.seed)},
-              {"number of steps", fmt::format("{}", options.train.steps)},
-              {"data", "fingerprint " + data.fingerprint(), data.description()},
-              {"--new-data", options.new_data ? "given" : ""},
-              {"--checkpoint", options.train.checkpoint.empty() ? "" : "given"},
-              {"--checkpoint-every", fmt::format("{}", options.train.checkpoint_every)},
-              {"--profile", options.profile ? "given" : ""},
-              {"--valid", options.validation.data.empty() ? "" : "given"},
-              {"--valid-every", fmt::format("{}", options.train.validation.every)},
-              {"--valid-batches", fmt::format("{}", options.validation.batches)},
-              {"--stop-after", fmt::format("{}", options.train.validation.stop_after)},
-              {"--keep", options.train.keep.best ? "best" : fmt::format("{}", options.train.keep.last)},
-              {"--balance", name(options.balance)},
-              {"--without", fmt::format("{}", fmt::join(c.without, ", "))},
-              {"--sample", options.sample_bytes > 0 ? "given" : ""}});
+  given.push_back({"checkpoint to resume", checkpoint, options.resume});
+  given.push_back({"weights to start with", weights, options.init_from});
+  given.push_back({"data", "fingerprint " + data.fingerprint(), data.description()});
+  given.push_back({"validation data", validation ? "fingerprint " + validation->fingerprint() : "",
+                   validation ? validation->description() : ""});
+  agree(job, given);
 }
 
 }  // namespace hetsynth::cli

@@ -39,7 +39,6 @@ bool is_flag(const CLI::Option& option) { return option.get_expected_max() == 0;
 std::vector<std::string> words_of(const CLI::App& command, const std::string& file, const std::string& key,
                                   const toml::node& node) {
   std::vector<std::string> names = long_names(command);
-  std::erase(names, "help");
   names.insert(names.begin(), model_key);
   if (std::ranges::find(names, key) == names.end())
     refuse(file, node.source(), "there is no such option of run", "long names of options, and model", quote(key),
@@ -110,7 +109,7 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
 
 std::string job_file_of(const CLI::App& command) {
   std::string out = "# Made by hetsynth; `hetsynth run` with this file repeats the run.\n";
-  for (const CLI::Option* option : command.get_options()) {
+  for (const CLI::Option* option : all_options(command)) {
     if (option->count() == 0) continue;
     const std::string key = option->get_positional() ? model_key : option->get_lnames().at(0);
     std::vector<std::string> values;

@@ -92,10 +92,12 @@ ExitCode execute(RunOptions& options, Job* job) {
     weights = find_weights(c.reference, *weight_file, map);
     fmt::print("{}", text(weights, *weight_file));
   }
-  if (job) agree_with_others(*job, options, resumed, weight_file ? weight_file->fingerprint() : "", *data);
-  check_targets(options, job);
   std::optional<Validation> validation;
   if (!options.validation.data.empty()) validation.emplace(options, job);
+  if (job)
+    agree_with_others(*job, options, resumed, weight_file ? weight_file->fingerprint() : "", *data,
+                      validation ? &validation->data() : nullptr);
+  check_targets(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
   LaunchOptions launching = launch_options(c, options.data.seed, job);
   // A step that takes ten times as long as planned is worth a word; one on a busy machine is not.
@@ -238,6 +240,7 @@ Command add_run(CLI::App& app) {
       ->check(at_least(0));
   add_patience(*command, options->patience);
   add_pipeline_options(*command, options->pipeline);
+  options->command = command;
   return [options, seed, valid_every, command]() {
     options->job = job_file_of(*command);
     options->seed_given = seed->count() > 0;

@@ -17,6 +17,7 @@ struct ValidationDataOptions {
 };
 
 struct RunOptions {
+  const CLI::App* command = nullptr;  ///< whose options these are
   Compilation compilation;
   PipelineOptions pipeline;
   TrainOptions train;

@@ -46,9 +46,20 @@ std::vector<std::string> option_names(const CLI::App& command) {
 
 }  // namespace
 
+std::vector<const CLI::Option*> all_options(const CLI::App& command) {
+  std::vector<const CLI::Option*> out =
+      command.get_options([&](const CLI::Option* option) { return option != command.get_help_ptr(); });
+  for (const CLI::App* group : command.get_subcommands({})) {
+    if (!group->get_name().empty()) continue;
+    const std::vector<const CLI::Option*> more = all_options(*group);
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
 std::vector<std::string> long_names(const CLI::App& command) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
+  for (const CLI::Option* option : all_options(command))
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
   return names;
 }

@@ -12,6 +12,9 @@ namespace hetsynth::cli {
 /// command. Throws UserError (usage).
 void check_command(const CLI::App& app, int argc, char** argv);
 
+/// A command's options and arguments, with those of its groups, which CLI11 keeps apart; but for --help.
+std::vector<const CLI::Option*> all_options(const CLI::App& command);
+
 /// The long names of a command's options, without dashes.
 std::vector<std::string> long_names(const CLI::App& command);
 

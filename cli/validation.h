@@ -24,6 +24,8 @@ class Validation {
   /// Measures the loss with the parameters that training has now, under whatever plan it runs now.
   Evaluation run();
 
+  const BatchSource& data() const { return *data_; }
+
  private:
   /// How parameters and states get from the ranks of training to those of the evaluation.
   Migration migration() const;

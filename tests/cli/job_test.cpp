@@ -38,12 +38,16 @@ TEST_F(Job, GivesOptionsAndTheCommandLineWins) {
 }
 
 TEST_F(Job, IsWrittenBesideTheCheckpointAndRepeatsTheRun) {
-  ASSERT_EQ(
-      place.run("run model.cpp --cluster c.toml --sample 0 --steps 5 --set batch=6 --seed 4 --checkpoint a.st").code,
-      0);
+  ASSERT_EQ(place
+                .run("run model.cpp --cluster c.toml --sample 0 --steps 5 --set batch=6 --seed 4 --checkpoint a.st "
+                     "--ratio 3,1 --forbid all_to_all,recompute")
+                .code,
+            0);
   const std::string first = place.read("a.st");
-  EXPECT_THAT(place.read("a.st.job.toml"), AllOf(HasSubstr("model = \"model.cpp\"\n"),
-                                                 HasSubstr("set = [\"batch=6\"]\n"), HasSubstr("seed = \"4\"\n")));
+  EXPECT_THAT(
+      place.read("a.st.job.toml"),
+      AllOf(HasSubstr("model = \"model.cpp\"\n"), HasSubstr("set = [\"batch=6\"]\n"), HasSubstr("seed = \"4\"\n"),
+            HasSubstr("ratio = [\"3\", \"1\"]\n"), HasSubstr("forbid = [\"all_to_all\", \"recompute\"]\n")));
   ASSERT_EQ(place.run("run a.st.job.toml").code, 0);
   EXPECT_TRUE(place.read("a.st") == first);
   EXPECT_TRUE(place.exists("a.st.previous"));

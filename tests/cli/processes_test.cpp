@@ -145,15 +145,43 @@ TEST_F(Processes, ThatAreGivenDifferentThingsAreTold) {
   const std::string base = "run model.cpp --cluster slow.toml --sample 0 ";
   ASSERT_EQ(place.run(base + "--steps 3 --checkpoint a.st").code, 0);
   ASSERT_EQ(place.run(base + "--steps 3 --checkpoint b.st --seed 5").code, 0);
+  for (const std::string share : {"1", "3"})
+    ASSERT_EQ(place.run("plan model.cpp --cluster slow.toml --ratio " + share + ",1 -o plan" + share + ".json").code,
+              0);
+  place.write("one.pins", "ratio = [3, 1]\n");
+  place.write("two.pins", "ratio = [1, 3]\n");
+  place.write("text.cpp", R"(#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+void model() {
+  auto [bytes, next] = text_next_byte(4, 2);
+  Tensor x = reshape(embedding(parameter("table", {256, 4}, normal(0.3)), bytes), {4, 8});
+  minimize(cross_entropy(matmul(x, parameter("w", {8, 256}, normal(0.3))), next), SGD{});
+}
+)");
+  place.write("v1.txt", std::string(100, 'a'));
+  place.write("v2.txt", std::string(100, 'b'));
+  const std::string text = "run text.cpp --cluster slow.toml --sample 0 --data v1.txt ";
   const std::vector<std::array<std::string, 3>> cases{
-      {base, base + "--seed 9", "the same seed"},
-      {base, base + "--steps 7", "the same number of steps"},
+      {base, base + "--seed 9", "the same --seed"},
+      {base, base + "--steps 7", "the same --steps"},
       {base, base + "--batch 6", "the same options of the model"},
       {base, "run other.cpp --cluster slow.toml --sample 0", "the same model"},
       {base, "run model.cpp --cluster other.toml --sample 0", "the same cluster"},
       {base + "--resume a.st", base, "the same checkpoint to resume"},
       {base + "--resume a.st", base + "--resume b.st", "the same checkpoint to resume"},
       {base, base + "--checkpoint c.st", "the same --checkpoint"},
+      // The plan and whatever decides it, though the first process alone plans.
+      {base + "--plan plan1.json", base + "--plan plan3.json", "the same plan"},
+      {base + "--plan plan1.json", base + "--mesh 2", "the same plan"},
+      {base + "--ratio 3,1", base + "--ratio 1,3", "the same --ratio"},
+      {base, base + "--mesh 2", "the same --mesh"},
+      {base + "--pins one.pins", base + "--pins two.pins", "the same pins"},
+      {base, base + "--forbid all_to_all", "the same --forbid"},
+      {base, base + "--effort quick", "the same --effort"},
+      {base, base + "--unverified", "the same --unverified"},
+      {text + "--valid v1.txt", text + "--valid v2.txt", "the same validation data"},
+      {"evaluate model.cpp a.st --cluster slow.toml --ratio 3,1",
+       "evaluate model.cpp a.st --cluster slow.toml --ratio 1,3", "the same --ratio"},
   };
   for (const auto& [first, second, message] : cases) {
     const Outcome ran = place.run(first + " : -np 1 '" HETSYNTH_BINARY_DIR "/hetsynth' " + second, mpirun(1));
