@@ -112,20 +112,11 @@ Cluster without(Cluster cluster, const std::vector<std::string>& names) {
   return cluster;
 }
 
-Cluster all_of_cluster(const Compilation& c) {
+Cluster all_of_cluster(const CompilationInput& c) {
   if (!c.cluster_file.empty()) return without(load_cluster(c.cluster_file), c.without);
   const int devices =
       c.default_devices > 0 ? c.default_devices : int(std::max(1u, std::thread::hardware_concurrency()));
   return without(local_cluster(devices), c.without);
-}
-
-/// A device that another program fills is left with next to nothing: planning then says what does not fit.
-Cluster given_cluster(const Compilation& c) {
-  Cluster out = all_of_cluster(c);
-  for (Device& device : out.devices)
-    if (const auto taken = c.memory_taken.find(device.name); taken != c.memory_taken.end())
-      device.memory_bytes = std::max(least_memory_bytes, device.memory_bytes - taken->second);
-  return out;
 }
 
 std::string progress_text(const SynthesisProgress& p) {
@@ -275,6 +266,15 @@ std::string dump_source(const Compilation& c) {
 std::vector<int> hosts_of(const Cluster& cluster) {
   std::vector<int> out;
   for (const Device& device : cluster.devices) out.push_back(device.host);
+  return out;
+}
+
+/// A device that another program fills is left with next to nothing: planning then says what does not fit.
+Cluster given_cluster(const CompilationInput& c) {
+  Cluster out = all_of_cluster(c);
+  for (Device& device : out.devices)
+    if (const auto taken = c.memory_taken.find(device.name); taken != c.memory_taken.end())
+      device.memory_bytes = std::max(least_memory_bytes, device.memory_bytes - taken->second);
   return out;
 }
 

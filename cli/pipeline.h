@@ -68,6 +68,9 @@ struct Compilation : CompilationInput {
 /// The number of each device's host.
 std::vector<int> hosts_of(const Cluster& cluster);
 
+/// The devices that a plan may use: those of the cluster file, or of this machine, that are not left out.
+Cluster given_cluster(const CompilationInput& given);
+
 /// What planning was asked for, on the devices that pay.
 SynthesisOptions planning_options(const CompilationInput& given);
 

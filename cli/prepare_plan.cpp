@@ -46,6 +46,13 @@ bool source_allows(Compilation& c, const PipelineOptions& pipeline, const Prepar
   return c.source_check.verdict != Verdict::refuted || options.unverified;
 }
 
+/// Planning may take minutes: what can be said of the number of processes before is.
+void check_number_of_processes(const Compilation& c, int processes) {
+  const Cluster devices = given_cluster(c);
+  check_processes(devices, processes);
+  if (c.plan_file.empty() && (c.keep_devices || c.pins.need_all_devices())) place_ranks(devices, processes);
+}
+
 }  // namespace
 
 void ask_for_evaluation(Compilation& compilation, const Job* job) {
@@ -55,12 +62,15 @@ void ask_for_evaluation(Compilation& compilation, const Job* job) {
 
 std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
                                      Job* job) {
+  if (job) check_number_of_processes(c, job->count());
   if (job && !job->leads()) {
     c.plan_json = job->exchange("").front();
     if (c.plan_json.empty()) return ExitCode::done;  // the first process says why
     run_pipeline(c, "synthesize", pipeline);
     return std::nullopt;
   }
+  run_pipeline(c, "synthesize", pipeline);
+  if (job) place_ranks(c.cluster, job->count());  // before the proof, which takes time too
   run_pipeline(c, "verify", pipeline);
   if (!options.silent)
     fmt::print("{}", options.brief.empty() ? plan_text(c.plan, c.reference, c.left_out) : brief_text(c, options.brief));

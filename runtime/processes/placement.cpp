@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "dsl/base/counted.h"
@@ -10,6 +11,22 @@
 #include "runtime/rank/rank_threads.h"
 
 namespace hetsynth {
+namespace {
+
+/// `what` has these devices: "the plan runs on".
+[[noreturn]] void refuse(const Cluster& devices, const std::string& what, int hosts, int processes,
+                         const std::string& fitting) {
+  throw UserError({{devices.file, 0, 0},
+                   "processes",
+                   fmt::format("{} {} of {}, and the launcher has started {} processes", what,
+                               counted(int64_t(devices.devices.size()), "device"), counted(hosts, "host"), processes),
+                   fitting + " processes",
+                   fmt::format("{}", processes),
+                   "give mpirun this number as -np; `hetsynth plan` shows the devices a plan uses"},
+                  ExitCode::failure);
+}
+
+}  // namespace
 
 ProcessOfRank place_ranks(const Cluster& ranks, int processes) {
   const auto count = int(ranks.devices.size());
@@ -27,14 +44,15 @@ ProcessOfRank place_ranks(const Cluster& ranks, int processes) {
   if (processes == int(hosts.size())) return out;
   std::string fitting = fmt::format("{} (one for each device)", count);
   if (int(hosts.size()) != count) fitting = fmt::format("{} (one for each host) or ", hosts.size()) + fitting;
-  throw UserError({{ranks.file, 0, 0},
-                   "processes",
-                   fmt::format("the plan runs on {} of {}, and the launcher has started {} processes",
-                               counted(count, "device"), counted(int64_t(hosts.size()), "host"), processes),
-                   fitting + " processes",
-                   fmt::format("{}", processes),
-                   "give mpirun this number as -np; `hetsynth plan` shows the devices a plan uses"},
-                  ExitCode::failure);
+  refuse(ranks, "the plan runs on", int(hosts.size()), processes, fitting);
+}
+
+void check_processes(const Cluster& devices, int processes) {
+  const auto count = int(devices.devices.size());
+  if (processes <= count) return;
+  std::set<int> hosts;
+  for (const Device& device : devices.devices) hosts.insert(device.host);
+  refuse(devices, "there are", int(hosts.size()), processes, fmt::format("at most {} (one for each device)", count));
 }
 
 std::vector<int> threads_of_ranks(const Cluster& ranks, const Job& job, const ProcessOfRank& process_of) {

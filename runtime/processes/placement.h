@@ -11,6 +11,9 @@ namespace hetsynth {
 /// UserError (exit code 1) that names both numbers for any other.
 ProcessOfRank place_ranks(const Cluster& ranks, int processes);
 
+/// Before there is a plan, which may leave devices out: throws as place_ranks if there are more processes than devices.
+void check_processes(const Cluster& devices, int processes);
+
 /// Tells for every rank how many threads a library may use inside it. Where the description does not say so, ranks
 /// share the cores of this process's machine equally.
 std::vector<int> threads_of_ranks(const Cluster& ranks, const Job& job, const ProcessOfRank& process_of);

@@ -21,7 +21,9 @@ struct PlanPins {
   bool recompute = true;          ///< values may be made twice where memory is short
   std::vector<double> ratio;      ///< share of the work by device, in rank order; need not add up to 1
   std::vector<int> mesh;          ///< sizes of the axes
-  bool any() const { return !placements.empty() || !forbidden.empty() || !ratio.empty() || !mesh.empty(); }
+  bool any() const { return !forbidden.empty() || need_all_devices(); }
+  /// No device may be left out then: placements, ratio and mesh are said of all of them.
+  bool need_all_devices() const { return !placements.empty() || !ratio.empty() || !mesh.empty(); }
 };
 
 /// "name=placement". Throws UserError.

@@ -66,8 +66,7 @@ class Planning {
   PlanSelector run() && {
     add_meshes(all_.cluster);
     const PlanPins& pins = options_.pins;
-    const bool needs_all = !pins.placements.empty() || !pins.ratio.empty() || !pins.mesh.empty();
-    const bool fewer = options_.drop_devices && !needs_all && all_.cluster.devices.size() > 1;
+    const bool fewer = options_.drop_devices && !pins.need_all_devices() && all_.cluster.devices.size() > 1;
     if (fewer) add_fewer_devices();
     settle();
     if (fewer) try_working_devices();

@@ -201,10 +201,26 @@ TEST_F(Processes, AnErrorIsToldOnceAndEndsAll) {
   const size_t first = missing.err.find(mend);
   EXPECT_NE(first, std::string::npos) << missing.err;
   EXPECT_EQ(missing.err.find(mend, first + 1), std::string::npos) << missing.err;
+}
 
-  EXPECT_THAT(place.run("run model.cpp --cluster slow.toml", mpirun(3)),
-              Fails(1, AllOf(HasSubstr("the plan runs on 2 devices of 1 host"),
-                             HasSubstr("the launcher has started 3 processes"), HasSubstr("to mend:"))));
+/// A number of processes that no plan can have is told before planning, one that this plan has not before the proof.
+TEST_F(Processes, ThatAreTooManyAreToldBeforePlanning) {
+  place.write("slow.toml", slow_devices(1, 2));
+  place.write("four.toml", slow_devices(1, 4));
+  const std::string plan = "--dump-after synthesize", proof = "--dump-after verify";
+  const auto few = [](const std::string& found) {
+    return AllOf(HasSubstr(found), HasSubstr("expected:"), HasSubstr("processes"), HasSubstr("to mend:"));
+  };
+  const Outcome more = place.run("run model.cpp --cluster slow.toml " + plan, mpirun(5));
+  EXPECT_THAT(more, Fails(1, few("there are 2 devices of 1 host, and the launcher has started 5 processes")));
+  EXPECT_EQ(more.out, "");
+  const Outcome pinned = place.run("run model.cpp --cluster four.toml --mesh 4 " + plan, mpirun(3));
+  EXPECT_THAT(pinned, Fails(1, few("the plan runs on 4 devices of 1 host, and the launcher has started 3 processes")));
+  EXPECT_EQ(pinned.out, "");
+  ASSERT_EQ(place.run("plan model.cpp --cluster four.toml --mesh 4 -o plan.json").code, 0);
+  const Outcome given = place.run("run model.cpp --cluster four.toml --plan plan.json " + proof, mpirun(3));
+  EXPECT_THAT(given, Fails(1, few("the plan runs on 4 devices of 1 host, and the launcher has started 3 processes")));
+  EXPECT_EQ(given.out, "");
 }
 
 TEST_F(Processes, OneThatIsKilledEndsAllByNameAndLeavesNothing) {
