@@ -31,6 +31,7 @@ std::string text_of(const CheckpointOptions& options, const CheckpointInfo& info
   out += fmt::format("  next step  {}\n  seed       {}\n", info.next_step, info.seed);
   if (info.samples) out += fmt::format("  samples    {} seen\n", *info.samples);
   if (!info.data.empty()) out += fmt::format("  data       {} (fingerprint {})\n", info.data, info.data_fingerprint);
+  if (!info.plan.empty()) out += fmt::format("  plan       {}\n", info.plan);
   if (info.validation_loss) out += fmt::format("  validation loss {:.4f}\n", *info.validation_loss);
   return out + fmt::format("{} tensors, {}\n{}", file.types().size(), text_of_bytes(bytes), tensors);
 }
@@ -41,6 +42,7 @@ nlohmann::ordered_json json_of(const CheckpointInfo& info, const SafetensorsFile
                              {"samples", nullptr},
                              {"data", info.data},
                              {"data_fingerprint", info.data_fingerprint},
+                             {"plan", info.plan},
                              {"checksums", file.checksummed()}};
   if (info.samples) out["samples"] = *info.samples;
   if (info.validation_loss) out["validation_loss"] = *info.validation_loss;
@@ -63,7 +65,8 @@ Command add_checkpoint(CLI::App& app) {
   auto options = std::make_shared<CheckpointOptions>();
   CLI::App* command = app.add_subcommand(
       "checkpoint",
-      "Tell where a checkpoint continues, of which data, which tensors it holds, and whether it is whole");
+      "Tell where a checkpoint continues, of which data, under which plan, which tensors it holds, and whether it is "
+      "whole");
   command->add_option("file", options->file, "Checkpoint, as run --checkpoint writes it")->required();
   command->add_flag("--json", options->json, "Report as JSON");
   return [options]() { return show(*options); };

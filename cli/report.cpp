@@ -239,6 +239,18 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
 }
 
+std::string plan_line(const Plan& plan, const TurnCount& turns) {
+  std::vector<int> sizes;
+  for (const Mesh::Axis& axis : plan.program.mesh.axes) sizes.push_back(axis.size);
+  std::string out = fmt::format("mesh {} on {}:", fmt::join(sizes, " x "), plan.cluster_name);
+  const std::vector<DevicePrediction>& shares = plan.prediction.devices;
+  for (size_t rank = 0; rank < plan.devices.size(); ++rank) {
+    out += fmt::format("{} {}", rank > 0 ? "," : "", plan.devices[rank].name);
+    if (shares.size() == plan.devices.size()) out += fmt::format(" {:.1f}%", 100 * shares[rank].share);
+  }
+  return turns.turns > 1 ? fmt::format("{}; {} turns", out, text(turns)) : out;
+}
+
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out) {
   const Prediction& p = plan.prediction;
   Json out;

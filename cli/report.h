@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dsl/spmd/plan.h"
+#include "dsl/transform/turns.h"
 #include "runtime/training/generated_check.h"
 #include "runtime/training/numeric_check.h"
 #include "verify/verify.h"
@@ -13,6 +14,8 @@ namespace hetsynth::cli {
 /// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
 /// `left_out`: devices of the cluster that the plan does not use.
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
+/// In one line: "mesh 2 x 4 on slow: d00 75.0%, d01 25.0%; 4 turns".
+std::string plan_line(const Plan& plan, const TurnCount& turns);
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
 
 /// Says whether the turns of a step are proved to be the step; `turns`: how many, as in "3+1".

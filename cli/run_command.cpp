@@ -121,6 +121,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   std::fflush(stdout);
   options.train.out = &std::cout;
   options.train.progress = progress_for_standard_output();
+  options.train.plan = [&] { return plan_line(c.plan, c.turns); };
   options.train.explain = [&](const StepReport& failed) {
     return explain_not_finite(*executor, *data, failed, {options.train.first_step, options.resume, failed.seconds});
   };

@@ -159,6 +159,15 @@ JsonNode parse_json(std::string_view text, const std::string& file, const std::s
   if (int64_t(text.size()) > limits.bytes)
     throw UserError(
         Diagnostic{{file}, what, fmt::format("the file is longer than {} bytes", limits.bytes), "", "", "", {}});
+  // The parser takes a NUL for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw UserError(Diagnostic{{file, 1 + int(std::ranges::count(text.substr(0, nul), '\n'))},
+                               what,
+                               fmt::format("the file holds a NUL byte, at byte {}", nul),
+                               "JSON",
+                               "",
+                               "",
+                               {}});
   Cursor cursor;
   TreeBuilder builder(file, what, limits, cursor);
   const CountingIterator begin{text.data(), &cursor}, end{text.data() + text.size(), &cursor};

@@ -29,8 +29,9 @@ inline constexpr int64_t largest_safetensors_header = 100'000'000;
 
 /// Reads the text of a header that is followed by `data_bytes` bytes. As the format asks, no key may stand twice, and
 /// tensors have to fill the file one behind the other, without gap or overlap. Throws UserError, tagged `tag`, naming
-/// `path` for anything else.
+/// `path` for anything else. `readable`: the element types that the caller takes, as it names them itself, for the
+/// message on one that the format does not have.
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& tag, const std::string& text,
-                                           int64_t data_bytes);
+                                           int64_t data_bytes, const std::string& readable);
 
 }  // namespace hetsynth

@@ -211,6 +211,9 @@ class JsonRows : public Dataset {
     if (row.empty())
       throw rows_.file().error(fmt::format("line {} is empty", sample.index + 1), "a JSON object in every line", "",
                                "leave empty lines out but for those at the end");
+    if (const size_t nul = row.find('\0'); nul != std::string_view::npos)  // the parser's end of the text
+      throw rows_.file().error(fmt::format("line {} holds a NUL byte", sample.index + 1), "a JSON object",
+                               fmt::format("NUL at byte {} of the line", nul), "save the file as UTF-8");
     MemberReader reader(input, rows_.file(), sample.index, inside, count, out.data());
     json::sax_parse(row, &reader);
     reader.finish();

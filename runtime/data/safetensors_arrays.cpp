@@ -9,11 +9,12 @@ namespace hetsynth {
 namespace {
 
 constexpr int64_t length_bytes = 8;
+constexpr const char* readable_types = "BOOL, integers of 8 to 64 bits, F16, BF16, F32 or F64";
 
 StoredType element_type(const std::string& file, const std::string& name, const StoredTensor& tensor) {
   if (tensor.type) return *tensor.type;
-  throw data_error(file, "tensor " + name + " has a type that cannot be read as data",
-                   "BOOL, integers of 8 to 64 bits, F16, BF16, F32 or F64", tensor.dtype, "save it as float32");
+  throw data_error(file, "tensor " + name + " has a type that cannot be read as data", readable_types, tensor.dtype,
+                   "save it as float32");
 }
 
 std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
@@ -31,7 +32,7 @@ std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
   std::string text(static_cast<size_t>(length), '\0');
   file->read(length_bytes, std::as_writable_bytes(std::span(text)));
   const int64_t begin = length_bytes + length;
-  const SafetensorsHeader header = parse_safetensors_header(name, "data", text, file->bytes() - begin);
+  const SafetensorsHeader header = parse_safetensors_header(name, "data", text, file->bytes() - begin, readable_types);
   ArrayStore store{name, "safetensors " + name, "file", "", {}};
   for (const auto& [tensor, stored] : header.tensors) {
     store.arrays[tensor] = [&, tensor, stored]() -> StoredArray {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 
 #include "dsl/base/error.h"
@@ -54,25 +55,20 @@ auto with_mend(const std::string& path, const Read& read) {
   }
 }
 
+/// A number of the metadata, spelled as the writer spells it. Throws UserError for anything else: "03", "+3", " 3".
 template <typename Number>
 Number number_in(const std::string& path, const std::map<std::string, std::string>& metadata, const std::string& key,
-                 Number largest) {
+                 Number least, Number largest) {
   const auto found = metadata.find(key);
   Number value = 0;
   if (found != metadata.end()) {
     const std::string& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= largest) return value;
+    // No comparison holds for what is not a number.
+    if (error == std::errc() && value >= least && value <= largest && fmt::format("{}", value) == text) return value;
   }
-  refuse_checkpoint(path, "the metadata have no valid " + key, fmt::format("a number from 0 to {}", largest),
-                    found == metadata.end() ? "nothing" : found->second, mend_of_damage(path));
-}
-
-double loss_in(const std::string& path, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
-  refuse_checkpoint(path, "the metadata have no valid validation_loss", "a finite number", text, mend_of_damage(path));
+  refuse_checkpoint(path, "the metadata have no valid " + key, fmt::format("a number from {} to {}", least, largest),
+                    found == metadata.end() ? "nothing" : "\"" + found->second + "\"", mend_of_damage(path));
 }
 
 std::string text_in(const std::map<std::string, std::string>& metadata, const std::string& key) {
@@ -90,12 +86,16 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
     refuse_checkpoint(path, "the header is damaged: checksums are missing", "one of each tensor and one of the header",
                       "", mend_of_damage(path));
   CheckpointInfo out;
-  out.next_step = number_in<int64_t>(path, metadata, "next_step", largest_step);
-  out.seed = number_in<uint64_t>(path, metadata, "seed", ~uint64_t{0});
-  if (format == format_name) out.samples = number_in<int64_t>(path, metadata, "samples", largest_step);
+  out.next_step = number_in<int64_t>(path, metadata, "next_step", 0, largest_step);
+  out.seed = number_in<uint64_t>(path, metadata, "seed", 0, ~uint64_t{0});
+  if (format == format_name || metadata.contains("samples"))
+    out.samples = number_in<int64_t>(path, metadata, "samples", 0, largest_step);
   out.data = text_in(metadata, "data");
   out.data_fingerprint = text_in(metadata, "data_fingerprint");
-  if (metadata.contains("validation_loss")) out.validation_loss = loss_in(path, metadata.at("validation_loss"));
+  out.plan = text_in(metadata, "plan");
+  constexpr double largest = std::numeric_limits<double>::max();
+  if (metadata.contains("validation_loss"))
+    out.validation_loss = number_in<double>(path, metadata, "validation_loss", -largest, largest);
   return out;
 }
 
@@ -223,6 +223,7 @@ void save_checkpoint(const std::string& path, const Executor& executor, const Ch
                                               {"next_step", std::to_string(info.next_step)},
                                               {"samples", std::to_string(info.samples.value_or(0))},
                                               {"seed", std::to_string(executor.seed())}};
+  if (!info.plan.empty()) metadata["plan"] = info.plan;
   if (info.validation_loss) metadata["validation_loss"] = fmt::format("{}", *info.validation_loss);
   const auto tensor = [&](const std::string& name) {
     HostTensor value = executor.read(nodes.at(name));

@@ -17,6 +17,7 @@ struct CheckpointInfo {
   std::optional<int64_t> samples = {};
   std::string data = {};                       ///< what they were, in words
   std::string data_fingerprint = {};           ///< BatchSource::fingerprint; empty: not known
+  std::string plan = {};                       ///< that the last step was taken under, in words; empty: not known
   std::optional<double> validation_loss = {};  ///< of these parameters, if it was measured
   bool operator==(const CheckpointInfo&) const = default;
 };

@@ -24,6 +24,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 constexpr std::string_view tensor_checksum = "checksum of ";
 constexpr std::string_view header_checksum = "header_checksum";
+constexpr const char* own_types = "F32 or I32";
 const std::string no_checksum(16, '0');
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& message, const std::string& expected = "",
@@ -139,12 +140,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accep
 }
 
 void SafetensorsFile::read_header(const std::string& header, int64_t data_start, int64_t data_bytes) {
-  SafetensorsHeader parsed = parse_safetensors_header(path_, "checkpoint", header, data_bytes);
+  SafetensorsHeader parsed =
+      parse_safetensors_header(path_, "checkpoint", header, data_bytes,
+                               accepted_ == SafetensorsTypes::own ? own_types : "F32, I32, F16, BF16 or F64");
   take_metadata(std::move(parsed.metadata), header);
   for (auto& [name, tensor] : parsed.tensors) {
     const bool is_own = tensor.dtype == "F32" || tensor.dtype == "I32";
     if (!is_own && accepted_ == SafetensorsTypes::own)
-      refuse_file(path_, "tensor " + name + " has an element type that is not supported", "F32 or I32", tensor.dtype);
+      refuse_file(path_, "tensor " + name + " has an element type that is not supported", own_types, tensor.dtype);
     if (!is_own && (!tensor.type || tensor.type->whole())) continue;
     types_[name] = {tensor.shape, tensor.dtype == "I32" ? DType::i32 : DType::f32};
     if (!is_own) stored_[name] = tensor;

@@ -48,6 +48,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   const std::string data_fingerprint = options.checkpoint.empty() ? "" : data.fingerprint();
   Validations validations(options.validation);
   KeptCheckpoints kept(options.checkpoint, options.keep);
+  std::function<std::string()> plan = options.plan;
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
     const bool is_measured = validations.measured_after(next_step - 1);
@@ -56,6 +57,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
                      .samples = samples_before(executor.reference(), data, next_step),
                      .data = data.description(),
                      .data_fingerprint = data_fingerprint,
+                     .plan = plan ? plan() : "",
                      .validation_loss = is_measured ? validations.loss() : std::nullopt});
     if (executor.leads()) kept.written(next_step, is_measured && validations.is_best());
   };
@@ -135,6 +137,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
     run();
   } catch (const TakenBack& back) {
     progress.finish();
+    plan = {};  // what is known of now is that which was left
     save(back.next_step);
     throw InternalError(back.what());
   }

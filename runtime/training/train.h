@@ -42,6 +42,8 @@ struct TrainOptions {
   std::function<BetweenSteps(const StepReport&)> between_steps;
   /// Before parameters are written, and at the end: returns when what was trained may count. It may throw TakenBack.
   std::function<void()> before_writing;
+  /// The plan that steps are taken under now, in words, for the checkpoint; empty: it says nothing of it.
+  std::function<std::string()> plan;
   /// The error that a loss which is not finite ends the run with; empty: one that names the step.
   std::function<UserError(const StepReport&)> explain;
 };

@@ -60,6 +60,16 @@ TEST_F(CheckpointCommand, GoesOnWithAnotherBatchAtTheNextSample) {
   EXPECT_EQ(shown("c.st").at("samples"), 96);
 }
 
+TEST_F(CheckpointCommand, TellsThePlanItWasTrainedUnder) {
+  expect_done(run("--steps 1 --ratio 3,1 --pin 'w1=sharded(1)' --checkpoint a.st"));
+  const std::string plan = shown("a.st").at("plan");
+  EXPECT_THAT(plan, ::testing::ContainsRegex("^mesh 2 on small: fast [67][0-9]\\.[0-9]%, slow [23][0-9]\\.[0-9]%$"));
+  EXPECT_THAT(place.run("checkpoint a.st").out, HasSubstr("  plan       " + plan + "\n"));
+  // One that goes on under another plan tells that.
+  expect_done(run("--steps 1 --without slow --resume a.st --checkpoint b.st"));
+  EXPECT_EQ(shown("b.st").at("plan"), "mesh 1 on small: fast 100.0%");
+}
+
 TEST_F(CheckpointCommand, TheSeedIsTheCheckpointsAndAnotherIsRefused) {
   expect_done(run("--steps 2 --seed 3 --checkpoint a.st"));
   expect_early("--steps 2 --resume a.st --seed 4", 2, "a run that goes on keeps the seed of its checkpoint");

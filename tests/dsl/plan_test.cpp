@@ -46,6 +46,14 @@ std::string refusal(const std::string& json) {
   return "";
 }
 
+TEST(Plan, HoldsNoNulByte) {
+  const size_t end = good().find('\n');
+  for (const std::string& bad : {good() + std::string(1, '\0'), good() + std::string(1, '\0') + "more"})
+    EXPECT_THAT(refusal(bad), HasSubstr("the file holds a NUL byte, at byte " + std::to_string(good().size())));
+  EXPECT_THAT(refusal(good().substr(0, end + 1) + std::string(1, '\0') + good().substr(end + 1)),
+              HasSubstr("p.json:2: error: [plan] the file holds a NUL byte"));
+}
+
 TEST(Plan, LayoutIsReadable) {
   Plan plan = testing::plan_test_plan(reference());
   plan.tool_version = "1.2.3", plan.model_hash = "m", plan.cluster_hash = "c";

@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace testing;  // NOLINT: fixtures of this folder
 
 FakeOptions one_rank() { return {{0, 12}, {0, 7}, false, -1, -1}; }
@@ -105,6 +106,61 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   EXPECT_THAT(message(file_of(R"({"w":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8)), HasSubstr("F64"));
   EXPECT_THAT(message(file_of(R"({"w":{"dtype":"F32"}})", 8)), HasSubstr("header is damaged"));
   EXPECT_THAT(message(file_of("{}", 0)), HasSubstr("no checkpoint of hetsynth"));
+}
+
+/// Files of version 1 have no checksum of their header: only strict reading tells what nobody wrote.
+TEST(Checkpoint, WithoutChecksumsIsReadAsTheStrictestReaderDoes) {
+  TemporaryFolder folder;
+  const auto header = [](const std::string& metadata, const std::string& tensors = "") {
+    return R"({"__metadata__":{"format":"hetsynth checkpoint 1")" + metadata + "}" + tensors + "}";
+  };
+  const auto message = [&](const std::string& text, size_t data_bytes = 0) {
+    folder.write("bad", file_of(text, data_bytes));
+    return error_of([&] { read_checkpoint_info(folder.path("bad")); });
+  };
+  const std::string seed = R"(,"seed":"0")", good = R"(,"next_step":"3")" + seed;
+  EXPECT_EQ(message(header(good) + "   "), "") << "spaces may stand behind the header";
+  EXPECT_EQ(message(header(good + R"(,"samples":"12","validation_loss":"1.5e-05")")), "");
+  EXPECT_EQ(read_checkpoint_info(folder.path("bad")).samples, 12);
+  const std::string whole = header(good);
+  for (const size_t at : {whole.size(), size_t{1}, whole.size() - 1})
+    EXPECT_THAT(message(whole.substr(0, at) + std::string(2, '\0') + whole.substr(at)),
+                AllOf(HasSubstr("NUL byte"), HasSubstr("at byte " + std::to_string(at))));
+  for (const std::string number : {"03", "+3", "-0", " 3", "3 ", "3.0", "1e3", "0x3", "", "-1", "abc",
+                                   "281474976710657", "99999999999999999999"}) {
+    const std::string quoted = ":\"" + number + "\"";
+    EXPECT_THAT(message(header(R"(,"next_step")" + quoted + seed)),
+                AllOf(HasSubstr("no valid next_step"), HasSubstr("found:    \"" + number + "\"")));
+    EXPECT_THAT(message(header(good + R"(,"samples")" + quoted)), HasSubstr("no valid samples"));
+  }
+  for (const std::string number : {"03", "-1", "abc", "18446744073709551616"})
+    EXPECT_THAT(message(header(R"(,"next_step":"3","seed":")" + number + "\"")), HasSubstr("no valid seed"));
+  for (const std::string number : {"nan", "inf", "-inf", "01.5", "1.50", "1,5", ""})
+    EXPECT_THAT(message(header(good + R"(,"validation_loss":")" + number + "\"")),
+                HasSubstr("no valid validation_loss"));
+}
+
+TEST(Checkpoint, HeadersOfTheWrongFormAreToldInOurWords) {
+  TemporaryFolder folder;
+  const auto message = [&](const std::string& header) {
+    folder.write("bad", file_of(header, 4));
+    return error_of([&] { read_checkpoint_info(folder.path("bad")); });
+  };
+  EXPECT_THAT(message(R"({"__metadata__":{"next_step":3}})"),
+              AllOf(HasSubstr("\"next_step\" in __metadata__ is no text"), HasSubstr("found:    3"),
+                    Not(HasSubstr("json.exception"))));
+  EXPECT_THAT(message(R"({"__metadata__":["next_step"]})"), HasSubstr("__metadata__ is no object"));
+  for (const std::string tensor :
+       {R"(7)", R"("w")", R"([])", R"({"shape":[1],"data_offsets":[0,4]})",
+        R"({"dtype":32,"shape":[1],"data_offsets":[0,4]})", R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})",
+        R"({"dtype":"F32","shape":[1],"data_offsets":{"0":4}})", R"({"dtype":"F32","shape":[1]})"})
+    EXPECT_THAT(message(R"({"w":)" + tensor + "}"),
+                AllOf(HasSubstr("the header is damaged: tensor w has no "), Not(HasSubstr("json.exception"))))
+        << tensor;
+  for (const std::string type : {"BF16", "F99"})
+    EXPECT_THAT(message(R"({"w":{"dtype":")" + type + R"(","shape":[2],"data_offsets":[0,4]}})"),
+                AllOf(HasSubstr("element type that is not supported"), HasSubstr("expected: F32 or I32"),
+                      HasSubstr("found:    " + type)));
 }
 
 TEST(Checkpoint, NoFlippedBitGoesUnnoticed) {

@@ -292,6 +292,8 @@ TEST(NamedData, JsonLinesSayLineAndElement) {
   EXPECT_THAT(said("[1]"), HasSubstr("line 2 holds no object"));
   EXPECT_THAT(said("5"), HasSubstr("line 2 holds no object"));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1} 7"), HasSubstr("line 2 is no JSON"));
+  EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1}" + std::string(1, '\0') + "7"),
+              AllOf(HasSubstr("line 2 holds a NUL byte"), HasSubstr("at byte 25")));
   EXPECT_THAT(said("{\"x\":[[1,2],[3,4]],\"y\":1,\"t\":\"\xFF\"}"),
               AllOf(HasSubstr("line 2 is no JSON"), HasSubstr("save the file as UTF-8")));
   EXPECT_THAT(said("{\"x\":" + std::string(200000, '[')), HasSubstr("[data]")) << "nesting without end";
