@@ -11,7 +11,6 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/sample_order.h"
 #include "runtime/data/synthetic.h"
-#include "runtime/data/text_tokens.h"
 #include "runtime/rank/host_tensor.h"
 
 namespace hetsynth {
@@ -150,7 +149,7 @@ class DeclaredData : public BatchSource {
   }
 
   static std::unique_ptr<Dataset> open_needed_text(const std::vector<const Node*>& inputs, const std::string& path) {
-    if (!path.empty()) return open_text(path, inputs);
+    if (!path.empty()) return open_text_data(inputs, path);
     const Node& first = *inputs.front();
     throw UserError({first.where, "data", "input " + first.name + " reads text, and no data were named", "", "",
                      "name a text file or a folder with --data"},

@@ -9,6 +9,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/npy_header.h"
 #include "dsl/base/suggest.h"
+#include "runtime/data/text_tokens.h"
 
 namespace hetsynth {
 namespace {
@@ -78,6 +79,18 @@ const DataFormat& recognised_format(const DataPath& path) {
       compressed ? "unpack the file with gunzip" : "name the format before the data, as in --data idx:FOLDER");
 }
 
+void check_fills(const DataFormat& format, const std::string& path, const std::vector<const Node*>& inputs) {
+  for (const Node* input : inputs) {
+    if (fills(format, *input)) continue;
+    UserError error = data_error(path, fmt::format("these data cannot fill input {}", input->name), candidates(inputs),
+                                 fmt::format("{} ({})", format.name, format.what),
+                                 "name data of another format, or leave --data out to train on synthetic samples");
+    Diagnostic diagnostic = error.diagnostic();
+    diagnostic.notes.push_back({input->where, fmt::format("{} is asked for here", input->name), ""});
+    throw UserError(std::move(diagnostic));
+  }
+}
+
 }  // namespace
 
 std::string DataPath::name() const { return folder ? path : fs::path(path).filename().string(); }
@@ -130,16 +143,15 @@ std::unique_ptr<Dataset> open_dataset(const Program& program, const std::string&
   const DataFormat* format = named_format(path, &prefix);
   const DataPath found = look_at(path.substr(prefix), file_inputs(program));
   if (!format) format = &recognised_format(found);
-  for (const Node* input : found.inputs) {
-    if (fills(*format, *input)) continue;
-    UserError error = data_error(found.path, fmt::format("these data cannot fill input {}", input->name),
-                                 candidates(found.inputs), fmt::format("{} ({})", format->name, format->what),
-                                 "name data of another format, or leave --data out to train on synthetic samples");
-    Diagnostic diagnostic = error.diagnostic();
-    diagnostic.notes.push_back({input->where, fmt::format("{} is asked for here", input->name), ""});
-    throw UserError(std::move(diagnostic));
-  }
+  check_fills(*format, found.path, found.inputs);
   return format->open(found);
+}
+
+std::unique_ptr<Dataset> open_text_data(const std::vector<const Node*>& inputs, const std::string& path) {
+  size_t prefix = 0;
+  const DataFormat* format = named_format(path, &prefix);
+  if (format) check_fills(*format, path.substr(prefix), inputs);
+  return open_text(path.substr(prefix), inputs);
 }
 
 }  // namespace hetsynth

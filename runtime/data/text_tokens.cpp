@@ -82,7 +82,7 @@ DataFormat text_format() {
   using Kind = DataSource::Kind;
   return {"text",
           "the bytes of a text file, or of a folder of them",
-          {Kind::tokens, Kind::token_targets},
+          {Kind::tokens, Kind::token_targets, Kind::text_tokens, Kind::text_targets, Kind::text_next},
           [](const DataPath& path) {
             return path.asks_only({Kind::tokens, Kind::token_targets});
           },

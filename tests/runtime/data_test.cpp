@@ -257,6 +257,21 @@ TEST(TextCorpus, NoticesAFileThatShrank) {
   EXPECT_THAT(error_of([&] { corpus.read(0, bytes); }), AllOf(HasSubstr("text"), HasSubstr("became shorter")));
 }
 
+TEST(TextData, TakesTheNameOfItsFormatAndNoOther) {
+  TemporaryFolder folder;
+  folder.write("text", "a text that is long enough for two windows");
+  const auto plain = open_data(text_program(2, 8), {folder.path("text"), 0});
+  const auto named = open_data(text_program(2, 8), {"text:" + folder.path("text"), 0});
+  EXPECT_EQ(named->fingerprint(), plain->fingerprint());
+  EXPECT_EQ(named->description(), plain->description());
+  for (const std::string format : {"npy", "jsonl", "llmc"})
+    EXPECT_THAT(error_of([&] {
+                  open_data(text_program(2, 8), {format + ":" + folder.path("text"), 0});
+                }),
+                AllOf(HasSubstr("these data cannot fill input tokens"), HasSubstr("expected: text (the bytes of"),
+                      HasSubstr("found:    " + format + " (")));
+}
+
 TEST(TextData, SaysWhatIsMissing) {
   TemporaryFolder folder;
   folder.write("short", "12345678");
