@@ -135,6 +135,16 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
   return speed;
 }
 
+/// "K80" (sm_37), "M60" (sm_52) and so on: what a name that is like none of the known ones may be held against.
+std::string first_of_generations() {
+  std::string out;
+  std::set<std::string_view> architectures;
+  for (const DeviceModel& model : device_models())
+    if (model.kind == DeviceKind::cuda && architectures.insert(model.architecture).second)
+      out += fmt::format("{}\"{}\" ({})", out.empty() ? "" : ", ", model.name, model.architecture);
+  return out;
+}
+
 /// What a known model would have told.
 [[noreturn]] void fail_without(const TableReader& reader, std::string_view what, std::string_view line) {
   const std::string model = reader.text("model", "");
@@ -150,11 +160,16 @@ DeviceSpeed read_speed(const TableReader& device, std::string_view key) {
       "kind = \"cuda\", architecture = \"sm_86\", memory = \"23 GiB\", "
       "declared = { matmul = \"30 TFLOP/s\", matmul_bf16 = \"60 TFLOP/s\", memory_bandwidth = \"900 GB/s\" }";
   const std::vector<std::string> near = near_device_models(model);
-  const std::string meant = near.empty() ? "" : fmt::format("did you mean \"{}\"? Or ", near.front());
+  std::string known = quoted_list(near), meant;
+  if (near.empty())
+    known = first_of_generations();
+  else if (is_variant_of(model, near.front()))
+    meant = fmt::format("it is another chip than a {}: ", near.front());
+  else
+    meant = fmt::format("did you mean \"{}\"? Or ", near.front());
   reader.fail(reader.where(), fmt::format("the model {} is not known, and the device has no {}", quote(model), what),
-              near.empty() ? fmt::format("{}, or a known model (docs/cluster.md)", line)
-                           : fmt::format("{}, or a known model, as {}", line, quoted_list(near)),
-              quote(model), fmt::format("{}describe the device by hand: {}", meant, by_hand));
+              fmt::format("{}, or a known model, as {} (docs/cluster.md)", line, known), quote(model),
+              fmt::format("{}describe the device by hand: {}", meant, by_hand));
 }
 
 DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {

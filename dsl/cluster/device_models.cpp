@@ -171,10 +171,38 @@ bool means(const std::multiset<std::string>& name, std::string_view own, const D
   return name == parts;
 }
 
+/// The names of a model: its own, and "3090", which is what people say; the prefix is optional.
+std::vector<std::string_view> names_of(const DeviceModel& model) {
+  const std::string_view name = model.name;
+  if (name.starts_with("RTX-") || name.starts_with("GTX-")) return {name, name.substr(4)};
+  return {name};
+}
+
+/// Words that make another chip of a number.
+bool says_mobile(const std::string& word) {
+  constexpr std::string_view words[] = {"laptop", "notebook", "mobile", "max", "q", "maxq"};
+  return std::ranges::find(words, word) != std::end(words);
+}
+
 /// What counts of a name, in one word: "rtx4090".
 std::string key_of(std::string_view name) {
   std::string out;
-  for (const std::string& word : words_of(name)) out += word;
+  for (const std::string& word : words_of(name))
+    if (!says_mobile(word)) out += word;
+  return out;
+}
+
+/// How many letters of a name the model's own are, if the name has all of them and more; 0: it has not.
+size_t letters_shared(const std::multiset<std::string>& name, const DeviceModel& model) {
+  size_t out = 0;
+  for (const std::string_view own : names_of(model)) {
+    const std::multiset<std::string> parts = parts_of(own);
+    const bool numbered = std::ranges::any_of(
+        parts, [](const std::string& part) { return std::isdigit(static_cast<unsigned char>(part[0])) != 0; });
+    size_t letters = 0;
+    for (const std::string& part : parts) letters += part.size();
+    if (numbered && parts != name && std::ranges::includes(name, parts)) out = std::max(out, letters);
+  }
   return out;
 }
 
@@ -211,10 +239,8 @@ const DeviceModel* find_device_model(std::string_view name) {
   for (const auto& [other, known] : other_names)
     if (parts == parts_of(other)) parts = parts_of(known);
   for (const DeviceModel& model : models) {
-    // "3090" is what people say; the prefix is optional.
-    std::string_view short_name = model.name;
-    if (short_name.starts_with("RTX-") || short_name.starts_with("GTX-")) short_name.remove_prefix(4);
-    if (means(parts, model.name, model) || means(parts, short_name, model)) return &model;
+    for (const std::string_view own : names_of(model))
+      if (means(parts, own, model)) return &model;
   }
   return nullptr;
 }
@@ -223,15 +249,28 @@ std::vector<std::string> near_device_models(std::string_view name) {
   constexpr size_t most = 4;
   std::vector<std::string> keys, out;
   for (const DeviceModel& model : models) keys.push_back(key_of(model.name));
+  const auto take = [&](size_t at) {
+    out.emplace_back(models[at].name);
+    keys[at].assign(name.size() + 64, '?');  // not again
+  };
+  // First that of which it is a variant by its name, then those that are spelled alike.
+  const std::multiset<std::string> parts = parts_of(name);
+  size_t nearest_model = 0, letters = 0;
+  for (size_t i = 0; i < std::size(models); ++i)
+    if (const size_t shared = letters_shared(parts, models[i]); shared > letters) nearest_model = i, letters = shared;
+  if (letters > 0) take(nearest_model);
   const std::string key = key_of(name);
   while (out.size() < most) {
     const std::string found = nearest(key, keys);
     if (found.empty()) break;
-    const auto at = std::ranges::find(keys, found);
-    out.emplace_back(models[at - keys.begin()].name);
-    at->assign(key.size() + 64, '?');  // not again
+    take(size_t(std::ranges::find(keys, found) - keys.begin()));
   }
   return out;
+}
+
+bool is_variant_of(std::string_view name, std::string_view model) {
+  const DeviceModel* known = find_device_model(model);
+  return known && letters_shared(parts_of(name), *known) > 0;
 }
 
 bool is_amd_model(std::string_view name) {

@@ -32,6 +32,8 @@ std::span<const DeviceModel> device_models();
 const DeviceModel* find_device_model(std::string_view name);
 /// Known models whose names are nearest to one that is not, the nearest first; empty for one like none of them.
 std::vector<std::string> near_device_models(std::string_view name);
+/// Whether a name is that of a known model and says more, as "RTX 4090 Laptop GPU": another chip of that number.
+bool is_variant_of(std::string_view name, std::string_view model);
 /// Whether a name is one of AMD's: no device of CUDA.
 bool is_amd_model(std::string_view name);
 

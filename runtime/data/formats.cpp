@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "dsl/base/binary_file.h"
 #include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
 #include "dsl/base/npy_header.h"
@@ -70,13 +71,13 @@ const DataFormat& recognised_format(const DataPath& path) {
   for (const DataFormat& format : data_formats()) {
     if (format.recognise(path)) return format;
   }
-  const bool compressed = path.head.size() > 1 && path.head[0] == 0x1F && path.head[1] == 0x8B;
   const std::span<const unsigned char> head = path.head;
-  throw data_error(
-      path.path, "the format of these data is not known", candidates(path.inputs),
-      path.folder ? fmt::format("a folder with {} files", path.files.size())
-                  : "a file that begins with " + hex(head.first(std::min<size_t>(8, head.size()))),
-      compressed ? "unpack the file with gunzip" : "name the format before the data, as in --data idx:FOLDER");
+  const auto kind = binary_kind({reinterpret_cast<const char*>(head.data()), head.size()});
+  const bool packed = kind && kind->mend.starts_with("unpack");
+  throw data_error(path.path, "the format of these data is not known", candidates(path.inputs),
+                   path.folder ? fmt::format("a folder with {} files", path.files.size())
+                               : "a file that begins with " + hex(head.first(std::min<size_t>(8, head.size()))),
+                   packed ? kind->mend : "name the format before the data, as in --data idx:FOLDER");
 }
 
 void check_fills(const DataFormat& format, const std::string& path, const std::vector<const Node*>& inputs) {

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "dsl/base/binary_file.h"
 #include "dsl/base/error.h"
 
 namespace hetsynth {
@@ -43,17 +45,29 @@ struct OpenFile {
   int number;
 };
 
-void read_file(const std::string& path, int64_t offset, std::span<unsigned char> out) {
-  const OpenFile file(path);
-  for (size_t done = 0; done < out.size();) {
+/// Gives how many bytes were read: fewer than asked for where the file ends.
+size_t read_some(const OpenFile& file, const std::string& path, int64_t offset, std::span<unsigned char> out) {
+  for (size_t done = 0;;) {
     const ssize_t got = ::pread(file.number, out.data() + done, out.size() - done,
                                 static_cast<off_t>(offset) + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path, std::string("the file cannot be read: ") + std::strerror(errno));
-    if (got == 0)
-      fail(path, "the file became shorter while it was used", "leave the data files alone while training runs");
     done += static_cast<size_t>(got);
+    if (got == 0 || done == out.size()) return done;
   }
+}
+
+void read_file(const std::string& path, int64_t offset, std::span<unsigned char> out) {
+  if (read_some(OpenFile(path), path, offset, out) < out.size())
+    fail(path, "the file became shorter while it was used", "leave the data files alone while training runs");
+}
+
+/// Every byte would be trained on, of a packed file too.
+void refuse_binary(const OpenFile& file, const std::string& path) {
+  std::array<unsigned char, binary_head_bytes> head{};
+  const size_t bytes = read_some(file, path, 0, head);
+  if (const auto kind = binary_kind({reinterpret_cast<const char*>(head.data()), bytes}))
+    throw UserError({{path, 0, 0}, "data", "this is no text", "a file of plain text", kind->what, kind->mend});
 }
 
 }  // namespace
@@ -72,6 +86,7 @@ TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
     struct stat found {};
     if (::fstat(file.number, &found) != 0) fail(name, std::string("the file cannot be read: ") + std::strerror(errno));
     if (found.st_size == 0) continue;
+    refuse_binary(file, name);
     corpus.files_.push_back({name, corpus.total_bytes_, static_cast<int64_t>(found.st_size)});
     corpus.total_bytes_ += static_cast<int64_t>(found.st_size);
   }

@@ -12,7 +12,7 @@ class TextCorpus {
  public:
   /// A file, or a folder: all regular files below it (symbolic links are not followed), ordered by path. Texts up to
   /// `resident_bytes` in total are read into memory; larger ones are read from disk as needed. Throws UserError naming
-  /// the path if it does not exist, cannot be read, or holds no bytes.
+  /// the path if it does not exist, cannot be read, or holds no bytes, and for a file that is known to be no text.
   static TextCorpus open(const std::string& path, int64_t resident_bytes = int64_t{256} << 20);
 
   int64_t bytes() const { return total_bytes_; }

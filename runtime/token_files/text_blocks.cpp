@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "dsl/base/binary_file.h"
 #include "dsl/base/error.h"
 #include "runtime/unicode/utf8.h"
 
@@ -20,6 +21,21 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_input(const std::string& path, const std::string& message, const std::string& mend = "") {
   throw UserError({.where = {path}, .tag = "tokenize", .message = message, .mend = mend});
+}
+
+/// --replace-invalid would make of every such byte U+FFFD.
+void refuse_binary(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(binary_head_bytes, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  if (const auto kind = binary_kind(head))
+    throw UserError({.where = {path},
+                     .tag = "tokenize",
+                     .message = "this is no text",
+                     .expected = "a file of plain text",
+                     .found = kind->what,
+                     .mend = kind->mend});
 }
 
 std::vector<std::string> regular_files_below(const std::string& folder) {
@@ -72,7 +88,9 @@ std::vector<TextFile> text_files(const std::vector<std::string>& inputs, const s
       if (!without.empty() && fs::equivalent(path, without, error)) continue;
       const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
       if (error) refuse_input(path, "the file cannot be read: " + error.message());
-      if (bytes > 0) out.push_back({path, bytes});
+      if (bytes == 0) continue;
+      refuse_binary(path);
+      out.push_back({path, bytes});
     }
   }
   if (out.empty()) {

@@ -79,6 +79,10 @@ TEST(Tokenize, BadUse) {
   EXPECT_THAT(place.run("tokenize texts latin1.txt -t t.json -o t.npy"),
               Fails(3, AllOf(HasSubstr("latin1.txt:1: error: [tokenize] the text is no UTF-8"),
                              HasSubstr("byte 0xEF at byte 2 of the file"))));
+  place.write("texts.gz", "\x1F\x8B\x08 packed");
+  EXPECT_THAT(place.run("tokenize texts texts.gz -t t.json -o t.npy --replace-invalid"),
+              Fails(3, AllOf(HasSubstr("texts.gz: error: [tokenize] this is no text"),
+                             HasSubstr("a file packed by gzip"), HasSubstr("unpack it (gunzip)"))));
   EXPECT_EQ(place.read("t.npy"), "what was there");
   expect_success(place.run("tokenize texts latin1.txt -t t.json -o t.npy --replace-invalid"));
 }

@@ -95,6 +95,41 @@ TEST(DeviceModels, ModelsAreKnownUnderTheNamesThatPeopleAndToolsWrite) {
   EXPECT_THAT(near_device_models("Gaudi 3 accelerator"), ::testing::IsEmpty());
 }
 
+/// Chips of laptops are others than the cards of their number, and never taken for them in silence.
+TEST(DeviceModels, VariantsOfAModelAreRefusedBesideIt) {
+  const std::vector<std::pair<const char*, const char*>> variants = {
+      {"RTX 4090 Laptop GPU", "RTX-4090"},
+      {"NVIDIA GeForce RTX 3060 Laptop GPU", "RTX-3060"},
+      {"NVIDIA GeForce RTX 3070 Ti Laptop GPU", "RTX-3070-Ti"},
+      {"4090 laptop", "RTX-4090"},
+      {"RTX 2080 Super Max-Q", "RTX-2080"},
+      {"GTX 1070 Mobile", "GTX-1070"},
+      {"V100-64GB", "V100"},
+      {"NVIDIA A100X", "A100"}};
+  for (const auto& [written, model] : variants) {
+    EXPECT_EQ(find_device_model(written), nullptr) << written;
+    ASSERT_THAT(near_device_models(written), Not(::testing::IsEmpty())) << written;
+    EXPECT_EQ(near_device_models(written).front(), model) << written;
+    EXPECT_TRUE(is_variant_of(written, model)) << written;
+    EXPECT_THAT(refusal(std::string("[[host]]\n[[host.device]]\nmodel = \"") + written + "\"\n"),
+                AllOf(HasSubstr(std::string("or a known model, as \"") + model + "\""),
+                      HasSubstr(std::string("it is another chip than a ") + model +
+                                ": describe the device by hand: kind = \"cuda\""),
+                      Not(HasSubstr("did you mean"))))
+        << written;
+  }
+  EXPECT_FALSE(is_variant_of("RTX 4091", "RTX-4090"));
+  EXPECT_EQ(near_device_models("RTX A2000 Mobile").front().substr(0, 5), "RTX-A");
+}
+
+TEST(DeviceModels, NamesLikeNoneAreToldOneModelOfEveryGeneration) {
+  for (const char* name : {"Jetson Orin", "Jetson AGX Orin 64GB", "MX450", "Gaudi 3 accelerator"})
+    EXPECT_THAT(refusal(std::string("[[host]]\n[[host.device]]\nmodel = \"") + name + "\"\n"),
+                AllOf(HasSubstr("\"V100\" (sm_70)"), HasSubstr("\"A100\" (sm_80)"), HasSubstr("\"L4\" (sm_89)"),
+                      HasSubstr("to mend:  describe the device by hand: kind = \"cuda\", architecture")))
+        << name;
+}
+
 TEST(DeviceModels, OnlyCudaDevicesAreSupported) {
   for (const char* name : {"MI300X", "AMD Instinct MI250", "mi210", "AMD Radeon RX 7900 XTX", "RX 7900 XTX"}) {
     EXPECT_TRUE(is_amd_model(name)) << name;

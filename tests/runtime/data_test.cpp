@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <array>
+#include <filesystem>
 #include <set>
 
 #include "dsl/base/error.h"
@@ -270,6 +272,46 @@ TEST(TextData, TakesTheNameOfItsFormatAndNoOther) {
                 }),
                 AllOf(HasSubstr("these data cannot fill input tokens"), HasSubstr("expected: text (the bytes of"),
                       HasSubstr("found:    " + format + " (")));
+}
+
+TEST(TextData, WellKnownFilesThatAreNoTextAreRefused) {
+  using namespace std::string_literals;
+  TemporaryFolder folder;
+  const std::vector<std::array<std::string, 3>> files = {
+      {"\x1F\x8B\x08\0"s, "packed by gzip", "gunzip"},
+      {"PK\3\4", "a zip archive", "unzip"},
+      {"\x28\xB5\x2F\xFD", "packed by zstd", "zstd -d"},
+      {"\xFD"
+       "7zXZ\0"s,
+       "packed by xz", "xz -d"},
+      {"BZh91AY&SY", "packed by bzip2", "bunzip2"},
+      {std::string(257, 'x') + "ustar\0"s, "a tar archive", "tar -xf"},
+      {"PAR1\x15", "a Parquet file", "write its texts"},
+      {"%PDF-1.7", "a PDF document", "pdftotext"},
+      {"\x93NUMPY\1", "an array of NumPy", "token_batch"},
+      {"\x88\xD8\x34\x01", "llm.c", "token_batch"},
+      {"\xA1\xD9\x34\x01", "llm.c", "token_batch"},
+      {"\x89PNG\r\n\x1A\n", "a PNG image", "leave it out"},
+      {"\x7F"
+       "ELF",
+       "ELF", "leave it out"}};
+  std::filesystem::create_directory(folder.path("below"));
+  folder.write("below/a.txt", std::string(100, 'a'));
+  for (const auto& [head, what, mend] : files) {
+    folder.write("below/b", head + std::string(100, 'a'));
+    for (const std::string& path : {folder.path("below/b"), "text:" + folder.path("below/b"), folder.path("below")})
+      EXPECT_THAT(error_of([&] {
+                    open_data(text_program(2, 8), {path, 0});
+                  }),
+                  AllOf(HasSubstr("below/b: error: [data] this is no text"),
+                        HasSubstr("expected: a file of plain text"), HasSubstr(what), HasSubstr(mend)));
+  }
+  // Texts that begin alike.
+  for (const char* text :
+       {"PK: a paper", "PAR1 is how files of Parquet begin", "BZh is", "ELF", "7z", "ARROW1 and 2"}) {
+    folder.write("below/b", text + std::string(100, 'a'));
+    EXPECT_EQ(error_of([&] { open_data(text_program(2, 8), {folder.path("below"), 0}); }), "no error") << text;
+  }
 }
 
 TEST(TextData, SaysWhatIsMissing) {

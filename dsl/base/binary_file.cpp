@@ -1,0 +1,61 @@
+#include "dsl/base/binary_file.h"
+
+namespace hetsynth {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Magic {
+  std::string_view bytes;
+  size_t at;
+  const char* what;
+  const char* mend;
+};
+
+constexpr const char* arrays = "models read arrays by input and token_batch (docs/data.md)";
+constexpr const char* to_text = "write its texts to a file of text first";
+constexpr const char* no_text = "leave it out";
+
+// Each has a byte that no text has, or so many signs that none begins with them.
+constexpr Magic magics[] = {
+    {"\x1F\x8B"sv, 0, "a file packed by gzip", "unpack it (gunzip)"},
+    {"PK\3\4"sv, 0, "a zip archive", "unpack it (unzip)"},
+    {"PK\5\6"sv, 0, "an empty zip archive", "name a file of text"},
+    {"\x28\xB5\x2F\xFD"sv, 0, "a file packed by zstd", "unpack it (zstd -d)"},
+    {"\xFD"
+     "7zXZ\0"sv,
+     0, "a file packed by xz", "unpack it (xz -d)"},
+    {"1AY&SY"sv, 4, "a file packed by bzip2", "unpack it (bunzip2)"},
+    {"\x04\x22\x4D\x18"sv, 0, "a file packed by lz4", "unpack it (lz4 -d)"},
+    {"7z\xBC\xAF\x27\x1C"sv, 0, "a 7z archive", "unpack it (7z x)"},
+    {"Rar!\x1A\x07"sv, 0, "a rar archive", "unpack it (unrar x)"},
+    {"ustar\0"sv, 257, "a tar archive", "unpack it (tar -xf)"},
+    {"ustar  \0"sv, 257, "a tar archive", "unpack it (tar -xf)"},
+    {"PAR1\x15"sv, 0, "a Parquet file", to_text},
+    {"ARROW1\0"sv, 0, "an Arrow file", to_text},
+    {"SQLite format 3\0"sv, 0, "an SQLite database", to_text},
+    {"%PDF-"sv, 0, "a PDF document", "write its text to a file first (pdftotext)"},
+    {"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, 0, "a document of an office program", to_text},
+    {"\x93NUMPY"sv, 0, "an array of NumPy", arrays},
+    {"\x89HDF\r\n\x1A\n"sv, 0, "an HDF5 file", arrays},
+    {"\x88\xD8\x34\x01"sv, 0, "a token file of llm.c", "models read tokens by token_batch (docs/data.md)"},
+    {"\xA1\xD9\x34\x01"sv, 0, "a token file of llm.c", "models read tokens by token_batch (docs/data.md)"},
+    {"\x89PNG\r\n\x1A\n"sv, 0, "a PNG image", no_text},
+    {"\xFF\xD8\xFF"sv, 0, "a JPEG image", no_text},
+    {"GIF87a"sv, 0, "a GIF image", no_text},
+    {"GIF89a"sv, 0, "a GIF image", no_text},
+    {"\x7F"
+     "ELF"sv,
+     0, "a program or library (ELF)", no_text},
+};
+
+}  // namespace
+
+std::optional<BinaryKind> binary_kind(std::string_view head) {
+  for (const Magic& magic : magics)
+    if (head.size() >= magic.at && head.substr(magic.at).starts_with(magic.bytes))
+      return BinaryKind{magic.what, magic.mend};
+  return std::nullopt;
+}
+
+}  // namespace hetsynth
