@@ -76,9 +76,7 @@ Program in_turns(const Program& whole, TurnCount count) {
        .expected = divides            ? "a model whose samples depend on each other through sums alone"
                    : possible.empty() ? "a batch that can be cut"
                                       : fmt::format("one of {} turns", fmt::join(possible, ", ")),
-       .mend = divides ? "leave --turns out; --accumulate makes a step of several batches that know nothing "
-                         "of each other"
-                       : "take another number of turns, or another batch"},
+       .mend = divides ? "leave --turns out" : "take another number of turns, or another batch"},
       ExitCode::usage);
 }
 

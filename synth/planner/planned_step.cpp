@@ -41,7 +41,7 @@ class ChoosingTurns {
   PlannedStep run_at(const Program& in_turns, TurnCount count) {
     std::optional<UserError> unfit = plan(in_turns, count);
     if (!count.last_apart) add_pipelines(count.turns);
-    if (!best_) throw std::move(*unfit);
+    if (!best_) throw with_more_turns(*unfit, count);
     return taken();
   }
 
@@ -173,6 +173,19 @@ class ChoosingTurns {
   bool late() const { return options_.time_limit_seconds && seconds_since_start() >= *options_.time_limit_seconds; }
   double seconds_since_start() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  /// More turns are advised where they are the same step, which accumulated batches need not be: of a loss that
+  /// compares samples, or a statistic over the batch, they make another.
+  UserError with_more_turns(const UserError& error, TurnCount count) const {
+    for (const int64_t turns : possible_turns(whole_)) {
+      if (turns <= count.turns || !take_turns(whole_, {turns, false}).program) continue;
+      Diagnostic diagnostic = error.diagnostic();
+      diagnostic.mend = fmt::format("take the step in more turns, or leave --turns out: it stays the same step; or {}",
+                                    diagnostic.mend);
+      return UserError(std::move(diagnostic), error.code());
+    }
+    return error;
   }
 
   UserError explained(const UserError& error) const {

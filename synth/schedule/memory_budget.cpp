@@ -30,9 +30,7 @@ Diagnostic does_not_fit(const Problem& problem, const std::string& plan_name, co
           .message = fmt::format("{} does not fit into the memory of device {}", plan_name, device.device),
           .expected = fmt::format("at most {}", bytes_text(double(limit))),
           .found = fmt::format("{} needed", bytes_text(double(device.memory_bytes))),
-          .mend = mend_first +
-                  "use a smaller batch (--accumulate N takes N of them a step) or model, or devices with "
-                  "more memory"};
+          .mend = mend_first + "use a smaller batch or model, or devices with more memory"};
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ void check_memory_floor(const Problem& problem) {
   where.file = problem.cluster.file;
   std::string blame = "a smaller model";
   if (floor.activations > floor.parameters + floor.states)
-    blame = problem.recompute ? "a smaller batch or micro-batches"
-                              : "a smaller batch, micro-batches, or values made again (leave out --forbid recompute)";
+    blame =
+        problem.recompute ? "a smaller batch" : "a smaller batch, or values made again (leave out --forbid recompute)";
   throw UserError(
       {.where = where,
        .tag = "memory",

@@ -67,6 +67,45 @@ TEST_F(HardClusters, AModelLargerThanTheCluster) {
            "of activations and gradients that are needed at the same time", "found:    128 KiB in all"});
 }
 
+/// Batches that are accumulated make another step of a loss that compares samples, and of statistics over the batch.
+/// What is advised where memory is short leaves the model what it is, as turns do by their proof, or says that it is
+/// smaller.
+TEST_F(HardClusters, NoHintChangesTheModelInSilence) {
+  const auto model = [](const std::string& loss) {
+    return "#include \"hetsynth/hetsynth.h\"\nusing namespace hetsynth;\nvoid model() {\n"
+           "int64_t batch = option(\"batch\", 64, \"\");\nauto [x, y] = synthetic_batch(batch, 16, 10);\n"
+           "Tensor h = matmul(x, parameter(\"w\", {16, 64}, normal(0.1)));\nminimize(" +
+           loss + ", SGD{});\n}\n";
+  };
+  const std::string classes = "parameter(\"o\", {64, 10}, normal(0.1))";
+  const std::map<std::string, std::string> losses = {
+      {"contrast.cpp",
+       "cross_entropy(einsum(\"ac,bc->ab\", h, tanh(h)), reshape(positions({batch, 1}, 0), {batch})) + "
+       "0.0 * mean(to_float(y))"},
+      {"norm.cpp",
+       "cross_entropy(matmul(relu(batchnorm(relu(batchnorm(h, parameter(\"g\", {64}, ones()), "
+       "parameter(\"b\", {64}, zeros()))), parameter(\"g2\", {64}, ones()), parameter(\"b2\", {64}, "
+       "zeros()))), " +
+           classes + "), y)"},
+      {"plain.cpp", "cross_entropy(matmul(relu(h), " + classes + "), y)"}};
+  for (const auto& [name, loss] : losses) {
+    place.write(name, model(loss));
+    for (const std::string memory : {"64 KiB", "100 KiB", "200 KiB", "400 KiB", "1 MiB"}) {
+      place.write("small.toml", cluster(1, 1, memory));
+      const Outcome small = place.run("plan " + name + " --batch 2048 --cluster small.toml");
+      if (small.code == 0) continue;
+      EXPECT_THAT(small, Fails(4, AllOf(HasSubstr("[memory]"), HasSubstr("a smaller batch"))));
+      EXPECT_THAT(small.err, AllOf(Not(HasSubstr("micro-batch")), Not(HasSubstr("accumulate")))) << name << memory;
+      EXPECT_EQ(small.err.find("the step cannot be taken in turns") != std::string::npos, name != "plain.cpp")
+          << name << memory << small.err;
+    }
+  }
+  place.write("small.toml", cluster(1, 1, "200 KiB"));
+  EXPECT_EQ(place.run("plan plain.cpp --batch 2048 --cluster small.toml").code, 0);
+  EXPECT_THAT(place.run("plan plain.cpp --batch 2048 --turns 2 --cluster small.toml"),
+              Fails(4, HasSubstr("take the step in more turns, or leave --turns out: it stays the same step; or ")));
+}
+
 TEST_F(HardClusters, PinsThatContradict) {
   refused("--cluster c.toml --pin w1=replicated --pin \"w1=sharded(0)\" --ratio 1,1", 4,
           {"no plan keeps to these pins together", "found:    w1=replicated, w1=sharded(0)\n"});

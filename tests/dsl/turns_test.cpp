@@ -174,8 +174,8 @@ TEST(Turns, AreRefusedWhereStatisticsDependOnEachOther) {
     Tensor scaled = centred / sqrt(mean(square(centred), {0}, true) + 0.1);
     minimize(mean(square(einsum("bk,k->b", scaled, w))), SGD{});
   };
-  EXPECT_THAT(refusal(builder, "2"),
-              ::testing::AllOf(HasSubstr("is part of such a sum that samples read"), HasSubstr("--accumulate")));
+  EXPECT_THAT(refusal(builder, "2"), ::testing::AllOf(HasSubstr("is part of such a sum that samples read"),
+                                                      ::testing::Not(HasSubstr("--accumulate"))));
 }
 
 TEST(Turns, ThatDoNotDivideTheBatchAreRefusedAndThoseThatDoAreNamed) {
