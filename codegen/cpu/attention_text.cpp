@@ -187,9 +187,6 @@ class AttentionPrinter {
     if (feature.empty()) address.coefficients.back() = 0;
     return address_text(address, counters);
   }
-  static std::string pointer(const std::string& base, const std::string& at) {
-    return at == "0" ? base : base + " + " + at;
-  }
   int64_t features(const LocalOp& op) const {
     std::vector<int> dims = a_.dims_of(op, *l_.reference);
     for (size_t f = 0; f < dims.size(); ++f)
@@ -226,9 +223,9 @@ class AttentionPrinter {
     const bool rows_first = first || !second;
     int q = rows_first ? 0 : 1, k = 1 - q;
     line(fmt::format("// a block of {}", name(value)));
-    Side a{pointer(parameter(o.inputs[size_t(q)].value), at(operands[q], t_ + "_begin_", "", "")),
+    Side a{pointer_text(parameter(o.inputs[size_t(q)].value), at(operands[q], t_ + "_begin_", "", "")),
            operands[q].coefficients[size_t(a_.row)], operands[q].coefficients.back()};
-    Side w{pointer(parameter(o.inputs[size_t(k)].value), at(operands[k], "", s_ + "_begin_", "")),
+    Side w{pointer_text(parameter(o.inputs[size_t(k)].value), at(operands[k], "", s_ + "_begin_", "")),
            operands[k].coefficients.back(), operands[k].coefficients[size_t(a_.column)]};
     product(o, length(t_), length(s_), fmt::format("{}", features(o)), a, w, {tile_.at(value), columns_, 1}, "0");
   }
@@ -259,9 +256,9 @@ class AttentionPrinter {
                      name(o.inputs[block].value), parameter(other.value)));
     const std::string& tile = tile_.at(o.inputs[block].value);
     Side a{tile, over_columns ? columns_ : 1, over_columns ? 1 : columns_};
-    Side w{pointer(parameter(other.value), begins(read, !over_columns)), read.coefficients[size_t(summed)],
+    Side w{pointer_text(parameter(other.value), begins(read, !over_columns)), read.coefficients[size_t(summed)],
            read.coefficients.back()};
-    Side c{pointer(parameter(value), begins(written, over_columns)), written.coefficients[size_t(kept)],
+    Side c{pointer_text(parameter(value), begins(written, over_columns)), written.coefficients[size_t(kept)],
            written.coefficients.back()};
     product(o, length(m), fmt::format("{}", features(o)), length(k), a, w, c, accumulate);
   }

@@ -62,8 +62,7 @@ std::string MemberText::element(int parameter, const Address& address, int m) co
 
 std::string MemberText::row_pointer(int parameter, Address address) const {
   address.coefficients[k_.inner()] = 0;
-  std::string at = address_text(address, counters(0));
-  return n_.parameters[parameter] + (at == "0" ? "" : " + " + at);
+  return pointer_text(n_.parameters[parameter], address_text(address, counters(0)));
 }
 
 std::string MemberText::buffered(int m) const {

@@ -42,8 +42,11 @@ class LayoutBuilder {
     out_.window.assign(program.ops.size(), false);
     for (size_t v = 0; v < program.values.size(); ++v) out_.of.push_back(dense(ValueId(v)));
     for (const LocalOp& op : program.ops) {
-      free_[op.result] = !op.collective && !program.pinned[op.result];
-      if (free_[op.result] && follows_turn(op.output)) turns_outside(op);
+      // What reads a tensor that a loop fills takes the order of turns as it is: another would put a turn in many
+      // pieces.
+      const bool filled = follows_turn(op.output) && !program.pinned[op.result];
+      if (filled) turns_outside(op);
+      free_[op.result] = !op.collective && !program.pinned[op.result] && !filled;
     }
   }
 

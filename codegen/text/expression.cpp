@@ -277,4 +277,10 @@ std::string address_text(const Address& address, const std::vector<std::string>&
   return out;
 }
 
+std::string pointer_text(const std::string& pointer, const std::string& address) {
+  if (address == "0") return pointer;
+  const bool takes_off = address.find('-') != std::string::npos;
+  return pointer + " + " + (takes_off ? "(" + address + ")" : address);
+}
+
 }  // namespace hetsynth::codegen

@@ -44,4 +44,8 @@ std::string number(double value, bool f64);
 /// "b * 49152 + t * 384 + c"; counters by number, the turn of the loop around is "turn". "0" if constant zero.
 std::string address_text(const Address& address, const std::vector<std::string>& counters);
 
+/// Where `pointer` and an address, as address_text writes it, lead: "x + (8 - i * 4)". What is taken off is taken off
+/// the address: a pointer must not leave its memory, not even on the way.
+std::string pointer_text(const std::string& pointer, const std::string& address);
+
 }  // namespace hetsynth::codegen

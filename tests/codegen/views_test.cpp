@@ -1,5 +1,7 @@
-// Views (reversed, repeated, transposed, cut, windows that overlap) before everything that a library may compute:
-// random chains of them, on the cpu and on doubles of the CUDA libraries, against the interpreter.
+// Views before and behind everything that a library or a loop may compute: random chains of them, on the cpu and on
+// doubles of the CUDA libraries, against the interpreter.
+#include "tests/codegen/views.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -21,90 +23,11 @@ namespace {
 
 using testing_support::CudaCluster;
 
-/// A tensor of this shape, seen through one to four views.
-Tensor seen(const Dims& shape, const std::string& name) {
-  // Backwards from the shape to that of the parameter: each view is undone before it is applied.
-  std::vector<std::function<Tensor(Tensor)>> views;
-  Dims before = shape;
-  const int count = *rc::gen::inRange(1, 5);
-  for (int i = 0; i < count; ++i) {
-    const int rank = int(before.size()), dim = *rc::gen::inRange(0, rank), other = *rc::gen::inRange(0, rank);
-    const int64_t extent = before[size_t(dim)];
-    const Dims after = before;
-    switch (*rc::gen::inRange(0, 5)) {
-      case 0:
-        views.push_back([=](Tensor x) { return flip(x, dim); });
-        break;
-      case 1: {
-        std::vector<int> order;
-        for (int d = 0; d < rank; ++d) order.push_back(d == dim ? other : d == other ? dim : d);
-        std::swap(before[size_t(dim)], before[size_t(other)]);
-        views.push_back([=](Tensor x) { return transpose(x, order); });
-        break;
-      }
-      case 2: {
-        const int64_t start = *rc::gen::inRange<int64_t>(0, 3);
-        before[size_t(dim)] = extent + start + 1;
-        views.push_back([=](Tensor x) { return slice(x, dim, start, start + extent); });
-        break;
-      }
-      case 3:
-        before[size_t(dim)] = 1;
-        views.push_back([=](Tensor x) { return broadcast(x, after); });
-        break;
-      default:
-        if (dim + 1 >= rank) break;
-        before[size_t(dim)] *= before[size_t(dim) + 1];
-        before.erase(before.begin() + dim + 1);
-        views.push_back([=](Tensor x) { return reshape(x, after); });
-    }
-  }
-  Tensor x = parameter(name, before, zeros());
-  for (size_t i = views.size(); i-- > 0;) x = views[i](x);
-  return x;
-}
-
-/// One operator that a library computes, of tensors seen through views.
-Tensor computed(int which) {
-  switch (which) {
-    case 0:
-      return matmul(seen({5, 6}, "x"), seen({6, 7}, "w"));
-    case 1:
-      return matmul(seen({3, 5, 6}, "x"), seen({3, 6, 7}, "w"));
-    case 2:
-      return matmul(seen({3, 5, 6}, "x"), seen({6, 7}, "w"));
-    case 3:
-      return einsum("btc,chd->bthd", seen({2, 5, 6}, "x"), seen({6, 4, 5}, "w"));
-    case 4:
-      return einsum("abc,adc->bd", seen({2, 5, 6}, "x"), seen({2, 7, 6}, "w"));
-    case 5:
-      return attention(seen({2, 2, 6, 4}, "q"), seen({2, 2, 6, 4}, "k"), seen({2, 2, 6, 4}, "v"));
-    case 6:
-      return conv2d(seen({2, 3, 6, 7}, "x"), seen({4, 3, 3, 3}, "w"), {.padding = 1});
-    case 7: {
-      const Tensor w = seen({6, 6}, "w");
-      return scan(seen({5, 4, 6}, "x"), {parameter("start", {5, 6}, zeros())},
-                  [&](const std::vector<Tensor>& state, Tensor x) {
-                    const Tensor next = tanh(matmul(x, w) + state[0]);
-                    return ScanStep{{next}, next};
-                  })
-          .outputs;
-    }
-    case 8:
-      return lstm(seen({5, 4, 6}, "x"), {seen({6, 4, 5}, "in"), seen({5, 4, 5}, "again"), seen({4, 5}, "bias")});
-    default:
-      return gru(flip(parameter("x", {5, 4, 6}, zeros()), 1),
-                 {seen({6, 3, 5}, "in"), seen({5, 3, 5}, "again"), seen({3, 5}, "bias"), seen({5}, "candidate")});
-  }
-}
-
-constexpr int operators = 10;
-
-/// A training step whose loss is of the operator's result, so that products of its gradients see views too.
-Program training(int which) {
+/// A training step whose loss is of what is seen of the operator's result, so that its gradients see views too.
+Program training() {
   Trace trace("test.cpp");
   run_builder(trace, [&] {
-    const Tensor out = computed(which);
+    const Tensor out = viewed(computed_of_views(*rc::gen::inRange(0, operators_of_views)));
     output("out", out);
     minimize(mean(square(out + 0.5)), SGD{.learning_rate = 0.5, .momentum = 0});
   });
@@ -155,13 +78,13 @@ void expect_right_on_gpu(const Program& program) {
   expect_after(program, wanted, run);
 }
 
-RC_GTEST_PROP(Views, BeforeEveryLibraryCallAreRightOnCpus, ()) {
-  expect_right_on_cpu(training(*rc::gen::inRange(0, operators)));
+RC_GTEST_PROP(Views, AroundEveryLibraryCallAreRightOnCpus, ()) {
+  expect_right_on_cpu(training());
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 
-RC_GTEST_PROP(Views, BeforeEveryLibraryCallAreRightOnGpus, ()) {
-  expect_right_on_gpu(training(*rc::gen::inRange(0, operators)));
+RC_GTEST_PROP(Views, AroundEveryLibraryCallAreRightOnGpus, ()) {
+  expect_right_on_gpu(training());
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "codegen/cuda/attention/attention_printer.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
@@ -45,7 +46,7 @@ class AttentionPrinter : NestPrinter {
     std::string place = fmt::format("{}[at_load / {}]", tile.name, per_row);
     if (four) {
       add("{} four[4] = {{}};", halves ? "bf16" : "float");
-      add("if ({} < {}) load4(four, {} + {});", counter, extent, pointer, at(tile.address));
+      add("if ({} < {}) load4(four, {});", counter, extent, pointer_text(pointer, at(tile.address)));
       for (int v = 0; v < 4; ++v) add("{}[feature + {}] = four[{}];", place, v, v);
     } else {
       add("{}[feature] = {} < {} ? {}{}[{}] : 0.0f;", place, counter, extent, halves ? "(float)" : "", pointer,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/text/expression.h"
+
 namespace hetsynth::codegen::cuda::attention {
 
 bool TensorPrinter::indices_fit() const {
@@ -28,7 +30,7 @@ void TensorPrinter::load(const Tile& tile, int64_t lines, const std::string& beg
   add("const {} feature = at_load % {} * 8;", index_, per_line);
   add("const {} {} = {} + at_load / {};", index_, counter, begin, per_line);
   const std::string place = fmt::format("{}[at_load / {}] + feature", tile.name, per_line);
-  const std::string copy = fmt::format("copy8({}, {} + {});", place, pointer, at(tile.address));
+  const std::string copy = fmt::format("copy8({}, {});", place, pointer_text(pointer, at(tile.address)));
   if (extent % lines == 0) {
     line(copy);
   } else {

@@ -1,5 +1,6 @@
 // Kernels of fused groups: element by element, or row by row with reductions in between.
 #include "codegen/cuda/kernels/group_printer.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen::cuda {
 
@@ -235,7 +236,8 @@ void GroupPrinter::open_vector(Lines& lines, const std::vector<std::pair<std::st
                                const std::string& at) const {
   for (const VectorLoad& load : vector_loads_) {
     lines.add(fmt::format("{} {}[4];", load.type, load.name));
-    lines.add(fmt::format("load4({}, {} + {});", load.name, load.pointer, load.index == "at" ? at : load.index));
+    const std::string from = pointer_text(load.pointer, load.index == "at" ? at : load.index);
+    lines.add(fmt::format("load4({}, {});", load.name, from));
   }
   for (const auto& [pointer, type] : stores) lines.add(fmt::format("{} {}_result[4];", type, pointer));
   lines.add("#pragma unroll");

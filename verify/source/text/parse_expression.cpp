@@ -187,15 +187,8 @@ Expression ExpressionParser::converted(const clang::CastExpr* cast, int depth) {
 
 Expression ExpressionParser::prefixed(const clang::UnaryOperator* unary, int depth) {
   switch (unary->getOpcode()) {
-    case clang::UO_Minus: {
-      Expression inner = parse(unary->getSubExpr(), depth);
-      if (inner.kind == Kind::integer || inner.kind == Kind::real) {
-        inner.integer_value = -inner.integer_value;
-        inner.real_value = -inner.real_value;
-        return inner;
-      }
-      return make(Kind::negative, unary, {inner});
-    }
+    case clang::UO_Minus:
+      return negated(parse(unary->getSubExpr(), depth), unary);
     case clang::UO_Plus:
       return parse(unary->getSubExpr(), depth);
     case clang::UO_LNot:
@@ -203,6 +196,13 @@ Expression ExpressionParser::prefixed(const clang::UnaryOperator* unary, int dep
     default:
       return stray(unary, "a unary operator");
   }
+}
+
+Expression ExpressionParser::negated(Expression inner, const clang::Expr* at) {
+  if (inner.kind != Kind::integer && inner.kind != Kind::real) return make(Kind::negative, at, {std::move(inner)});
+  inner.integer_value = -inner.integer_value;
+  inner.real_value = -inner.real_value;
+  return inner;
 }
 
 Expression ExpressionParser::infix(const clang::BinaryOperator* binary, int depth) {
@@ -213,6 +213,8 @@ Expression ExpressionParser::infix(const clang::BinaryOperator* binary, int dept
     case clang::BO_Add:
       return of(Kind::add);
     case clang::BO_Sub:
+      // All that follows pointers knows them as sums.
+      if (binary->getType()->isPointerType()) return make(Kind::add, binary, {a, negated(b, binary->getRHS())});
       return of(Kind::sub);
     case clang::BO_Mul:
       return of(Kind::mul);

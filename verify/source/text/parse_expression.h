@@ -42,6 +42,8 @@ class ExpressionParser {
   Expression called(const clang::CallExpr* call, int depth);
   Expression named(const clang::DeclRefExpr* reference);
   Expression converted(const clang::CastExpr* cast, int depth);
+  /// -inner.
+  Expression negated(Expression inner, const clang::Expr* at);
   Expression prefixed(const clang::UnaryOperator* unary, int depth);
   Expression infix(const clang::BinaryOperator* binary, int depth);
   bool is_narrow(clang::QualType type) const;
