@@ -359,7 +359,10 @@ std::string numeric_check_text(const NumericCheck& check) {
                                 "bound", "longest sum");
   for (const TensorError& t : check.tensors)
     out += fmt::format("  {:<{}}  {:>11.3g}  {:>11.3g}  {:>11.3g}  {:>11}{}\n", t.name, name_width, t.largest, t.error,
-                       t.bound, t.longest_sum, t.agrees() ? "" : "  DIFFERS");
+                       t.bound, t.longest_sum,
+                       !t.agrees() ? "  DIFFERS"
+                       : t.finite  ? ""
+                                   : "  not finite, in both");
   if (check.agrees())
     return fmt::format("numbers agree: one step of {} tensors is within rounding of the interpreter's, checked in {}\n",
                        check.tensors.size(), seconds_text(check.seconds)) +

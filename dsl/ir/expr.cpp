@@ -4,17 +4,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "dsl/ir/arithmetic.h"
 
 namespace hetsynth {
 namespace {
 
-/// The float32 next to a number. Integers, which may be compared with integers, and what no float32 reaches stay.
+/// Of a number that float32 reaches, itself; of one beyond the largest or below the smallest, the float32 next to it,
+/// which is infinite or zero: what devices would make of it.
+double within_float(double value) {
+  const float single = float(value);
+  const bool reached = std::abs(value) <= double(std::numeric_limits<float>::max()) && (single != 0 || value == 0);
+  return reached ? value : double(single);
+}
+
+/// The float32 next to a number. Integers, which may be compared with integers, stay.
 Expr as_float(const Expr& e) {
   if (e.kind() != ExprKind::constant || std::round(e.value()) == e.value()) return e;
-  const double value = double(float(e.value()));
-  return value == e.value() || !std::isfinite(value) ? e : Expr(value);
+  return Expr(double(float(e.value())));
 }
 
 std::vector<Expr> as_compared(ExprKind kind, std::vector<Expr> args) {
@@ -26,7 +34,7 @@ std::vector<Expr> as_compared(ExprKind kind, std::vector<Expr> args) {
 }  // namespace
 
 Expr::Expr(ExprNode node) : node_(std::make_shared<const ExprNode>(std::move(node))) {}
-Expr::Expr(double value) : Expr(ExprNode{ExprKind::constant, 0, value, {}}) {}
+Expr::Expr(double value) : Expr(ExprNode{ExprKind::constant, 0, within_float(value), {}}) {}
 Expr::Expr(ExprKind kind, std::vector<Expr> args) : Expr(ExprNode{kind, 0, 0, as_compared(kind, std::move(args))}) {}
 Expr Expr::input(int operand) { return Expr(ExprNode{ExprKind::input, operand, 0, {}}); }
 Expr Expr::factor(int factor) { return Expr(ExprNode{ExprKind::factor, factor, 0, {}}); }

@@ -51,6 +51,7 @@ struct ExprNode {
 /// Value-semantic handle of an expression tree; copies share nodes.
 class Expr {
  public:
+  /// A number beyond what float32 reaches is infinite, one below it zero.
   Expr(double value);  // NOLINT: constants read naturally in bodies
   Expr(ExprKind kind, std::vector<Expr> args);
   static Expr input(int operand);

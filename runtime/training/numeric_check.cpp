@@ -204,6 +204,7 @@ double largest_difference(const Array& a, const Array& b) {
   double largest = 0;
   for (size_t e = 0; e < a.values.size(); ++e) {
     if (a.values[e] == b.values[e]) continue;  // infinities
+    if (std::isnan(a.values[e]) && std::isnan(b.values[e])) continue;
     double difference = std::abs(a.values[e] - b.values[e]);
     if (!(difference <= largest)) largest = difference;
     if (std::isnan(largest)) return largest;
@@ -269,7 +270,11 @@ NumericCheck check_numerically(Executor& executor, const BatchSource& data, int6
   for (Readable& r : readable) r.node = flat.copies[size_t(r.node)].back();
   for (const Readable& r : readable) {
     TensorError t{r.name, 0, largest_difference(expected[size_t(r.node)], r.found), 0, longest[size_t(r.node)]};
-    for (double v : expected[size_t(r.node)].values) t.largest = std::max(t.largest, std::abs(v));
+    for (double v : expected[size_t(r.node)].values)
+      if (std::isfinite(v))
+        t.largest = std::max(t.largest, std::abs(v));
+      else
+        t.finite = false;
     // What is stored is rounded once in any case.
     t.bound = t.largest * roundoff_f32;
     check.tensors.push_back(std::move(t));

@@ -16,6 +16,7 @@ struct TensorError {
   double error = 0;                               ///< largest absolute difference of an element
   double bound = 0;                               ///< of that, by rounding alone (rounding_noise)
   int64_t longest_sum = 0;                        ///< terms of the longest sum on the way to the tensor
+  bool finite = true;                             ///< each element, by the reference; others are to be the same in both
   bool agrees() const { return error <= bound; }  ///< false for NaN
 };
 

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dsl/ir/trace.h"
+#include "dsl/transform/differentiate.h"
+#include "hetsynth/hetsynth.h"
 #include "runtime/launch.h"
 #include "synth/planner/synthesize.h"
 #include "tests/runtime/models.h"
@@ -49,6 +52,24 @@ void expect_agreement(const Case& c, const SpmdProgram& plan) {
     EXPECT_LT(t.bound, 1e-2 * (t.largest + 1e-3)) << t.name;
   }
   EXPECT_TRUE(check.agrees());
+}
+
+/// Constants that no float32 reaches are infinite or zero for the interpreter too, and what is no number in both
+/// agrees.
+TEST(NumericCheck, OfNumbersThatNoFloatReachesAgree) {
+  for (const double constant : {1e39, 1e-46, -1e300}) {
+    Trace trace("constants.cpp");
+    run_builder(trace, [&] {
+      const Tensor w = parameter("w", {2, 3}, ones());
+      const Tensor gain = parameter("gain", {3}, ones()), bias = parameter("bias", {3}, zeros());
+      const Tensor level = w / maximum(w, constant) + relu(w * 0 - constant);
+      minimize(sum(square(level)) + sum(layernorm(w * w, gain, bias, std::abs(constant))),
+               Adam{.epsilon = std::abs(constant)});
+    });
+    const Case c(differentiate(trace), /*reads_text=*/false);
+    const NumericCheck check = c.check(data_parallel_plan(c.program, c.cluster, RatioRule::proportional).program);
+    EXPECT_TRUE(check.agrees()) << constant << ": " << check.worst()->name;
+  }
 }
 
 TEST(NumericCheck, PlansOfSmallModelsAgree) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "synth/planner/synthesize.h"
@@ -59,7 +62,39 @@ TEST(Constants, AreComparedAsFloats) {
   // Arithmetic keeps what was written, and integers may be compared with integers.
   EXPECT_EQ((Expr::input(0) * 0.1).arg(1).value(), 0.1);
   EXPECT_EQ(equal(Expr::input(0), 16777217.0).arg(1).value(), 16777217.0);
-  EXPECT_EQ(less(Expr::input(0), 1e300).arg(1).value(), 1e300);
+  // What float32 does not reach is what devices make of it, wherever it stands.
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(less(Expr::input(0), 1e300).arg(1).value(), infinite);
+  EXPECT_EQ(maximum(Expr::input(0), -1e39).arg(1).value(), -infinite);
+  EXPECT_EQ((Expr::input(0) * 1e39).arg(1).value(), infinite);
+  EXPECT_EQ((Expr::input(0) + 1e-46).arg(1).value(), 0.0);
+  EXPECT_EQ((Expr::input(0) + 1e-45).arg(1).value(), 1e-45);
+  EXPECT_EQ((Expr::input(0) * 3.4028235e38).arg(1).value(), double(std::numeric_limits<float>::max()));
+}
+
+/// As they were found: each was refuted, infinite by the text and 1e39 by the program.
+TEST(Constants, BeyondWhatFloatsReachAreTheSameForAll) {
+  const std::map<std::string, std::function<Tensor(const Tensor&, double)>> operators = {
+      {"maximum", [](const Tensor& w, double c) { return maximum(w, c); }},
+      {"clamp", [](const Tensor& w, double c) { return clamp(w, -std::abs(c), std::abs(c)); }},
+      {"abs", [](const Tensor& w, double c) { return 1 / (1 + abs(w - c)); }},
+      {"relu", [](const Tensor& w, double c) { return 1 / (1 + relu(w + c)); }},
+      {"leaky", [](const Tensor& w, double c) { return 1 / (2 + leaky_relu(w - c, 1e-3)); }},
+      {"mask", [](const Tensor& w, double c) { return exp(where(less(w, 0.5), w, -c)); }},
+      {"divided", [](const Tensor& w, double c) { return w / maximum(w, c); }},
+      {"scaled", [](const Tensor& w, double c) { return tanh(c * w); }},
+      {"largest", [](const Tensor& w, double c) { return w + 1 / max(reshape(w + c, {-1}), {0}, true); }}};
+  for (const auto& [what, f] : operators)
+    for (const Shape& shape : {Shape{}, Shape{2}, Shape{1, 3}})
+      for (double constant : {1e39, -1e39, 1e300, 1e-46, -1e-46, 3.4028235e38})
+        for (bool on_cuda : {false, true}) {
+          const Generated g = trained(
+              shape, [&](const Tensor& w) { return f(w, constant); }, on_cuda);
+          const SourceCheck found = check(g, 0);
+          EXPECT_NE(name(found.verdict), "refuted")
+              << what << " with " << constant << " of " << text(shape) << ": " << found.summary << "\n"
+              << g.devices[0].files.front().text;
+        }
 }
 
 /// The number itself still counts: another one is told from it.

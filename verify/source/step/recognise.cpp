@@ -355,7 +355,10 @@ void ContentsWalk::no_match(const Written& block, const std::vector<Point>& poin
     }
     if (!differs) {
       too_long_ = false;
-      agrees(guess, points, most_work_, &why);
+      const bool numbers = agrees(guess, points, most_work_, &why);
+      // Infinite or undefined wherever it was looked at, by both: nothing is shown, and nothing is refuted.
+      if (!numbers && !too_long_ && !scratch)
+        throw NotFollowed(fmt::format("{} cannot be told from {}: {}", place, part_text(v), why), block.line);
     }
     if (too_long_ && !scratch) {
       if (!updates) throw TooLong();
