@@ -11,11 +11,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "cli/pipeline.h"
 #include "dsl/base/counted.h"
+#include "dsl/base/file.h"
 #include "runtime/training/checkpoint.h"
 
 extern char** environ;
@@ -91,7 +92,7 @@ std::vector<Place> places(const ElasticOptions& options) {
   std::vector<Place> out;
   for (const Host& host : cluster.hosts) out.push_back({host.name, host.name});
   if (options.hosts_file.empty()) return out;
-  std::ifstream file(options.hosts_file);
+  std::istringstream file(read_file(options.hosts_file, "hosts file", int64_t(1) << 20));
   std::vector<std::string> addresses;
   for (std::string line; std::getline(file, line);) {
     const std::string word = line.substr(0, line.find_first_of(" \t#"));

@@ -7,11 +7,14 @@
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "cli/step_at_length.h"
-#include "dsl/base/file.h"
+#include "dsl/base/output_file.h"
 #include "dsl/spmd/loop_schedule.h"
 
 namespace hetsynth::cli {
 namespace {
+
+const OutputKind timeline_kind{"timeline of hetsynth", has_all({"<meta name=\"generator\" content=\"hetsynth\">"})};
+const OutputKind trace_kind{"trace", has_all({"\"traceEvents\""})};
 
 /// How long a step with a wrong schedule would take is no question.
 void require_schedules(const Compilation& c) {
@@ -53,6 +56,9 @@ Command add_explain(CLI::App& app) {
   add_pipeline_options(*command, options->pipeline);
   return [options]() {
     Compilation& c = options->compilation;
+    const std::vector<std::string> inputs = {c.model_options.file, c.plan_file, c.cluster_file};
+    if (!options->page.empty()) check_output(options->page, timeline_kind, inputs);
+    if (!options->trace.empty()) check_output(options->trace, trace_kind, inputs);
     run_pipeline(c, "synthesize", options->pipeline);
     require_schedules(c);
     Explanation explanation{c.plan,
@@ -66,8 +72,8 @@ Command add_explain(CLI::App& app) {
     const StepAtLength step(c.plan, c.reference, c.cluster, explanation.prices);
     explanation.timeline = step.timeline();
     explanation.hidden = step.hidden();
-    if (!options->page.empty()) write_file_atomically(options->page, "timeline", step.page());
-    if (!options->trace.empty()) write_file_atomically(options->trace, "trace", step.trace());
+    if (!options->page.empty()) write_output(options->page, timeline_kind, step.page());
+    if (!options->trace.empty()) write_output(options->trace, trace_kind, step.trace());
     if (options->json)
       fmt::print("{}", explanation_json(explanation));
     else

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "dsl/base/counted.h"
+#include "dsl/base/output_file.h"
 #include "runtime/rank/arena.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/weights/exported_weights.h"
@@ -14,7 +15,12 @@ struct ExportOptions {
   std::string checkpoint, map, out;
 };
 
+/// Among what else is a safetensors file, other programs' and our checkpoints, those that this command wrote.
+constexpr const char* written_by = "hetsynth export";
+const OutputKind exported_kind{"file that hetsynth exported", has_all({written_by})};
+
 ExitCode write(const ExportOptions& options) {
+  check_output(options.out, exported_kind, std::vector{options.checkpoint, options.map});
   const WeightMap map = WeightMap::load(options.map);
   check_checkpoint(options.checkpoint);
   SafetensorsFile file(options.checkpoint);
@@ -29,7 +35,7 @@ ExitCode write(const ExportOptions& options) {
   }
   ExportedValues values(weights, file);
   // Hugging Face's readers ask for this word.
-  write_safetensors(options.out, entries, {{"format", "pt"}},
+  write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}},
                     [&](const std::string& name) { return values.value(*by_name.at(name)); });
   fmt::print("{}: {}, {}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
              text_of_bytes(bytes), counted(int64_t(weights.left.size()), "tensor"));

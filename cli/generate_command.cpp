@@ -12,9 +12,8 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "dsl/base/counted.h"
-#include "dsl/base/file.h"
 #include "dsl/base/hash.h"
-#include "dsl/base/new_file.h"
+#include "dsl/base/output_file.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/tokenizers/text_stream.h"
 #include "runtime/training/checkpoint.h"
@@ -23,6 +22,8 @@
 
 namespace hetsynth::cli {
 namespace {
+
+const OutputKind text_kind{"text", is_text};
 
 struct GenerateOptions {
   const CLI::App* command = nullptr;
@@ -113,7 +114,9 @@ void agree_with_others(Job& job, const GenerateOptions& options, const Prompt& p
 
 ExitCode execute(GenerateOptions& options, Job* job) {
   Compilation& c = options.compilation;
-  if (!options.output.empty() && (!job || job->leads())) check_writable(options.output, "text");
+  if (!options.output.empty() && (!job || job->leads()))
+    check_output(options.output, text_kind,
+                 std::vector{c.model_options.file, c.cluster_file, options.checkpoint, options.prompt.tokenizer});
   ask_for_evaluation(c, job);
   run_pipeline(c, "load", {});
   take_one_sample(c);
@@ -171,7 +174,7 @@ ExitCode execute(GenerateOptions& options, Job* job) {
   std::fflush(stdout);
   tell(summary(prompt, found), job);
   if (!found.complete) return stopped_early;
-  if (!options.output.empty() && executor->leads()) write_file_atomically(options.output, "text", text);
+  if (!options.output.empty() && executor->leads()) write_output(options.output, text_kind, text);
   return ExitCode::done;
 }
 

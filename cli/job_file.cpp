@@ -14,6 +14,8 @@
 namespace hetsynth::cli {
 namespace {
 
+const std::string first_words = "# Made by hetsynth";
+
 constexpr const char* model_key = "model";
 
 [[noreturn]] void refuse(const std::string& file, const toml::source_region& place, const std::string& message,
@@ -107,8 +109,12 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
   return out;
 }
 
+std::string job_of_checkpoint(const std::string& checkpoint) { return checkpoint + ".job.toml"; }
+
+const OutputKind job_file_kind{"job file of hetsynth", has_all({first_words})};
+
 std::string job_file_of(const CLI::App& command) {
-  std::string out = "# Made by hetsynth; `hetsynth run` with this file repeats the run.\n";
+  std::string out = first_words + "; `hetsynth run` with this file repeats the run.\n";
   for (const CLI::Option* option : all_options(command)) {
     if (option->count() == 0) continue;
     const std::string key = option->get_positional() ? model_key : option->get_lnames().at(0);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/output_file.h"
+
 namespace hetsynth::cli {
 
 /// The words of a command line ("run", "job.toml", "--steps", "10") with those of the file in place of its name, if the
@@ -21,5 +23,9 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
 
 /// The options that a command was given, as such a file: with it the run can be repeated.
 std::string job_file_of(const CLI::App& command);
+
+/// Where the options of a run stand beside its checkpoint.
+std::string job_of_checkpoint(const std::string& checkpoint);
+extern const OutputKind job_file_kind;
 
 }  // namespace hetsynth::cli

@@ -6,6 +6,7 @@
 #include "cli/compare.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "dsl/base/output_file.h"
 
 namespace hetsynth::cli {
 
@@ -37,6 +38,8 @@ Command add_plan(CLI::App& app) {
   add_pipeline_options(*command, options->pipeline);
   return [options]() {
     Compilation& c = options->compilation;
+    if (!options->out.empty())
+      check_output(options->out, plan_file_kind, std::vector{c.model_options.file, c.cluster_file});
     run_pipeline(c, "synthesize", options->pipeline);
     if (!options->out.empty()) save_plan(options->out, c.plan, c.reference);
     std::vector<PeerPlan> peers;

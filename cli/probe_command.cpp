@@ -12,6 +12,7 @@
 #include "cli/report.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
+#include "dsl/base/output_file.h"
 #include "dsl/cluster/cluster_measured.h"
 #include "runtime/cuda/cuda_probe.h"
 #include "runtime/probe.h"
@@ -208,6 +209,8 @@ void add_messages(const Cluster& cluster, double bytes_per_second_of_core, Measu
       host->device.message_bytes_per_second = bytes_per_second_of_core * std::max(1, device.cores);
 }
 
+const OutputKind cluster_file_kind{"cluster file", has_all({"[[host"})};
+
 struct ProbeCommand {
   std::string cluster, out, host;
   double seconds = 0.4;
@@ -215,6 +218,7 @@ struct ProbeCommand {
 };
 
 ExitCode probe(const ProbeCommand& options, Job* job) {
+  if (!options.out.empty() && (!job || job->leads())) check_output(options.out, cluster_file_kind);
   if (options.links && !job)
     throw UserError({.tag = "--links",
                      .message = "links between hosts are measured by processes on them",
@@ -235,7 +239,7 @@ ExitCode probe(const ProbeCommand& options, Job* job) {
     text = with_measured(text, options.cluster, own);
   }
   if (!options.out.empty() && (!job || job->leads())) {
-    write_file_atomically(options.out, "cluster file", text);
+    write_output(options.out, cluster_file_kind, text);
     fmt::print("written to {}\n", options.out);
   }
   return ExitCode::done;

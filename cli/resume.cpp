@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "cli/job_file.h"
+#include "dsl/base/output_file.h"
 #include "runtime/rank/run_state.h"
 #include "runtime/training/step_log.h"
 
@@ -77,6 +79,29 @@ void check_options(const RunOptions& options) {
   if (options.train.validation.stop_after > 0) need("--stop-after", "--valid");
 }
 
+/// What a run reads is not written over, but for the checkpoint that it goes on from; nor is one of its files by
+/// another.
+static void check_names(const RunOptions& options) {
+  const std::string& checkpoint = options.train.checkpoint;
+  const std::string& log = options.train.log_json;
+  if (checkpoint.empty()) return;
+  const Compilation& c = options.compilation;
+  const std::vector<std::string> inputs = {c.model_options.file, c.cluster_file, c.plan_file,
+                                           options.init_from,    options.map,    options.data.path};
+  check_not_read(checkpoint, "checkpoint", inputs);
+  check_output(job_of_checkpoint(checkpoint), job_file_kind, inputs);
+  if (log.empty()) return;
+  for (const std::string& name :
+       {checkpoint, previous_checkpoint(checkpoint), best_checkpoint(checkpoint), job_of_checkpoint(checkpoint)})
+    if (is_same_place(log, name))
+      throw UserError({.where = {log},
+                       .tag = "--log-json",
+                       .message = "the log and the checkpoint would be the same file",
+                       .found = name,
+                       .mend = "give them different names"},
+                      ExitCode::usage);
+}
+
 void check_targets(const RunOptions& options, const Job* job) {
   if (job && !job->leads()) return;  // the first process writes
   if (!options.train.checkpoint.empty())
@@ -84,6 +109,7 @@ void check_targets(const RunOptions& options, const Job* job) {
   if (options.train.keep.best)
     check_checkpoint_target(best_checkpoint(options.train.checkpoint), options.compilation.reference);
   if (!options.train.log_json.empty()) check_step_log(options.train.log_json);
+  check_names(options);
 }
 
 TrainReport train_to_the_end(const RunOptions& options, Executor& executor, const BatchSource& data) {

@@ -17,7 +17,7 @@
 #include "cli/resume.h"
 #include "cli/run_options.h"
 #include "cli/validation.h"
-#include "dsl/base/file.h"
+#include "dsl/base/output_file.h"
 #include "dsl/ir/evaluation.h"
 #include "dsl/transform/generation.h"
 #include "runtime/cuda/cuda_backend.h"
@@ -132,7 +132,7 @@ ExitCode execute(RunOptions& options, Job* job) {
     options.train.before_writing = [&] { balance->settle(); };
   }
   if (!options.train.checkpoint.empty() && executor->leads())
-    write_file_atomically(options.train.checkpoint + ".job.toml", "job", options.job);
+    write_output(job_of_checkpoint(options.train.checkpoint), job_file_kind, options.job);
   const TrainReport report = train_to_the_end(options, *executor, *data);
   balance.reset();
   fmt::print("{}\n", summary(report));

@@ -75,7 +75,8 @@ std::string timeline_page(const Plan& plan, const Program& reference, const std:
                           const Timeline& timeline) {
   size_t rows = std::min(most_rows, plan.devices.size());
   std::string out = fmt::format(
-      "<!doctype html><html><head><meta charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n"
+      "<!doctype html><html><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"hetsynth\">"
+      "<title>{0}</title><style>{1}</style></head><body>\n"
       "<h1>{0} on {2}</h1>\n<p>One training step as predicted: {3}. Computing is above, communication below; grey is "
       "waiting.</p>\n<p class=\"key\">",
       escaped(plan.model_file), style, escaped(plan.cluster_name), seconds_text(timeline.seconds));

@@ -12,7 +12,7 @@
 
 #include "cli/command.h"
 #include "dsl/base/counted.h"
-#include "dsl/base/file.h"
+#include "dsl/base/output_file.h"
 #include "dsl/base/suggest.h"
 #include "runtime/data/token_windows.h"
 #include "runtime/rank/rank_threads.h"
@@ -23,6 +23,9 @@ namespace hetsynth::cli {
 namespace {
 
 constexpr const char* default_words = "gpt2";
+
+const OutputKind tokenizer_kind{"tokenizer", has_all({"\"model\"", "\"vocab\""})};
+const OutputKind text_kind{"text", is_text};
 
 struct TokenizeCommand {
   std::vector<std::string> inputs, special;
@@ -83,7 +86,7 @@ void train(const TokenizeCommand& command) {
     refuse_usage("the tokenizer is too small: every byte and every special token is a token of its own",
                  fmt::format("--train-bpe {} or more", least), fmt::format("--train-bpe {}", *command.train_bpe));
   }
-  check_writable(command.output, "tokenizer");
+  check_output(command.output, tokenizer_kind, command.inputs);
   ProgressLine reading, merging;
   TokenizeOptions options{.threads = command.threads, .replace_invalid = command.replace_invalid};
   options.progress = [&](int64_t done, int64_t total, int64_t) { reading.bytes(done, total, 0); };
@@ -92,7 +95,7 @@ void train(const TokenizeCommand& command) {
       count_words_of_files(*unicode::word_pattern(expression), text_files(command.inputs, command.output), options);
   const TrainedBpe trained = train_bpe(counts, {.vocabulary = *command.train_bpe, .special = command.special},
                                        [&](int64_t tokens) { merging.merges(tokens, *command.train_bpe); });
-  write_file_atomically(command.output, "tokenizer", tokenizer_json(trained, expression));
+  write_output(command.output, tokenizer_kind, tokenizer_json(trained, expression));
   const auto tokens = static_cast<int64_t>(trained.special.size() + trained.tokens.size());
   if (tokens < *command.train_bpe)
     spdlog::warn("the text has no more pairs that stand twice: {} tokens instead of {}", tokens, *command.train_bpe);
@@ -111,6 +114,9 @@ int32_t end_of_text_id(const TokenizeCommand& command, const Tokenizer& tokenize
 
 void tokenize(const TokenizeCommand& command) {
   check_token_file_name(command.output);
+  std::vector<std::string> inputs = command.inputs;
+  inputs.push_back(command.tokenizer);
+  check_output(command.output, token_file_kind(command.output), inputs);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(command.tokenizer);
   ProgressLine progress;
   TokenizeOptions options{
@@ -136,6 +142,7 @@ void tokenize(const TokenizeCommand& command) {
 }
 
 void decode(const TokenizeCommand& command) {
+  if (!command.output.empty()) check_output(command.output, text_kind, std::vector{command.decode, command.tokenizer});
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(command.tokenizer);
   const std::unique_ptr<TokenSequence> tokens = open_token_sequence(command.decode);
   std::vector<int64_t> read(static_cast<size_t>(tokens->size()));
@@ -155,7 +162,7 @@ void decode(const TokenizeCommand& command) {
                      .mend = "name the tokenizer that the file was made with"});
   }
   const std::string text = tokenizer->decode(ids);
-  if (!command.output.empty()) return write_file_atomically(command.output, "text", text);
+  if (!command.output.empty()) return write_output(command.output, text_kind, text);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

@@ -7,6 +7,7 @@
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "dsl/base/file.h"
+#include "dsl/base/output_file.h"
 #include "runtime/launch.h"
 #include "runtime/training/numeric_check.h"
 #include "verify/certificate.h"
@@ -29,6 +30,8 @@ namespace {
 
 /// More is not waited for.
 constexpr double longest_numeric_check_seconds = 1800;
+
+const OutputKind certificate_kind{"certificate", has_all({"\"verdict\":", "\"model_hash\":", "\"plan_hash\":"})};
 
 struct VerifyCommandOptions {
   Compilation compilation;
@@ -86,6 +89,8 @@ NumericCheck check_numbers(VerifyCommandOptions& options) {
 
 ExitCode execute(VerifyCommandOptions& options) {
   Compilation& c = options.compilation;
+  if (!options.certificate_out.empty())
+    check_output(options.certificate_out, certificate_kind, std::vector{c.model_options.file, c.plan_file});
   run_pipeline(c, "verify", options.pipeline);
   Verdict verdict = c.verification.verdict;
   if (!options.json) fmt::print("{}", verify_text(c));
@@ -104,7 +109,7 @@ ExitCode execute(VerifyCommandOptions& options) {
                verification_json(c.verification, source ? &c.source_check : nullptr, numbers ? &*numbers : nullptr));
   if (c.verification.verdict == Verdict::proved && !options.certificate_out.empty()) {
     Certificate certificate = make_certificate(c.reference, c.plan.program, c.verification);
-    write_file_atomically(options.certificate_out, "certificate", certificate_to_json(certificate));
+    write_output(options.certificate_out, certificate_kind, certificate_to_json(certificate));
     if (!options.json) fmt::print("certificate: {}\n", options.certificate_out);
   }
   return exit_code(verdict);

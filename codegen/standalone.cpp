@@ -5,26 +5,24 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "codegen/cpu/standalone_main.h"
 #include "codegen/cuda/host/standalone_main.h"
 #include "codegen/interface/device_program.h"
 #include "codegen/text/context_text.h"
+#include "dsl/base/output_file.h"
 #include "dsl/spmd/hosts.h"
 
 namespace hetsynth {
 namespace {
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file)
-    throw UserError(
-        {.where = {path.string()}, .message = "the file cannot be written", .mend = "choose another directory"},
-        ExitCode::failure);
+/// Files of this kind begin with the same words, whatever the model: those of a rank with "Training step of".
+OutputKind kind_of(const SourceFile& file) {
+  const std::string first_line = file.text.substr(0, file.text.find('\n'));
+  const bool of_rank = first_line.find("raining step of ") != std::string::npos;
+  return {"generated " + file.name, has_all({of_rank ? "raining step of " : first_line})};
 }
 
 std::string quoted(const std::string& text) {
@@ -212,24 +210,27 @@ void write_standalone_project(const std::string& directory, const Program& refer
     throw UserError({.where = {directory}, .message = "the directory cannot be made", .found = error.message()},
                     ExitCode::failure);
   std::vector<DeviceProgram> devices;
+  std::vector<SourceFile> files;
   bool all_cpu = true, all_cuda = true;
   for (int rank = 0; rank < program.mesh.device_count(); ++rank) {
     devices.push_back(generate(reference, program, cluster, rank));
     all_cpu = all_cpu && devices.back().kind == DeviceKind::cpu;
     all_cuda = all_cuda && devices.back().kind == DeviceKind::cuda;
-    for (const SourceFile& file : devices.back().files) write_file(folder / file.name, file.text);
+    std::ranges::copy(devices.back().files, std::back_inserter(files));
   }
-  if (!all_cpu && !all_cuda) return;
-  write_file(folder / "ranks.h", tables(reference, program, cluster, devices));
+  if (all_cpu || all_cuda) files.push_back({"ranks.h", tables(reference, program, cluster, devices)});
   if (all_cuda) {
     for (const DeviceProgram& device : devices)
-      write_file(folder / fmt::format("rank{}_kernel_table.h", device.rank), kernel_table(device));
-    write_file(folder / "main.cu", std::string(codegen::cuda::standalone_main));
-    write_file(folder / "CMakeLists.txt", cuda_cmake_text(devices));
-    return;
+      files.push_back({fmt::format("rank{}_kernel_table.h", device.rank), kernel_table(device)});
+    files.push_back({"main.cu", std::string(codegen::cuda::standalone_main)});
+    files.push_back({"CMakeLists.txt", cuda_cmake_text(devices)});
+  } else if (all_cpu) {
+    files.push_back({"main.cpp", std::string(codegen::standalone_main)});
+    files.push_back({"CMakeLists.txt", cmake_text(devices)});
   }
-  write_file(folder / "main.cpp", std::string(codegen::standalone_main));
-  write_file(folder / "CMakeLists.txt", cmake_text(devices));
+  // All or nothing: a folder of another project stays as it is.
+  for (const SourceFile& file : files) check_output(folder / file.name, kind_of(file));
+  for (const SourceFile& file : files) write_edited_output(folder / file.name, kind_of(file), file.text);
 }
 
 }  // namespace hetsynth

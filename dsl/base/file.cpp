@@ -41,10 +41,9 @@ struct Descriptor {
 /// A terminal, a pipe or /dev/null has nothing to be replaced: bytes go into it.
 void write_stream(const std::string& path, const std::string& what, std::string_view bytes) {
   const std::string message = fmt::format("cannot write the {}", what);
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (file.fd < 0) fail_with_errno(path, message, ExitCode::failure);
+  const OpenForWriting file(path, what);
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t put = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+    const ssize_t put = ::write(file.descriptor(), bytes.data() + done, bytes.size() - done);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) fail_with_errno(path, message, ExitCode::failure);
     done += size_t(put);
@@ -73,6 +72,25 @@ std::string read_file(const std::string& path, const std::string& what, int64_t 
       fail(path, fmt::format("the {} is longer than {} bytes", what, limit_bytes), "", ExitCode::invalid_input);
   }
 }
+
+void check_regular_file(const std::string& path, const std::string& what) {
+  const std::string message = fmt::format("cannot read the {}", what);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail_with_errno(path, message, ExitCode::invalid_input);
+  if (!S_ISREG(status.st_mode)) fail(path, message + ": it is not a regular file", "", ExitCode::invalid_input);
+}
+
+OpenForWriting::OpenForWriting(const std::string& path, const std::string& what)
+    : descriptor_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) {
+  const std::string message = fmt::format("cannot write the {}", what);
+  if (descriptor_ < 0 && errno == ENXIO)
+    fail(path, message + ": nobody reads the pipe", "start what reads it first", ExitCode::failure);
+  if (descriptor_ < 0) fail_with_errno(path, message, ExitCode::failure);
+  // Once it is open, what is written waits for its reader.
+  ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
+}
+
+OpenForWriting::~OpenForWriting() { ::close(descriptor_); }
 
 void write_file_atomically(const std::string& path, const std::string& what, std::string_view bytes) {
   struct stat status {};

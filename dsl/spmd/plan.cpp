@@ -6,6 +6,7 @@
 
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
+#include "dsl/base/output_file.h"
 #include "dsl/base/suggest.h"
 #include "dsl/spmd/plan_text.h"
 
@@ -63,8 +64,10 @@ Plan load_plan(const std::string& path, const Program& reference) {
   return plan_from_json(read_file(path, "plan file", JsonLimits{}.bytes), path, reference);
 }
 
+const OutputKind plan_file_kind{"plan file", has_all({"\"tool\":", "\"model\":", "\"cluster\":", "\"devices\":"})};
+
 void save_plan(const std::string& path, const Plan& plan, const Program& reference) {
-  write_file_atomically(path, "plan file", plan_to_json(plan, reference));
+  write_output(path, plan_file_kind, plan_to_json(plan, reference));
 }
 
 void check_plan_cluster(const Plan& plan, const Cluster& cluster) {

@@ -10,6 +10,8 @@
 
 namespace hetsynth {
 
+struct OutputKind;  // dsl/base/output_file.h
+
 constexpr int plan_schema_version = 1;
 
 struct DevicePrediction {
@@ -142,6 +144,7 @@ std::vector<OptionValue> plan_options(std::string_view json, const std::string& 
 Plan load_plan(const std::string& path, const Program& reference);
 /// Writes atomically (temporary file, then rename).
 void save_plan(const std::string& path, const Plan& plan, const Program& reference);
+extern const OutputKind plan_file_kind;
 
 /// Throws UserError if the plan was made for another cluster.
 void check_plan_cluster(const Plan& plan, const Cluster& cluster);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "dsl/base/file.h"
 #include "runtime/rank/median.h"
 
 namespace hetsynth {
@@ -109,6 +110,7 @@ double RunHistory::lost_by_delay() const {
 }
 
 std::vector<RunHistory> read_history(const std::string& path) {
+  check_regular_file(path, "log");
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError({.where = {path},

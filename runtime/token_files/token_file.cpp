@@ -12,6 +12,8 @@ namespace hetsynth {
 namespace {
 
 constexpr int64_t short_tokens = int64_t{1} << 16;
+constexpr uint32_t short_magic = 20240520, long_magic = 20240801;  // llm.c, dev/data/data_common.py
+constexpr const char* npy_magic = "\x93NUMPY";
 constexpr size_t npy_header_bytes = 128, llmc_header_bytes = 1024;
 
 void put_little(std::string& out, uint32_t value) {
@@ -30,6 +32,17 @@ void check_token_file_name(const std::string& path) {
                   ExitCode::usage);
 }
 
+OutputKind token_file_kind(const std::string& path) {
+  if (path.ends_with(".npy"))
+    return {"token file", [](std::string_view beginning) { return beginning.starts_with(npy_magic); }};
+  return {"token file", [](std::string_view beginning) {
+            std::string narrow, wide;
+            put_little(narrow, short_magic);
+            put_little(wide, long_magic);
+            return beginning.starts_with(narrow) || beginning.starts_with(wide);
+          }};
+}
+
 TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary)
     : path_((check_token_file_name(path), path)),
       npy_(path.ends_with(".npy")),
@@ -41,14 +54,14 @@ TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary)
 
 std::string TokenFileWriter::header() const {
   std::string out;
-  if (!npy_) {  // llm.c, dev/data/data_common.py
-    put_little(out, wide_ ? 20240801 : 20240520);
+  if (!npy_) {
+    put_little(out, wide_ ? long_magic : short_magic);
     put_little(out, wide_ ? 7 : 1);
     put_little(out, static_cast<uint32_t>(tokens_));
     out.resize(llmc_header_bytes);
     return out;
   }
-  out = std::string("\x93NUMPY\x01\x00", 8);
+  out = npy_magic + std::string("\x01\x00", 2);
   const std::string dictionary =
       fmt::format("{{'descr': '<u{}', 'fortran_order': False, 'shape': ({},), }}", wide_ ? 4 : 2, tokens_);
   out += static_cast<char>(npy_header_bytes - 10);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dsl/base/new_file.h"
+#include "dsl/base/output_file.h"
 
 namespace hetsynth {
 
@@ -32,6 +33,9 @@ class TokenFileWriter {
   int64_t tokens_ = 0;
   NewFile file_;
 };
+
+/// Token files whose name ends like this one's.
+OutputKind token_file_kind(const std::string& path);
 
 /// Throws UserError (usage) unless the name ends as a token file's does.
 void check_token_file_name(const std::string& path);

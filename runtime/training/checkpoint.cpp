@@ -132,18 +132,6 @@ HostTensor read_finite(const std::string& path, SafetensorsFile& file, const std
   return value;
 }
 
-/// Nothing, or a file that this program writes: any other is somebody's and not to be replaced.
-void check_replaceable(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
-  std::ifstream file(path, std::ios::binary);
-  std::string start(512, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  if (start.find("hetsynth checkpoint ") != std::string::npos) return;
-  refuse_checkpoint(path, "the file exists and is no checkpoint of hetsynth; it was left as it is", "", "",
-                    "name another file with --checkpoint");
-}
-
 void check_room(const std::string& path, const Program& program) {
   int64_t bytes = 0;
   for (const Node& node : program.nodes)
@@ -188,12 +176,13 @@ CheckpointInfo load(const std::string& path, Executor& executor, const std::set<
 
 }  // namespace
 
+const OutputKind checkpoint_kind{"checkpoint of hetsynth", has_all({"hetsynth checkpoint "})};
+
 std::string previous_checkpoint(const std::string& path) { return path + ".previous"; }
 
 void check_checkpoint_target(const std::string& path, const Program& program) {
   for (const std::string& name : {path, previous_checkpoint(path)}) {
-    check_writable(name, "checkpoint");
-    check_replaceable(name);
+    check_output(name, checkpoint_kind);
   }
   check_room(path, program);
   for (const Node& node : program.nodes)

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "dsl/base/output_file.h"
 #include "runtime/executor.h"
 
 namespace hetsynth {
@@ -25,6 +26,7 @@ struct CheckpointInfo {
 /// Steps and samples of a run are counted up to here.
 constexpr int64_t largest_step = int64_t{1} << 48;
 
+extern const OutputKind checkpoint_kind;
 /// The name under which the checkpoint before is kept.
 std::string previous_checkpoint(const std::string& path);
 

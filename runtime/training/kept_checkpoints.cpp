@@ -7,6 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/new_file.h"
+#include "runtime/training/checkpoint.h"
 
 namespace hetsynth {
 
@@ -33,6 +34,7 @@ void KeptCheckpoints::written(int64_t next_step, bool is_best) {
   if (rule_.best && is_best) share_file(path_, best_checkpoint(path_), "checkpoint");
   if (rule_.last == 0) return;
   const std::string name = checkpoint_of_step(path_, next_step);
+  check_replaceable(name, checkpoint_kind);
   share_file(path_, name, "checkpoint");
   if (kept_.empty() || kept_.back() != name) kept_.push_back(name);
   for (; int64_t(kept_.size()) > rule_.last; kept_.pop_front()) {

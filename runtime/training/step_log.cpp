@@ -5,9 +5,11 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "dsl/base/file.h"
 #include "dsl/base/new_file.h"
 #include "runtime/rank/arena.h"
 
@@ -90,6 +92,8 @@ StepLog::StepLog(const std::string& path, std::vector<std::string> devices, Work
     : path_(path), devices_(std::move(devices)), unit_(std::move(unit)), arena_bytes_(std::move(arena_bytes)) {
   check_content(path);
   const bool torn = is_filled(path) && !ends_in_newline(path);
+  std::optional<OpenForWriting> pipe;
+  if (std::error_code error; fs::is_fifo(path, error)) pipe.emplace(path, "step log");
   file_.open(path, std::ios::binary | std::ios::app);
   if (!file_) fail_to_write(path);
   if (torn) file_ << '\n';
