@@ -23,8 +23,6 @@
 namespace hetsynth::cli {
 namespace {
 
-const OutputKind text_kind{"text", is_text};
-
 struct GenerateOptions {
   const CLI::App* command = nullptr;
   Compilation compilation;

@@ -74,7 +74,11 @@ int run(int argc, char** argv) {
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) {  // --help and --version
+      const int code = app.exit(error);
+      require_written();
+      return code;
+    }
     throw usage_error(app, error);
   }
   for (auto& [subcommand, command] : commands)

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "runtime/launch.h"
@@ -19,37 +19,48 @@ constexpr double most_seconds = 30;
 constexpr const char* usual_mend =
     "lower the learning rate, warm it up over more steps, or clip the gradients (clip_norm)";
 
+/// Values that lie somewhere when the step is over.
+bool is_watched(const Node& node) { return !node.leaf() && (node.loop < 0 || stacked_dim(node.space) >= 0); }
+
 /// The program with every value that a step leaves as a named output.
 Program watched(Program program) {
   program.outputs.clear();
   for (const Node& node : program.nodes)
-    if (!node.leaf() && (node.loop < 0 || stacked_dim(node.space) >= 0))
-      program.outputs.push_back({fmt::format("value{}", node.id), node.id});
+    if (is_watched(node)) program.outputs.push_back({fmt::format("value{}", node.id), node.id});
   return program;
 }
 
-/// The first element that is no number: its value and place.
-std::optional<std::string> first_not_finite(const HostTensor& tensor) {
+/// What is not finite in a tensor.
+struct NotFinite {
+  std::string first;     ///< the first such element: "inf at [3,4]"
+  bool has_nan = false;  ///< it or another one
+};
+
+std::optional<NotFinite> not_finite_in(const HostTensor& tensor) {
   if (tensor.type.dtype != DType::f32) return std::nullopt;
+  std::optional<NotFinite> out;
   const std::span<const float> values = tensor.as<float>();
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
+    if (out && std::isnan(values[i])) out->has_nan = true;
+    if (out) continue;
     Shape place(tensor.type.shape.size());
     auto left = static_cast<int64_t>(i);
     for (size_t d = place.size(); d-- > 0;) {
       place[d] = left % tensor.type.shape[d];
       left /= tensor.type.shape[d];
     }
-    return fmt::format("{} at {}", values[i], text(place));
+    out = NotFinite{fmt::format("{} at {}", values[i], text(place)), std::isnan(values[i])};
   }
-  return std::nullopt;
+  return out;
 }
 
 struct Found {
   NodeId node = -1;
   std::string value;  ///< "inf at [3,4]"
   int64_t step = 0;
-  double largest = 0;  ///< magnitude among what it was computed from
+  double largest = 0;     ///< magnitude among what it was computed from
+  bool of_state = false;  ///< it makes a state that the model keeps itself
 };
 
 /// One core that runs the program with a look at every value.
@@ -66,27 +77,53 @@ class Watch {
         runs_->write(node.id, executor.read(node.id));
   }
 
-  /// The first value that is not finite, but for those that are so in a step whose loss is (where -inf hides scores,
-  /// say): these are noted in `usual`.
-  std::optional<Found> step(int64_t step, const BatchSource& data, std::set<NodeId>& usual) {
+  /// Where the first value that is not finite and that the loss or what the step leaves is made of comes from. Others
+  /// do no harm, as -inf where it hides scores.
+  std::optional<Found> step(int64_t step, const BatchSource& data) {
     for (const Node& node : program_.nodes)
       if (node.kind == NodeKind::parameter || node.kind == NodeKind::state)
-        if (const auto value = first_not_finite(runs_->read(node.id))) return Found{node.id, *value, step, 0};
-    const bool whole = std::isfinite(runs_->step(step, data).loss);
-    std::optional<Found> found;
-    for (const NamedOutput& output : program_.outputs) {
-      const auto value = first_not_finite(runs_->read(output.node));
-      if (!value) continue;
-      if (whole && program_[output.node].phase == Phase::forward) usual.insert(output.node);
-      if (usual.contains(output.node) || found) continue;
-      found = Found{output.node, *value, step, largest_operand(program_[output.node])};
-    }
-    return found;
+        if (const auto flaw = not_finite_in(runs_->read(node.id))) return Found{node.id, flaw->first, step, 0, false};
+    const bool is_loss_finite = std::isfinite(runs_->step(step, data).loss);
+    flaws_.clear();
+    for (const NamedOutput& output : program_.outputs)
+      if (const auto flaw = not_finite_in(runs_->read(output.node))) flaws_.emplace(output.node, *flaw);
+    if (!is_loss_finite && flaws_.contains(program_.loss)) return found(origin(program_.loss), step, -1);
+    for (const Update& update : program_.updates)
+      if (flaws_.contains(update.value)) return found(origin(update.value), step, update.target);
+    return std::nullopt;
   }
 
   const Program& program() const { return program_; }
 
  private:
+  /// Back through operands that are not finite, and through those that are no number first. An infinite constant is the
+  /// origin of nothing but itself.
+  NodeId origin(NodeId at) const {
+    for (;;) {
+      const auto is_flawed = [&](NodeId input) { return flaws_.contains(input) && !program_[input].inputs.empty(); };
+      const std::vector<NodeId>& inputs = program_[at].inputs;
+      auto next = std::ranges::find_if(inputs, [&](NodeId i) { return is_flawed(i) && flaws_.at(i).has_nan; });
+      if (next == inputs.end()) next = std::ranges::find_if(inputs, is_flawed);
+      if (next != inputs.end()) {
+        at = *next;
+        continue;
+      }
+      // What a loop makes in its turns is not kept: the first of what is known comes close to it.
+      const bool is_of_loop =
+          std::ranges::any_of(inputs, [&](NodeId i) { return program_[i].loop >= 0 && !is_watched(program_[i]); });
+      if (is_of_loop)
+        for (const auto& [node, flaw] : flaws_)
+          if (node < at && is_flawed(node) && (flaw.has_nan || !flaws_.at(at).has_nan)) return node;
+      return at;
+    }
+  }
+
+  Found found(NodeId node, int64_t step, NodeId target) const {
+    const bool of_state =
+        target >= 0 && program_[target].kind == NodeKind::state && program_[node].phase == Phase::forward;
+    return {node, flaws_.at(node).first, step, largest_operand(program_[node]), of_state};
+  }
+
   double largest_operand(const Node& node) const {
     double largest = 0;
     for (const NodeId input : node.inputs) {
@@ -101,17 +138,20 @@ class Watch {
   const Program program_;
   const Cluster cluster_;
   std::unique_ptr<Executor> runs_;
+  std::map<NodeId, NotFinite> flaws_;  ///< of the last step
 };
 
-std::string mend_of(const Node& node, int64_t step, int64_t first_step) {
-  const std::string_view tag = node.tag();
+std::string mend_of(const Node& node, const Found& found, int64_t first_step) {
+  std::string_view tag = node.tag();
+  if (constexpr std::string_view slope = "_gradient"; tag.ends_with(slope)) tag.remove_suffix(slope.size());
   if (tag == "log") return "a logarithm of 0 or less: add a little to its argument, or take log_softmax or softplus";
   if (tag == "div" || tag == "rsqrt") return "a division by 0: add a little to the divisor";
   if (tag == "sqrt") return "a root of a negative number, or the slope of a root at 0: add a little to its argument";
   if (tag == "exp")
     return "exp overflows above 88: take softmax, log_softmax or sigmoid, which do not, or smaller inputs";
   if (tag == "pow") return "a power of 0 or of a negative number: keep the base above 0";
-  if (step == first_step) return "smaller starting values, or inputs of about 1";
+  if (found.of_state) return "its update makes the state grow without bound: a running mean, s + 0.1 * (x - s), stays";
+  if (found.step == first_step) return "smaller starting values, or inputs of about 1";
   return usual_mend;
 }
 
@@ -128,7 +168,7 @@ UserError error_of(const Program& program, const StepReport& report, const Found
   out.expected = "finite numbers";
   out.found = found.value;
   if (found.largest > 0) out.found += fmt::format("; the largest number it was computed from is {:.3g}", found.largest);
-  out.mend = mend_of(node, found.step, run.first_step);
+  out.mend = mend_of(node, found, run.first_step);
   return UserError(std::move(out), ExitCode::failure);
 }
 
@@ -158,9 +198,8 @@ UserError explain_not_finite(Executor& executor, const BatchSource& data, const 
     for (int64_t step = run.first_step; step < before; ++step) executor.step(step, data);
     Watch watch(executor);
     watch.take_over(executor);
-    std::set<NodeId> usual;
     for (int64_t step = before; step <= report.step; ++step)
-      if (const auto found = watch.step(step, data, usual)) return error_of(watch.program(), report, *found, run);
+      if (const auto found = watch.step(step, data)) return error_of(watch.program(), report, *found, run);
   } catch (const std::exception& error) {
     const std::string words = error.what();
     return unexplained(report,

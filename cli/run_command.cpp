@@ -1,5 +1,6 @@
 // hetsynth run: plan, verify, generate, compile, train; then a line of text, if the model offers logits of text.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -72,6 +73,9 @@ void require_some_device(const std::string& cluster_file) {
 }
 
 ExitCode execute(RunOptions& options, Job* job) {
+  // A reader of the output that ends must not end the run with it: writing then fails, and the run saves and stops. A
+  // handler, unlike SIG_IGN, is not inherited by programs that are started.
+  ::signal(SIGPIPE, [](int) {});
   check_options(options);
   Compilation& c = options.compilation;
   if (job) c.default_devices = job->count();

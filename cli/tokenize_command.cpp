@@ -25,7 +25,6 @@ namespace {
 constexpr const char* default_words = "gpt2";
 
 const OutputKind tokenizer_kind{"tokenizer", has_all({"\"model\"", "\"vocab\""})};
-const OutputKind text_kind{"text", is_text};
 
 struct TokenizeCommand {
   std::vector<std::string> inputs, special;

@@ -40,7 +40,7 @@ std::function<bool(std::string_view)> has_all(std::vector<std::string> marks) {
   };
 }
 
-bool is_text(std::string_view beginning) { return beginning.find('\0') == beginning.npos; }
+const OutputKind text_kind{"text", [](std::string_view beginning) { return beginning.find('\0') == beginning.npos; }};
 
 void check_replaceable(const std::string& path, const OutputKind& kind) {
   std::error_code error;

@@ -18,7 +18,7 @@ struct OutputKind {
 /// Files are of a kind whose beginning has all of these.
 std::function<bool(std::string_view)> has_all(std::vector<std::string> marks);
 /// Any text: no byte is zero.
-bool is_text(std::string_view beginning);
+extern const OutputKind text_kind;
 
 /// Throws UserError if a file of the kind may not be written at `path`, and leaves everything as it was: what stands
 /// there is of another kind and not empty, or is one of `inputs`, which are paths that the command reads; or the system

@@ -25,4 +25,8 @@ class CrashGuard {
   stack_t previous_stack_{};
 };
 
+/// What `_exit` and `_Exit` are in the code of a model, which no handler sees: while a guard is alive on this thread,
+/// the same message and exit code as for `exit`.
+[[noreturn]] void exit_of_model(int code);
+
 }  // namespace hetsynth

@@ -25,7 +25,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 NativeModule link(const std::string& path, const ModelObject& object) {
   try {
-    return NativeModule::load(object.code, path);
+    const auto exits = reinterpret_cast<void*>(&exit_of_model);
+    return NativeModule::load(object.code, path, {{"_exit", exits}, {"_Exit", exits}});
   } catch (const LinkError& error) {
     std::string names;
     for (const std::string& symbol : error.symbols) names += (names.empty() ? "" : ", ") + symbol;

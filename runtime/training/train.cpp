@@ -86,8 +86,10 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
     validations.measure(after);
     tell({{validations.line()}, {validations.record()}});
   };
+  // Where nobody takes what the run says, it saves and stops, as it does when its terminal is closed.
+  const auto asked_to_stop = [&] { return interrupt.requested() || (options.out && !*options.out); };
   const auto run = [&] {
-    for (; step <= last && !out.gave_up && !executor.anywhere(interrupt.requested()); ++step) {
+    for (; step <= last && !out.gave_up && !executor.anywhere(asked_to_stop()); ++step) {
       StepReport report;
       try {
         report = executor.step(step, ahead);

@@ -172,6 +172,25 @@ TEST(NotFinite, TheFirstValueIsNamedWithItsLine) {
   EXPECT_THAT(run("0.1}", "1e30}"), Fails(1, AllOf(HasSubstr("the loss of step"), HasSubstr("learning rate"))));
 }
 
+/// What is not finite and does no harm is not blamed: masks, and what nothing is made of; nor is what came of it later.
+TEST(NotFinite, TheOriginIsNamedAndNotWhatItLedTo) {
+  const Workplace place;
+  const auto run = [&](const std::string& lines, const std::string& loss) {
+    place.write("model.cpp",
+                everywhere(everywhere(small_model, "Tensor h =", lines + " auto h ="), "(loss,", "(" + loss + "loss,"));
+    return place.run("run model.cpp --cluster c.toml --sample 0 --steps 4");
+  };
+  EXPECT_THAT(run("Tensor acc = state(\"acc\", {3}, ones()); update(acc, acc * 1e30);", "0.0 * sum(acc) + "),
+              Fails(1, AllOf(HasSubstr("[mul]"), HasSubstr("in step 1"), HasSubstr("the state grow without bound"))));
+  EXPECT_THAT(run("Tensor c = parameter(\"c\", {2, 3}, zeros()); Tensor n = sqrt(sum(square(c), {0}));", "sum(n) + "),
+              Fails(1, AllOf(HasSubstr("[sqrt_gradient]"), HasSubstr("(of the backward pass), in step 0"),
+                             HasSubstr("the slope of a root at 0"))));
+  EXPECT_THAT(run("Tensor m = full({2, 3}, -1e40); Tensor c = parameter(\"c\", {2, 3}, ones());"
+                  "Tensor s = softmax(where(c > 0.5, c, m), 1); Tensor bad = 1 / sum(c - c);",
+                  "sum(s) * 0.0 + sum(bad) * 0.0 + "),
+              Fails(1, AllOf(HasSubstr("[div]"), HasSubstr("is bad, in step 0"), HasSubstr("a division by 0"))));
+}
+
 TEST(NotFinite, ALearningRateOfZeroTrainsAndOneThatIsNoNumberIsRefused) {
   const Workplace place;
   place.write("model.cpp", everywhere(small_model, "0.1}", "0, .momentum = 0}"));

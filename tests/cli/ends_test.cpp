@@ -49,9 +49,9 @@ TEST_F(Ends, SignalsThatAskToStopSaveAndHaveACodeOfTheirOwn) {
 }
 
 TEST_F(Ends, AModelThatCallsExitIsNotTakenForDone) {
-  for (const char* call : {"std::exit(0);", "std::quick_exit(0);"}) {
-    place.write("model.cpp",
-                "#include <cstdlib>\n" + everywhere(small_model, "Tensor w2", std::string(call) + " auto w2"));
+  for (const char* call : {"std::exit(0);", "std::quick_exit(0);", "std::_Exit(0);", "::_exit(0);"}) {
+    place.write("model.cpp", "#include <cstdlib>\n#include <unistd.h>\n" +
+                                 everywhere(small_model, "Tensor w2", std::string(call) + " auto w2"));
     EXPECT_THAT(place.run("run model.cpp --cluster c.toml"),
                 Fails(3, HasSubstr("the model ended the program while it was built")));
   }
@@ -64,6 +64,21 @@ TEST_F(Ends, ResultsThatCannotBeWrittenAreAFailure) {
     EXPECT_THAT(ran, Fails(1, HasSubstr("cannot be written to standard output"))) << command;
     EXPECT_FALSE(place.exists("hetsynth-fault.txt"));
   }
+}
+
+TEST_F(Ends, HelpAndVersionThatCannotBeWrittenAreAFailure) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full here";
+  for (const char* command : {"--help", "run --help", "--version"})
+    EXPECT_THAT(place.run(command, "sh -c '\"$0\" \"$@\" > /dev/full'"),
+                Fails(1, HasSubstr("cannot be written to standard output")))
+        << command;
+}
+
+TEST_F(Ends, ARunWhoseReaderHasEndedSavesAndStops) {
+  const Outcome ran = place.run("run model.cpp --cluster c.toml --sample 0 --steps 1000000000 --checkpoint a.st",
+                                "bash -c 'set -o pipefail; \"$0\" \"$@\" | grep -m 1 step'");
+  EXPECT_THAT(ran, Fails(1, HasSubstr("has what reads them ended?")));
+  EXPECT_EQ(place.run("checkpoint a.st").code, 0);
 }
 
 TEST_F(Ends, APipeAsDataIsRefusedAndNotWaitedFor) {
