@@ -71,9 +71,30 @@ double Cluster::outside_bandwidth() const {
   return out;
 }
 
+Link Cluster::uplink(int from, int to, double leaving, double entering) const {
+  const int one = hosts.at(size_t(from)).rack, other = hosts.at(size_t(to)).rack;
+  Link out = unlimited_link;
+  if (one == other) return out;
+  if (one >= 0) {
+    const Uplink& own = racks.at(size_t(one)).uplink;
+    out = slower(out, {own.sending_bytes_per_second / leaving, own.latency_seconds});
+  }
+  if (other >= 0) {
+    const Uplink& own = racks.at(size_t(other)).uplink;
+    out = slower(out, {own.receiving_bytes_per_second / entering, own.latency_seconds});
+  }
+  return out;
+}
+
 bool Cluster::same_links(int host, int other) const {
   const Host &one = hosts.at(size_t(host)), &two = hosts.at(size_t(other));
-  return one.inside == two.inside && one.outside == two.outside;
+  return one.inside == two.inside && one.outside == two.outside && alike_racks(one.rack, two.rack);
+}
+
+bool Cluster::alike_racks(int rack, int other) const {
+  if (rack == other || rack < 0 || other < 0) return rack == other;
+  return racks.at(size_t(rack)).uplink == racks.at(size_t(other)).uplink &&
+         std::ranges::count(hosts, rack, &Host::rack) == std::ranges::count(hosts, other, &Host::rack);
 }
 
 Link Cluster::slowest_link() const {
@@ -83,6 +104,7 @@ Link Cluster::slowest_link() const {
   for (size_t host = 0; host < hosts.size(); ++host) {
     if (devices_of_host[host] > 1) slowest = slower(slowest, hosts[host].inside);
     if (hosts.size() > 1) slowest = slower(slowest, outside(int(host)));
+    slowest = slower(slowest, uplink(int(host), int((host + 1) % hosts.size())));
   }
   return slowest;
 }
@@ -165,8 +187,12 @@ std::string hash_text(const Cluster& cluster) {
     if (const OutsideLink& link = host.outside; cluster.hosts.size() > 1 && link != OutsideLink{})
       canonical += fmt::format(" outside{}{}{}", own(link.sending_bytes_per_second),
                                own(link.receiving_bytes_per_second), own(link.latency_seconds));
+    if (host.rack >= 0) canonical += fmt::format(" rack {}", host.rack);
     canonical += "\n";
   }
+  for (const Rack& rack : cluster.racks)
+    canonical += fmt::format("rack {} {} {}\n", rack.uplink.sending_bytes_per_second,
+                             rack.uplink.receiving_bytes_per_second, rack.uplink.latency_seconds);
   for (const Device& device : cluster.devices) {
     canonical += fmt::format("device {} {} {} {} {} {} {} {}", string_text(device.name), int(device.kind), device.host,
                              string_text(device.model), string_text(device.architecture), device.memory_bytes,

@@ -1,6 +1,7 @@
 // The cluster description: hosts, devices, links. Declared values (data sheets, a user's word) and measured ones stand
 // apart; measured win.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -71,6 +72,21 @@ struct Host {
   std::string name;
   Link inside;  ///< between devices of the host
   OutsideLink outside = {};
+  int rack = -1;  ///< number of its rack; -1: it hangs on what joins the racks
+};
+
+struct Uplink {
+  double sending_bytes_per_second = 0, receiving_bytes_per_second = 0;
+  double latency_seconds = 0;
+  /// What limits as much traffic in one direction as in the other.
+  double both_ways() const { return std::min(sending_bytes_per_second, receiving_bytes_per_second); }
+  bool operator==(const Uplink&) const = default;
+};
+
+/// Hosts behind one switch. Whatever goes from one of them to a host elsewhere, or comes from there, passes its uplink.
+struct Rack {
+  std::string name;
+  Uplink uplink = {};
 };
 
 struct Cluster {
@@ -79,6 +95,7 @@ struct Cluster {
   std::vector<Host> hosts;
   std::vector<Device> devices;  ///< rank order
   Link between;                 ///< between hosts that have nothing of their own; bandwidth per host
+  std::vector<Rack> racks = {};
 
   /// What each of so many rings through the host has of its link to others: as much leaves it as enters it.
   Link outside(int host, double rings = 1) const;
@@ -87,7 +104,12 @@ struct Cluster {
   /// From one host to another: as fast as one sends and the other receives, with the greater latency. So many messages
   /// share what the one sends, and so many what the other receives.
   Link link(int from, int to, double sent = 1, double received = 1) const;
-  bool same_links(int host, int other) const;  ///< inside and outside
+  /// What uplinks let through from one host to another: so many messages leave the rack of the one at once, and so many
+  /// enter that of the other. Unlimited in a rack.
+  Link uplink(int from, int to, double leaving = 1, double entering = 1) const;
+  bool same_links(int host, int other) const;  ///< inside, outside and of the rack
+  /// Equal uplinks of as many hosts; no rack is like no rack.
+  bool alike_racks(int rack, int other) const;
   /// The link that limits a ring over all devices: the least bandwidth and the greatest latency of the links it runs
   /// over. A ring enters and leaves each host once, so the bandwidth between hosts is not divided by the devices of a
   /// host.

@@ -28,8 +28,9 @@ constexpr ValueLimits time_limits{0, 10};
 constexpr ValueLimits duty_limits{0.01, 1};
 constexpr ValueLimits core_limits{1, 65536};
 
-const std::vector<std::string> root_keys{"name", "host", "between"};
-const std::vector<std::string> host_keys{"name", "count", "inside", "outside", "device"};
+const std::vector<std::string> root_keys{"name", "host", "between", "rack"};
+const std::vector<std::string> host_keys{"name", "count", "inside", "outside", "rack", "device"};
+const std::vector<std::string> rack_keys{"name", "uplink"};
 const std::vector<std::string> device_keys{"name",   "kind", "model", "count",    "architecture",
                                            "memory", "duty", "cores", "declared", "measured"};
 constexpr std::string_view epilogues_key = "epilogues";
@@ -62,8 +63,8 @@ Link read_link(const TableReader& reader) {
   return link;
 }
 
-/// A bandwidth is of both directions, unless one of them has its own. What is not said is that of all hosts.
-OutsideLink read_outside(const TableReader& reader) {
+/// A bandwidth is of both directions, unless one of them has its own.
+OutsideLink read_directions(const TableReader& reader) {
   const auto read = [](const TableReader& table) {
     const std::optional<double> both = table.quantity("bandwidth", Dimension::bandwidth, bandwidth_limits);
     const auto one_way = [&](std::string_view key) {
@@ -80,10 +81,32 @@ OutsideLink read_outside(const TableReader& reader) {
     if (found.receiving_bytes_per_second) out.receiving_bytes_per_second = found.receiving_bytes_per_second;
     if (found.latency_seconds) out.latency_seconds = found.latency_seconds;
   }
+  return out;
+}
+
+/// What is not said is that of all hosts.
+OutsideLink read_outside(const TableReader& reader) {
+  const OutsideLink out = read_directions(reader);
   if (out == OutsideLink{})
     reader.fail(reader.where(), "the link to other hosts tells nothing",
                 "bandwidth (or sending and receiving), or latency", "",
                 "outside = { bandwidth = \"100 Mb/s\" }, or leave it out: the host then has what [between] says");
+  return out;
+}
+
+Rack read_rack(const TableReader& reader, int number) {
+  Rack out{reader.text("name", fmt::format("rack{}", number))};
+  const std::string wanted = "uplink = { bandwidth = \"10 Gb/s\", latency = \"20 us\" }";
+  const auto table = reader.table("uplink", outside_keys);
+  if (!table)
+    reader.fail(reader.where(), fmt::format("rack {} has no uplink", quote(out.name)), wanted, "",
+                "say what its hosts together have towards others, or leave the rack out");
+  const OutsideLink uplink = read_directions(*table);
+  if (!uplink.sending_bytes_per_second || !uplink.receiving_bytes_per_second)
+    reader.fail(table->where(), fmt::format("the uplink of rack {} has no bandwidth", quote(out.name)),
+                wanted + ", or sending and receiving apart", "", "");
+  out.uplink = {*uplink.sending_bytes_per_second, *uplink.receiving_bytes_per_second,
+                uplink.latency_seconds.value_or(0)};
   return out;
 }
 
@@ -266,13 +289,14 @@ struct Builder {
     const Link inside = link ? read_link(*link) : unlimited_link;
     const auto own = reader.table("outside", outside_keys);
     const OutsideLink outside = own ? read_outside(*own) : OutsideLink{};
+    const int rack = reader.has("rack") ? rack_of(reader) : -1;
     for (int i = 0; i < count; ++i) {
       const std::string name = count > 1 ? fmt::format("{}[{}]", base, i) : base;
       if (!host_names.insert(name).second)
         reader.fail(reader.where("name"), fmt::format("there are two hosts with the name {}", quote(name)),
                     "unique names", "", "");
       const int host = int(cluster.hosts.size());
-      cluster.hosts.push_back({name, inside, outside});
+      cluster.hosts.push_back({name, inside, outside, rack});
       int index = 0;
       const size_t first = cluster.devices.size();
       for (const TableReader& device : devices) index = add_devices(device, host, index, qualify ? name + "." : "");
@@ -281,6 +305,34 @@ struct Builder {
         reader.fail(reader.where(), fmt::format("host {} has {} devices but no link inside", quote(name), index),
                     "inside = { bandwidth = \"12 GB/s\", latency = \"10 us\" }", "", "");
     }
+  }
+
+  void add_racks(const std::vector<TableReader>& racks) {
+    for (size_t i = 0; i < racks.size(); ++i) {
+      cluster.racks.push_back(read_rack(racks[i], int(i)));
+      const std::string& name = cluster.racks.back().name;
+      if (std::ranges::count(cluster.racks, name, &Rack::name) > 1)
+        racks[i].fail(racks[i].where("name"), fmt::format("there are two racks with the name {}", quote(name)),
+                      "unique names", "", "");
+    }
+  }
+
+  int rack_of(const TableReader& host) const {
+    const std::string name = host.text("rack", "");
+    const auto found = std::ranges::find(cluster.racks, name, &Rack::name);
+    if (found != cluster.racks.end()) return int(found - cluster.racks.begin());
+    std::vector<std::string> known;
+    for (const Rack& rack : cluster.racks) known.push_back(rack.name);
+    host.fail(host.where("rack"), fmt::format("there is no rack {}", quote(name)),
+              known.empty() ? "a [[rack]] of this name, with its uplink" : quoted_list(known), "",
+              did_you_mean(name, known));
+  }
+
+  void check_racks(const std::vector<TableReader>& racks) const {
+    for (size_t i = 0; i < racks.size(); ++i)
+      if (std::ranges::count(cluster.hosts, int(i), &Host::rack) == 0)
+        racks[i].fail(racks[i].where(), fmt::format("no host is in rack {}", quote(cluster.racks[i].name)),
+                      "rack = " + quote(cluster.racks[i].name) + " in its [[host]]", "", "or leave the rack out");
   }
 
   /// Tells each device of a host, whose devices stand in the list from `first` on, how many of them are cpu devices.
@@ -347,8 +399,11 @@ Cluster parse_cluster(std::string_view toml, const std::string& file) {
                                "",
                                "see docs/cluster.md",
                                {}});
+  const auto racks = root.tables("rack", rack_keys);
+  builder.add_racks(racks);
   const bool one_host = hosts.size() == 1 && hosts[0].count("count") == 1;
   for (size_t i = 0; i < hosts.size(); ++i) builder.add_host(hosts[i], int(i), !one_host);
+  builder.check_racks(racks);
   if (const auto link = root.table("between", link_keys)) {
     builder.cluster.between = read_link(*link);
   } else if (builder.cluster.hosts.size() > 1) {

@@ -1,6 +1,7 @@
 #include "runtime/balance/run_history.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -110,7 +111,7 @@ double RunHistory::lost_by_delay() const {
 }
 
 std::vector<RunHistory> read_history(const std::string& path) {
-  check_regular_file(path, "log");
+  if (std::filesystem::exists(path)) check_regular_file(path, "log");
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError({.where = {path},

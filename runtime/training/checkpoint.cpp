@@ -182,7 +182,8 @@ std::string previous_checkpoint(const std::string& path) { return path + ".previ
 
 void check_checkpoint_target(const std::string& path, const Program& program) {
   for (const std::string& name : {path, previous_checkpoint(path)}) {
-    check_output(name, checkpoint_kind);
+    check_writable(name, "checkpoint");
+    check_replaceable(name, checkpoint_kind);
   }
   check_room(path, program);
   for (const Node& node : program.nodes)

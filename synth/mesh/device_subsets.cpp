@@ -93,6 +93,16 @@ std::vector<std::vector<int>> device_subsets(const Cluster& cluster) {
       if (links[size_t(cluster.devices[size_t(d)].host)] >= least) near.push_back(d);
     add(std::move(near));
   }
+  // The hosts of one rack need no uplink.
+  for (size_t rack = 0; rack < cluster.racks.size(); ++rack) {
+    std::vector<int> near;
+    for (int d = 0; d < count; ++d)
+      if (cluster.hosts[size_t(cluster.devices[size_t(d)].host)].rack == int(rack)) near.push_back(d);
+    const bool repeated = std::ranges::any_of(subsets, [&](const std::vector<int>& subset) {
+      return std::ranges::equal(subset, near, [&](int x, int y) { return alike(cluster, x, y); });
+    });
+    if (!repeated) add(std::move(near));
+  }
   const std::vector<size_t> order = hosts_by_speed(cluster);
   const auto add_fastest_hosts = [&](size_t many) {
     std::vector<int> subset;

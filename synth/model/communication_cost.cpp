@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -25,6 +26,7 @@ void CommunicationCost::find_links(int axis) {
     coordinates_.back().push_back(mesh_.coordinate(d, axis));
     if (coordinates_.back().back() == 0) groups_.back().push_back(mesh_.group(d, axis));
   }
+  uplinks_.emplace_back(cluster_, groups_.back());
   std::vector<int> crossing(cluster_.hosts.size(), 0);  // by host: groups that leave it
   std::vector<std::set<int>> hosts_of_group;
   for (const Group& group : groups_.back()) {
@@ -39,7 +41,7 @@ void CommunicationCost::find_links(int axis) {
   crosses_.emplace_back(devices, 0);
   for (size_t g = 0; g < groups_.back().size(); ++g) {
     const Group& group = groups_.back()[g];
-    Link slowest = unlimited_link;
+    Link slowest = uplinks_.back().ring(g);
     sharing_.back().push_back(1);
     for (int host : hosts_of_group[g]) {
       if (hosts_of_group[g].size() > 1) sharing_.back()[g] = std::max(sharing_.back()[g], double(crossing[host]));
@@ -71,7 +73,7 @@ void CommunicationCost::find_levels(int axis) {
     }
     for (const GroupLevels::Host& host : levels.hosts) shared = shared || host.devices.size() > 1;
     several = several || levels.hosts.size() > 1;
-    levels.between = unlimited_link;
+    levels.between = uplinks_.back().ring(g);
     for (GroupLevels::Host& host : levels.hosts) {
       host.outside = cluster_.outside(cluster_.devices[size_t(host.devices[0])].host, sharing_.back()[g]);
       levels.between = slower(levels.between, host.outside);
@@ -201,9 +203,11 @@ CommunicationCost::Messages CommunicationCost::messages_within(const GroupLevels
   return {others * double(at.hosts.size()), others * (devices - double(host.devices.size()))};
 }
 
-/// Through the leaders of several hosts. `moved`: bytes that each device hands over, or gets.
-double CommunicationCost::exchange_by_host(const GroupLevels& at, const std::vector<double>& moved) const {
-  double out = 0, back = 0, between = 0;
+/// Through the leaders of several hosts. `moved`: bytes that each device hands over, or gets. `past_uplinks`: seconds
+/// that these take there, whoever sends them.
+double CommunicationCost::exchange_by_host(const GroupLevels& at, const std::vector<double>& moved,
+                                           double past_uplinks) const {
+  double out = 0, back = 0, between = past_uplinks;
   for (const GroupLevels::Host& host : at.hosts) {
     double of_host = 0;
     for (int d : host.devices) of_host += moved[size_t(d)];
@@ -268,13 +272,14 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
     moved[d] = std::max(before[d], after[d]) * (n - 1) / n;
     if (crosses_[axis][d]) leaving[cluster_.devices[d].host] += moved[d];
   }
+  const double past_uplinks = uplinks_[size_t(axis)].exchange_seconds(moved);
   if (detail == Detail::by_device) {
     whole.assign(before.size(), 0);
     for (const Group& group : groups_[axis])
       for (int d : group) whole[group[0]] += before[d];
   }
   const auto directly = [&](const Group& group, const Link& link) {
-    double slowest = 0;
+    double slowest = crosses_[axis][group[0]] ? past_uplinks : 0;
     for (int d : group) {
       int host = cluster_.devices[d].host;
       slowest = std::max(slowest, moved[d] / cluster_.hosts[host].inside.bandwidth_bytes_per_second);
@@ -286,7 +291,7 @@ Movement CommunicationCost::all_to_all(int axis, const std::vector<double>& befo
   const auto by_hosts = [&] {
     Movement out = by_group(axis, whole, detail, [&](const Group& group, const Link& link) {
       const GroupLevels& at = levels(axis, group[0]);
-      return at.hosts.size() > 1 ? exchange_by_host(at, moved) : directly(group, link);
+      return at.hosts.size() > 1 ? exchange_by_host(at, moved, past_uplinks) : directly(group, link);
     });
     out.realisation = Realisation::hierarchical;
     return out;
@@ -367,9 +372,12 @@ Movement CommunicationCost::send(int axis, int root, int to, const std::vector<d
   auto host_of = [&](int device) { return cluster_.devices[size_t(device)].host; };
   // Both count, by host, the sends that share its link to other hosts.
   std::vector<int> leaving(cluster_.hosts.size(), 0), arriving(cluster_.hosts.size(), 0);
+  std::map<int, int> leaving_rack, entering_rack;
+  const auto rack_of = [&](int host) { return cluster_.hosts[size_t(host)].rack; };
   for (const Group& group : groups_[size_t(axis)]) {
     const int from = host_of(group[size_t(root)]), target = host_of(group[size_t(to)]);
     if (from != target) ++leaving[size_t(from)], ++arriving[size_t(target)];
+    if (rack_of(from) != rack_of(target)) ++leaving_rack[rack_of(from)], ++entering_rack[rack_of(target)];
   }
   Movement out;
   out.device_seconds.assign(before.size(), 0);
@@ -377,8 +385,11 @@ Movement CommunicationCost::send(int axis, int root, int to, const std::vector<d
     const int from = group[size_t(root)], target = group[size_t(to)];
     const bool crosses = host_of(from) != host_of(target);
     const auto here = size_t(host_of(from)), there = size_t(host_of(target));
-    const Link link =
-        crosses ? cluster_.link(int(here), int(there), leaving[here], arriving[there]) : cluster_.hosts[here].inside;
+    Link link = cluster_.hosts[here].inside;
+    if (crosses)
+      link = slower(cluster_.link(int(here), int(there), leaving[here], arriving[there]),
+                    cluster_.uplink(int(here), int(there), std::max(1, leaving_rack[rack_of(int(here))]),
+                                    std::max(1, entering_rack[rack_of(int(there))])));
     const double seconds = link.latency_seconds + before[size_t(from)] / link.bandwidth_bytes_per_second;
     out.device_seconds[size_t(from)] = out.device_seconds[size_t(target)] = seconds;
     out.seconds = std::max(out.seconds, seconds);

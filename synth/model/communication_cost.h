@@ -4,7 +4,8 @@
 // Collectives run along one mesh axis, in all of its groups at once; the slowest group counts. On a ring of n devices;
 // S: bytes of the whole tensor (of its part in the group), c_d: of device d's shard, a: latency, B: bandwidth of the
 // slowest link, where a host with a link of its own to others (Host::outside) counts with the slower of its directions.
-// The bandwidth of a host's link to others is divided by the groups that cross it at once.
+// The bandwidth of a host's link to others is divided by the groups that cross it at once, that of a rack's uplink by
+// the hops of all rings that pass it (synth/model/uplinks.h).
 //   all_gather, reduce_scatter   native:  (n-1) a + (S - min c) / B      (shared memory, MPI)
 //                                padded:  (n-1) (a + max c / B)          (NCCL)
 //                                grouped: 2 (n-1) a + (S - min c) / B    (NCCL: n rooted collectives in one group)
@@ -23,8 +24,9 @@
 //   (the sum of its three phases; a pass through a chain of m devices as of the broadcast below)
 //   broadcast                    (n-1) a + S / B
 //   send                         a + S / B of the link between the two devices
-//   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices; c:
-//                                the larger of the shard before and after
+//   all_to_all                   (n-1) a + (n-1)/n max c / B, and on the link of a host the sum over its devices, on an
+//                                uplink the sum of what goes to other racks; c: the larger of the shard before and
+//                                after
 //   slice                        2 c / memory bandwidth
 //   to_partial                   S / memory bandwidth
 #pragma once
@@ -33,6 +35,7 @@
 
 #include "dsl/cluster/cluster.h"
 #include "dsl/spmd/spmd.h"
+#include "synth/model/uplinks.h"
 
 namespace hetsynth::synth {
 
@@ -91,6 +94,8 @@ class CommunicationCost {
     return levels_[size_t(axis)][group_of_[size_t(axis)][size_t(device)]];
   }
 
+  const Uplinks& uplinks(int axis) const { return uplinks_[size_t(axis)]; }
+
   /// From one coordinate of the axis to another, in all groups at once. `before`: bytes that each device holds.
   Movement send(int axis, int root, int to, const std::vector<double>& before) const;
 
@@ -115,7 +120,7 @@ class CommunicationCost {
     double out, back;
   };
   Messages messages_within(const GroupLevels& at, const GroupLevels::Host& host) const;
-  double exchange_by_host(const GroupLevels& at, const std::vector<double>& moved) const;
+  double exchange_by_host(const GroupLevels& at, const std::vector<double>& moved, double past_uplinks) const;
   Movement halo_exchange(int axis, const std::vector<double>& before, const std::vector<double>& after,
                          Detail detail) const;
   Movement in_memory(const std::vector<double>& bytes, double passes, Detail detail) const;
@@ -131,6 +136,7 @@ class CommunicationCost {
   std::vector<std::vector<size_t>> group_of_;     ///< [axis][device]
   std::vector<std::vector<GroupLevels>> levels_;  ///< [axis][group]
   std::vector<char> levelled_;                    ///< by axis: has_levels
+  std::vector<Uplinks> uplinks_;                  ///< by axis
 };
 
 }  // namespace hetsynth::synth

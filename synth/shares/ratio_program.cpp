@@ -266,6 +266,22 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
     for (const auto& [variable, seconds] : row) entries.push_back({variable, -seconds});
     lp_.add_row(0, HUGE_VAL, entries);
   }
+  add_uplinks(term, larger, z);
+}
+
+/// What an all-to-all sends from rack to rack takes no longer than the maximum.
+void RatioProgram::add_uplinks(const CostTerm& term, const std::vector<int>& larger, int maximum) {
+  const double n = problem_.mesh.axes[size_t(axis_)].size;
+  for (const Uplinks::Exchange& exchange : problem_.cost.communication().uplinks(axis_).exchanges()) {
+    std::map<int, double> seconds;  // by variable
+    for (const auto& [d, part] : exchange.parts) {
+      const double moved = double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), d) * (n - 1) / n;
+      seconds[larger[type(d)]] -= part * moved / exchange.bytes_per_second * scale;
+    }
+    std::vector<std::pair<int, double>> row{{maximum, 1}};
+    row.insert(row.end(), seconds.begin(), seconds.end());
+    lp_.add_row(0, HUGE_VAL, row);
+  }
 }
 
 /// What devices hand over passes the leader of the fullest host twice, and the link of the fullest one.
@@ -273,6 +289,7 @@ void RatioProgram::add_exchange_by_host(const CostTerm& term, const std::vector<
   const double count = term.count * problem_.cost.times(term.node, term.opcode);
   const double n = problem_.mesh.axes[size_t(axis_)].size;
   const int within = maximum(2 * count), between = maximum(count);
+  add_uplinks(term, larger, between);
   for (int first = 0; first < problem_.cost.device_count(); ++first) {
     if (problem_.cost.coordinate(first, axis_) != 0) continue;
     const GroupLevels& levels = problem_.cost.communication().levels(axis_, first);

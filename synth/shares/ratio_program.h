@@ -59,6 +59,7 @@ class RatioProgram {
   void add_hierarchical(const CostTerm& term, int class_id);
   void add_all_to_all(const CostTerm& term);
   void add_exchange_by_host(const CostTerm& term, const std::vector<int>& larger);
+  void add_uplinks(const CostTerm& term, const std::vector<int>& larger, int maximum);
 
   const Problem& problem_;
   const int axis_;

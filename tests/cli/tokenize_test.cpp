@@ -75,7 +75,8 @@ TEST(Tokenize, BadUse) {
               Fails(3, HasSubstr("this kind of tokenizer is not known")));
   EXPECT_THAT(place.run("tokenize texts -t t.json --end-of-text '<s>' -o t.npy"),
               Fails(3, HasSubstr("[--end-of-text] the tokenizer has no such token")));
-  place.write("t.npy", "what was there");
+  const std::string before = "\x93NUMPY what was there";
+  place.write("t.npy", before);
   EXPECT_THAT(place.run("tokenize texts latin1.txt -t t.json -o t.npy"),
               Fails(3, AllOf(HasSubstr("latin1.txt:1: error: [tokenize] the text is no UTF-8"),
                              HasSubstr("byte 0xEF at byte 2 of the file"))));
@@ -83,7 +84,7 @@ TEST(Tokenize, BadUse) {
   EXPECT_THAT(place.run("tokenize texts texts.gz -t t.json -o t.npy --replace-invalid"),
               Fails(3, AllOf(HasSubstr("texts.gz: error: [tokenize] this is no text"),
                              HasSubstr("a file packed by gzip"), HasSubstr("unpack it (gunzip)"))));
-  EXPECT_EQ(place.read("t.npy"), "what was there");
+  EXPECT_EQ(place.read("t.npy"), before);
   expect_success(place.run("tokenize texts latin1.txt -t t.json -o t.npy --replace-invalid"));
 }
 

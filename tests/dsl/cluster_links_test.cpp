@@ -70,5 +70,52 @@ TEST(ClusterLinks, AWrongLinkToOthersIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(three_hosts("outside = \"1 Gb/s\"\n")), HasSubstr("outside has the wrong type"));
 }
 
+/// Two hosts in a rack, one in another, one in none. `racks`: the tables of racks.
+std::string four_hosts(const std::string& racks) {
+  const auto host = [](const std::string& name, const std::string& rack) {
+    return "[[host]]\nname = \"" + name + "\"\n" + (rack.empty() ? "" : "rack = \"" + rack + "\"\n") +
+           "[[host.device]]\nmodel = \"T4\"\n";
+  };
+  return racks + "[between]\nbandwidth = \"8 Gb/s\"\nlatency = \"50 us\"\n" + host("a", "left") + host("b", "left") +
+         host("c", "right") + host("d", "");
+}
+
+const std::string left = "[[rack]]\nname = \"left\"\n", right = "[[rack]]\nname = \"right\"\n";
+const std::string slow = "uplink = { bandwidth = \"80 Mb/s\", latency = \"1 ms\" }\n";
+
+TEST(ClusterLinks, RacksHaveUplinksThatTheirHostsShare) {
+  const std::string one_way = "uplink = { sending = 3e7, receiving = 2e7, measured = { sending = 4e7 } }\n";
+  const Cluster cluster = parse_cluster(four_hosts(left + slow + right + one_way), "c");
+  EXPECT_EQ(cluster.uplink(0, 1), unlimited_link);
+  EXPECT_EQ(cluster.uplink(0, 2), (Link{1e7, 1e-3}));
+  EXPECT_EQ(cluster.uplink(2, 3), (Link{4e7, 0}));
+  EXPECT_EQ(cluster.uplink(3, 2), (Link{2e7, 0}));
+  EXPECT_EQ(cluster.uplink(3, 2, 1, 4), (Link{5e6, 0})) << "four messages enter at once";
+  EXPECT_EQ(cluster.slowest_link(), (Link{1e7, 1e-3}));
+  EXPECT_TRUE(cluster.same_links(0, 1));
+  EXPECT_FALSE(cluster.same_links(0, 2));
+  EXPECT_FALSE(cluster.same_links(0, 3));
+  const Cluster other = parse_cluster(four_hosts(left + one_way + right + slow), "c");
+  EXPECT_NE(hash_text(cluster), hash_text(other));
+}
+
+TEST(ClusterLinks, RacksThatAreWrongAreNamed) {
+  EXPECT_THAT(refusal(four_hosts(left + slow)),
+              AllOf(HasSubstr("[host[2]] there is no rack \"right\""), HasSubstr("\"left\"")));
+  EXPECT_THAT(refusal(four_hosts("")), HasSubstr("a [[rack]] of this name, with its uplink"));
+  EXPECT_THAT(refusal(four_hosts(left + right + slow)),
+              AllOf(HasSubstr("rack \"left\" has no uplink"), HasSubstr("uplink = { bandwidth")));
+  EXPECT_THAT(refusal(four_hosts(left + slow + right + "uplink = { latency = \"1 ms\" }\n")),
+              HasSubstr("the uplink of rack \"right\" has no bandwidth"));
+  EXPECT_THAT(refusal(four_hosts(left + slow + right + "uplink = { sending = 1e8 }\n")), HasSubstr("has no bandwidth"));
+  EXPECT_THAT(refusal(four_hosts(left + slow + right + "uplink = { bandwidth = 0 }\n")),
+              HasSubstr("bandwidth is zero"));
+  EXPECT_THAT(refusal(four_hosts(left + slow + right + slow + left + slow)),
+              HasSubstr("there are two racks with the name \"left\""));
+  EXPECT_THAT(refusal(four_hosts(left + slow + right + slow + "[[rack]]\nname = \"empty\"\n" + slow)),
+              HasSubstr("no host is in rack \"empty\""));
+  EXPECT_THAT(refusal(four_hosts(left + "hosts = [\"a\"]\n" + slow + right + slow)), HasSubstr("hosts"));
+}
+
 }  // namespace
 }  // namespace hetsynth

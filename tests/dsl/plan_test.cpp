@@ -477,7 +477,10 @@ struct TemporaryFolder {
 TEST(Plan, SavesAndLoads) {
   const TemporaryFolder folder;
   const std::string path = folder.path / "plan.json";
-  std::ofstream(path) << "what was there";
+  std::ofstream(path) << "somebody's";
+  EXPECT_THROW(save_plan(path, testing::plan_test_plan(reference()), reference()), UserError);
+  EXPECT_EQ(read_file(path, "file", 1 << 20), "somebody's");
+  std::ofstream(path) << good() << "\n\n";  // another plan
   save_plan(path, testing::plan_test_plan(reference()), reference());
   EXPECT_EQ(read_file(path, "plan", 1 << 20), good());
   EXPECT_EQ(load_plan(path, reference()).program, testing::plan_test_plan(reference()).program);

@@ -81,6 +81,11 @@ RC_GTEST_PROP(Search, NothingIsBelowTheBoundOverSharesOfUnequalLinks, ()) {
     host.outside.sending_bytes_per_second = 1e8 * *rc::gen::element(0.02, 0.5, 1.0);
     host.inside.bandwidth_bytes_per_second *= *rc::gen::element(0.1, 1.0);
   }
+  if (*rc::gen::arbitrary<bool>()) {  // the hosts in two racks, side by side or not
+    const double uplink = 1e8 * *rc::gen::element(0.05, 0.5, 4.0);
+    cluster.racks = {{"left", {uplink, uplink, 1e-8}}, {"right", {1e8, 1e8, 0}}};
+    for (Host& host : cluster.hosts) host.rack = *rc::gen::element(0, 1);
+  }
   Problem problem(program, cluster);
   problem.cost.forbid({Opcode::all_gather});
   const Picoseconds bound = MeshBound(problem, {}).relaxation().bound;

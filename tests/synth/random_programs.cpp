@@ -120,6 +120,19 @@ void give_own_links(Cluster* cluster) {
   if (*rc::gen::arbitrary<bool>()) own.latency_seconds = cluster->between.latency_seconds * 3;
 }
 
+/// Of every second cluster one host, or each of two, stands in a rack of its own, whose uplink may be slower than its
+/// link.
+void give_racks(Cluster* cluster) {
+  const int racks = *rc::gen::element(0, 0, 1, 2);
+  for (int r = 0; r < racks && r < int(cluster->hosts.size()); ++r) {
+    const double usual = cluster->between.bandwidth_bytes_per_second;
+    cluster->racks.push_back({fmt::format("rack{}", r),
+                              {usual * *rc::gen::element(0.1, 0.5, 3.0), usual * *rc::gen::element(0.2, 3.0),
+                               cluster->between.latency_seconds * *rc::gen::element(0, 2)}});
+    cluster->hosts[size_t(r)].rack = r;
+  }
+}
+
 }  // namespace
 
 Cluster random_cluster() {
@@ -133,6 +146,7 @@ Cluster random_cluster() {
     cluster.hosts.resize(2, cluster.hosts[0]);
     for (size_t d = *rc::gen::inRange<size_t>(1, speeds.size()); d < speeds.size(); ++d) cluster.devices[d].host = 1;
     give_own_links(&cluster);
+    give_racks(&cluster);
   }
   return cluster;
 }
@@ -149,6 +163,7 @@ std::pair<Cluster, Mesh> random_mesh() {
     const size_t first = *rc::gen::arbitrary<bool>() ? 0 : *rc::gen::inRange<size_t>(1, speeds.size());
     for (size_t d = 0; d < speeds.size(); ++d) cluster.devices[d].host = first == 0 ? int(d) / inner : int(d >= first);
     give_own_links(&cluster);
+    give_racks(&cluster);
   }
   return {cluster, Mesh{{{"outer", outer}, {"inner", inner}}}};
 }
