@@ -1,6 +1,7 @@
 #include "cli/balance.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -62,7 +63,10 @@ bool is_ready(const std::future<Result>& future) {
 
 /// The plan as a file, for those who look for the fault.
 std::string kept_plan(const Plan& plan, const Program& reference) {
-  const std::string path = (std::filesystem::temp_directory_path() / "hetsynth-refuted-plan.json").string();
+  // A folder of a name that nobody can foresee: others share this place.
+  std::string folder = (std::filesystem::temp_directory_path() / "hetsynth-refuted-XXXXXX").string();
+  if (!::mkdtemp(folder.data())) return "(the plan could not be kept)";
+  const std::string path = folder + "/plan.json";
   save_plan(path, plan, reference);
   return path;
 }

@@ -17,6 +17,7 @@
 #include "cli/pipeline.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
+#include "dsl/base/notice.h"
 #include "runtime/training/checkpoint.h"
 
 extern char** environ;
@@ -204,12 +205,12 @@ ExitCode supervise(const ElasticOptions& options) {
     const int code = run_command(run_words(options, all, used, lost, plan_file, first + options.steps));
     if (!may_go_on(code) || asked_to_stop) return ExitCode(code > 128 ? int(ExitCode::failure) : code);
     if (start == options.restarts) {
-      fmt::print(stderr, "hetsynth: the run failed again after {}\n", counted(options.restarts, "restart"));
+      notice("hetsynth: the run failed again after {}\n", counted(options.restarts, "restart"));
       return ExitCode::failure;
     }
     in_vain = steps_kept(options.checkpoint) > kept ? 0 : in_vain + 1;
     if (in_vain == most_in_vain) {
-      fmt::print(stderr, "hetsynth: {} starts in a row failed before they had kept a step\n", in_vain);
+      notice("hetsynth: {} starts in a row failed before they had kept a step\n", in_vain);
       return ExitCode::failure;
     }
     lost.clear();

@@ -13,6 +13,7 @@
 #include "cli/report.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/hash.h"
+#include "dsl/base/notice.h"
 #include "dsl/base/output_file.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/tokenizers/text_stream.h"
@@ -77,7 +78,7 @@ std::string json_of(const GenerateOptions& options, const GenerationProgram& pro
 
 /// For people, on standard error: standard output has the text alone.
 void tell(const std::string& line, const Job* job) {
-  if (!job || job->leads()) fmt::print(stderr, "hetsynth: {}\n", line);
+  if (!job || job->leads()) notice("hetsynth: {}\n", line);
 }
 
 /// "200 tokens in 1.25 s (159 tokens/s) after a prompt of 12 in 20.0 ms".

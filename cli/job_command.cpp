@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "dsl/base/excerpt.h"
+#include "dsl/base/notice.h"
 #include "runtime/processes/mpi.h"
 #include "runtime/rank/run_state.h"
 
@@ -34,8 +35,8 @@ ExitCode leave(ProcessGroup& processes, Job& job, const Failure& own) {
     const std::string first_line = other->message.substr(0, other->message.find('\n'));
     // The first process knows how to go on.
     const size_t advice = own.text.find("\n  to go on:");
-    fmt::print(stderr, "hetsynth: {} stops, as {} failed: {}{}\n", job.describe(job.process()),
-               job.describe(other->process), first_line, advice == std::string::npos ? "" : own.text.substr(advice));
+    notice("hetsynth: {} stops, as {} failed: {}{}\n", job.describe(job.process()), job.describe(other->process),
+           first_line, advice == std::string::npos ? "" : own.text.substr(advice));
     std::fflush(stderr);
     job.settle();
     // The one that failed ends all; if it is gone, nobody else does.
@@ -45,7 +46,7 @@ ExitCode leave(ProcessGroup& processes, Job& job, const Failure& own) {
   }
   job.announce(own.text);
   const bool told_already = job.settle();
-  if (!told_already) fmt::print(stderr, "hetsynth: {} failed:\n{}\n", job.describe(job.process()), own.text);
+  if (!told_already) notice("hetsynth: {} failed:\n{}\n", job.describe(job.process()), own.text);
   std::fflush(stderr);
   // The one that has told it ends all.
   if (told_already) std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -1,7 +1,9 @@
 // The command line: parses, runs one command, turns errors into messages and exit codes.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +20,7 @@
 #include "cli/job_command.h"
 #include "cli/job_file.h"
 #include "cli/usage.h"
+#include "dsl/base/notice.h"
 #include "dsl/base/version.h"
 #include "runtime/rank/openmp.h"
 #include "runtime/rank/run_state.h"
@@ -32,10 +35,10 @@ void write_repro(int argc, char** argv, const std::string& fault) {
   for (int i = 0; i < argc; ++i) command += fmt::format("{}'{}'", i ? " " : "", argv[i]);
   std::ofstream(path, std::ios::app) << "hetsynth " << tool_version_and_commit() << "\ncommand: " << command
                                      << "\nfault: " << fault << "\n\n";
-  fmt::print(stderr,
-             "hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files; the command and the "
-             "fault were added to {}\n",
-             fault, path);
+  notice(
+      "hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files; the command and the "
+      "fault were added to {}\n",
+      fault, path);
 }
 
 UserError unwritten(const std::string& reason) {
@@ -93,8 +96,17 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace hetsynth::cli
 
+/// A stream that is closed would be the next file that is opened, and get the words meant for it. To standard output,
+/// as it is left here, nothing can be written, which is told of; standard error is dropped.
+static void open_closed_streams() {
+  for (const auto& [number, flags] :
+       {std::pair{STDIN_FILENO, O_RDONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_WRONLY}})
+    if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", flags);
+}
+
 int main(int argc, char** argv) {
   using namespace hetsynth;
+  open_closed_streams();
   constexpr std::string_view commands_that_compute[] = {"run", "probe", "verify", "evaluate", "generate"};
   if (argc > 1 &&
       std::ranges::find(commands_that_compute, std::string_view(argv[1])) != std::end(commands_that_compute))
@@ -112,10 +124,10 @@ int main(int argc, char** argv) {
     }
   } catch (const UserError& error) {
     const cli::Failure failure = cli::failure_of(error);
-    fmt::print(stderr, "{}\n", failure.text);
+    notice("{}\n", failure.text);
     return int(failure.code);
   } catch (const RunFailed& error) {
-    fmt::print(stderr, "{}\n", cli::failure_of(error).text);
+    notice("{}\n", cli::failure_of(error).text);
     return int(ExitCode::failure);
   } catch (const std::exception& error) {
     cli::write_repro(argc, argv, error.what());

@@ -16,6 +16,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
+#include "dsl/base/notice.h"
 #include "dsl/ir/trace_limit.h"
 #include "dsl/spmd/turns_plan.h"
 #include "dsl/transform/differentiate.h"
@@ -40,7 +41,7 @@ constexpr int64_t least_memory_bytes = int64_t(64) << 10;
 
 void load(Compilation& c) {
   c.model = load_model(c.model_options.file, {.color = ::isatty(STDERR_FILENO) == 1});
-  fmt::print(stderr, "{}", c.model->warnings());
+  notice("{}", c.model->warnings());
 }
 
 /// A plan of another model is found out by its options first: the message is about the plan, not about a setting that
@@ -144,7 +145,7 @@ Plan searched_plan(Compilation& c) {
   options.runners_up = 2;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
-      fmt::print(stderr, "\r\033[K{}", progress_text(progress));
+      notice("\r\033[K{}", progress_text(progress));
       std::fflush(stderr);
       shown = true;
     }
@@ -157,8 +158,8 @@ Plan searched_plan(Compilation& c) {
                      : pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
                               : synthesize_in_turns(c.reference, c.cluster, options);
   if (step.program && !pinned) take_turns_of(c, std::move(*step.program), step.turns);
-  if (shown) fmt::print(stderr, "\r\033[K");
-  if (interrupt.requested()) fmt::print(stderr, "hetsynth: planning was interrupted; the best plan so far is taken\n");
+  if (shown) notice("\r\033[K");
+  if (interrupt.requested()) notice("hetsynth: planning was interrupted; the best plan so far is taken\n");
   return std::move(step.plan);
 }
 
@@ -419,8 +420,8 @@ void print_strategies(const std::vector<StrategyRecord>& strategies) {
     std::string gain;
     if (s.improved > 0) gain = ", a better plan " + counted(s.improved, "time");
     if (s.gained > 0) gain += fmt::format(" (steps {} shorter)", seconds_text(s.gained));
-    fmt::print(stderr, "  {:>10}  {}: {}, {}, {:.3g} million entries of cost tables{}\n", seconds_text(s.seconds),
-               s.name, counted(s.runs, "run"), counted(s.searches, "search", "searches"), double(s.work) / 1e6, gain);
+    notice("  {:>10}  {}: {}, {}, {:.3g} million entries of cost tables{}\n", seconds_text(s.seconds), s.name,
+           counted(s.runs, "run"), counted(s.searches, "search", "searches"), double(s.work) / 1e6, gain);
   }
 }
 
@@ -437,7 +438,7 @@ std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view l
     stage.run(compilation);
     times.push_back({stage.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
     if (options.show_times)
-      fmt::print(stderr, "{:<14} {:>10}  {}\n", stage.name, seconds_text(times.back().seconds), stage.purpose);
+      notice("{:<14} {:>10}  {}\n", stage.name, seconds_text(times.back().seconds), stage.purpose);
     if (options.show_times && stage.name == "synthesize") print_strategies(compilation.strategies);
     if (options.dump_after == stage.name) fmt::print("{}", stage.dump(compilation));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/report.h"
+#include "dsl/base/notice.h"
 #include "dsl/ir/evaluation.h"
 #include "runtime/processes/placement.h"
 
@@ -27,9 +28,9 @@ bool proof_allows(const Compilation& c, const PreparePlanOptions& options) {
   if (proved) return true;
   if (!options.unverified) {
     std::fflush(stdout);
-    fmt::print(stderr,
-               "hetsynth: this plan is not proved to compute the model, so it is not run; --unverified runs it all the "
-               "same\n");
+    notice(
+        "hetsynth: this plan is not proved to compute the model, so it is not run; --unverified runs it all the "
+        "same\n");
     return false;
   }
   fmt::print(out, "WARNING: running a plan that is NOT PROVED (--unverified): the numbers below may be wrong\n");

@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "dsl/base/counted.h"
+#include "dsl/base/notice.h"
 #include "dsl/base/output_file.h"
 #include "dsl/base/suggest.h"
 #include "runtime/data/token_windows.h"
@@ -42,7 +43,7 @@ struct TokenizeCommand {
 class ProgressLine {
  public:
   ~ProgressLine() {
-    if (terminal_ && shown_) fmt::print(stderr, "\r\033[K");
+    if (terminal_ && shown_) notice("\r\033[K");
   }
   /// Bytes read, bytes in all, tokens so far.
   void bytes(int64_t done, int64_t total, int64_t tokens) {
@@ -66,8 +67,8 @@ class ProgressLine {
     shown_ = true;
     const double seconds = std::chrono::duration<double>(now - begin_).count();
     const double left = seconds * static_cast<double>(total - done) / static_cast<double>(std::max<int64_t>(1, done));
-    fmt::print(stderr, "{}{}  left {}{}", terminal_ ? "\r" : "", text(seconds), text_of_duration(left),
-               terminal_ ? "\033[K" : "\n");
+    notice("{}{}  left {}{}", terminal_ ? "\r" : "", text(seconds), text_of_duration(left),
+           terminal_ ? "\033[K" : "\n");
   }
 
   const bool terminal_ = ::isatty(STDERR_FILENO);

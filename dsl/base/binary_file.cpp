@@ -55,6 +55,8 @@ std::optional<BinaryKind> binary_kind(std::string_view head) {
   for (const Magic& magic : magics)
     if (head.size() >= magic.at && head.substr(magic.at).starts_with(magic.bytes))
       return BinaryKind{magic.what, magic.mend};
+  if (head.starts_with("\xFF\xFE"sv) || head.starts_with("\xFE\xFF"sv))
+    return BinaryKind{"text in UTF-16", "write it in UTF-8 (iconv -f UTF-16 -t UTF-8)"};
   return std::nullopt;
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
@@ -20,9 +22,20 @@ constexpr size_t most_looked_at = size_t(1) << 20;
 
 std::string beginning_of(const std::string& path, size_t most) {
   std::string out(most, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(out.data(), static_cast<std::streamsize>(out.size()));
-  out.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  errno = 0;
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  const size_t got = file ? std::fread(out.data(), 1, out.size(), file) : 0;
+  const bool failed = !file || std::ferror(file) != 0;
+  const int error = errno;
+  if (file) std::fclose(file);
+  // What cannot be read may be anybody's.
+  if (failed)
+    throw UserError({.where = {path},
+                     .message = fmt::format("the file that is to be replaced cannot be read: {}; it was left as it is",
+                                            std::strerror(error)),
+                     .mend = "name another file"},
+                    ExitCode::failure);
+  out.resize(got);
   return out;
 }
 

@@ -76,12 +76,18 @@ void handle(int number) {
 }
 
 /// exit() in a model would end hetsynth as if all were done.
-void refuse_exit() {
-  if (!guarded_file) return;
-  put(*guarded_file);
-  put(": error: the model ended the program while it was built: it called exit");
+void say_exit() {
+  if (guarded_file) put(*guarded_file);
+  put(guarded_file ? ": error: the model ended the program while it was built: it called exit"
+                   : "hetsynth: error: the model ended the program: a thread of its own called exit");
   put_last_tensor();
   put("\n  to mend:  return from model(), or throw an exception that says what is wrong\n");
+}
+
+/// Of a call in a library that the model uses.
+void refuse_exit() {
+  if (!guarded_file) return;
+  say_exit();
   ::_exit(int(ExitCode::invalid_input));
 }
 
@@ -105,9 +111,9 @@ constexpr bool sanitized = false;
 
 }  // namespace
 
-void exit_of_model(int code) {
-  refuse_exit();
-  ::_exit(code);
+void exit_of_model(int) {
+  say_exit();
+  ::_exit(int(ExitCode::invalid_input));
 }
 
 CrashGuard::CrashGuard(const std::string& model_file, const Trace* trace) {

@@ -25,8 +25,8 @@ class CrashGuard {
   stack_t previous_stack_{};
 };
 
-/// What `_exit` and `_Exit` are in the code of a model, which no handler sees: while a guard is alive on this thread,
-/// the same message and exit code as for `exit`.
+/// What the calls that end a process are in the code of a model, whichever thread makes them and whenever: a message
+/// and ExitCode::invalid_input.
 [[noreturn]] void exit_of_model(int code);
 
 }  // namespace hetsynth

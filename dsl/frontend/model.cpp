@@ -26,7 +26,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 NativeModule link(const std::string& path, const ModelObject& object) {
   try {
     const auto exits = reinterpret_cast<void*>(&exit_of_model);
-    return NativeModule::load(object.code, path, {{"_exit", exits}, {"_Exit", exits}});
+    return NativeModule::load(object.code, path,
+                              {{"exit", exits}, {"quick_exit", exits}, {"_exit", exits}, {"_Exit", exits}});
   } catch (const LinkError& error) {
     std::string names;
     for (const std::string& symbol : error.symbols) names += (names.empty() ? "" : ", ") + symbol;

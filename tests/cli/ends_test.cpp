@@ -57,6 +57,34 @@ TEST_F(Ends, AModelThatCallsExitIsNotTakenForDone) {
   }
 }
 
+TEST_F(Ends, AThreadOfTheModelThatCallsExitIsNotTakenForDoneEither) {
+  for (const char* call : {"std::exit(0);", "::_exit(0);"}) {
+    const std::string thread = "std::thread([] { " + std::string(call) + " }).join();";
+    place.write("model.cpp", "#include <cstdlib>\n#include <thread>\n#include <unistd.h>\n" +
+                                 everywhere(small_model, "Tensor w2", thread + " auto w2"));
+    EXPECT_THAT(place.run("run model.cpp --cluster c.toml"), Fails(3, HasSubstr("the model ended the program")));
+  }
+}
+
+/// What is said on standard error decides nothing.
+TEST_F(Ends, WordsThatCannotBeWrittenChangeNothing) {
+  for (const std::string words : {"2> /dev/full", "2>&-"}) {
+    if (words == "2> /dev/full" && ::access("/dev/full", W_OK) != 0) continue;
+    const auto run = [&](const std::string& command) {
+      return place.run(command, "sh -c '\"$0\" \"$@\" " + words + "'").code;
+    };
+    EXPECT_EQ(run("run missing.cpp"), 3) << words;
+    EXPECT_EQ(run("run --nothing"), 2) << words;
+    EXPECT_EQ(run("plan model.cpp --cluster c.toml -o plan.json --times"), 0) << words;
+    EXPECT_EQ(run("run model.cpp --cluster c.toml --steps 2 --checkpoint a.st --log-json log.json --times"), 0)
+        << words;
+    for (const char* made : {"plan.json", "a.st", "log.json"}) {
+      EXPECT_TRUE(place.exists(made)) << made << words;
+      std::filesystem::remove(place.folder() / made);
+    }
+  }
+}
+
 TEST_F(Ends, ResultsThatCannotBeWrittenAreAFailure) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full here";
   for (const char* command : {"plan model.cpp --cluster c.toml", "run model.cpp --cluster c.toml --steps 3"}) {

@@ -294,7 +294,8 @@ TEST(TextData, WellKnownFilesThatAreNoTextAreRefused) {
       {"\x89PNG\r\n\x1A\n", "a PNG image", "leave it out"},
       {"\x7F"
        "ELF",
-       "ELF", "leave it out"}};
+       "ELF", "leave it out"},
+      {"\xFF\xFEh\0i\0"s, "text in UTF-16", "iconv"}};
   std::filesystem::create_directory(folder.path("below"));
   folder.write("below/a.txt", std::string(100, 'a'));
   for (const auto& [head, what, mend] : files) {

@@ -2,9 +2,11 @@
 // of them and of their source, and that wrong ones are refuted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
+#include "dsl/ir/trace.h"
 #include "dsl/spmd/unroll.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
@@ -334,6 +336,84 @@ TEST(ScanPlan, IsFollowedWhereADeviceIsLeftWithNothing) {
         }
       }
     }
+}
+
+/// Bodies of operators whose branches agree where numbers are positive, and that keep what they were given: several of
+/// their values are the same wherever they are looked at, and the right one is the one that the loop hands on.
+Tensor random_branches(Tensor q, const Tensor& state, const Tensor& now, const Tensor& u, int count) {
+  for (int i = 0; i < count; ++i) switch (*rc::gen::inRange(0, 10)) {
+      case 0:
+        q = leaky_relu(q, 0.1);
+        break;
+      case 1:
+        q = abs(q);
+        break;
+      case 2:
+        q = relu(q) - 0.1;
+        break;
+      case 3:
+        q = matmul(q, u);
+        break;
+      case 4:
+        q = clamp(q, -0.5, 0.8);
+        break;
+      case 5:
+        q = where(now > 0.0, q, 0.5 * q);
+        break;
+      case 6:
+        q = maximum(q, state);
+        break;
+      case 7:
+        q = minimum(q, 0.3) + now;
+        break;
+      case 8:
+        q = q * (q > 0.1);
+        break;
+      default:
+        q = tanh(q);
+    }
+  return q;
+}
+
+template <class Body>
+void expect_body_followed(int64_t turns, const Body& body) {
+  Trace trace("scan_test.cpp");
+  run_builder(trace, [&] {
+    const Tensor u = parameter("u", {4, 4}, zeros());
+    const auto outputs = scan(parameter("x", {4, turns, 4}, zeros()), {full({4, 4}, 0.1)},
+                              [&](const std::vector<Tensor>& state, Tensor now) {
+                                const Tensor next = body(state[0] + now, state[0], now, u);
+                                return ScanStep{{next}, next};
+                              })
+                             .outputs;
+    minimize(mean(square(outputs)), SGD{.learning_rate = 0.1});
+  });
+  const Program program = differentiate(trace);
+  const Cluster one = unequal_cluster({1e9});
+  const Generated g = generated(program, single_device_plan(program, one).program, one);
+  const SourceCheck found = check(g, 0);
+  EXPECT_EQ(found.verdict, Verdict::proved) << "line " << found.line << ": " << found.summary << "\n"
+                                            << g.devices[0].files.front().text;
+}
+
+RC_GTEST_PROP(ScanBody, OfBranchesIsFollowed, ()) {
+  const int count = *rc::gen::inRange(1, 5);
+  expect_body_followed(*rc::gen::inRange(1, 9), [&](Tensor q, const Tensor& state, const Tensor& now, const Tensor& u) {
+    return random_branches(q, state, now, u, count);
+  });
+  RC_ASSERT(!::testing::Test::HasFailure());
+}
+
+/// As it was found: what a turn hands on lay further behind in the body than the check looked.
+TEST(ScanBody, OfManyOperatorsIsFollowed) {
+  expect_body_followed(6, [](Tensor q, const Tensor&, const Tensor&, const Tensor&) {
+    for (int i = 0; i < 25; ++i) q = q + 0.05 * tanh(q);
+    return q;
+  });
+  expect_body_followed(3, [](Tensor q, const Tensor&, const Tensor&, const Tensor&) {
+    for (int i = 0; i < 100; ++i) q = tanh(q) * 1.01;
+    return q;
+  });
 }
 
 }  // namespace

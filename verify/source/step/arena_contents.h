@@ -159,7 +159,10 @@ class ContentsWalk : public StepWalk {
 
   // candidates.cpp
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
+  std::string name_in_loop(ValueId value) const;
   bool named_alike(ValueId value, const std::string& name) const;
+  /// What a loop makes in one turn for its next, under no name of its own, it makes in the others, too.
+  bool is_usual(ValueId value) const { return !usual_.empty() && name_in_loop(value) == usual_; }
   bool named_again(ValueId value, const std::string& name) const;
   bool replaces_named(const std::pair<NodeId, ValueId>& final, const std::string& name) const;
   std::vector<ValueId> named(const std::vector<ValueId>& values, const std::string& name) const;
@@ -249,6 +252,10 @@ class ContentsWalk : public StepWalk {
   std::vector<bool> done_;  ///< by instruction: its result was in memory
   /// Blocks that were recognised, by function and variable.
   std::map<std::pair<std::string, int>, Passed> passed_;
+  /// What they were found to be, by its name in its loop; and that of the block that is looked at.
+  std::map<std::pair<std::string, int>, std::string> found_as_;
+  std::string usual_;
+  const std::set<ValueId> taken_over_{program_.taken_over.begin(), program_.taken_over.end()};
   std::map<std::string, std::vector<KnownCall>> known_calls_;  ///< by key, the first ones
   std::set<Memory::Read> read_through_;                        ///< by the region that was understood last
   std::set<ValueId> opened_for_match_;                         ///< see match_opened: by all of its blocks

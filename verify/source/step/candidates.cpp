@@ -19,10 +19,14 @@ std::string identifier(const std::string& name) {
 
 }  // namespace
 
-/// A node of a loop's turn counts by the name it has in the loop: "h" for "h[3]".
-bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
+/// A node of a loop's turn has the name that it has in the loop: "h" for "h[3]".
+std::string ContentsWalk::name_in_loop(ValueId value) const {
   const std::string& own = node_of(value).name;
-  const std::string word = identifier(own.back() == ']' ? own.substr(0, own.rfind('[')) : own);
+  return own.ends_with(']') ? own.substr(0, own.rfind('[')) : own;
+}
+
+bool ContentsWalk::named_alike(ValueId value, const std::string& name) const {
+  const std::string word = identifier(name_in_loop(value));
   return word == name || word + "_tensor" == name;
 }
 
@@ -42,7 +46,7 @@ bool ContentsWalk::replaces_named(const std::pair<NodeId, ValueId>& final, const
 std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::string& name) const {
   int64_t count = block.count();
   auto fits = [&](ValueId v) { return meaning_.count(v) == count && meaning_.dtype(v) == block.dtype; };
-  std::vector<ValueId> out, again, passed_again, ahead, passed, before, copies;
+  std::vector<ValueId> out, usual, taken_over, again, passed_again, ahead, passed, before, copies;
   for (const auto& final : program_.finals)
     if (fits(final.second) && replaces_named(final, name)) out.push_back(final.second);
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -50,10 +54,14 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
     if (!fits(v)) continue;
     if (!done_[i] && named_alike(v, name))
       out.push_back(v);
+    else if (!done_[i] && is_usual(v))
+      usual.push_back(v);
     else if (!done_[i] && named_again(v, name))
       (int(i) >= frontier_ ? again : passed_again).push_back(v);
     else if (!done_[i] && meaning_.is_kept_copy(v))
       copies.push_back(v);
+    else if (!done_[i] && taken_over_.contains(v))
+      taken_over.push_back(v);
     else if (!done_[i])
       (int(i) >= frontier_ ? ahead : passed).push_back(v);
     else
@@ -65,6 +73,9 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
   std::reverse(passed.begin(), passed.end());
   if (passed.size() > most_candidates) passed.resize(most_candidates);
+  // What a carry takes over may lie under its name; of what a turn makes beside it, most is never in memory.
+  out.insert(out.end(), usual.begin(), usual.end());
+  out.insert(out.end(), taken_over.begin(), taken_over.end());
   // What is made again is rather what comes next than what was passed over, as it never lay in memory.
   out.insert(out.end(), again.begin(), again.end());
   out.insert(out.end(), passed_again.begin(), passed_again.end());

@@ -65,7 +65,9 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
 
 ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block, const std::string& name,
                                             bool scratch) {
-  size_t enough = passed_.count({region.function_name(), block.pointer}) ? 1 : 3;
+  const std::pair key{region.function_name(), block.pointer};
+  size_t enough = passed_.count(key) ? 1 : 3;
+  usual_ = found_as_[key];
   memory_.forget_reads();
   disputed_.clear();
   if (auto sum = recognise_sum(region, block, name)) return *sum;
@@ -99,7 +101,8 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
     no_match(block, points, values, name, scratch);
   }
   memory_.understand_reads();
-  if (tell_apart(points)) passed_[{region.function_name(), block.pointer}] = passed_as(*guess);
+  if (tell_apart(points)) passed_[key] = passed_as(*guess);
+  found_as_[key] = name_in_loop(guess->value);
   return *guess;
 }
 
