@@ -14,10 +14,10 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/notice.h"
 #include "cli/pipeline.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
-#include "dsl/base/notice.h"
 #include "runtime/training/checkpoint.h"
 
 extern char** environ;

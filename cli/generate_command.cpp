@@ -8,12 +8,12 @@
 
 #include "cli/given.h"
 #include "cli/job_command.h"
+#include "cli/notice.h"
 #include "cli/prepare_plan.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/hash.h"
-#include "dsl/base/notice.h"
 #include "dsl/base/output_file.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/tokenizers/text_stream.h"

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/notice.h"
 #include "dsl/base/excerpt.h"
-#include "dsl/base/notice.h"
 #include "runtime/processes/mpi.h"
 #include "runtime/rank/run_state.h"
 

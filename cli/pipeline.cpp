@@ -10,13 +10,13 @@
 #include <thread>
 #include <utility>
 
+#include "cli/notice.h"
 #include "cli/report.h"
 #include "codegen/fit.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/json_tree.h"
-#include "dsl/base/notice.h"
 #include "dsl/ir/trace_limit.h"
 #include "dsl/spmd/turns_plan.h"
 #include "dsl/transform/differentiate.h"

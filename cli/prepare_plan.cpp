@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/notice.h"
 #include "cli/report.h"
-#include "dsl/base/notice.h"
 #include "dsl/ir/evaluation.h"
 #include "runtime/processes/placement.h"
 

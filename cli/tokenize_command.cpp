@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/notice.h"
 #include "dsl/base/counted.h"
-#include "dsl/base/notice.h"
 #include "dsl/base/output_file.h"
 #include "dsl/base/suggest.h"
 #include "runtime/data/token_windows.h"
