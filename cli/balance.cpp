@@ -1,13 +1,11 @@
 #include "cli/balance.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "cli/source_checks_beside.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
+#include "dsl/base/new_file.h"
 #include "dsl/spmd/migration.h"
 #include "dsl/transform/differentiate.h"
 #include "runtime/balance/speed_watch.h"
@@ -61,14 +60,15 @@ bool is_ready(const std::future<Result>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-/// The plan as a file, for those who look for the fault.
+/// Keeps the plan as a file, for those who look for the fault, and says where.
 std::string kept_plan(const Plan& plan, const Program& reference) {
-  // A folder of a name that nobody can foresee: others share this place.
-  std::string folder = (std::filesystem::temp_directory_path() / "hetsynth-refuted-XXXXXX").string();
-  if (!::mkdtemp(folder.data())) return "(the plan could not be kept)";
-  const std::string path = folder + "/plan.json";
-  save_plan(path, plan, reference);
-  return path;
+  try {
+    const std::string path = make_temporary_folder("hetsynth-") + "/refuted-plan.json";
+    save_plan(path, plan, reference);
+    return "The plan is in " + path;
+  } catch (const UserError& error) {  // the run that is taken back counts for more
+    return "The plan could not be kept: " + error.diagnostic().message;
+  }
 }
 
 }  // namespace
@@ -362,12 +362,12 @@ struct Balance::Impl {
 
   [[noreturn]] void take_back(const std::string& why) {
     executor.go_back();
-    const std::string path = kept_plan(unchecked.first(), c.reference);
+    const std::string where = kept_plan(unchecked.first(), c.reference);
     throw TakenBack(
         left_at + 1,
         fmt::format("the source of another division of the work does not do what its plan says: {}; the run "
-                    "was taken back to the end of step {}. The plan is in {}",
-                    why, left_at, path));
+                    "was taken back to the end of step {}. {}",
+                    why, left_at, where));
   }
 
   RunOptions& options;

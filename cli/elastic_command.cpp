@@ -18,6 +18,7 @@
 #include "cli/pipeline.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
+#include "dsl/base/new_file.h"
 #include "runtime/training/checkpoint.h"
 
 extern char** environ;
@@ -171,16 +172,11 @@ bool may_go_on(int code) { return code == int(ExitCode::failure) || code > 128; 
 
 /// A folder that is gone at the end.
 struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "hetsynth_elastic_XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) throw UserError({.message = "no temporary folder can be made"}, ExitCode::failure);
-    path = pattern;
-  }
   ~TemporaryFolder() {
     std::error_code ignored;
     fs::remove_all(path, ignored);
   }
-  fs::path path;
+  const fs::path path = make_temporary_folder("hetsynth_elastic_");
 };
 
 ExitCode supervise(const ElasticOptions& options) {

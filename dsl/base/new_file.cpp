@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -253,6 +254,14 @@ int make_locked_file(int folder, std::string_view prefix, std::string_view endin
 void share_file(const std::string& from, const std::string& to, const std::string& what) {
   NewFile copy(to, what);
   copy.become(from);
+}
+
+std::string make_temporary_folder(const std::string& prefix) {
+  std::string pattern = (std::filesystem::temp_directory_path() / (prefix + "XXXXXX")).string();  // mkdtemp fills these
+  if (!::mkdtemp(pattern.data()))
+    throw UserError({.where = {pattern}, .message = fmt::format("no folder can be made: {}", std::strerror(errno))},
+                    ExitCode::failure);
+  return pattern;
 }
 
 void check_writable(const std::string& path, const std::string& what) { const NewFile probe(path, what); }

@@ -65,6 +65,11 @@ int make_locked_file(int folder, std::string_view prefix, std::string_view endin
 /// it was.
 void share_file(const std::string& from, const std::string& to, const std::string& what);
 
+/// Makes a folder for files that are not kept where the user works, in the system's place for such. Its name is
+/// `prefix` and six signs that nobody can foresee, as others share the place. Returns its path; throws UserError
+/// (ExitCode::failure).
+std::string make_temporary_folder(const std::string& prefix);
+
 /// Throws as NewFile does if no file can be written at `path`; leaves everything as it was.
 void check_writable(const std::string& path, const std::string& what);
 
