@@ -13,8 +13,9 @@
 namespace hetsynth::cli {
 namespace {
 
-const OutputKind timeline_kind{"timeline of hetsynth", has_all({"<meta name=\"generator\" content=\"hetsynth\">"})};
-const OutputKind trace_kind{"trace", has_all({"\"traceEvents\""})};
+const OutputKind timeline_kind{"timeline of hetsynth",
+                               begins_with("<!doctype html>", {"<meta name=\"generator\" content=\"hetsynth\">"})};
+const OutputKind trace_kind{"trace", begins_with("{", {"\"traceEvents\""})};
 
 /// How long a step with a wrong schedule would take is no question.
 void require_schedules(const Compilation& c) {

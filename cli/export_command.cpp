@@ -17,7 +17,7 @@ struct ExportOptions {
 
 /// Among what else is a safetensors file, other programs' and our checkpoints, those that this command wrote.
 constexpr const char* written_by = "hetsynth export";
-const OutputKind exported_kind{"file that hetsynth exported", has_all({written_by})};
+const OutputKind exported_kind = safetensors_kind("file that hetsynth exported", written_by);
 
 ExitCode write(const ExportOptions& options) {
   check_output(options.out, exported_kind, std::vector{options.checkpoint, options.map});

@@ -111,7 +111,7 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
 
 std::string job_of_checkpoint(const std::string& checkpoint) { return checkpoint + ".job.toml"; }
 
-const OutputKind job_file_kind{"job file of hetsynth", has_all({first_words})};
+const OutputKind job_file_kind{"job file of hetsynth", begins_with(first_words)};
 
 std::string job_file_of(const CLI::App& command) {
   std::string out = first_words + "; `hetsynth run` with this file repeats the run.\n";

@@ -209,7 +209,7 @@ void add_messages(const Cluster& cluster, double bytes_per_second_of_core, Measu
       host->device.message_bytes_per_second = bytes_per_second_of_core * std::max(1, device.cores);
 }
 
-const OutputKind cluster_file_kind{"cluster file", has_all({"[[host"})};
+const OutputKind cluster_file_kind{"cluster file", begins_with("", {"[[host"})};
 
 struct ProbeCommand {
   std::string cluster, out, host;

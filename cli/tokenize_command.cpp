@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* default_words = "gpt2";
 
-const OutputKind tokenizer_kind{"tokenizer", has_all({"\"model\"", "\"vocab\""})};
+const OutputKind tokenizer_kind{"tokenizer", begins_with("{", {"\"model\"", "\"vocab\""})};
 
 struct TokenizeCommand {
   std::vector<std::string> inputs, special;

@@ -31,7 +31,8 @@ namespace {
 /// More is not waited for.
 constexpr double longest_numeric_check_seconds = 1800;
 
-const OutputKind certificate_kind{"certificate", has_all({"\"verdict\":", "\"model_hash\":", "\"plan_hash\":"})};
+const OutputKind certificate_kind{"certificate",
+                                  begins_with("{", {"\"verdict\":", "\"model_hash\":", "\"plan_hash\":"})};
 
 struct VerifyCommandOptions {
   Compilation compilation;

@@ -18,11 +18,14 @@
 namespace hetsynth {
 namespace {
 
-/// Files of this kind begin with the same words, whatever the model: those of a rank with "Training step of".
+/// Generated files begin with the same words whatever the model is: those of a rank up to its name, others with the
+/// same line.
 OutputKind kind_of(const SourceFile& file) {
+  constexpr std::string_view of_rank = "raining step of ";
   const std::string first_line = file.text.substr(0, file.text.find('\n'));
-  const bool of_rank = first_line.find("raining step of ") != std::string::npos;
-  return {"generated " + file.name, has_all({of_rank ? "raining step of " : first_line})};
+  const size_t at = first_line.find(of_rank);
+  return {"generated " + file.name,
+          begins_with(at == first_line.npos ? first_line : first_line.substr(0, at + of_rank.size()))};
 }
 
 std::string quoted(const std::string& text) {

@@ -1,5 +1,7 @@
 #include "dsl/base/binary_file.h"
 
+#include "dsl/base/error.h"
+
 namespace hetsynth {
 namespace {
 
@@ -38,8 +40,6 @@ constexpr Magic magics[] = {
     {"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, 0, "a document of an office program", to_text},
     {"\x93NUMPY"sv, 0, "an array of NumPy", arrays},
     {"\x89HDF\r\n\x1A\n"sv, 0, "an HDF5 file", arrays},
-    {"\x88\xD8\x34\x01"sv, 0, "a token file of llm.c", "models read tokens by token_batch (docs/data.md)"},
-    {"\xA1\xD9\x34\x01"sv, 0, "a token file of llm.c", "models read tokens by token_batch (docs/data.md)"},
     {"\x89PNG\r\n\x1A\n"sv, 0, "a PNG image", no_text},
     {"\xFF\xD8\xFF"sv, 0, "a JPEG image", no_text},
     {"GIF87a"sv, 0, "a GIF image", no_text},
@@ -51,10 +51,30 @@ constexpr Magic magics[] = {
 
 }  // namespace
 
+bool begins_like_llmc(std::string_view head) {
+  uint32_t number = 0;
+  if (head.size() < sizeof number) return false;
+  for (size_t byte = 0; byte < sizeof number; ++byte)
+    number |= static_cast<uint32_t>(static_cast<unsigned char>(head[byte])) << 8 * byte;
+  return number == llmc_short_tokens || number == llmc_long_tokens;
+}
+
+void refuse_binary(std::string_view head, const std::string& path, const std::string& tag) {
+  if (const auto kind = binary_kind(head))
+    throw UserError({.where = {path},
+                     .tag = tag,
+                     .message = "this is no text",
+                     .expected = "a file of plain text",
+                     .found = kind->what,
+                     .mend = kind->mend});
+}
+
 std::optional<BinaryKind> binary_kind(std::string_view head) {
   for (const Magic& magic : magics)
     if (head.size() >= magic.at && head.substr(magic.at).starts_with(magic.bytes))
       return BinaryKind{magic.what, magic.mend};
+  if (begins_like_llmc(head))
+    return BinaryKind{"a token file of llm.c", "models read tokens by token_batch (docs/data.md)"};
   if (head.starts_with("\xFF\xFE"sv) || head.starts_with("\xFE\xFF"sv))
     return BinaryKind{"text in UTF-16", "write it in UTF-8 (iconv -f UTF-16 -t UTF-8)"};
   return std::nullopt;

@@ -80,9 +80,9 @@ void check_regular_file(const std::string& path, const std::string& what) {
   if (!S_ISREG(status.st_mode)) fail(path, message + ": it is not a regular file", "", ExitCode::invalid_input);
 }
 
-OpenForWriting::OpenForWriting(const std::string& path, const std::string& what)
-    : descriptor_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) {
+OpenForWriting::OpenForWriting(const std::string& path, const std::string& what) {
   const std::string message = fmt::format("cannot write the {}", what);
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0 && errno == ENXIO)
     fail(path, message + ": nobody reads the pipe", "start what reads it first", ExitCode::failure);
   if (descriptor_ < 0) fail_with_errno(path, message, ExitCode::failure);

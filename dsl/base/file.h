@@ -25,7 +25,7 @@ class OpenForWriting {
   int descriptor() const { return descriptor_; }
 
  private:
-  int descriptor_;
+  int descriptor_ = -1;
 };
 
 /// Writes a new file that takes the target's place when it is whole (dsl/base/new_file.h), so that a failure leaves

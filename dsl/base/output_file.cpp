@@ -47,9 +47,10 @@ std::string beginning_of(const std::string& path, size_t most) {
 
 }  // namespace
 
-std::function<bool(std::string_view)> has_all(std::vector<std::string> marks) {
-  return [marks = std::move(marks)](std::string_view beginning) {
-    return std::ranges::all_of(marks, [&](const std::string& mark) { return beginning.find(mark) != mark.npos; });
+std::function<bool(std::string_view)> begins_with(std::string start, std::vector<std::string> marks) {
+  return [start = std::move(start), marks = std::move(marks)](std::string_view beginning) {
+    const auto has = [&](const std::string& mark) { return beginning.find(mark) != beginning.npos; };
+    return beginning.starts_with(start) && std::ranges::all_of(marks, has);
   };
 }
 

@@ -15,9 +15,9 @@ struct OutputKind {
   std::function<bool(std::string_view)> is_one;
 };
 
-/// Files are of a kind whose beginning has all of these.
-std::function<bool(std::string_view)> has_all(std::vector<std::string> marks);
-/// Any text: no byte is zero.
+/// Files are of a kind that begin with `start`, and whose beginning has all of these marks.
+std::function<bool(std::string_view)> begins_with(std::string start, std::vector<std::string> marks = {});
+/// Any text is of this kind: no byte of it is zero.
 extern const OutputKind text_kind;
 
 /// Throws UserError if a file of the kind may not be written at `path`, and leaves everything as it was: what stands
@@ -38,7 +38,8 @@ void check_replaceable(const std::string& path, const OutputKind& kind);
 /// that was nothing or of the same kind. Throws UserError.
 void write_output(const std::string& path, const OutputKind& kind, std::string_view bytes);
 
-/// The same for a file that people edit: if it is not as it is to be, it stays beside the new one as PATH.previous.
+/// Writes as write_output does. People edit files of this kind: one that differs from `bytes` is kept beside the new
+/// one as PATH.previous.
 void write_edited_output(const std::string& path, const OutputKind& kind, std::string_view bytes);
 
 }  // namespace hetsynth

@@ -64,7 +64,8 @@ Plan load_plan(const std::string& path, const Program& reference) {
   return plan_from_json(read_file(path, "plan file", JsonLimits{}.bytes), path, reference);
 }
 
-const OutputKind plan_file_kind{"plan file", has_all({"\"tool\":", "\"model\":", "\"cluster\":", "\"devices\":"})};
+const OutputKind plan_file_kind{"plan file",
+                                begins_with("{", {"\"tool\":", "\"model\":", "\"cluster\":", "\"devices\":"})};
 
 void save_plan(const std::string& path, const Plan& plan, const Program& reference) {
   write_output(path, plan_file_kind, plan_to_json(plan, reference));

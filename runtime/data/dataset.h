@@ -43,8 +43,8 @@ std::vector<const Node*> file_inputs(const Program& program);
 /// inputs ask for, or the files are damaged.
 std::unique_ptr<Dataset> open_dataset(const Program& program, const std::string& path);
 
-/// The same for inputs that read text whatever else the model asks for (text_batch, text_next_byte). Before the path
-/// the name of no format but `text` may stand.
+/// Opens data for inputs that read text whatever else the model asks for (text_batch, text_next_byte). No name of a
+/// format but `text` may stand before the path. Throws as open_dataset does.
 std::unique_ptr<Dataset> open_text_data(const std::vector<const Node*>& inputs, const std::string& path);
 
 }  // namespace hetsynth

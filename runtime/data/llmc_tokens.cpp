@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dsl/base/binary_file.h"
 #include "dsl/base/data_file.h"
 #include "dsl/base/element_type.h"
 #include "runtime/data/formats.h"
@@ -23,8 +24,8 @@ struct Version {
   StoredType type;
 };
 constexpr Version versions[] = {
-    {20240520, 1, "GPT-2", {StoredType::Kind::unsigned_integer, 2, false}},
-    {20240801, 7, "Llama 3", {StoredType::Kind::unsigned_integer, 4, false}},
+    {llmc_short_tokens, 1, "GPT-2", {StoredType::Kind::unsigned_integer, 2, false}},
+    {llmc_long_tokens, 7, "Llama 3", {StoredType::Kind::unsigned_integer, 4, false}},
 };
 
 int64_t header_number(std::span<const unsigned char> header, size_t index) {
@@ -130,7 +131,7 @@ class LlmcTokens : public TokenSequence {
   std::string unit() const override { return "tokens"; }
   std::string mend() const override {
     return fmt::format("raise the model's vocabulary: {} has {} tokens", files_.front().version->tokenizer,
-                       files_.front().version->magic == 20240520 ? 50257 : 128256);
+                       files_.front().version->magic == llmc_short_tokens ? 50257 : 128256);
   }
 
  private:

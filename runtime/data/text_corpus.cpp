@@ -63,11 +63,10 @@ void read_file(const std::string& path, int64_t offset, std::span<unsigned char>
 }
 
 /// Every byte would be trained on, of a packed file too.
-void refuse_binary(const OpenFile& file, const std::string& path) {
+void refuse_binary_file(const OpenFile& file, const std::string& path) {
   std::array<unsigned char, binary_head_bytes> head{};
   const size_t bytes = read_some(file, path, 0, head);
-  if (const auto kind = binary_kind({reinterpret_cast<const char*>(head.data()), bytes}))
-    throw UserError({{path, 0, 0}, "data", "this is no text", "a file of plain text", kind->what, kind->mend});
+  refuse_binary({reinterpret_cast<const char*>(head.data()), bytes}, path, "data");
 }
 
 }  // namespace
@@ -86,7 +85,7 @@ TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
     struct stat found {};
     if (::fstat(file.number, &found) != 0) fail(name, std::string("the file cannot be read: ") + std::strerror(errno));
     if (found.st_size == 0) continue;
-    refuse_binary(file, name);
+    refuse_binary_file(file, name);
     corpus.files_.push_back({name, corpus.total_bytes_, static_cast<int64_t>(found.st_size)});
     corpus.total_bytes_ += static_cast<int64_t>(found.st_size);
   }

@@ -23,19 +23,13 @@ namespace fs = std::filesystem;
   throw UserError({.where = {path}, .tag = "tokenize", .message = message, .mend = mend});
 }
 
-/// --replace-invalid would make of every such byte U+FFFD.
-void refuse_binary(const std::string& path) {
+/// --replace-invalid would make U+FFFD of every byte of a packed file.
+void refuse_binary_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string head(binary_head_bytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
-  if (const auto kind = binary_kind(head))
-    throw UserError({.where = {path},
-                     .tag = "tokenize",
-                     .message = "this is no text",
-                     .expected = "a file of plain text",
-                     .found = kind->what,
-                     .mend = kind->mend});
+  refuse_binary(head, path, "tokenize");
 }
 
 std::vector<std::string> regular_files_below(const std::string& folder) {
@@ -89,7 +83,7 @@ std::vector<TextFile> text_files(const std::vector<std::string>& inputs, const s
       const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
       if (error) refuse_input(path, "the file cannot be read: " + error.message());
       if (bytes == 0) continue;
-      refuse_binary(path);
+      refuse_binary_file(path);
       out.push_back({path, bytes});
     }
   }

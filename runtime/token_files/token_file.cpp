@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "dsl/base/binary_file.h"
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
 
@@ -12,7 +13,6 @@ namespace hetsynth {
 namespace {
 
 constexpr int64_t short_tokens = int64_t{1} << 16;
-constexpr uint32_t short_magic = 20240520, long_magic = 20240801;  // llm.c, dev/data/data_common.py
 constexpr const char* npy_magic = "\x93NUMPY";
 constexpr size_t npy_header_bytes = 128, llmc_header_bytes = 1024;
 
@@ -33,14 +33,8 @@ void check_token_file_name(const std::string& path) {
 }
 
 OutputKind token_file_kind(const std::string& path) {
-  if (path.ends_with(".npy"))
-    return {"token file", [](std::string_view beginning) { return beginning.starts_with(npy_magic); }};
-  return {"token file", [](std::string_view beginning) {
-            std::string narrow, wide;
-            put_little(narrow, short_magic);
-            put_little(wide, long_magic);
-            return beginning.starts_with(narrow) || beginning.starts_with(wide);
-          }};
+  if (path.ends_with(".npy")) return {"token file", begins_with(npy_magic)};
+  return {"token file", begins_like_llmc};
 }
 
 TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary)
@@ -55,7 +49,7 @@ TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary)
 std::string TokenFileWriter::header() const {
   std::string out;
   if (!npy_) {
-    put_little(out, wide_ ? long_magic : short_magic);
+    put_little(out, wide_ ? llmc_long_tokens : llmc_short_tokens);
     put_little(out, wide_ ? 7 : 1);
     put_little(out, static_cast<uint32_t>(tokens_));
     out.resize(llmc_header_bytes);

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 
@@ -176,7 +175,7 @@ CheckpointInfo load(const std::string& path, Executor& executor, const std::set<
 
 }  // namespace
 
-const OutputKind checkpoint_kind{"checkpoint of hetsynth", has_all({"hetsynth checkpoint "})};
+const OutputKind checkpoint_kind = safetensors_kind("checkpoint of hetsynth", "hetsynth checkpoint ");
 
 std::string previous_checkpoint(const std::string& path) { return path + ".previous"; }
 

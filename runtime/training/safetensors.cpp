@@ -117,6 +117,13 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   file.place(previous);
 }
 
+OutputKind safetensors_kind(std::string what, std::string words) {
+  constexpr size_t front = 512;
+  return {std::move(what), [words = std::move(words)](std::string_view beginning) {
+            return beginning.substr(0, front).find(words) != beginning.npos;
+          }};
+}
+
 SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accepted)
     : path_(path), accepted_(accepted) {
   std::error_code error;

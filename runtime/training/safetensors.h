@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/output_file.h"
 #include "dsl/base/safetensors_header.h"
 #include "runtime/rank/host_tensor.h"
 
@@ -26,6 +27,9 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
                        const std::map<std::string, std::string>& metadata,
                        const std::function<HostTensor(const std::string& name)>& tensor,
                        const std::string& previous = "");
+
+/// Files that write_safetensors wrote with these words at the front of their metadata.
+OutputKind safetensors_kind(std::string what, std::string words);
 
 /// Which element types a reader takes.
 enum class SafetensorsTypes {

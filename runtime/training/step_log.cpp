@@ -11,6 +11,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/new_file.h"
+#include "dsl/base/output_file.h"
 #include "runtime/rank/arena.h"
 
 namespace hetsynth {
@@ -23,13 +24,8 @@ namespace fs = std::filesystem;
   throw UserError({{path, 0, 0}, "log", message, "", "", mend}, code);
 }
 
-/// Whether the file's first record is one of ours. Long enough for any step of ours to show its first key.
-bool holds_step_log(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string start(8, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return start == "{\"step\":";
-}
+/// The first record of a log of ours begins with the number of its step.
+const OutputKind step_log_kind{"step log", begins_with("{\"step\":")};
 
 /// A run that was killed may have left half a record.
 bool ends_in_newline(const std::string& path) {
@@ -43,11 +39,6 @@ bool is_filled(const std::string& path) {
   return fs::is_regular_file(path, error) && fs::file_size(path, error) > 0;
 }
 
-void check_content(const std::string& path) {
-  if (is_filled(path) && !holds_step_log(path))
-    refuse_log(path, "the file exists and is no step log; it was left as it is", "name another file with --log-json");
-}
-
 [[noreturn]] void fail_to_write(const std::string& path) {
   refuse_log(path, "the file cannot be written", "name a file in a folder that exists and can be written",
              ExitCode::failure);
@@ -56,7 +47,7 @@ void check_content(const std::string& path) {
 }  // namespace
 
 void check_step_log(const std::string& path) {
-  check_content(path);
+  check_replaceable(path, step_log_kind);
   std::error_code error;
   if (!fs::exists(path, error)) return check_writable(path, "step log");
   if (fs::is_directory(path, error) || ::access(path.c_str(), W_OK) != 0) fail_to_write(path);
@@ -90,7 +81,7 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
 StepLog::StepLog(const std::string& path, std::vector<std::string> devices, WorkUnit unit,
                  std::vector<int64_t> arena_bytes)
     : path_(path), devices_(std::move(devices)), unit_(std::move(unit)), arena_bytes_(std::move(arena_bytes)) {
-  check_content(path);
+  check_replaceable(path, step_log_kind);
   const bool torn = is_filled(path) && !ends_in_newline(path);
   std::optional<OpenForWriting> pipe;
   if (std::error_code error; fs::is_fifo(path, error)) pipe.emplace(path, "step log");
