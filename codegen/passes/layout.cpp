@@ -44,9 +44,9 @@ class LayoutBuilder {
     for (const LocalOp& op : program.ops) {
       // What reads a tensor that a loop fills takes the order of turns as it is: another would put a turn in many
       // pieces.
-      const bool filled = follows_turn(op.output) && !program.pinned[op.result];
-      if (filled) turns_outside(op);
-      free_[op.result] = !op.collective && !program.pinned[op.result] && !filled;
+      const bool may_choose = !op.collective && !program.pinned[op.result], filled = follows_turn(op.output);
+      if (may_choose && filled) turns_outside(op);
+      free_[op.result] = may_choose && !filled;
     }
   }
 

@@ -387,9 +387,9 @@ Movement CommunicationCost::send(int axis, int root, int to, const std::vector<d
     const auto here = size_t(host_of(from)), there = size_t(host_of(target));
     Link link = cluster_.hosts[here].inside;
     if (crosses)
-      link = slower(cluster_.link(int(here), int(there), leaving[here], arriving[there]),
-                    cluster_.uplink(int(here), int(there), std::max(1, leaving_rack[rack_of(int(here))]),
-                                    std::max(1, entering_rack[rack_of(int(there))])));
+      link = slower(
+          cluster_.link(int(here), int(there), leaving[here], arriving[there]),
+          cluster_.uplink(int(here), int(there), leaving_rack[rack_of(int(here))], entering_rack[rack_of(int(there))]));
     const double seconds = link.latency_seconds + before[size_t(from)] / link.bandwidth_bytes_per_second;
     out.device_seconds[size_t(from)] = out.device_seconds[size_t(target)] = seconds;
     out.seconds = std::max(out.seconds, seconds);

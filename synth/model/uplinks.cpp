@@ -21,27 +21,25 @@ std::vector<int> hosts_in_order(const Cluster& cluster, const std::vector<int>& 
 Uplinks::Uplinks(const Cluster& cluster, const std::vector<std::vector<int>>& groups)
     : rings_(groups.size(), unlimited_link) {
   if (cluster.racks.empty()) return;
-  const auto rack_of = [&](int device) { return cluster.hosts[size_t(cluster.devices[size_t(device)].host)].rack; };
+  const auto rack_of_host = [&](int host) { return cluster.hosts[size_t(host)].rack; };
+  const auto rack_of = [&](int device) { return rack_of_host(cluster.devices[size_t(device)].host); };
   std::vector<std::vector<int>> hosts;
   std::map<int, double> leaving, entering;  // by rack: hops of rings that share its uplink; -1: of no rack
   const auto each_hop = [&](size_t group, const auto& visit) {
     const std::vector<int>& order = hosts[group];
     for (size_t i = 0; i < order.size(); ++i) {
       const int from = order[i], to = order[(i + 1) % order.size()];
-      if (cluster.hosts[size_t(from)].rack != cluster.hosts[size_t(to)].rack) visit(from, to);
+      if (rack_of_host(from) != rack_of_host(to)) visit(from, to);
     }
   };
   for (size_t g = 0; g < groups.size(); ++g) {
     hosts.push_back(hosts_in_order(cluster, groups[g]));
-    each_hop(g, [&](int from, int to) {
-      ++leaving[cluster.hosts[size_t(from)].rack];
-      ++entering[cluster.hosts[size_t(to)].rack];
-    });
+    each_hop(g, [&](int from, int to) { ++leaving[rack_of_host(from)], ++entering[rack_of_host(to)]; });
   }
   for (size_t g = 0; g < groups.size(); ++g)
     each_hop(g, [&](int from, int to) {
-      const double out = leaving[cluster.hosts[size_t(from)].rack], in = entering[cluster.hosts[size_t(to)].rack];
-      rings_[g] = slower(rings_[g], cluster.uplink(from, to, out, in));
+      const Link passed = cluster.uplink(from, to, leaving[rack_of_host(from)], entering[rack_of_host(to)]);
+      rings_[g] = slower(rings_[g], passed);
     });
   for (size_t rack = 0; rack < cluster.racks.size(); ++rack) {
     Exchange exchange{cluster.racks[rack].uplink.both_ways(), {}};

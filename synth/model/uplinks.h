@@ -12,13 +12,13 @@ namespace hetsynth::synth {
 /// other one of its group an equal part of what it moves.
 class Uplinks {
  public:
-  /// `groups`: devices of each group, in ring order. `cluster` must outlive it.
+  /// `groups`: devices of each group, in ring order.
   Uplinks(const Cluster& cluster, const std::vector<std::vector<int>>& groups);
 
   /// What a ring over the group has of the slowest uplink that it passes; unlimited if it passes none.
   const Link& ring(size_t group) const { return rings_[group]; }
 
-  /// Of an all-to-all in all groups: what passes a rack's uplink in each direction.
+  /// What passes a rack's uplink in each direction, in an all-to-all of all groups.
   struct Exchange {
     double bytes_per_second = 0;
     std::vector<std::pair<int, double>> parts;  ///< by device: the part of what it moves

@@ -121,6 +121,13 @@ void RatioProgram::above(int maximum, double fixed, double slope, int variable) 
   lp_.add_row(fixed * scale, HUGE_VAL, {{maximum, 1}, {variable, -slope * scale}});
 }
 
+/// maximum >= the sum of slopes, in the unit of the program's rows, times their variables
+void RatioProgram::above(int maximum, const std::map<int, double>& scaled_slopes) {
+  std::vector<std::pair<int, double>> row{{maximum, 1}};
+  for (const auto& [variable, slope] : scaled_slopes) row.emplace_back(variable, -slope);
+  lp_.add_row(0, HUGE_VAL, row);
+}
+
 void RatioProgram::add_operator(const CostTerm& term) {
   const Work& w = term.work;
   const int class_id = class_of(w.class_id[size_t(axis_)]);
@@ -261,11 +268,7 @@ void RatioProgram::add_all_to_all(const CostTerm& term) {
     if (crosses_hosts(d)) leaving[host][variable] += moved / cluster.outside(host).bandwidth_bytes_per_second * scale;
   }
   for (const auto& [variable, seconds] : rows) above(z, 0, seconds, variable);
-  for (const auto& [host, row] : leaving) {
-    std::vector<std::pair<int, double>> entries{{z, 1}};
-    for (const auto& [variable, seconds] : row) entries.push_back({variable, -seconds});
-    lp_.add_row(0, HUGE_VAL, entries);
-  }
+  for (const auto& [host, seconds] : leaving) above(z, seconds);
   add_uplinks(term, larger, z);
 }
 
@@ -276,11 +279,9 @@ void RatioProgram::add_uplinks(const CostTerm& term, const std::vector<int>& lar
     std::map<int, double> seconds;  // by variable
     for (const auto& [d, part] : exchange.parts) {
       const double moved = double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), d) * (n - 1) / n;
-      seconds[larger[type(d)]] -= part * moved / exchange.bytes_per_second * scale;
+      seconds[larger[type(d)]] += part * moved / exchange.bytes_per_second * scale;
     }
-    std::vector<std::pair<int, double>> row{{maximum, 1}};
-    row.insert(row.end(), seconds.begin(), seconds.end());
-    lp_.add_row(0, HUGE_VAL, row);
+    above(maximum, seconds);
   }
 }
 
@@ -297,10 +298,8 @@ void RatioProgram::add_exchange_by_host(const CostTerm& term, const std::vector<
         double(problem_.cost.bytes(term.node)) * beside(cuts(term.node, term.from), first) * (n - 1) / n * scale;
     const auto over = [&](int maximum, const Link& link, const std::vector<int>& devices) {
       std::map<int, double> seconds;  // by variable
-      for (int d : devices) seconds[larger[type(d)]] -= bytes / link.bandwidth_bytes_per_second;
-      std::vector<std::pair<int, double>> row{{maximum, 1}};
-      row.insert(row.end(), seconds.begin(), seconds.end());
-      lp_.add_row(0, HUGE_VAL, row);
+      for (int d : devices) seconds[larger[type(d)]] += bytes / link.bandwidth_bytes_per_second;
+      above(maximum, seconds);
     };
     const bool several = levels.hosts.size() > 1;
     for (const GroupLevels::Host& host : levels.hosts) {

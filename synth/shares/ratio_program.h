@@ -1,5 +1,6 @@
 // The linear program of the shares along one mesh axis, for a fixed program at given shares on the other axes.
 #pragma once
+#include <map>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -50,6 +51,7 @@ class RatioProgram {
   int maximum(double count);
   void above(int maximum, const std::set<Line>& lines);
   void above(int maximum, double fixed, double slope, int variable);
+  void above(int maximum, const std::map<int, double>& scaled_slopes);
   void find_examples();
   void add_operator(const CostTerm& term);
   void add_conversion(const CostTerm& term);
