@@ -93,20 +93,20 @@ int run(int argc, char** argv) {
   return int(ExitCode::usage);
 }
 
-}  // namespace
-}  // namespace hetsynth::cli
-
-/// A stream that is closed would be the next file that is opened, and get the words meant for it. To standard output,
-/// as it is left here, nothing can be written, which is told of; standard error is dropped.
-static void open_closed_streams() {
+/// The number of a closed stream would go to the next file that is opened, which would then get the words meant for the
+/// stream. Standard output is left so that nothing can be written to it, which is told of; standard error is dropped.
+void open_closed_streams() {
   for (const auto& [number, flags] :
        {std::pair{STDIN_FILENO, O_RDONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_WRONLY}})
     if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", flags);
 }
 
+}  // namespace
+}  // namespace hetsynth::cli
+
 int main(int argc, char** argv) {
   using namespace hetsynth;
-  open_closed_streams();
+  cli::open_closed_streams();
   constexpr std::string_view commands_that_compute[] = {"run", "probe", "verify", "evaluate", "generate"};
   if (argc > 1 &&
       std::ranges::find(commands_that_compute, std::string_view(argv[1])) != std::end(commands_that_compute))

@@ -99,7 +99,7 @@ struct Cluster {
 
   /// What each of so many rings through the host has of its link to others: as much leaves it as enters it.
   Link outside(int host, double rings = 1) const;
-  /// Of the links of all hosts to others together, in bytes per second.
+  /// The sum over all hosts of what their links to others carry, in bytes per second.
   double outside_bandwidth() const;
   /// From one host to another: as fast as one sends and the other receives, with the greater latency. So many messages
   /// share what the one sends, and so many what the other receives.

@@ -84,7 +84,7 @@ void say_exit() {
   put("\n  to mend:  return from model(), or throw an exception that says what is wrong\n");
 }
 
-/// Of a call in a library that the model uses.
+/// Refuses a call of exit in a library that the model uses; calls in the model itself are exit_of_model.
 void refuse_exit() {
   if (!guarded_file) return;
   say_exit();

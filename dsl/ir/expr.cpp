@@ -11,8 +11,8 @@
 namespace hetsynth {
 namespace {
 
-/// Of a number that float32 reaches, itself; of one beyond the largest or below the smallest, the float32 next to it,
-/// which is infinite or zero: what devices would make of it.
+/// Returns a number that float32 reaches as it is, and for one beyond the largest or below the smallest the float32
+/// next to it, which is infinite or zero: what devices would make of it.
 double within_float(double value) {
   const float single = float(value);
   const bool reached = std::abs(value) <= double(std::numeric_limits<float>::max()) && (single != 0 || value == 0);

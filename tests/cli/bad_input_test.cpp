@@ -86,14 +86,7 @@ TEST(BadModel, UnknownSetting) {
 
 TEST(BadData, RecordsOfJsonAreNotTakenForTextWithoutAWord) {
   const Workplace place;
-  place.write("model.cpp", R"(#include "hetsynth/hetsynth.h"
-using namespace hetsynth;
-void model() {
-  auto [bytes, next] = text_next_byte(4, 2);
-  Tensor x = reshape(embedding(parameter("table", {256, 2}, normal(0.1)), bytes), {4, 4});
-  minimize(cross_entropy(matmul(x, parameter("w", {4, 256}, normal(0.1))), next), SGD{});
-}
-)");
+  place.write("model.cpp", small_text_model);
   std::string records, texts;
   for (int i = 0; i < 40; ++i) records += "{\"text\": \"number " + std::to_string(i) + "\"}\n", texts += "{ a text }\n";
   place.write("data.jsonl", records);

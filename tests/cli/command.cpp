@@ -37,6 +37,15 @@ void model() {
 }
 )";
 
+const char* const small_text_model = R"(#include "hetsynth/hetsynth.h"
+using namespace hetsynth;
+void model() {
+  auto [bytes, next] = text_next_byte(4, 2);
+  Tensor x = reshape(embedding(parameter("table", {256, 4}, normal(0.3)), bytes), {4, 8});
+  minimize(cross_entropy(matmul(x, parameter("w", {8, 256}, normal(0.3))), next), SGD{});
+}
+)";
+
 const char* const small_cluster = R"(name = "small"
 [[host]]
 inside = { bandwidth = "5 GB/s", latency = "20 us" }

@@ -47,6 +47,8 @@ std::string everywhere(std::string text, const std::string& from, const std::str
 
 /// A classifier of 6 features in 3 classes, `batch` samples a step: small enough to plan, prove and train in a moment.
 extern const char* const small_model;
+/// Next byte from two bytes of a text, four samples a step.
+extern const char* const small_text_model;
 /// Two unequal cpu devices.
 extern const char* const small_cluster;
 

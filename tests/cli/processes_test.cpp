@@ -150,14 +150,7 @@ TEST_F(Processes, ThatAreGivenDifferentThingsAreTold) {
               0);
   place.write("one.pins", "ratio = [3, 1]\n");
   place.write("two.pins", "ratio = [1, 3]\n");
-  place.write("text.cpp", R"(#include "hetsynth/hetsynth.h"
-using namespace hetsynth;
-void model() {
-  auto [bytes, next] = text_next_byte(4, 2);
-  Tensor x = reshape(embedding(parameter("table", {256, 4}, normal(0.3)), bytes), {4, 8});
-  minimize(cross_entropy(matmul(x, parameter("w", {8, 256}, normal(0.3))), next), SGD{});
-}
-)");
+  place.write("text.cpp", small_text_model);
   place.write("v1.txt", std::string(100, 'a'));
   place.write("v2.txt", std::string(100, 'b'));
   const std::string text = "run text.cpp --cluster slow.toml --sample 0 --data v1.txt ";

@@ -1,6 +1,7 @@
 // Numbers that no float32 is, where something is compared with them: one-element tensors are computed in double and
 // larger ones in float, and both are held against the program.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,6 +16,9 @@
 namespace hetsynth::test {
 namespace {
 
+using ::testing::Eq;
+using ::testing::Matcher;
+using ::testing::Ne;
 using Function = std::function<Tensor(const Tensor&)>;
 
 Generated trained(const Shape& shape, const Function& f, bool on_cuda) {
@@ -29,8 +33,26 @@ Generated trained(const Shape& shape, const Function& f, bool on_cuda) {
   return on_cuda ? generated_for_cuda(program, plan, cluster) : generated(program, plan, cluster);
 }
 
+using Operators = std::map<std::string, std::function<Tensor(const Tensor&, double)>>;
+
+/// The check of every operator's text, with every number, in every shape, by either kind of device.
+void expect_verdicts(const Operators& operators, const std::vector<Shape>& shapes, const std::vector<double>& constants,
+                     const Matcher<std::string>& verdict) {
+  for (const auto& [what, f] : operators)
+    for (const Shape& shape : shapes)
+      for (double constant : constants)
+        for (bool on_cuda : {false, true}) {
+          const Generated g = trained(
+              shape, [&](const Tensor& w) { return f(w, constant); }, on_cuda);
+          const SourceCheck found = check(g, 0);
+          EXPECT_THAT(std::string(name(found.verdict)), verdict)
+              << what << " with " << constant << " of " << text(shape) << ": " << found.summary << "\n"
+              << g.devices[0].files.front().text;
+        }
+}
+
 TEST(Constants, OfEveryComparisonAreThoseOfTheProgram) {
-  const std::map<std::string, std::function<Tensor(const Tensor&, double)>> comparisons = {
+  const Operators comparisons = {
       {"minimum", [](const Tensor& w, double c) { return minimum(w, c); }},
       {"maximum", [](const Tensor& w, double c) { return maximum(w, c); }},
       {"clamp", [](const Tensor& w, double c) { return clamp(w, c - 0.7, c); }},
@@ -39,17 +61,7 @@ TEST(Constants, OfEveryComparisonAreThoseOfTheProgram) {
       {"equal", [](const Tensor& w, double c) { return where(equal(w, c), w, 2 * w); }},
       {"scaled", [](const Tensor& w, double c) { return where(less(0.3 * w, c), w, 2 * w); }},
       {"squared", [](const Tensor& w, double c) { return where(less(w * w, c), w, 2 * w); }}};
-  for (const auto& [what, comparison] : comparisons)
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{2}, Shape{1, 3}})
-      for (double constant : {0.1, 0.7, 1.0 / 3, 0.5, 3.0, 1e-3})
-        for (bool on_cuda : {false, true}) {
-          const Generated g = trained(
-              shape, [&](const Tensor& w) { return comparison(w, constant); }, on_cuda);
-          const SourceCheck found = check(g, 0);
-          EXPECT_EQ(name(found.verdict), "proved")
-              << what << " with " << constant << " of " << text(shape) << ": " << found.summary << "\n"
-              << g.devices[0].files.front().text;
-        }
+  expect_verdicts(comparisons, {{}, {1}, {2}, {1, 3}}, {0.1, 0.7, 1.0 / 3, 0.5, 3.0, 1e-3}, Eq("proved"));
 }
 
 /// One rule everywhere: what is compared is the float32, in the interpreter, in proofs and in text of either precision.
@@ -74,7 +86,7 @@ TEST(Constants, AreComparedAsFloats) {
 
 /// As they were found: each was refuted, infinite by the text and 1e39 by the program.
 TEST(Constants, BeyondWhatFloatsReachAreTheSameForAll) {
-  const std::map<std::string, std::function<Tensor(const Tensor&, double)>> operators = {
+  const Operators operators = {
       {"maximum", [](const Tensor& w, double c) { return maximum(w, c); }},
       {"clamp", [](const Tensor& w, double c) { return clamp(w, -std::abs(c), std::abs(c)); }},
       {"abs", [](const Tensor& w, double c) { return 1 / (1 + abs(w - c)); }},
@@ -84,17 +96,7 @@ TEST(Constants, BeyondWhatFloatsReachAreTheSameForAll) {
       {"divided", [](const Tensor& w, double c) { return w / maximum(w, c); }},
       {"scaled", [](const Tensor& w, double c) { return tanh(c * w); }},
       {"largest", [](const Tensor& w, double c) { return w + 1 / max(reshape(w + c, {-1}), {0}, true); }}};
-  for (const auto& [what, f] : operators)
-    for (const Shape& shape : {Shape{}, Shape{2}, Shape{1, 3}})
-      for (double constant : {1e39, -1e39, 1e300, 1e-46, -1e-46, 3.4028235e38})
-        for (bool on_cuda : {false, true}) {
-          const Generated g = trained(
-              shape, [&](const Tensor& w) { return f(w, constant); }, on_cuda);
-          const SourceCheck found = check(g, 0);
-          EXPECT_NE(name(found.verdict), "refuted")
-              << what << " with " << constant << " of " << text(shape) << ": " << found.summary << "\n"
-              << g.devices[0].files.front().text;
-        }
+  expect_verdicts(operators, {{}, {2}, {1, 3}}, {1e39, -1e39, 1e300, 1e-46, -1e-46, 3.4028235e38}, Ne("refuted"));
 }
 
 /// The number itself still counts: another one is told from it.

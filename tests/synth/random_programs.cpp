@@ -120,8 +120,8 @@ void give_own_links(Cluster* cluster) {
   if (*rc::gen::arbitrary<bool>()) own.latency_seconds = cluster->between.latency_seconds * 3;
 }
 
-/// Of every second cluster one host, or each of two, stands in a rack of its own, whose uplink may be slower than its
-/// link.
+/// Puts one host of every second cluster, or each of two, into a rack of its own, whose uplink may be slower than the
+/// host's link.
 void give_racks(Cluster* cluster) {
   const int racks = *rc::gen::element(0, 0, 1, 2);
   for (int r = 0; r < racks && r < int(cluster->hosts.size()); ++r) {
