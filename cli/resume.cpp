@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string_view>
 
 #include "cli/job_file.h"
 #include "dsl/base/output_file.h"
@@ -91,6 +95,13 @@ static void check_names(const RunOptions& options) {
   check_not_read(checkpoint, "checkpoint", inputs);
   check_output(job_of_checkpoint(checkpoint), job_file_kind, inputs);
   if (log.empty()) return;
+  const std::string_view rest = std::string_view(log).substr(std::min(log.size(), checkpoint.size()));
+  if (options.train.keep.last > 0 && log.starts_with(checkpoint) && step_of_name(rest))
+    throw UserError({.where = {log},
+                     .tag = "--log-json",
+                     .message = "a checkpoint that --keep asks for may get the log's name",
+                     .mend = "give them different names"},
+                    ExitCode::usage);
   for (const std::string& name :
        {checkpoint, previous_checkpoint(checkpoint), best_checkpoint(checkpoint), job_of_checkpoint(checkpoint)})
     if (is_same_place(log, name))
@@ -102,12 +113,27 @@ static void check_names(const RunOptions& options) {
                       ExitCode::usage);
 }
 
+/// Files that are there under the names of checkpoints that this run is going to keep are checkpoints.
+static void check_kept_names(const TrainOptions& train) {
+  const std::filesystem::path path(train.checkpoint);
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
+    const std::string name = entry.path().filename(), start = path.filename();
+    if (!name.starts_with(start)) continue;
+    const std::optional<int64_t> step = step_of_name(std::string_view(name).substr(start.size()));
+    if (step && *step > train.first_step && *step <= train.first_step + train.steps)
+      check_replaceable(checkpoint_of_step(train.checkpoint, *step), checkpoint_kind);
+  }
+}
+
 void check_targets(const RunOptions& options, const Job* job) {
   if (job && !job->leads()) return;  // the first process writes
   if (!options.train.checkpoint.empty())
     check_checkpoint_target(options.train.checkpoint, options.compilation.reference);
   if (options.train.keep.best)
     check_checkpoint_target(best_checkpoint(options.train.checkpoint), options.compilation.reference);
+  if (options.train.keep.last > 0) check_kept_names(options.train);
   if (!options.train.log_json.empty()) check_step_log(options.train.log_json);
   check_names(options);
 }
