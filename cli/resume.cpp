@@ -56,18 +56,6 @@ CheckpointInfo continue_checkpoint(RunOptions& options) {
   return info;
 }
 
-void check_data_of(const CheckpointInfo& info, const RunOptions& options, const BatchSource& data) {
-  if (options.new_data || info.data_fingerprint.empty() || info.data_fingerprint == data.fingerprint()) return;
-  throw UserError({.where = {options.resume},
-                   .tag = "checkpoint",
-                   .message = "the checkpoint was trained on other data",
-                   .expected = fmt::format("{} (fingerprint {})", info.data, info.data_fingerprint),
-                   .found = fmt::format("{} (fingerprint {})", data.description(), data.fingerprint()),
-                   .mend =
-                       "name the data it was trained on with --data; --new-data goes on with these, from their first "
-                       "sample"});
-}
-
 void check_options(const RunOptions& options) {
   const auto need = [&](const std::string& name, const std::string& other) {
     throw UserError({.tag = "run",

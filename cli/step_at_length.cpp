@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/report.h"
 #include "cli/timeline.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {

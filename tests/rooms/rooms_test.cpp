@@ -85,6 +85,7 @@ const std::vector<std::string>& rooms() {
       "runtime",
       "runtime/training",
       "runtime/weights",
+      "pipeline",
       "cli",
   };
   return list;
@@ -99,7 +100,8 @@ const std::map<std::string, std::set<std::string>>& stages() {
       {"verify", {"dsl", "verify"}},
       {"codegen", {"dsl", "codegen"}},
       {"runtime", {"dsl", "verify", "codegen", "runtime"}},
-      {"cli", {"dsl", "synth", "verify", "codegen", "runtime", "cli"}},
+      {"pipeline", {"dsl", "synth", "verify", "codegen", "runtime", "pipeline"}},
+      {"cli", {"dsl", "synth", "verify", "codegen", "runtime", "pipeline", "cli"}},
   };
   return list;
 }

@@ -9,7 +9,7 @@
 #include "runtime/training/numeric_check.h"
 #include "verify/verify.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 /// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
 /// `left_out`: devices of the cluster that the plan does not use.
@@ -36,4 +36,4 @@ std::string seconds_text(double seconds);
 /// "812 B", "4.1 MiB".
 std::string bytes_text(double bytes);
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

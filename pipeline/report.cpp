@@ -1,4 +1,4 @@
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/considered.h"
 #include "dsl/base/counted.h"
 #include "dsl/spmd/recomputation.h"
+#include "pipeline/considered.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 using Json = nlohmann::ordered_json;
 
@@ -405,4 +405,4 @@ std::string verification_json(const Verification& v, const GeneratedCheck* sourc
   return out.dump(2) + "\n";
 }
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth
