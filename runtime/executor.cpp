@@ -251,7 +251,7 @@ struct Executor::Impl {
     for (const NamedOutput& output : reference.outputs) {
       if (!output.metric) continue;
       for (const Rank& rank : ranks) {
-        const Slot* slot = rank.device ? find(rank, output.node) : nullptr;
+        const Slot* slot = rank.device ? find_output(rank, output.node) : nullptr;
         if (!slot) continue;
         float value = 0;
         rank.device->read(slot->offset_bytes, std::as_writable_bytes(std::span(&value, 1)));
@@ -262,14 +262,23 @@ struct Executor::Impl {
     return out;
   }
 
+  HostTensor read(NodeId node, const Slot* (*slot_of)(const Rank&, NodeId));
+
   /// The slot of a node in a rank's program, nullptr if it has none.
   static const Slot* find(const Rank& rank, NodeId node) {
-    for (const auto* slots : {&rank.program.layout.leaves, &rank.program.layout.outputs}) {
-      for (const Slot& slot : *slots) {
-        if (slot.node == node) return &slot;
-      }
-    }
-    return nullptr;
+    const Slot* leaf = find_in(rank.program.layout.leaves, node);
+    return leaf ? leaf : find_in(rank.program.layout.outputs, node);
+  }
+
+  /// The same of a node that is a named output: of a leaf which the step overwrites, what it was in the step.
+  static const Slot* find_output(const Rank& rank, NodeId node) {
+    const Slot* output = find_in(rank.program.layout.outputs, node);
+    return output ? output : find_in(rank.program.layout.leaves, node);
+  }
+
+  static const Slot* find_in(const std::vector<Slot>& slots, NodeId node) {
+    const auto found = std::ranges::find(slots, node, &Slot::node);
+    return found == slots.end() ? nullptr : &*found;
   }
 
   const Program reference;
@@ -409,18 +418,21 @@ void Executor::go_back() {
   impl_->listen();
 }
 
-HostTensor Executor::read(NodeId node) const {
+HostTensor Executor::read(NodeId node) const { return impl_->read(node, Impl::find); }
+HostTensor Executor::read_output(NodeId node) const { return impl_->read(node, Impl::find_output); }
+
+HostTensor Executor::Impl::read(NodeId node, const Slot* (*slot_of)(const Rank&, NodeId)) {
   // Every part once: further ranks may hold copies of it, and ranks of other stages hold nothing.
   std::vector<TensorPart> parts;
-  for (const int rank : impl_->here) {
-    const Slot* slot = Impl::find(impl_->at(rank), node);
+  for (const int rank : here) {
+    const Slot* slot = slot_of(at(rank), node);
     if (!slot || std::ranges::find(parts, slot->ranges, &TensorPart::ranges) != parts.end()) continue;
     parts.push_back({slot->ranges, std::vector<std::byte>(static_cast<size_t>(bytes_of(*slot)))});
-    impl_->at(rank).device->read(slot->offset_bytes, parts.back().bytes);
+    at(rank).device->read(slot->offset_bytes, parts.back().bytes);
   }
-  HostTensor out(impl_->reference[node].type);
-  if (impl_->job) parts = exchange_parts(*impl_->job, parts);
-  HETSYNTH_CHECK(!parts.empty(), "some rank holds " + impl_->reference[node].name);
+  HostTensor out(reference[node].type);
+  if (job) parts = exchange_parts(*job, parts);
+  HETSYNTH_CHECK(!parts.empty(), "some rank holds " + reference[node].name);
   for (const TensorPart& part : parts) copy_part_in(part.bytes, part.ranges, out);
   return out;
 }

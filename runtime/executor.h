@@ -85,6 +85,9 @@ class Executor {
 
   /// The whole of a parameter, state, input or named output, put together from the ranks.
   HostTensor read(NodeId node) const;
+  /// The whole of a named output. If it is a parameter or a state, `read` gives what the last step made of it; this is
+  /// what it was in the step.
+  HostTensor read_output(NodeId node) const;
   /// Hands every rank its part. Throws UserError if shape or element type differ.
   void write(NodeId node, const HostTensor& value);
 

@@ -261,7 +261,10 @@ class Localizer {
   /// one piece.
   ValueId in_one_piece(ValueId value) {
     const auto view = views_.find(value);
-    if (!stacked_.count(view != views_.end() ? view->second.root : value)) return value;
+    return stacked_.count(view != views_.end() ? view->second.root : value) ? copy_of(value) : value;
+  }
+
+  ValueId copy_of(ValueId value) {
     Instruction copy;
     copy.result = ValueId(out_.values.size());
     out_.values.push_back(out_.values[value]);
@@ -296,9 +299,22 @@ class Localizer {
       if (held(leaf_of(final.first)) && held(final.second)) out_.finals.push_back(final);
     for (const auto& named : reference_.outputs) {
       ValueId value = readable_value(named.node);
-      if (value >= 0 && held(value)) out_.outputs.push_back({named.node, in_one_piece(value)});
+      if (value >= 0 && held(value)) out_.outputs.push_back({named.node, as_in_the_step(value)});
     }
     for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, in_one_piece(value));
+  }
+
+  /// What is read after the step: of a leaf that the step overwrites, or a view of one, a copy of what it was before.
+  ValueId as_in_the_step(ValueId value) {
+    ValueId root = value;
+    for (bool shown = true; shown;) {
+      const auto op = std::ranges::find(out_.ops, root, &LocalOp::result);
+      shown = op != out_.ops.end() && op->is_view();
+      if (shown) root = op->inputs[0].value;
+    }
+    const bool is_overwritten = std::ranges::any_of(
+        out_.finals, [&](const auto& final) { return leaf_of(final.first) == root && final.second != root; });
+    return is_overwritten ? copy_of(value) : in_one_piece(value);
   }
 
   /// The first value of the node that is not partial: if there is one, a replicated one, else one whose parts do not

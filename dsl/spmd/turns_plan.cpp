@@ -25,6 +25,8 @@ class TurnsPlan {
     for (const Node& node : in_.nodes) add(node);
     for (const Update& u : in_.updates) out_.finals.emplace_back(u.target, complete(u.value));
     if (in_.loss >= 0) out_.loss = complete(in_.loss);
+    for (const NamedOutput& o : in_.outputs)
+      if (placed_.placements[size_t(o.node)].kind == Kind::partial) complete(o.node);
     return std::move(out_);
   }
 

@@ -23,7 +23,7 @@ NodeId output_node(const Program& reference, std::string_view name) {
   return -1;
 }
 
-double scalar(const Executor& executor, NodeId node) { return double(executor.read(node).as<float>()[0]); }
+double scalar(const Executor& executor, NodeId node) { return double(executor.read_output(node).as<float>()[0]); }
 
 }  // namespace
 

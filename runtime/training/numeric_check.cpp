@@ -226,7 +226,7 @@ std::vector<Readable> readable_after(Executor& executor, double loss) {
   for (const Update& update : program.updates)
     out.push_back({program[update.target].name, update.value, to_array(executor.read(update.target))});
   for (const NamedOutput& output : program.outputs)
-    out.push_back({output.name, output.node, to_array(executor.read(output.node))});
+    out.push_back({output.name, output.node, to_array(executor.read_output(output.node))});
   return out;
 }
 

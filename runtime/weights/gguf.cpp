@@ -13,11 +13,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
 
-constexpr int64_t alignment = 32;
+constexpr int64_t gguf_alignment = 32;
 constexpr size_t longest_tensor_name = 63;  // and a zero, in memory of llama.cpp
 constexpr uint32_t float32_tensor = 0;
-constexpr std::string_view magic = "GGUF";
-constexpr uint32_t version = 3;
+constexpr std::string_view gguf_magic = "GGUF";
+constexpr uint32_t gguf_version = 3;
 /// Stands first, so that files of others are told apart.
 constexpr const char* writer_key = "general.source.converter";
 constexpr const char* writer = "hetsynth export";
@@ -54,7 +54,7 @@ class Bytes {
     for (const std::string& element : list) text(element);
   }
   void raw(std::string_view bytes) { out_ += bytes; }
-  void align() { out_.resize((out_.size() + alignment - 1) / alignment * alignment, '\0'); }
+  void align() { out_.resize((out_.size() + gguf_alignment - 1) / gguf_alignment * gguf_alignment, '\0'); }
   const std::string& bytes() const { return out_; }
 
  private:
@@ -66,9 +66,11 @@ class Bytes {
   std::string out_;
 };
 
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int64_t aligned(int64_t bytes) { return (bytes + gguf_alignment - 1) / gguf_alignment * gguf_alignment; }
 
-int64_t bytes_of(const TensorEntry& tensor) { return element_count(tensor.type.shape) * size_bytes(tensor.type.dtype); }
+int64_t tensor_bytes(const TensorEntry& tensor) {
+  return element_count(tensor.type.shape) * size_bytes(tensor.type.dtype);
+}
 
 void check_tensor(const std::string& path, const TensorEntry& tensor) {
   HETSYNTH_CHECK(tensor.type.dtype == DType::f32, "weights are float32");
@@ -93,8 +95,8 @@ void check_tensor(const std::string& path, const TensorEntry& tensor) {
 void write_gguf(const std::string& path, const GgufEntries& entries, const std::vector<TensorEntry>& tensors,
                 const std::function<HostTensor(const std::string& name)>& tensor) {
   Bytes head;
-  head.raw(magic);
-  head.number(version);
+  head.raw(gguf_magic);
+  head.number(gguf_version);
   head.number(uint64_t(tensors.size()));
   head.number(uint64_t(entries.size() + 1));
   head.text(writer_key);
@@ -111,22 +113,22 @@ void write_gguf(const std::string& path, const GgufEntries& entries, const std::
     for (size_t d = entry.type.shape.size(); d-- > 0;) head.number(uint64_t(entry.type.shape[d]));
     head.number(float32_tensor);
     head.number(uint64_t(at));
-    at += aligned(bytes_of(entry));
+    at += aligned(tensor_bytes(entry));
   }
   head.align();
   NewFile file(path, "GGUF file");
   file.write(std::as_bytes(std::span(head.bytes())));
-  const std::vector<std::byte> zeros(alignment);
+  const std::vector<std::byte> zeros(gguf_alignment);
   for (const TensorEntry& entry : tensors) {
     const HostTensor value = tensor(entry.name);
     HETSYNTH_CHECK(value.type == entry.type, "the tensor written is the one announced");
     file.write(value.bytes);
-    file.write(std::span(zeros).first(size_t(aligned(bytes_of(entry)) - bytes_of(entry))));
+    file.write(std::span(zeros).first(size_t(aligned(tensor_bytes(entry)) - tensor_bytes(entry))));
   }
   file.place();
 }
 
 const OutputKind gguf_kind = {"GGUF file that hetsynth exported",
-                              begins_with(std::string(magic), {std::string(writer_key), std::string(writer)})};
+                              begins_with(std::string(gguf_magic), {std::string(writer_key), std::string(writer)})};
 
 }  // namespace hetsynth

@@ -42,6 +42,20 @@ bool Outline::affine(const Expression& e, Affine& out) const {
       out = a;
       return true;
     }
+    case Kind::negative: {
+      if (!affine(e.args[0], out)) return false;
+      out.constant = difference(0, out.constant, e.line);
+      for (auto& [slot, c] : out.coefficients) c = difference(0, c, e.line);
+      return true;
+    }
+    case Kind::div:
+    case Kind::modulo: {  // of numbers that are set before the code is entered, as that of a turn
+      Affine a, b;
+      if (!affine(e.args[0], a) || !affine(e.args[1], b) || !a.coefficients.empty() || !b.coefficients.empty())
+        return false;
+      out = {computed(e, a.constant, b.constant), {}};
+      return true;
+    }
     case Kind::mul: {
       Affine a, b;
       if (!affine(e.args[0], a) || !affine(e.args[1], b)) return false;

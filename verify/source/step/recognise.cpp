@@ -10,6 +10,10 @@
 namespace hetsynth::source {
 namespace {
 
+/// Small differences of constants may be all of a value this close to 0, as 1 + cos(pi) of a schedule that has ended,
+/// or 1 - 0.99999999 of an optimizer. Values of unknowns seldom are.
+constexpr double next_to_nothing = 1e-4;
+
 /// What lies in scratch memory is seldom a value of the program, and then one that something was moved of.
 constexpr int64_t most_work_of_scratch = 20'000;
 
@@ -40,7 +44,8 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
     }
     double slack = 0;
     if (!point.sample.edge && !close(expected, point.value) &&
-        std::abs(expected - point.value) < 1e-2 * std::abs(expected)) {
+        (std::abs(expected - point.value) < 1e-2 * std::abs(expected) ||
+         std::max(std::abs(expected), std::abs(point.value)) < next_to_nothing)) {
       meaning_.choose(point.sample, /*float_constants=*/false);
       meaning_.limit = 0;
       slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
