@@ -153,7 +153,8 @@ Verification run_isolated(const std::function<Verification()>& work, double limi
   auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_seconds));
   int ends[2];
   if (::pipe(ends) != 0) return work();
-  std::fflush(nullptr);  // or the child would print it again
+  // Or the child would print it again. Not all streams: another thread may hold one for as long as it waits for input.
+  std::fflush(stdout);
   pid_t child = ::fork();
   if (child < 0) {
     ::close(ends[0]);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <limits>
 #include <string_view>
@@ -17,13 +16,13 @@ namespace hetsynth {
 namespace {
 
 thread_local Trace* live_trace = nullptr;
-std::atomic<size_t> most_tensors = std::numeric_limits<size_t>::max();  // models may be traced on threads of their own
+thread_local size_t most_tensors = std::numeric_limits<size_t>::max();  // other threads trace other models
 
 void check_limit(const Program& program) {
   if (program.nodes.size() < most_tensors) return;
   throw UserError({.where = {program.model_file},
                    .message = "the model grows beyond what the plan can be of",
-                   .expected = fmt::format("at most {} tensors", most_tensors.load()),
+                   .expected = fmt::format("at most {} tensors", most_tensors),
                    .mend = "the plan's options are not those of this model: plan anew"});
 }
 
@@ -113,7 +112,7 @@ void check_name(NodeKind kind, const std::string& name, const SourceLocation& wh
 
 }  // namespace
 
-TraceLimit::TraceLimit(size_t tensors) : before_(most_tensors.exchange(tensors)) {}
+TraceLimit::TraceLimit(size_t tensors) : before_(std::exchange(most_tensors, tensors)) {}
 TraceLimit::~TraceLimit() { most_tensors = before_; }
 
 SourceLocation location(const std::source_location& where) {

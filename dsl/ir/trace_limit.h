@@ -4,7 +4,8 @@
 
 namespace hetsynth {
 
-/// While alive, a model that is traced and grows beyond so many tensors ends with a UserError. One at a time.
+/// While alive, a model that this thread traces and that grows beyond so many tensors ends with a UserError. One at a
+/// time.
 class TraceLimit {
  public:
   explicit TraceLimit(size_t tensors);

@@ -23,6 +23,9 @@ using ::testing::SizeIs;
 class Installed : public ::testing::Test {
  protected:
   void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "programs that are built without the sanitizer cannot open a library that was built with it";
+#endif
     ASSERT_EQ(shell("cmake --install '" HETSYNTH_BINARY_DIR "' --prefix first"), 0) << place.read("err");
     std::filesystem::rename(place.folder() / "first", place.folder() / "moved");
   }
@@ -78,6 +81,37 @@ TEST_F(Installed, AServicePlans) {
   std::ofstream(place.folder() / "moved/lib/hetsynth/include/hetsynth/model.h", std::ios::app)
       << "\n#error these are they\n";
   EXPECT_THAT(std::string(answers("model.cpp c.toml\n").at(0)["error"]), HasSubstr("these are they"));
+}
+
+/// Plugins are opened so that nobody else sees their symbols; models find those of the library all the same.
+TEST_F(Installed, APluginHasModelsToo) {
+  place.write("CMakeLists.txt", R"(cmake_minimum_required(VERSION 3.24)
+project(plugin CXX)
+find_package(hetsynth REQUIRED)
+add_library(plugin MODULE plugin.cpp)
+target_link_libraries(plugin PRIVATE hetsynth::hetsynth)
+add_executable(host host.cpp)
+target_link_libraries(host PRIVATE ${CMAKE_DL_LIBS})
+)");
+  place.write("plugin.cpp", R"(#include <hetsynth/api.h>
+extern "C" double loss_of(const char* model) {
+  namespace api = hetsynth::api;
+  api::Training training(api::plan(api::Model::from_file(model), api::Cluster::this_machine(1)));
+  return training.step().loss;
+}
+)");
+  place.write("host.cpp", R"(#include <dlfcn.h>
+#include <cstdio>
+int main(int, char** arguments) {
+  void* plugin = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+  if (!plugin) return std::puts(dlerror()), 1;
+  std::printf("loss %f\n", reinterpret_cast<double (*)(const char*)>(dlsym(plugin, "loss_of"))("model.cpp"));
+}
+)");
+  ASSERT_EQ(shell("cmake -S . -B plugged -DCMAKE_PREFIX_PATH=\"$PWD/moved\" && cmake --build plugged"), 0)
+      << place.read("out") << place.read("err");
+  EXPECT_EQ(shell("plugged/host plugged/libplugin.so"), 0) << place.read("err");
+  EXPECT_THAT(place.read("out"), HasSubstr("loss 1."));
 }
 
 TEST_F(Installed, AProgramOfAnotherVersionIsToldSo) {

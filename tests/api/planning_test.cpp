@@ -1,7 +1,11 @@
 // Models, clusters and plans through the interface: what is told of them, and what is refused, in the command's words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -116,6 +120,31 @@ TEST_F(Embedded, SeveralThreadsPlanAndTrainAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(documents, ElementsAre(expected, expected, expected, expected));
   EXPECT_THAT(losses, ::testing::Each(losses.front()));
+}
+
+/// A service proves plans while another thread waits for the next request.
+TEST_F(Embedded, AThreadThatWaitsForInputDoesNotHoldUpAProof) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::FILE* const requests = ::fdopen(ends[0], "r");
+  std::atomic<bool> waiting = true;
+  std::thread reader([&] {
+    (void)std::fgetc(requests);  // holds the lock of the stream
+    waiting = false;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const api::Plan plan = this->plan();
+  std::thread late([&] {  // so that a proof which does wait fails the test instead of hanging
+    for (int i = 0; i < 300 && waiting; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    (void)!::write(ends[1], "x", 1);
+  });
+  EXPECT_EQ(plan.prove().verdict, api::Proof::Verdict::proved);
+  EXPECT_TRUE(waiting);
+  (void)!::write(ends[1], "x", 1);
+  reader.join();
+  late.join();
+  std::fclose(requests);
+  ::close(ends[1]);
 }
 
 TEST(Version, HeadersOfAnotherOneAreRefused) {
