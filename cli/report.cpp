@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/considered.h"
+#include "cli/step_limits.h"
 #include "dsl/base/counted.h"
 #include "dsl/spmd/recomputation.h"
 
@@ -159,9 +160,7 @@ std::string turns_text(const Prediction& p) {
   std::string out, others;
   for (const TurnTrial& trial : p.turns) {
     const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "does not fit";
-    std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
-    if (trial.stages > 1)
-      how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
+    const std::string how = turns_and_stages(trial);
     if (trial.taken)
       out = fmt::format("  taken in {:<29} {:>8}", how, time);
     else
