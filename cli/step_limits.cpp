@@ -142,8 +142,8 @@ std::string turns_and_stages(const TurnTrial& trial) {
 std::string why_turns_text(const Prediction& prediction) {
   const TurnTrial* own = taken(prediction);
   if (!own) return "";
-  std::string out = fmt::format("why {}: {}; others would take, of their busiest device,\n", turns_and_stages(*own),
-                                seconds_text(own->step_seconds));
+  std::string out = fmt::format("why {}: {}; the others, and what their busiest device has more or less:\n",
+                                turns_and_stages(*own), seconds_text(own->step_seconds));
   for (const TurnTrial& trial : prediction.turns) {
     if (&trial == own) continue;
     out += fmt::format("  {:<34} ", turns_and_stages(trial));
